@@ -563,6 +563,12 @@ def list_named_actors(all_namespaces: bool = False) -> list[tuple[str, str]]:
     """(name, namespace) of each."""
 
 def list_nodes() -> list[NodeRow]: ...
+def list_members() -> tuple[int, list[NodeRow]]:
+    """The nodes, and the number of the latest change of who they are."""
+
+def await_members(seen: int) -> ObjectRef:
+    """Ready once a node has joined, is gone, is to leave or stays after all since ``seen``."""
+
 def list_actors() -> list[ActorRow]: ...
 def list_jobs() -> list[JobRow]: ...
 def create_group(plan: GroupPlan) -> ObjectRef:

@@ -314,11 +314,18 @@ pub(crate) struct DrainNode {
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,
     /// Accepted for Ray's sake: DRAIN_NODE_REASON_IDLE_TERMINATION or DRAIN_NODE_REASON_PREEMPTION.
-    #[arg(long, value_parser = ["DRAIN_NODE_REASON_IDLE_TERMINATION", "DRAIN_NODE_REASON_PREEMPTION"])]
-    pub(crate) reason: String,
+    #[arg(
+        long,
+        value_parser = ["DRAIN_NODE_REASON_IDLE_TERMINATION", "DRAIN_NODE_REASON_PREEMPTION"],
+        required_unless_present = "cancel"
+    )]
+    pub(crate) reason: Option<String>,
     /// The reason in words, for logs and `status`.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason_message: String,
+    #[arg(long, value_name = "TEXT", required_unless_present = "cancel")]
+    pub(crate) reason_message: Option<String>,
+    /// Take an earlier order back: the node stays, unless it is handing its objects over already.
+    #[arg(long)]
+    pub(crate) cancel: bool,
     /// Seconds that running tasks and actors may go on [default: until they have ended].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) deadline_remaining_seconds: Option<u64>,

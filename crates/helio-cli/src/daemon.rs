@@ -174,6 +174,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         control: control.reach.clone(),
         control_address: control_address.clone(),
         headless_ms_max: settings::headless_ms_max()?,
+        preemption_grace_ms: settings::preemption_grace_ms()?,
         owner_driver: args.owner_driver,
         node_name: args.offer.node_name.clone().unwrap_or_default(),
         is_head: args.head,

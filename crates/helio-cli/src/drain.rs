@@ -18,11 +18,20 @@ pub(crate) fn run(args: &args::DrainNode) -> Result<(), String> {
         Some(seconds) => seconds.saturating_mul(1000),
         None => 0,
     };
-    let drain = DrainNode { node_id, reason: args.reason_message.clone(), grace_ms };
+    let drain = DrainNode {
+        node_id,
+        reason: args.reason_message.clone().unwrap_or_default(),
+        grace_ms,
+        is_cancelled: args.cancel,
+    };
     let socket = Path::new(found.text("node_socket"));
     match observer::ask(socket, &locate::token()?, drain)? {
         ControlResponse::Failed(failure) => {
             Err(format!("The node {id} is not drained: {}.", failure.message))
+        }
+        _ if args.cancel => {
+            output::line(&format!("The node {id} takes work again, unless it is leaving already."));
+            Ok(())
         }
         _ => {
             output::line(&format!(

@@ -211,7 +211,8 @@ mod tests {
         };
         let mut one = node(1, &total, &free);
         one.pending = vec![demand(1.0, 2)];
-        let nodes = Nodes { nodes: vec![one, dead], pending: vec![demand(7.0, 1), demand(1.0, 3)] };
+        let pending = vec![demand(7.0, 1), demand(1.0, 3)];
+        let nodes = Nodes { nodes: vec![one, dead], pending, ..Nodes::default() };
         let id = |pair: &str| pair.repeat(28);
         let expect = format!(
             "======== Autoscaler status: NOW ========
@@ -273,12 +274,8 @@ Node: {} (10.0.0.1)
             count: 1,
             ..PendingDemand::default()
         }];
-        let text = report(
-            "NOW",
-            &Nodes { nodes: vec![one], pending: Vec::new() },
-            &Plans::default(),
-            true,
-        );
+        let text =
+            report("NOW", &Nodes { nodes: vec![one], ..Nodes::default() }, &Plans::default(), true);
         assert!(
             text.contains(" 3.0/4.0 CPU (1.5 used of 2.0 reserved in placement groups)\n"),
             "{text}"
@@ -299,7 +296,7 @@ Node: {} (10.0.0.1)
             memory_total: 141 << 30,
         };
         one.gpus = vec![gpu.clone(), GpuUse { index: 1, has_utilization: false, ..gpu }];
-        let nodes = Nodes { nodes: vec![one], pending: Vec::new() };
+        let nodes = Nodes { nodes: vec![one], ..Nodes::default() };
         let text = report("NOW", &nodes, &Plans::default(), true);
         let expect = " Usage:
   0.5/1.0 GPU

@@ -6,7 +6,8 @@ use helio_config::control::HEADLESS_MARGIN_MS;
 use helio_config::table::{
     DISABLE_MEMORY_MONITOR, GCS_RPC_SERVER_RECONNECT_TIMEOUT_S, HEALTH_CHECK_FAILURE_THRESHOLD,
     HEALTH_CHECK_INITIAL_DELAY_MS, HEALTH_CHECK_PERIOD_MS, HEALTH_CHECK_TIMEOUT_MS,
-    JOB_STOP_WAIT_TIME_S, MEMORY_MONITOR_REFRESH_MS, SESSIONS_KEPT_DAYS, SESSIONS_KEPT_MAX,
+    JOB_STOP_WAIT_TIME_S, MEMORY_MONITOR_REFRESH_MS, PREEMPTION_GRACE_S, SESSIONS_KEPT_DAYS,
+    SESSIONS_KEPT_MAX,
 };
 use helio_control::Health;
 use helio_env::settings::read;
@@ -37,6 +38,11 @@ pub(crate) fn health() -> Result<Health, String> {
 /// How long a node goes on without a control service.
 pub(crate) fn headless_ms_max() -> Result<u64, String> {
     Ok(read(&GCS_RPC_SERVER_RECONNECT_TIMEOUT_S)?.saturating_mul(1000))
+}
+
+/// 0: SIGTERM ends the daemon at once.
+pub(crate) fn preemption_grace_ms() -> Result<u64, String> {
+    Ok((read(&PREEMPTION_GRACE_S)? * 1000.0) as u64)
 }
 
 /// 0: the monitor is off.

@@ -105,8 +105,12 @@ fn order_to_leave(alive: Vec<Found>, grace_s: u64) -> (Vec<Found>, Vec<Found>) {
 
 fn order(node: &Found, grace_ms: u64) -> Result<(), String> {
     let node_id = NodeId::from_hex(node.text("node_id")).map_err(|_| "it has not joined")?;
-    let drain =
-        DrainNode { node_id, reason: "it was stopped".to_owned(), grace_ms: grace_ms.max(1) };
+    let drain = DrainNode {
+        node_id,
+        reason: "it was stopped".to_owned(),
+        grace_ms: grace_ms.max(1),
+        is_cancelled: false,
+    };
     let socket = Path::new(node.text("node_socket"));
     match observer::ask_within(socket, &locate::token()?, drain, ORDER_MAX)? {
         ControlResponse::Failed(failure) => Err(failure.message),

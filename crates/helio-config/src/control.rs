@@ -107,6 +107,9 @@ pub const KV_BYTES_MAX: usize = 1 << 30;
 /// How many rows a listing has at most.
 pub const LIST_ROWS_MAX: usize = 10_000;
 
+/// How many processes may wait for the next change of the cluster's nodes.
+pub const NODE_WAITERS_MAX: usize = 100_000;
+
 /// How many placement groups may wait or be placed; the next creation fails.
 pub const GROUPS_MAX: usize = 100_000;
 

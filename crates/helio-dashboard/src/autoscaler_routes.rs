@@ -91,7 +91,7 @@ pub(crate) async fn drain(State(app): State<Arc<App>>, body: Body) -> Result<Rep
         NodeId::from_hex(id).map_err(|_| Refusal::bad(format!("{id:?} is no node's id.")))?;
     let reason = body["reason"].as_str().unwrap_or("the autoscaler ends it").to_owned();
     let grace_ms = (body["grace_s"].as_f64().unwrap_or_default() * 1000.0) as u64;
-    let drain = DrainNode { node_id, reason, grace_ms };
+    let drain = DrainNode { node_id, reason, grace_ms, is_cancelled: false };
     app.asker.ask(drain).await.map_err(Refusal::missing)?;
     Ok(reply::json(&json!({})))
 }

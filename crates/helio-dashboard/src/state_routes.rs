@@ -251,7 +251,7 @@ fn usage(info: &NodeInfo) -> Map<String, Value> {
 
 /// `GET /api/cluster_status`: what `status` shows, and the same as numbers.
 pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
-    let Nodes { nodes, pending } = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let Nodes { nodes, pending, .. } = app.asker.nodes().await.map_err(Refusal::unavailable)?;
     let alive: Vec<&NodeInfo> = nodes.iter().filter(|node| node.alive).collect();
     let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for node in &alive {

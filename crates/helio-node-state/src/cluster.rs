@@ -81,9 +81,9 @@ impl Cluster {
         self.nodes.change_available(self.own, |own| own.clone_from(available));
     }
 
-    /// Nothing is placed here any more.
-    pub(crate) fn set_own_draining(&mut self) {
-        let view = NodeView { is_draining: true, ..self.own_view().clone() };
+    /// Whether nothing is placed here any more.
+    pub(crate) fn set_own_draining(&mut self, is_draining: bool) {
+        let view = NodeView { is_draining, ..self.own_view().clone() };
         self.nodes.set(view);
     }
 

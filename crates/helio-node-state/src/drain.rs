@@ -54,6 +54,16 @@ impl Drain {
         true
     }
 
+    /// The node stays after all; false where others may hold its objects already, or it was not to leave.
+    pub(crate) fn cancel(&mut self) -> bool {
+        let can_stay =
+            self.order.as_ref().is_some_and(|order| order.heir.is_none() && !order.is_over);
+        if can_stay {
+            self.order = None;
+        }
+        can_stay
+    }
+
     /// Whether it is to be seen if the node can leave; without waiting for what runs if its grace is over.
     pub(crate) fn is_due(&self, now: u64) -> Option<bool> {
         let order = self.order.as_ref().filter(|order| !order.is_over)?;

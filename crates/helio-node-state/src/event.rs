@@ -163,6 +163,13 @@ pub enum Event {
         /// Whether it is ready.
         is_ready: bool,
     },
+    /// The node's machine will be taken away: it drains itself.
+    Preempted {
+        /// What is known of it, in words.
+        reason: String,
+        /// How long the machine is still there, in milliseconds.
+        grace_ms: u64,
+    },
     /// Somebody wants the measurements of the node and its processes; [`Action::Scraped`] follows.
     Scrape {
         /// Echoed.

@@ -152,6 +152,8 @@ pub(crate) enum Input {
     ShutDown {
         reason: String,
     },
+    /// The process was sent SIGTERM.
+    Terminate,
 }
 
 #[derive(Debug)]
@@ -200,6 +202,8 @@ pub(crate) struct Daemon {
     heir: NodeAddress,
     /// And start anew, as another node.
     is_to_rejoin: bool,
+    /// How long the machine is still there after SIGTERM; 0: that ends the daemon at once.
+    preemption_grace_ms: u64,
 }
 
 impl Daemon {
@@ -215,6 +219,7 @@ impl Daemon {
         hello: Hello,
         bulk: Bulk,
         link: Link,
+        preemption_grace_ms: u64,
         session_dir: &Path,
         output_bounds: Bounds,
         memory: Monitor,
@@ -249,6 +254,7 @@ impl Daemon {
             ending: None,
             heir: NodeAddress::default(),
             is_to_rejoin: false,
+            preemption_grace_ms,
             inputs,
         }
     }
@@ -424,7 +430,25 @@ impl Daemon {
                 tracing::info!(reason, "the node ends");
                 self.ending = Some(reason);
             }
+            Input::Terminate => self.terminate(),
         }
+    }
+
+    /// On a machine that may be taken away the node has a while to drain, unless it is told a second time.
+    fn terminate(&mut self) {
+        let grace_ms = std::mem::take(&mut self.preemption_grace_ms);
+        if grace_ms == 0 || !self.is_accepted {
+            let reason = "it was told to end (SIGTERM)".to_owned();
+            tracing::info!(reason, "the node ends");
+            self.ending = Some(reason);
+            return;
+        }
+        let reason = format!(
+            "its machine will be taken away in {} s (SIGTERM, HELIOSTAT_PREEMPTION_GRACE_S)",
+            grace_ms as f64 / 1000.0
+        );
+        tracing::info!(reason, "the node is drained");
+        self.apply(Event::Preempted { reason, grace_ms });
     }
 
     fn apply(&mut self, event: Event) {

@@ -130,7 +130,7 @@ pub(crate) fn signals(inputs: Inputs) -> io::Result<()> {
     tokio::spawn(async move {
         loop {
             let input = tokio::select! {
-                _ = terminate.recv() => Input::ShutDown { reason: "it was told to end (SIGTERM)".to_owned() },
+                _ = terminate.recv() => Input::Terminate,
                 _ = interrupt.recv() => Input::ShutDown { reason: "it was told to end (SIGINT)".to_owned() },
                 _ = child.recv() => Input::ChildEnded,
             };

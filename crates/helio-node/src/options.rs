@@ -72,6 +72,8 @@ pub struct Options {
     pub instance_id: String,
     /// How long the node goes on without a control service, in milliseconds.
     pub headless_ms_max: u64,
+    /// How long the machine is still there after SIGTERM, in milliseconds; 0: that ends the daemon at once.
+    pub preemption_grace_ms: u64,
     /// The session's folder.
     pub session_dir: PathBuf,
     /// Where objects go that the store has no room for.

@@ -147,6 +147,8 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         hello,
         bulk,
         link,
+        // With the head the cluster ends.
+        if options.is_head { 0 } else { options.preemption_grace_ms },
         &options.session_dir,
         options.output_bounds,
         Monitor::new(&options),

@@ -99,6 +99,10 @@ impl<M: Memory> Process<M> {
     }
 
     fn explain_promise(&mut self, group_id: PlacementGroupId, asker: Asker) {
+        if group_id.is_nil() {
+            let text = "It is ready when a node joins, is gone, is to leave or stays after all.";
+            return self.give_explanation(asker, text.to_owned());
+        }
         let text = format!("It is ready when placement group {group_id} is placed.");
         let explanation = self.open_explanation(asker, text, None, String::new());
         let get = GetGroup { group_id, ..GetGroup::default() };

@@ -55,8 +55,15 @@ messages! {
         8 Leaving(NodeLeaving),
         9 Probed(Probed),
         10 Unchanged(StatusUnchanged),
+        11 Preempted(NodePreempted),
         40 BundlesHeld(BundlesHeld),
         41 AskGroup(AskGroup),
+    }
+    /// The node's machine will be taken away: it takes no new work, and leaves within the grace.
+    pub struct NodePreempted {
+        1 reason: String,
+        /// How long what runs there goes on.
+        2 grace_ms: u64,
     }
     /// The node ends of its own will.
     pub struct NodeLeaving {
@@ -105,6 +112,8 @@ messages! {
         1 reason: String,
         /// How long what runs may go on; 0: until it has ended.
         2 grace_ms: u64,
+        /// Stay after all, unless objects are being handed over already.
+        3 is_cancelled: bool,
     }
     pub enum ControlToNode {
         1 Accepted(NodeAccepted),

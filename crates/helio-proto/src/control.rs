@@ -192,6 +192,10 @@ messages! {
         41 instance_id: String,
         /// Nothing runs here, no actor lives here and no bundle is held: the machine could be given back.
         42 is_idle: bool,
+        /// With `is_draining`: when what runs here ends at the latest, in milliseconds since 1970; 0: when it is done.
+        43 drain_deadline_ms: u64,
+        /// With `is_draining`: why.
+        44 drain_reason: String,
     }
     /// One GPU and how busy it is.
     pub struct GpuUse {
@@ -249,6 +253,8 @@ messages! {
     /// Answered with [`KvPairs`].
     pub struct KvEntries { 1 namespace: String, 2 prefix: Vec<u8> }
     pub struct ListNodes {}
+    /// Answered once [`Nodes::membership`] is another number than this one.
+    pub struct AwaitNodes { 1 seen: u64 }
     pub struct ListActors {}
     pub struct ListJobs {}
     /// A new driver.
@@ -280,6 +286,7 @@ messages! {
         15 StopCluster(StopCluster),
         16 DrainNode(DrainNode),
         17 KvEntries(KvEntries),
+        18 AwaitNodes(AwaitNodes),
         40 CreateGroup(GroupSpec),
         41 RemoveGroup(RemoveGroup),
         42 AwaitGroup(AwaitGroup),
@@ -294,6 +301,8 @@ messages! {
         2 reason: String,
         /// How long what runs there may go on; 0: until it has ended.
         3 grace_ms: u64,
+        /// It is to stay after all, unless it is handing its objects over already.
+        4 is_cancelled: bool,
     }
     pub struct Failure {
         1 kind: FailureKind,
@@ -309,6 +318,8 @@ messages! {
         1 nodes: Vec<NodeInfo>,
         /// Actors that no node has been found for yet.
         2 pending: Vec<PendingDemand>,
+        /// Another number after a node has joined, is gone, is to leave or stays after all.
+        3 membership: u64,
     }
     pub struct Actors { 1 actors: Vec<ActorInfo> }
     pub struct Jobs { 1 jobs: Vec<JobInfo> }

@@ -1,14 +1,17 @@
 //! Questions to the control service.
 
 use helio_proto::control::{
-    ActorInfo, ControlRequest, ControlResponse, GetNamedActor, JobInfo, KvDel, KvEntries, KvGet,
-    KvKeys, KvPair, KvPut, ListActors, ListJobs, ListNamedActors, ListNodes, NodeInfo,
+    ActorInfo, AwaitNodes, ControlRequest, ControlResponse, GetNamedActor, JobInfo, KvDel,
+    KvEntries, KvGet, KvKeys, KvPair, KvPut, ListActors, ListJobs, ListNamedActors, ListNodes,
+    NodeInfo,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::codec::{self, Purpose};
 use crate::gil::{GilSite, detached};
 use crate::ids::ActorID;
+use crate::object_ref::ObjectRef;
 use crate::{errors, rows, session};
 
 /// Asks, without the GIL; a refusal is raised.
@@ -82,6 +85,28 @@ pub(crate) fn nodes(py: Python<'_>) -> PyResult<Vec<NodeInfo>> {
         ControlResponse::Nodes(list) => Ok(list.nodes),
         other => Err(unexpected(py, &other)),
     }
+}
+
+/// A `plans.NodeRow` of each node, and the number of the latest change of who they are.
+#[pyfunction]
+pub(crate) fn list_members(py: Python<'_>) -> PyResult<(u64, Vec<Bound<'_, PyDict>>)> {
+    match ask(py, ControlRequest::ListNodes(ListNodes {}))? {
+        ControlResponse::Nodes(list) => {
+            let found: PyResult<_> = list.nodes.iter().map(|node| rows::node(py, node)).collect();
+            Ok((list.membership, found?))
+        }
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+/// The ref is ready, with None, once a node has joined, is gone, is to leave or stays after all since `seen`, which
+/// `list_members` has given.
+#[pyfunction]
+pub(crate) fn await_members<'py>(py: Python<'py>, seen: u64) -> PyResult<Bound<'py, ObjectRef>> {
+    let session = session::active(py)?;
+    let none = codec::encode(&py.None().into_bound(py), Purpose::Value)?.sink.take();
+    let promise = session.runtime.promise(ControlRequest::AwaitNodes(AwaitNodes { seen }), none);
+    ObjectRef::counted(py, promise.map_err(|error| errors::raise(py, error))?, session.epoch)
 }
 
 /// Every actor that is or was.

@@ -45,8 +45,8 @@ mod _heliostat {
     };
     #[pymodule_export]
     use crate::control::{
-        get_named_actor, kv_del, kv_get, kv_keys, kv_put, list_actors, list_jobs,
-        list_named_actors, list_nodes,
+        await_members, get_named_actor, kv_del, kv_get, kv_keys, kv_put, list_actors, list_jobs,
+        list_members, list_named_actors, list_nodes,
     };
     #[pymodule_export]
     use crate::current::{

@@ -66,6 +66,9 @@ pub(crate) fn node<'py>(py: Python<'py>, info: &NodeInfo) -> PyResult<Bound<'py,
     row.set_item("cause", &info.cause)?;
     row.set_item("workers", info.workers)?;
     row.set_item("metrics_port", info.metrics_port)?;
+    row.set_item("is_draining", info.is_draining)?;
+    row.set_item("drain_deadline_ms", info.drain_deadline_ms)?;
+    row.set_item("drain_reason", &info.drain_reason)?;
     let pending = PyList::empty(py);
     for demand in &info.pending {
         let entry = PyDict::new(py);

@@ -170,7 +170,7 @@ impl ControlHost {
             return false;
         }
         let reason = "it is not needed any more".to_owned();
-        let request = DrainNode { node_id, reason, grace_ms: 0 }.into();
+        let request = DrainNode { node_id, reason, grace_ms: 0, is_cancelled: false }.into();
         let call = ControlCall { request, ..ControlCall::default() };
         let message = FromClient { call, ..FromClient::default() }.into();
         self.apply(core, Event::Node { node_id: head, message });

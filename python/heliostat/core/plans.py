@@ -112,6 +112,9 @@ class NodeRow(TypedDict):
     cause: str
     workers: int
     metrics_port: int
+    is_draining: bool
+    drain_deadline_ms: int  # since 1970; 0: until what runs there has ended
+    drain_reason: str
     pending: list[PendingRow]
 
 

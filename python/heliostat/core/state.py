@@ -13,6 +13,7 @@ from heliostat.core.daemon import NODE_SOCKET
 from heliostat.core.errors import RaySystemError
 
 if TYPE_CHECKING:
+    from heliostat._heliostat import ObjectRef
     from heliostat.core.plans import NodeRow
 
 
@@ -91,6 +92,19 @@ def _sum(several: list[dict[str, float]]) -> dict[str, float]:
         for name, quantity in quantities.items():
             total[name] = round(total.get(name, 0.0) + quantity, 4)
     return {name: quantity for name, quantity in total.items() if quantity > 0}
+
+
+def members() -> tuple[int, list[NodeRow]]:
+    """The number of the latest change of who the nodes are, and what is known of each."""
+    return _heliostat.list_members()
+
+
+def next_change_of_members(seen: int) -> ObjectRef:
+    """A reference that is ready once a node has joined, is gone, is to leave or stays after all.
+
+    ``seen`` is the number that :func:`members` has given: what happened since then counts.
+    """
+    return _heliostat.await_members(seen)
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 
 
+# The collective that asks which nodes will be taken away.
+PREEMPTION = "preemption"
+
+
 @dataclass
 class ReportEntry:
     """What one rank brings to a report."""

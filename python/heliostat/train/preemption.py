@@ -1,7 +1,4 @@
-"""Names for what happens when a node is about to be taken away.
-
-Nothing announces that yet: a lost node is a failure of its workers. Programs that ask run as they are.
-"""
+"""What a training function and a caller of ``fit()`` hear of nodes that are taken away."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from dataclasses import dataclass
 
 from heliostat.train.context import current_session
 from heliostat.train.errors import TrainingFailedError, WorkerGroupError
+from heliostat.train.messages import PREEMPTION
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,12 @@ class PreemptionInfo:
 class PreemptionError(TrainingFailedError):
     """Nodes were taken away more often than ``FailureConfig.max_preemption_failures`` allows.
 
-    Never raised here, since a lost node counts against ``max_failures``.
+    A node counts where the run had not left it in time: its workers died with it, or were ended
+    without a checkpoint. A run that moves with a checkpoint has lost nothing, and nothing is counted.
+
+    Attributes:
+        preemption_info: The nodes and ranks of the last time.
+        drain_timed_out: The workers were ended, since the time was over; False: they died with the node.
     """
 
     def __init__(self, preemption_info: PreemptionInfo, drain_timed_out: bool = False) -> None:
@@ -54,10 +57,24 @@ class NCCLHangError(WorkerGroupError):
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """Return which nodes of this run will be taken away; None, since nothing announces it yet.
+    """Return which nodes of this run will be taken away, None while none will be.
+
+    A node will be taken away when it is drained (``heliostat drain-node``), or when its daemon gets
+    SIGTERM and ``HELIOSTAT_PREEMPTION_GRACE_S`` is set. The run first starts workers elsewhere, where there
+    is room, beside the training; then this returns something, and the next report with a checkpoint
+    ends the attempt: the workers go on from there, off these nodes. So save as soon as it does::
+
+        for step in range(first, steps):
+            ...
+            is_last = train.get_preemption_info() is not None
+            if is_last or step % 100 == 0:
+                train.report(metrics, checkpoint=save(step))
+
+    All ranks have to call it equally often: each call waits for the others, so that all get the same
+    answer. ``ray.train.torch.resumable`` saves without being asked.
 
     Raises:
         RuntimeError: Not called in a training function.
     """
-    current_session("get_preemption_info")
-    return None
+    found: PreemptionInfo | None = current_session("get_preemption_info").meet(PREEMPTION, None)
+    return found

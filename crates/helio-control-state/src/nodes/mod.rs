@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_config::control::{
-    DEAD_NODES_MAX, LIST_ROWS_MAX, LOOK_AGAIN_MS, NODES_MAX, RECONNECT_MS_MAX,
+    DEAD_NODES_MAX, LIST_ROWS_MAX, LOOK_AGAIN_MS, NODE_WAITERS_MAX, NODES_MAX, RECONNECT_MS_MAX,
     VIEW_INTERVAL_MS_MIN, WATCHED_MAX,
 };
 use helio_proto::cluster::{ClusterView, Drain};
@@ -30,6 +30,7 @@ use helio_types::{ActorId, NodeAddress, NodeId, PlacementGroupId, ResourceSet, m
 
 mod news;
 
+use crate::event::Requester;
 use crate::heartbeats::Heartbeats;
 use crate::verdict::Sight;
 use crate::watches::Watches;
@@ -59,6 +60,8 @@ struct Node {
     reported_version: u64,
     /// The order to leave that it was given: it may be lost with a connection.
     drain: Option<Drain>,
+    /// The order was taken back, and the node has not said yet that it stays.
+    is_staying: bool,
     /// Since when it has no connection.
     lost_ms: Option<u64>,
     /// What is reserved and is not in `info.available` yet, and since when.
@@ -112,6 +115,11 @@ pub(crate) struct Nodes {
     version: u64,
     /// When changed resources were last published.
     published_ms: u64,
+    /// Another number after a node has joined, is gone, is to leave or stays after all.
+    membership: u64,
+    /// Who waits for the next such change, and up to which one all were told.
+    waiters: BTreeSet<Requester>,
+    told: u64,
     /// No node can be suspected before this time.
     silence_due_ms: u64,
 }
@@ -242,8 +250,18 @@ impl Nodes {
         node.reported_version = info.version;
         node.reported = encode(&info).into_boxed_slice();
         node.is_adjusted = false;
-        let is_draining = info.is_draining || node.drain.is_some();
-        node.info = NodeInfo { alive: true, version, cause: String::new(), is_draining, ..info };
+        let is_draining = (info.is_draining && !node.is_staying) || node.drain.is_some();
+        let drain_deadline_ms = node.info.drain_deadline_ms;
+        let drain_reason = std::mem::take(&mut node.info.drain_reason);
+        node.info = NodeInfo {
+            alive: true,
+            version,
+            cause: String::new(),
+            is_draining,
+            drain_deadline_ms,
+            drain_reason,
+            ..info
+        };
         self.heartbeats.begin(node_id, now_ms + if is_new { first_silence_ms } else { 0 });
         node.lost_ms = None;
         node.reservations.clear();
@@ -256,6 +274,7 @@ impl Nodes {
         self.refresh_view(node_id);
         if is_new {
             self.watch_some(node_id);
+            self.membership = version;
         }
         self.note_wanting(node_id);
         is_new
@@ -291,13 +310,65 @@ impl Nodes {
         let version = self.next_version(now_ms);
         let node = self.nodes.get_mut(&node_id).filter(|node| node.info.alive)?;
         (node.info.is_draining, node.info.version) = (true, version);
+        if order.grace_ms > 0 {
+            node.info.drain_deadline_ms = now_ms + order.grace_ms;
+        }
+        node.info.drain_reason.clone_from(&order.reason);
         node.drain = Some(order);
-        node.is_adjusted = true;
+        node.is_staying = false;
         let address = node.info.address.clone();
+        self.membership_changed(node_id, version);
+        Some(address)
+    }
+
+    /// The node takes new work again; whether it was to leave.
+    pub(crate) fn cancel_drain(&mut self, node_id: NodeId, now_ms: u64) -> bool {
+        let version = self.next_version(now_ms);
+        let Some(node) = self.nodes.get_mut(&node_id).filter(|node| node.info.is_draining) else {
+            return false;
+        };
+        (node.info.is_draining, node.info.version) = (false, version);
+        node.info.drain_deadline_ms = 0;
+        node.info.drain_reason.clear();
+        node.drain = None;
+        node.is_staying = true;
+        self.membership_changed(node_id, version);
+        true
+    }
+
+    fn membership_changed(&mut self, node_id: NodeId, version: u64) {
+        if let Some(node) = self.nodes.get_mut(&node_id) {
+            node.is_adjusted = true;
+        }
+        self.membership = version;
         self.unsettled.insert(node_id);
         self.members.insert(node_id);
         self.refresh_view(node_id);
-        Some(address)
+    }
+
+    pub(crate) fn membership(&self) -> u64 {
+        self.membership
+    }
+
+    /// Has the requester wait for the next change; whether there is room for it.
+    pub(crate) fn add_waiter(&mut self, requester: Requester) -> bool {
+        self.waiters.len() < NODE_WAITERS_MAX && {
+            self.waiters.insert(requester);
+            true
+        }
+    }
+
+    pub(crate) fn drop_waiters(&mut self, is_gone: impl Fn(&Requester) -> bool) {
+        self.waiters.retain(|waiter| !is_gone(waiter));
+    }
+
+    /// Who is to be told of a change that came since this was last asked.
+    pub(crate) fn take_waiters(&mut self) -> BTreeSet<Requester> {
+        if self.told == self.membership {
+            return BTreeSet::new();
+        }
+        self.told = self.membership;
+        std::mem::take(&mut self.waiters)
     }
 
     /// The order to leave that the node was given.
@@ -331,7 +402,12 @@ impl Nodes {
         }
         node.reported = reported.into_boxed_slice();
         node.is_adjusted = false;
+        // A status from before the order says nothing against it, nor one from before it was taken back.
+        let was_draining = node.info.is_draining;
+        let is_draining = was_draining || (info.is_draining && !node.is_staying);
+        node.is_staying &= info.is_draining;
         let same = node.info.total == info.total
+            && is_draining == was_draining
             && node.info.available == info.available
             && node.info.labels == info.labels
             && node.reservations.is_empty();
@@ -340,10 +416,8 @@ impl Nodes {
         let is_news = !same || node.reported_version != info.version;
         node.reported_version = info.version;
         // Identity and health are not the node's to change.
-        let NodeInfo { address, version, session_dir, is_draining, .. } =
+        let NodeInfo { address, version, session_dir, drain_deadline_ms, drain_reason, .. } =
             std::mem::take(&mut node.info);
-        // A status from before the order says nothing against it.
-        let is_draining = is_draining || info.is_draining;
         node.info = NodeInfo {
             address,
             alive: true,
@@ -351,6 +425,8 @@ impl Nodes {
             session_dir,
             cause: String::new(),
             is_draining,
+            drain_deadline_ms,
+            drain_reason,
             ..info
         };
         node.reservations.clear();
@@ -476,6 +552,7 @@ impl Nodes {
         self.uninformed.remove(&node_id);
         self.unsettled.remove(&node_id);
         self.heartbeats.end(node_id);
+        self.membership = version;
         self.members.insert(node_id);
         self.watches.remove(node_id);
         self.refresh_view(node_id);

@@ -35,6 +35,7 @@ impl Control {
             Event::Tick => self.on_tick(),
         }
         self.follow_up();
+        self.tell_of_membership();
         self.take_actions()
     }
 
@@ -64,6 +65,7 @@ impl Control {
             NodeToControl::Probed(probed) => {
                 self.verdict.on_probed(node_id, probed.node_id, probed.is_reached);
             }
+            NodeToControl::Preempted(preempted) => self.on_preempted(node_id, preempted),
             NodeToControl::Leaving(leaving) => {
                 self.on_leaving(node_id, leaving);
             }

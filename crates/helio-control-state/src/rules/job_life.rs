@@ -28,6 +28,7 @@ impl Control {
     pub(crate) fn on_client_gone(&mut self, node_id: NodeId, gone: &ClientGone) {
         self.subscriptions.remove_process((node_id, gone.worker_id));
         self.groups.drop_waiters(|requester| requester.worker_id == gone.worker_id);
+        self.nodes.drop_waiters(|requester| requester.worker_id == gone.worker_id);
         if gone.is_driver {
             self.driver_gone(gone.worker_id);
         }

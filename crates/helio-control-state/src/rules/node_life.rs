@@ -140,6 +140,7 @@ impl Control {
         self.end_owned_on(node_id, |_| true, "its owner's node is gone");
         self.subscriptions.remove_node(node_id);
         self.groups.drop_waiters(|requester| requester.node_id == node_id);
+        self.nodes.drop_waiters(|requester| requester.node_id == node_id);
         self.lose_bundles_on(node_id);
         self.end_processes_on(node_id, cause);
     }

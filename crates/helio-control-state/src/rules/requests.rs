@@ -47,9 +47,13 @@ impl Control {
             ControlRequest::KvDel(del) => self.kv.delete(del).persisted(self),
             ControlRequest::KvKeys(keys) => self.kv.keys(&keys),
             ControlRequest::KvEntries(entries) => self.kv.entries(&entries),
-            ControlRequest::ListNodes(_) => {
-                Nodes { nodes: self.nodes.rows(), pending: self.pending_demands() }.into()
+            ControlRequest::ListNodes(_) => Nodes {
+                nodes: self.nodes.rows(),
+                pending: self.pending_demands(),
+                membership: self.nodes.membership(),
             }
+            .into(),
+            ControlRequest::AwaitNodes(wait) => return self.on_await_nodes(requester, wait.seen),
             ControlRequest::ListActors(_) => self.actors.rows().into(),
             ControlRequest::ListJobs(_) => self.jobs.rows().into(),
             ControlRequest::CreateGroup(spec) => self.create_group(spec),

@@ -7,4 +7,5 @@ mod cluster;
 mod desk;
 mod disk;
 mod groups;
+mod membership;
 mod views;

@@ -1,20 +1,23 @@
 //! The order to leave: no new work, the grace of what runs, and the handing over of objects.
 
-use helio_proto::cluster::{Drain, DropObject, Inherit, Inherited, NodeToNode};
+use helio_proto::cluster::{Drain, DropObject, Inherit, Inherited, NodePreempted, NodeToNode};
 use helio_proto::node::{FreeObject, NodeDied};
 use helio_types::{NodeId, ObjectId, mutant};
 
 use super::Node;
 use crate::event::Action;
-use crate::limits::DRAIN_LOOK_MS;
+use crate::limits::{DRAIN_LOOK_MS, PREEMPTED_RUN_PERCENT};
 use crate::timers::Timer;
 
 impl Node {
     pub(super) fn on_drain(&mut self, order: Drain) {
-        let Drain { reason, grace_ms } = order;
+        let Drain { reason, grace_ms, is_cancelled } = order;
+        if is_cancelled {
+            return self.on_drain_cancelled();
+        }
         let due = (grace_ms > 0).then(|| self.ctx.now() + grace_ms);
         if self.drain.on_order(reason, due) {
-            self.cluster.set_own_draining();
+            self.cluster.set_own_draining(true);
             self.leases.ask_all_back(&mut self.ctx);
             self.on_drain_look();
         }
@@ -23,6 +26,21 @@ impl Node {
         }
         self.ctx.capacity_changed();
         self.ctx.status_changed();
+    }
+
+    fn on_drain_cancelled(&mut self) {
+        if self.drain.cancel() {
+            self.cluster.set_own_draining(false);
+            self.ctx.capacity_changed();
+        }
+        self.ctx.status_changed();
+    }
+
+    /// The machine will be taken away in `grace_ms`: the cluster is told, and what runs here has most of that time.
+    pub(super) fn on_preempted(&mut self, reason: String, grace_ms: u64) {
+        let grace_ms = (grace_ms / 100 * PREEMPTED_RUN_PERCENT).max(1);
+        self.ctx.tell_control(NodePreempted { reason: reason.clone(), grace_ms });
+        self.on_drain(Drain { reason, grace_ms, is_cancelled: false });
     }
 
     /// Workers that were needed may not be any more.

@@ -159,6 +159,7 @@ impl Node {
             Event::WorkerWrote { worker_id, lines } => self.on_worker_wrote(worker_id, lines),
             Event::ControlConnected => self.control.on_control_connected(&mut self.ctx),
             Event::ControlSaid(message) => self.on_control_said(message),
+            Event::Preempted { reason, grace_ms } => self.on_preempted(reason, grace_ms),
             Event::ControlLost => self.control.on_control_lost(),
             Event::ControlRefused => self.contact.on_control_refused(self.ctx.now()),
             Event::PeerSaid { conn, node_id, message } => self.on_peer_said(conn, node_id, message),

@@ -104,6 +104,8 @@ impl Node {
             ended_ms: 0,
             instance_id: self.ctx.setup().instance_id.clone(),
             is_idle: self.is_idle(),
+            drain_deadline_ms: 0,
+            drain_reason: String::new(),
         }
     }
 

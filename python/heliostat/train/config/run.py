@@ -31,9 +31,10 @@ class FailureConfig:
         fail_fast: Refused (DeprecationWarning).
         controller_failure_limit: The same for failures outside the workers (storage, the
             coordinator). Default -1.
-        max_preemption_failures, relax_collectives_on_preemption, preemption_grace_s: Checked and
-            kept, without an effect: nothing announces that a node will be taken away, so a lost
-            node counts as a failure of its workers.
+        max_preemption_failures: How many times a node may be taken away before the run has left it,
+            which is no failure of ``max_failures``; -1 (default) for without end.
+        relax_collectives_on_preemption, preemption_grace_s: Checked and kept, without an effect: all
+            ranks take part in the checkpoint, and the group moves right behind it.
 
     Raises:
         ValueError: A limit below -1.

@@ -33,8 +33,8 @@ class ScalingConfig:
         accelerator_type: Only nodes with this accelerator.
         label_selector: Only nodes with these labels: one mapping, or one per worker.
         use_tpu, topology: Refused: there is no TPU backend.
-        elastic_resize_monitor_interval_s: How often, in seconds, an elastic group that is smaller
-            than ``max`` looks for room. Default 60.
+        elastic_resize_monitor_interval_s: Checked and kept, without an effect: an elastic group hears
+            of room when it appears. Default 60.
 
     Raises:
         ValueError: A number out of range, or ``resources_per_worker`` that contradicts ``use_gpu``.

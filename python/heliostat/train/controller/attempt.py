@@ -10,6 +10,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.train.controller.failures import RankFailure
 from heliostat.train.controller.replacing import Replacer
+from heliostat.train.controller.resizing import Resizer
 from heliostat.train.errors import WorkerDiedError
 from heliostat.train.group.worker_group import Worker, WorkerGroup
 from heliostat.train.messages import Outcome
@@ -31,6 +32,8 @@ class AttemptResult:
     # Ranks whose processes can run the next attempt.
     reusable: set[int] = field(default_factory=set)
     unwound: bool = False
+    # A node went before a checkpoint had come: the functions were told to end without one.
+    overdue: bool = False
     coordinator_error: Exception | None = None
     failed_at: float | None = None
 
@@ -81,8 +84,10 @@ class AttemptRunner:
         on_tick: Callable[[], None],
         on_end: Callable[[Worker, str], None],
         on_note: Callable[[str], None],
+        resizer: Resizer,
         replacer: Replacer | None = None,
     ) -> None:
+        self._resizer = resizer
         self._group = group
         self._coordinator = coordinator
         self._unwind_s = unwind_s
@@ -131,6 +136,14 @@ class AttemptRunner:
             if due is not None:
                 patience = min(patience, due)
             watched = list(ranks)
+            if deadline is None:
+                look_s = self._resizer.tick()
+                patience = patience if look_s is None else min(patience, look_s)
+                watched += self._resizer.refs()
+                if self._resizer.is_overdue:
+                    result.overdue = True
+                    deadline = time.monotonic() + self._unwind_s
+                    self._tell_end(result)
             if replacer is not None:
                 watched += replacer.infos
             if self._events.pending is not None:
@@ -142,6 +155,8 @@ class AttemptRunner:
             for ref in done:
                 if replacer is not None and ref in replacer.infos:
                     replacer.arrived(ref)
+                elif ref not in ranks and self._resizer.take(ref):
+                    continue
                 elif ref in ranks:
                     self._take(ranks.pop(ref), ref, result, ranks)
             if self._events.pending is not None and self._events.pending in done:

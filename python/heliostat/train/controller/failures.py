@@ -53,6 +53,7 @@ class FailurePolicy:
 
     config: FailureConfig
     worker_failures: int = 0
+    preemptions: int = 0
     controller_failures: int = 0
     causes: list[str] = field(default_factory=list)
 
@@ -61,6 +62,12 @@ class FailurePolicy:
         self.worker_failures += 1
         limit = self.config.max_failures
         return limit < 0 or self.worker_failures <= limit
+
+    def allows_preemption(self) -> bool:
+        """Count a node that was taken away before the run had left it; whether to go on."""
+        self.preemptions += 1
+        limit = self.config.max_preemption_failures
+        return limit < 0 or self.preemptions <= limit
 
     def would_allow_restart(self) -> bool:
         """Whether one more failure of workers is within the limit."""
@@ -73,22 +80,30 @@ class FailurePolicy:
         limit = self.config.controller_failure_limit
         return limit < 0 or self.controller_failures <= limit
 
-    def budget(self) -> str:
+    def budget(self, preempted: bool = False) -> str:
         """How much is left, in words."""
+        if preempted:
+            limit = self.config.max_preemption_failures
+            counted = f"node taken away, number {self.preemptions}"
+            if limit < 0:
+                return f"{counted}; such losses are not limited"
+            return f"{counted}, FailureConfig(max_preemption_failures={limit})"
         limit = self.config.max_failures
         if limit < 0:
             return f"failure {self.worker_failures}, restarts are not limited"
         return f"failure {self.worker_failures}, FailureConfig(max_failures={limit})"
 
 
-def describe(failures: list[RankFailure], world_size: int, policy: FailurePolicy) -> str:
+def describe(
+    failures: list[RankFailure], world_size: int, policy: FailurePolicy, preempted: bool = False
+) -> str:
     """The text of the exception that ends a run."""
     count, died = len(failures), sum(f.died for f in failures)
     what = f"{count} of {world_size} workers failed"
     if 0 < died < count:
         what = f"{died} of {world_size} workers died, and {count - died} more failed with it"
     lines = [
-        f"Training failed: {what} ({policy.budget()}).",
+        f"Training failed: {what} ({policy.budget(preempted)}).",
         *(f"  {f.title()}" for f in failures[:16]),
     ]
     if count > 16:
@@ -99,7 +114,7 @@ def describe(failures: list[RankFailure], world_size: int, policy: FailurePolicy
         text = failure.traceback or (str(failure.error) if failure.died else "")
         if text.strip():
             lines.append(f"\nRank {failure.rank}:\n{text.rstrip()}")
-    if policy.config.max_failures == 0:
+    if policy.config.max_failures == 0 and not preempted:
         lines.append(
             "\nTo restart from the latest checkpoint after a failure, set "
             "RunConfig(failure_config=FailureConfig(max_failures=...))."

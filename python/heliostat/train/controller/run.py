@@ -20,6 +20,7 @@ from heliostat.train.controller.interrupts import Interrupts
 from heliostat.train.controller.launch import CoordinatorLost, Launcher
 from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord, WorkerSpan
 from heliostat.train.controller.replacing import Replacer
+from heliostat.train.controller.resizing import Resizer
 from heliostat.train.controller.results import ResultBuilder
 from heliostat.train.controller.sizes import Sizes
 from heliostat.train.controller.spec import RunSpec
@@ -35,7 +36,8 @@ from heliostat.train.errors import (
 )
 from heliostat.train.group.worker_group import Worker, WorkerGroup
 from heliostat.train.memory.keepers import Keepers
-from heliostat.train.messages import Event, ReportedRow
+from heliostat.train.messages import Event, ReportedRow, WorkerInfo
+from heliostat.train.preemption import PreemptionError
 from heliostat.train.result import Result
 from heliostat.train.view import open_view
 
@@ -43,6 +45,8 @@ from heliostat.train.view import open_view
 _RESTART = "restarting from the latest checkpoint"
 _GO_ON = "the other replica groups go on, and this one is replaced"
 _GIVE_UP = "giving up"
+# So many attempts in a row may fail to begin because newcomers die, before that counts as a failure.
+_MAX_LOST_STARTS = 3
 
 
 class TrainRun:
@@ -83,8 +87,10 @@ class TrainRun:
         self._job: Any = None
         self._values: dict[int, Any] = {}
         self._runner: AttemptRunner | None = None
-        # The last attempt in which there was room for more workers.
-        self._growing = -1
+        self._resizer = Resizer(spec.scaling, self._group, spec.settings.unwind_s, self._note)
+        # Whether the last attempt ended to be formed anew, and how often in a row one could not begin.
+        self._is_resized = False
+        self._lost_starts = 0
 
     def execute(self) -> Result:
         """Train. Raises TrainingFailedError, or KeyboardInterrupt after a Ctrl-C."""
@@ -113,7 +119,9 @@ class TrainRun:
         """Run one attempt; True when training is done."""
         number = len(self.record.attempts)
         try:
-            size = self._sizes.choose(len(self._group))
+            there = len(self._group) + self._group.recruits.with_room
+            size = self._sizes.choose(there, settles=not self._is_resized)
+            self._is_resized = False
             self.record.attempts.append(AttemptRecord(number, time.time(), size))
             self._enter("scheduling")
             size = self.record.attempt.world_size = self._group.start(size)
@@ -130,6 +138,8 @@ class TrainRun:
         except CoordinatorLost as lost:
             result = AttemptResult(coordinator_error=lost.error)
         except ray.exceptions.RayError as error:
+            if self._begins_without_newcomers():
+                return False
             result = AttemptResult(failed_at=time.time())
             result.failures.append(_start_failure(self._group, error))
         self.record.attempt.ended_at = time.time()
@@ -139,13 +149,65 @@ class TrainRun:
         if result.failures:
             self._after_failure(result)
             return False
+        if result.overdue:
+            self._after_deadline(result)
+            return False
         if result.unwound:
             self._enter("resizing")
-            self._note("the group grows, from the checkpoint just saved")
-            self._group.keep(result.reusable)
+            self._is_resized = True
+            self._note(f"{self._resizer.describe()}, from the checkpoint just saved")
+            self._keep(result)
             return False
         self._values = result.values
         return True
+
+    def _keep(self, result: AttemptResult) -> None:
+        """End the workers that cannot be used again, or would go with their nodes."""
+        self._group.keep(result.reusable - set(self._resizer.moving))
+
+    def _begins_without_newcomers(self) -> bool:
+        """Whether an attempt that could not begin has only lost workers that had just joined."""
+        is_first = self.record.attempt.number == 0
+        dead = self._group.lose_dead() if self.record.attempt.started_at is None else None
+        if is_first or not dead or self._lost_starts >= _MAX_LOST_STARTS:
+            return False
+        self.record.attempt.ended_at = time.time()
+        self._newcomers_died([worker.info for worker in dead])
+        return True
+
+    def _has_lost_newcomers(self, failures: list[RankFailure]) -> bool:
+        """Whether an attempt has failed before its first report, since nodes died that had just joined."""
+        number, row = self.record.attempt.number, self.record.latest
+        has_reported = row is not None and row.time > self.record.attempt.requested_at
+        died = [f for f in failures if f.died and f.info is not None]
+        fresh = [f.info for f in died if f.info and self._group.workers[f.rank].fresh]
+        if number == 0 or has_reported or not died or len(fresh) < len(died):
+            return False
+        is_gone = all(self._resizer.is_gone(info.node_id) for info in fresh)
+        if not is_gone or self._lost_starts >= _MAX_LOST_STARTS:
+            return False
+        self._newcomers_died(fresh)
+        return True
+
+    def _newcomers_died(self, infos: list[WorkerInfo]) -> None:
+        self._lost_starts += 1
+        hosts = ", ".join(sorted({info.node_ip for info in infos}))
+        self._note(f"workers died while they joined, on {hosts}: the group goes on without them")
+
+    def _after_deadline(self, result: AttemptResult) -> None:
+        """A node goes before a checkpoint has come: the run goes on from the one before."""
+        info = self._resizer.info
+        goes_on = self._policy.allows_preemption()
+        budget = self._policy.budget(preempted=True)
+        self._note(
+            "no checkpoint has come within the time that the node had left: call report() with a "
+            f"checkpoint when get_preemption_info() returns something ({budget})"
+        )
+        if not goes_on:
+            self.record.state = "failed"
+            raise PreemptionError(info, drain_timed_out=True)
+        self._enter("recovering")
+        self._keep(result)
 
     def _run_group(self, number: int, size: int) -> AttemptResult:
         spec, attempt = self._spec, self.record.attempt
@@ -177,8 +239,10 @@ class TrainRun:
             self._tick,
             self._worker_ended,
             self._note,
+            self._resizer,
             replacer,
         )
+        self._resizer.begin(number, self._coordinator)
         result = runner.wait(refs)
         self._events.drain()
         return result
@@ -249,9 +313,17 @@ class TrainRun:
             fallen = {f.rank for f in failures if not f.died}
             for span in self.record.attempt.workers:
                 span.state = "ended" if span.rank in fallen else span.state
+        if self._has_lost_newcomers(failures):
+            self._keep(result)
+            return
         exceptions = {f.rank: _with_traceback(f) for f in failures}
-        restart = self._policy.allows_restart()
-        text = describe(failures, self.record.attempt.world_size, self._policy)
+        info = failures[0].info
+        preempted = (
+            failures[0].died and info is not None and self._resizer.was_leaving(info.node_id)
+        )
+        policy = self._policy
+        restart = policy.allows_preemption() if preempted else policy.allows_restart()
+        text = describe(failures, self.record.attempt.world_size, policy, preempted)
         failure = Failure(
             time=result.failed_at or time.time(),
             attempt=self.record.attempt.number,
@@ -264,12 +336,14 @@ class TrainRun:
             self._enter("recovering")
         else:
             self.record.state = "failed"
-        self._view.failed(failure, self._policy.budget(), _RESTART if restart else _GIVE_UP)
+        self._view.failed(failure, policy.budget(preempted), _RESTART if restart else _GIVE_UP)
         for callback in self._callbacks:
             callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
+        if not restart and preempted:
+            raise PreemptionError(self._resizer.info) from failures[0].error
         if not restart:
             raise WorkerGroupError(text, exceptions) from failures[0].error
-        self._group.keep(result.reusable)
+        self._keep(result)
 
     # ---- the coordinator ----
 
@@ -327,6 +401,7 @@ class TrainRun:
 
     def _reported(self, row: ReportedRow) -> None:
         pid = self.record.attempt.workers[0].pid if self.record.attempt.workers else 0
+        self._lost_starts = 0
         self._results.reported(row, pid)
         self.record.add_report(row)
         self._view.reported(row)
@@ -349,13 +424,6 @@ class TrainRun:
 
     def _tick(self) -> None:
         self._view.refresh()
-        if self._sizes.may_grow(len(self._group)):
-            self._coordinator.request_resize.remote()
-            if self._growing != self.record.attempt.number:  # once in an attempt
-                self._growing = self.record.attempt.number
-                self._note(
-                    "there is room for more workers: the group grows after its next checkpoint"
-                )
 
     def _worker_ended(self, worker: Worker, state: str) -> None:
         for span in self.record.attempt.workers:

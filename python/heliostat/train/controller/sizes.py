@@ -1,4 +1,4 @@
-"""How many workers an attempt gets; with ``num_workers=(min, max)``, when a group may grow."""
+"""How many workers an attempt gets."""
 
 from __future__ import annotations
 
@@ -15,30 +15,19 @@ class Sizes:
 
     def __init__(self, scaling: ScalingConfig) -> None:
         self._scaling = scaling
-        self._looked_at = time.monotonic()
 
-    def choose(self, there: int) -> int:
-        """The size of the next group, of which ``there`` workers are running already."""
+    def choose(self, there: int, settles: bool = True) -> int:
+        """The size of the next group, of which ``there`` workers are running already.
+
+        ``settles``: what ended workers held comes back within moments, and is given that time.
+        """
         scaling = self._scaling
         if not scaling.elasticity_enabled:
             return scaling.max_workers
-        # What ended workers held comes back within moments: give it that time.
-        deadline = time.monotonic() + _SETTLE_S
+        deadline = time.monotonic() + (_SETTLE_S if settles else 0.0)
         while True:
             fits = there + room_now(scaling.worker_resources)
-            if fits >= scaling.max_workers or time.monotonic() > deadline:
+            if fits >= scaling.max_workers or time.monotonic() >= deadline:
                 break
             time.sleep(_SETTLE_STEP_S)
-        self._looked_at = time.monotonic()
         return max(scaling.min_workers, min(scaling.max_workers, fits))
-
-    def may_grow(self, size: int) -> bool:
-        """Whether an elastic group of ``size`` has room for more; looks now and then only."""
-        scaling = self._scaling
-        if not scaling.elasticity_enabled or size >= scaling.max_workers:
-            return False
-        now = time.monotonic()
-        if now - self._looked_at < scaling.elastic_resize_monitor_interval_s:
-            return False
-        self._looked_at = now
-        return room_now(scaling.worker_resources) > 0

@@ -24,7 +24,8 @@ from heliostat.train.coordinator.validations import Validations
 from heliostat.train.coordinator.watch import Watch
 from heliostat.train.memory.versions import Progress as MemoryProgress
 from heliostat.train.memory.versions import Version
-from heliostat.train.messages import Event, Reply, ReportedRow, ReportEntry
+from heliostat.train.messages import PREEMPTION, Event, Reply, ReportedRow, ReportEntry
+from heliostat.train.preemption import PreemptionInfo
 from heliostat.train.replicas.words import Arrival, Join, Progress
 from heliostat.train.reported import ReportedCheckpointStatus as Status
 from heliostat.train.settings import TrainSettings
@@ -63,6 +64,7 @@ class TrainCoordinator:
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._news = asyncio.Event()
         self._resize = False
+        self._preemption: PreemptionInfo | None = None
         self._desk: ReplicaDesk | None = None
         self._memory = MemoryProgress()
         self._noted: set[str] = set()
@@ -78,7 +80,7 @@ class TrainCoordinator:
             self._publisher.discard(self._attempt.names.values())
         self._attempt = Attempt(number, world_size)
         self._memory = MemoryProgress()
-        self._resize = False
+        self._resize, self._preemption = False, None
         await self._publisher.clear_staging()
         for entry in self._publisher.book.entries:  # those that an earlier coordinator has left
             self._validate(entry)
@@ -133,9 +135,15 @@ class TrainCoordinator:
                 await self._complete(attempt, kind, round_)
         return True
 
-    async def request_resize(self) -> None:
-        """End the attempt right after the next checkpoint, so that no step is lost."""
-        self._resize = True
+    async def request_resize(
+        self, number: int, wanted: bool, preemption: PreemptionInfo | None
+    ) -> None:
+        """End the attempt right after its next checkpoint, so that no step is lost; or do not, after all.
+
+        ``preemption``: which nodes will be taken away, for the workers to know.
+        """
+        if self._attempt is not None and self._attempt.number == number:
+            self._resize, self._preemption = wanted, preemption
 
     async def events(self, wait_s: float) -> list[Event]:
         """Return what happened since the last call; waits up to ``wait_s`` for something.
@@ -349,7 +357,10 @@ class TrainCoordinator:
 
     async def _complete(self, attempt: Attempt, kind: str, round_: Round) -> None:
         if kind == COLLECTIVE:
-            attempt.settle(kind, round_, _collective_reply(round_))
+            reply = _collective_reply(round_)
+            if reply.error is None and pick(round_.arrived)[0] == PREEMPTION:
+                reply.value = self._preemption  # what it is now, the same for all
+            attempt.settle(kind, round_, reply)
             return
         # Not to be completed twice while publishing waits for the storage.
         attempt.meetings[REPORT].rounds.pop(round_.index, None)
@@ -419,7 +430,7 @@ class TrainCoordinator:
 
 
 def _reply_outside(kind: str) -> Reply:
-    if kind == "barrier":
+    if kind in ("barrier", PREEMPTION):
         return Reply()
     return Reply(
         error=RuntimeError(
@@ -439,6 +450,6 @@ def _collective_reply(round_: Round) -> Reply:
     kind, data = pick(round_.arrived)
     if kind == "gather":
         return Reply(value={rank: brought for rank, (_, brought) in round_.arrived.items()})
-    if kind != "barrier" and 0 not in round_.arrived:
+    if kind not in ("barrier", PREEMPTION) and 0 not in round_.arrived:
         return Reply(error=RuntimeError("Rank 0 has left its training function already."))
     return Reply(value=data)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
+from heliostat.core import state
 from heliostat.train.config import ScalingConfig
 from heliostat.train.group.placement import placed_resources
+
+if TYPE_CHECKING:
+    from heliostat.core.plans import NodeRow
 
 _ACCELERATOR = "accelerator_type:"
 _UNITS = {"memory": "bytes of memory", "CPU": "CPU", "GPU": "GPU"}
@@ -22,7 +26,8 @@ def _fits(resources: dict[str, float], wanted: dict[str, float]) -> int:
 
 
 def _alive() -> list[dict[str, Any]]:
-    return [n for n in ray.nodes() if n.get("Alive", n.get("alive", True))]
+    leaving = {row["node_id"] for row in state.members()[1] if row["is_draining"]}
+    return [n for n in ray.nodes() if n["Alive"] and n["NodeID"] not in leaving]
 
 
 def _amounts(resources: dict[str, float]) -> str:
@@ -91,9 +96,13 @@ def _too_little(
 
 
 def room_now(wanted: dict[str, float]) -> int:
-    """How many more workers fit into what is free now."""
-    free = _fits(ray.available_resources(), wanted)
-    return min(free, sum(_fits(n.get("Resources", {}), wanted) for n in _alive()))
+    """How many more workers fit into what is free now, on nodes that stay."""
+    return sum(_fits(row["available"], wanted) for row in staying())
+
+
+def staying() -> list[NodeRow]:
+    """The nodes that are alive and are not about to leave."""
+    return [row for row in state.members()[1] if row["alive"] and not row["is_draining"]]
 
 
 def why_waiting(scaling: ScalingConfig, workers: int, has_room: bool) -> str:

@@ -14,6 +14,7 @@ from heliostat.train.errors import WorkerStartError
 from heliostat.train.group.cluster import why_infeasible, why_waiting
 from heliostat.train.group.placement import Reservation, actor_options, labels_of
 from heliostat.train.group.ranks import Ranks, order_by_node, ranks_of
+from heliostat.train.group.recruits import Recruits
 from heliostat.train.messages import WorkerInfo
 from heliostat.train.worker.actor import TrainWorker
 
@@ -21,6 +22,8 @@ from heliostat.train.worker.actor import TrainWorker
 _FIRST_NOTE_S, _NEXT_NOTE_S = 5.0, 30.0
 # Room that was free a moment ago and does not come within so many seconds went to somebody else.
 _ROOM_S = 2.0
+# How long workers may take to say that they live.
+_ANSWER_S = 5.0
 # How often a run that has lost its room looks for it.
 _LOOK_S = 0.5
 
@@ -59,6 +62,8 @@ class WorkerGroup:
         self._reserved = 0
         self._starting: list[Any] = []
         self._rooms: list[Reservation] = []
+        # Workers that start while the others train.
+        self.recruits = Recruits(scaling, self._create_in, note)
         self.workers: list[Worker] = []
         self.ranks: list[Ranks] = []
 
@@ -80,7 +85,7 @@ class WorkerGroup:
             raise WorkerStartError(why)
         for worker in self.workers[size:]:
             _end(worker)
-        kept = self.workers[:size]
+        kept = self.workers[:size] + self._adopt(size - len(self.workers))
         try:
             if self._scaling.elasticity_enabled:
                 size = len(kept) + self._reserve_each(size, len(kept))
@@ -101,6 +106,19 @@ class WorkerGroup:
         for rank, worker in enumerate(self.workers):
             worker.rank = rank
         return size
+
+    def _adopt(self, missing: int) -> list[Worker]:
+        """The recruits that take places; the others make room for whoever is started now."""
+        recruits = self.recruits
+        if missing > 0:
+            recruits.wait(min(missing, recruits.with_room), self._waiting, self._start_timeout_s)
+        adopted = [
+            Worker(r.actor, r.info, room=r.room)
+            for r in recruits.adopt(missing)
+            if r.info is not None
+        ]
+        recruits.want([])
+        return adopted
 
     def wait_for_room(self, size: int) -> None:
         """Wait until the cluster could hold ``size`` workers, but no longer than a start may take."""
@@ -145,12 +163,14 @@ class WorkerGroup:
         return len(placed)
 
     def _create(self, index: int, there: int) -> Any:
+        if self._scaling.elasticity_enabled:
+            return self._create_in(index, self._rooms[index - there].options(0))
+        return self._create_in(index, self._reservation.options(self._bundle(index)))
+
+    def _create_in(self, index: int, place: dict[str, Any]) -> Any:
+        """Start a worker in reserved room."""
         scaling = self._scaling
-        options = actor_options(scaling.worker_resources)
-        if scaling.elasticity_enabled:
-            options.update(self._rooms[index - there].options(0))
-        else:
-            options.update(self._reservation.options(self._bundle(index)))
+        options = {**actor_options(scaling.worker_resources), **place}
         if self._runtime_env:
             options["runtime_env"] = self._runtime_env
         if scaling.accelerator_type:
@@ -224,6 +244,7 @@ class WorkerGroup:
     def stop(self) -> None:
         """End all workers and give their room back."""
         self.keep(set())
+        self.recruits.close()
         self._drop_starting()
         self._reservation.release()
         self._reserved = 0
@@ -250,6 +271,21 @@ class WorkerGroup:
     ) -> Any:
         """Call ``function`` on one worker; returns the result."""
         return ray.get(self.execute_single_async(rank, function, *args, **kwargs))
+
+    def lose_dead(self) -> list[Worker] | None:
+        """Forget the workers that are dead; None where one of them had run the function before."""
+        asked = {worker.actor.info.remote(): worker for worker in self.workers}
+        answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_S)
+        dead = []
+        for ref in answered:
+            try:
+                ray.get(ref)
+            except ray.exceptions.RayError:
+                dead.append(asked[ref])
+        self.workers = [worker for worker in self.workers if worker not in dead]
+        for worker in dead:
+            _end(worker)
+        return None if any(not worker.fresh for worker in dead) else dead
 
     def get_workers(self) -> list[Worker]:
         """The workers in the order of their ranks."""

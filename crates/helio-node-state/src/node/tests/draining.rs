@@ -1,6 +1,6 @@
 //! The order to leave.
 
-use helio_proto::cluster::{ControlToNode, Drain, Inherit, Inherited, NodeToNode};
+use helio_proto::cluster::{ControlToNode, Drain, Inherit, Inherited, NodeToControl, NodeToNode};
 use helio_proto::cluster::{PullChunk, PullStart};
 use helio_proto::node::{CreateObject, FreeObject, NodeToClient, SealObject};
 use helio_types::{NodeAddress, NodeId, ObjectId};
@@ -10,7 +10,7 @@ use crate::{Conn, Event};
 
 impl World {
     fn drain(&mut self, grace_ms: u64) {
-        let order = Drain { reason: "maintenance".into(), grace_ms };
+        let order = Drain { reason: "maintenance".into(), grace_ms, is_cancelled: false };
         self.feed(Event::ControlSaid(ControlToNode::Drain(order)));
     }
 
@@ -101,6 +101,49 @@ fn what_runs_has_its_grace_and_a_node_alone_leaves_with_nothing() {
     assert!(asked_back);
     assert_eq!(world.left_to, None, "a task runs");
     world.pass(5_000);
+    assert_eq!(world.left_to, Some(NodeId::NIL));
+}
+
+#[test]
+fn a_node_stays_when_the_order_is_taken_back_in_time() {
+    let cancel = || Event::ControlSaid(Drain { is_cancelled: true, ..Drain::default() }.into());
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class.clone());
+    assert!(world.granted(driver).is_some());
+    world.drain(5_000);
+    world.feed(cancel());
+    assert!(!world.node.info().is_draining);
+    world.pass(6_000);
+    assert_eq!(world.left_to, None, "the deadline of an order that was taken back");
+    world.view(&[(2, true, 1.0)]);
+    let kept = object(1, 1, 1);
+    world.make(driver, kept);
+    world.drain(1);
+    world.pass(2);
+    assert_eq!(world.offers(2), [kept]);
+    world.feed(cancel());
+    assert!(world.node.info().is_draining, "its objects are on their way already");
+}
+
+#[test]
+fn a_machine_that_is_taken_away_drains_itself_and_says_so() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    assert!(world.granted(driver).is_some());
+    world.feed(Event::Preempted { reason: "SIGTERM".into(), grace_ms: 4_000 });
+    let told = world.control.iter().find_map(|message| match message {
+        NodeToControl::Preempted(told) => Some(told.grace_ms),
+        _ => None,
+    });
+    assert_eq!(told, Some(3_000), "the rest is for objects");
+    assert!(world.node.info().is_draining);
+    world.pass(2_999);
+    assert_eq!(world.left_to, None, "a task runs");
+    world.pass(2);
     assert_eq!(world.left_to, Some(NodeId::NIL));
 }
 

@@ -1,0 +1,148 @@
+//! Nodes that join, die, are to leave or stay after all, and who waits to hear of it.
+
+use helio_proto::cluster::{ControlToNode, Drain, NodePreempted, NodeStatus};
+use helio_proto::control::{AwaitNodes, ControlResponse, DrainNode, ListNodes, NodeInfo};
+use helio_proto::node::NodeToClient;
+
+use crate::desk::{Desk, info, node, spec, worker};
+
+const CPUS: &[(&str, f64)] = &[("CPU", 1.0)];
+
+fn drain(number: u8, grace_ms: u64) -> DrainNode {
+    DrainNode {
+        node_id: node(number),
+        reason: "a spot machine".into(),
+        grace_ms,
+        is_cancelled: false,
+    }
+}
+
+impl Desk {
+    fn members(&mut self) -> (u64, Vec<NodeInfo>) {
+        match self.ask(1, 1, ListNodes {}) {
+            ControlResponse::Nodes(list) => (list.membership, list.nodes),
+            other => panic!("no nodes: {other:?}"),
+        }
+    }
+
+    fn member(&mut self, number: u8) -> NodeInfo {
+        let mut nodes = self.members().1.into_iter();
+        nodes.find(|info| info.address.node_id == node(number)).expect("it is known")
+    }
+
+    /// Has driver 1 wait for what comes after all that is known.
+    fn wait(&mut self) {
+        let seen = self.members().0;
+        self.await_from(seen);
+        assert!(!self.is_told(), "nothing has happened");
+    }
+
+    fn await_from(&mut self, seen: u64) {
+        let call =
+            helio_proto::node::ControlCall { request_id: 5, request: AwaitNodes { seen }.into() };
+        self.say(1, helio_proto::cluster::FromClient { worker_id: worker(1), call });
+    }
+
+    /// Whether driver 1 has got its answer.
+    fn is_told(&mut self) -> bool {
+        let told = self.take(|_, message| match message {
+            ControlToNode::ToClient(to) => match &to.message {
+                NodeToClient::ControlReply(reply) => {
+                    (to.worker_id == worker(1) && reply.request_id == 5).then_some(())
+                }
+                _ => None,
+            },
+            _ => None,
+        });
+        assert!(told.len() < 2, "one question has one answer");
+        !told.is_empty()
+    }
+
+    fn drain_orders(&mut self) -> Vec<(u8, Drain)> {
+        self.take(|to, message| match message {
+            ControlToNode::Drain(order) => Some((to.0[0], order.clone())),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn who_waits_hears_of_every_change_of_the_nodes_and_of_nothing_else() {
+    let mut desk = Desk::with_driver(1.0);
+    desk.wait();
+    desk.status(1, CPUS, &[]);
+    assert!(!desk.is_told(), "what is free is no such change");
+    desk.register(2, CPUS);
+    assert!(desk.is_told(), "a node joins");
+    desk.wait();
+    desk.register(2, CPUS);
+    assert!(!desk.is_told(), "it only comes back");
+    desk.ask(1, 1, drain(2, 9_000));
+    assert!(desk.is_told(), "it is to leave");
+    desk.wait();
+    desk.ask(1, 1, DrainNode { is_cancelled: true, ..drain(2, 0) });
+    assert!(desk.is_told(), "it stays after all");
+    let seen = desk.members().0;
+    desk.await_from(seen - 1);
+    assert!(desk.is_told(), "what happened before the question counts");
+    desk.wait();
+    desk.pass(60_000, &[1]);
+    assert!(desk.is_told(), "it died");
+}
+
+#[test]
+fn a_process_that_has_ended_waits_for_nothing() {
+    let mut desk = Desk::with_driver(1.0);
+    desk.wait();
+    desk.client_gone(1, 1, true);
+    desk.register(2, CPUS);
+    assert!(!desk.is_told());
+}
+
+/// F5.11
+#[test]
+fn a_node_that_is_to_leave_says_until_when_and_why() {
+    let mut desk = Desk::with_driver(1.0);
+    desk.register(2, CPUS);
+    desk.ask(1, 1, drain(2, 9_000));
+    let draining = desk.member(2);
+    assert_eq!(draining.drain_deadline_ms, desk.now_ms + 9_000);
+    assert_eq!(draining.drain_reason, "a spot machine");
+    desk.status(2, CPUS, CPUS);
+    assert_eq!(desk.member(2).drain_deadline_ms, draining.drain_deadline_ms);
+    assert!(desk.member(2).is_draining, "a status from before says nothing against it");
+}
+
+/// F5.11
+#[test]
+fn a_node_whose_machine_is_taken_away_gets_no_work() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.say(2, NodePreempted { reason: "SIGTERM".into(), grace_ms: 500 });
+    assert_eq!(desk.member(2).drain_deadline_ms, desk.now_ms + 500);
+    desk.create(spec(1, 1));
+    assert_eq!(desk.launches(), []);
+}
+
+/// F5.11
+#[test]
+fn an_order_to_leave_can_be_taken_back() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    let cancel = || DrainNode { is_cancelled: true, ..drain(2, 0) };
+    let refused = desk.ask(1, 1, cancel());
+    assert!(matches!(refused, ControlResponse::Failed(_)), "{refused:?}");
+    desk.ask(1, 1, drain(2, 0));
+    desk.create(spec(1, 1));
+    assert_eq!(desk.launches(), [], "it takes no new work");
+    desk.drain_orders();
+    desk.ask(1, 1, cancel());
+    assert_eq!(desk.drain_orders(), [(2, Drain { is_cancelled: true, ..Drain::default() })]);
+    assert_eq!(desk.launches(), [(2, 1, 0)], "what waited goes there");
+    let late = NodeInfo { is_draining: true, ..info(2, CPUS, CPUS) };
+    desk.say(2, NodeStatus { info: late.clone(), sent_ms: 0 });
+    assert!(!desk.member(2).is_draining, "this status is from before the node heard of it");
+    desk.status(2, CPUS, CPUS);
+    desk.say(2, NodeStatus { info: late, sent_ms: 0 });
+    assert!(desk.member(2).is_draining, "now it drains itself");
+}
