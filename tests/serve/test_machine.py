@@ -447,6 +447,23 @@ def test_a_policy_that_cannot_be_used_is_refused() -> None:
         AutoscalingConfig(aggregation_function="median")
 
 
+@pytest.mark.contract("F12.07")
+def test_controllers_that_die_one_after_the_other_leave_no_replica() -> None:
+    world = World()
+    world.do(world.machine.deploy(app(2), 0))
+    world.settle()
+    going = set(world.running)
+    world.do(world.machine.delete("app", 1))
+    machine = world.machine
+    for now in (2, 3):  # each dies before it has stopped them
+        machine = restored(pickle.loads(pickle.dumps(saved(machine))), now)
+        machine.resume(now)
+    assert {one.replica for one in saved(machine)["stopping"]} == going
+    for replica in going:
+        machine.stopped(replica, 4)
+    assert saved(machine)["stopping"] == []
+
+
 @pytest.mark.contract("F12.01", "F12.07")
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_happens_it_comes_to_rest(seed: int) -> None:

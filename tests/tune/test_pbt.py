@@ -12,6 +12,7 @@ from typing import Any
 import cloudpickle
 import pytest
 from heliostat.tune.runner.search import CONTINUE, PAUSE, Search
+from heliostat.tune.runner.store import Store, read_trials
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.schedulers.pbt import explored
 from ray import tune
@@ -159,6 +160,33 @@ def test_those_who_wait_go_on_when_the_last_one_ends_or_fails(population: Any) -
             machine.failed(trials[2], ValueError(), "bad")
         assert machine.choose() in trials[:2]
         assert trials[0].handed.checkpoint_path == "/kept/t1/2"
+
+
+def test_a_restored_population_that_has_come_far_goes_on(population: Any) -> None:
+    """A new scheduler counts from 0, the trials do not: all pause at the same time, and one is to go on."""
+    machine, *trials = population(pbt_of(synch=True), [{"lr": n} for n in (1, 2, 3)])
+    for score, trial in enumerate(trials):
+        assert report(machine, trial, 10, score) == PAUSE
+        machine.paused(trial)
+    assert machine.choose() is not None
+
+
+def test_a_copy_of_a_restored_search_counts_from_what_it_goes_on_from(tmp_path: Path) -> None:
+    other, copy = (Trial(name, "f", {"lr": 1}, folder=name) for name in ("other", "copy"))
+    store = Store(str(tmp_path))
+    store.begin({}, goes_on=False)
+    for trial, iteration in ((other, 3), (copy, 6)):
+        store.added(trial)
+        result = {"training_iteration": iteration, "time_total_s": float(iteration)}
+        trial.checkpoint_path, trial.checkpoints = trial.folder, [(trial.folder, result)]
+        trial.restore_iteration, trial.restore_total_s = iteration, float(iteration)
+        store.checkpointed(trial)
+    copy.checkpoint_path, copy.restore_iteration, copy.restore_total_s = "other", 3, 3.0
+    store.checkpointed(copy)
+    store.close()
+    found = {trial.trial_id: trial for trial in read_trials(str(tmp_path))}
+    assert (found["copy"].checkpoint_path, found["copy"].restore_iteration) == ("other", 3)
+    assert (found["copy"].restore_total_s, found["other"].restore_iteration) == (3.0, 3)
 
 
 def test_trials_share_the_places_where_there_are_too_few(search: Any) -> None:

@@ -530,12 +530,6 @@ def _resume(trial: Trial, resume: ResumeConfig) -> None:
     trial.status, trial.error, trial.error_text, trial.num_failures = PENDING, None, "", 0
     trial.stopped_by = ""
     trial.checkpoint_count = len(trial.checkpoints)
-    trial.restore_iteration = (
-        int(trial.checkpoints[-1][1].get("training_iteration", 0)) if trial.checkpoints else 0
-    )
-    trial.restore_total_s = (
-        float(trial.checkpoints[-1][1].get("time_total_s", 0.0)) if trial.checkpoints else 0.0
-    )
     if way == ResumeType.RESTART:
         trial.checkpoint_path, trial.restore_iteration, trial.restore_total_s = None, 0, 0.0
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import pickle
-import time
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,6 +17,7 @@ from heliostat.core.scheduling import PlacementGroupSchedulingStrategy
 from heliostat.exceptions import RayActorError
 from heliostat.serve import building, specs
 from heliostat.serve.controller import details, reasons
+from heliostat.serve.controller.clock import Clock
 from heliostat.serve.controller.ingress import Ingress
 from heliostat.serve.controller.machine import (
     Action,
@@ -65,6 +65,7 @@ class ServeController:
         self._logging = logging
         self._location = location
         self._machine = Machine()
+        self._now = Clock()
         self._actors: dict[str, Any] = {}
         self._groups: dict[str, PlacementGroup] = {}  # of replicas
         self._reconfigured: list[str] = []  # replicas that have not taken a configuration yet
@@ -115,7 +116,7 @@ class ServeController:
         """Have those applications as they are said to be. Raises ``ValueError`` where two share a prefix."""
         self._check_prefixes({spec.name: spec.route_prefix for spec in apps}, lambda _: True)
         for spec in apps:
-            self._do(self._machine.deploy(spec, time.time()))
+            self._do(self._machine.deploy(spec, self._now()))
 
     def _check_prefixes(self, given: dict[str, str | None], stays: Callable[[App], bool]) -> None:
         prefixes = {
@@ -141,7 +142,7 @@ class ServeController:
         """
         given = {config["name"]: config.get("route_prefix", "/") for config in configs}
         self._check_prefixes(given, lambda app: app.config is None)
-        actions, builds = self._machine.declare(configs, time.time(), capacity)
+        actions, builds = self._machine.declare(configs, self._now(), capacity)
         self._do(actions)
         self._save_soon()
         for build in builds:
@@ -162,7 +163,7 @@ class ServeController:
             )
         except Exception as error:
             made = f"The application cannot be imported from {config['import_path']}:\n{error}"
-        self._do(self._machine.built(build, made, time.time()))
+        self._do(self._machine.built(build, made, self._now()))
         self._save_soon()
 
     async def wait_for(self, name: str) -> tuple[ApplicationStatus, str]:
@@ -191,7 +192,7 @@ class ServeController:
     async def delete(self, names: list[str]) -> None:
         """Have them go, and wait for it."""
         for name in names:
-            self._do(self._machine.delete(name, time.time()))
+            self._do(self._machine.delete(name, self._now()))
         while any(name in self._machine.apps for name in names):
             await self._change()
 
@@ -273,22 +274,22 @@ class ServeController:
 
     def count(self, key: DeploymentID, replica: str, requests: int) -> None:
         """A replica has so many requests."""
-        self._do(self._machine.counted(key, replica, requests, time.time()))
+        self._do(self._machine.counted(key, replica, requests, self._now()))
 
     def queue(self, key: DeploymentID, router: str, requests: int) -> None:
         """So many calls wait at a router."""
         source = f"router {router}"
-        self._do(self._machine.counted(key, source, requests, time.time(), waiting=True))
+        self._do(self._machine.counted(key, source, requests, self._now(), waiting=True))
 
     def record(self, key: DeploymentID, replica: str, stats: dict[str, float]) -> None:
         """What a replica's `record_autoscaling_stats` has returned."""
-        self._machine.recorded(key, replica, stats, time.time())
+        self._machine.recorded(key, replica, stats, self._now())
 
     def _on_counts(self, source: str, counts: dict[str, list[int]]) -> None:
         for word, (_ongoing, queued) in counts.items():
             app, _, name = word.partition("#")
             key = DeploymentID(app, name)
-            self._do(self._machine.counted(key, source, queued, time.time(), waiting=True))
+            self._do(self._machine.counted(key, source, queued, self._now(), waiting=True))
 
     def _targets(self, key: DeploymentID) -> Targets:
         known = self._machine.deployments.get(key)
@@ -351,7 +352,7 @@ class ServeController:
     async def _tick(self) -> None:
         while self._machine.wants_time():
             await asyncio.sleep(_TICK_S)
-            self._do(self._machine.tick(time.time()))
+            self._do(self._machine.tick(self._now()))
         self._ticking = None
 
     async def _start(self, action: Start) -> None:
@@ -382,7 +383,7 @@ class ServeController:
         except Exception:
             self._unplace(action.replica)
             self._do(
-                self._machine.start_failed(action.replica, traceback.format_exc(), time.time())
+                self._machine.start_failed(action.replica, traceback.format_exc(), self._now())
             )
             return
         self._actors[action.replica] = actor
@@ -419,9 +420,9 @@ class ServeController:
             with contextlib.suppress(Exception):
                 ray.kill(actor)
             self._unplace(replica)
-            self._do(self._machine.died(replica, str(error), time.time()))
+            self._do(self._machine.died(replica, str(error), self._now()))
             return
-        self._do(self._machine.started(replica, address, time.time(), pid))
+        self._do(self._machine.started(replica, address, self._now(), pid))
         # For one that the controller before has started, nothing else has changed.
         self._tell_proxies()
         self._go(self._watch_health(replica, key))
@@ -430,7 +431,7 @@ class ServeController:
         except Exception as error:
             self._unplace(replica)
             if self._actors.pop(replica, None) is not None:
-                self._do(self._machine.died(replica, str(error), time.time()))
+                self._do(self._machine.died(replica, str(error), self._now()))
 
     async def _watch_health(self, replica: str, key: DeploymentID) -> None:
         missed, why = 0, ""
@@ -453,7 +454,7 @@ class ServeController:
             missed += 1
             if missed >= _MISSED_MAX and self._actors.pop(replica, None) is not None:
                 logger.warning("Replica %s is not healthy and is replaced: %s", replica, why)
-                self._do(self._machine.died(replica, why, time.time()))
+                self._do(self._machine.died(replica, why, self._now()))
                 ray.kill(actor)
 
     async def _reconfigure(self, action: Reconfigure) -> None:
@@ -466,7 +467,7 @@ class ServeController:
         except Exception as error:
             if actor is not None and self._actors.pop(action.replica, None) is not None:
                 ray.kill(actor)
-                self._do(self._machine.died(action.replica, str(error), time.time()))
+                self._do(self._machine.died(action.replica, str(error), self._now()))
         finally:
             self._reconfigured.remove(action.replica)
             self._wake()
@@ -481,7 +482,7 @@ class ServeController:
             with contextlib.suppress(Exception):
                 ray.kill(actor)
         self._unplace(replica)
-        self._do(self._machine.stopped(replica, time.time()))
+        self._do(self._machine.stopped(replica, self._now()))
 
     async def _drain(self, actor: Any, timeout_s: float) -> None:
         if await actor.drain.remote(timeout_s):
@@ -553,7 +554,7 @@ class ServeController:
 
     def _recover(self, state: dict[str, Any]) -> None:
         """This process follows one that has died: its replicas are still there, or they are not."""
-        self._machine = restored(state, time.time())
+        self._machine = restored(state, self._now())
         self._groups = state["groups"]
         loop = asyncio.get_running_loop()
         for key, replica, _version, _address in state["replicas"]:
@@ -575,10 +576,10 @@ class ServeController:
 
     async def _start_again(self) -> None:
         await self.start()
-        self._do(self._machine.resume(time.time()))
+        self._do(self._machine.resume(self._now()))
         for build in self._machine.builds():
             self._go(self._build(build))
 
     def _lost(self, replica: str, why: str) -> None:
         self._unplace(replica)
-        self._do(self._machine.died(replica, why, time.time()))
+        self._do(self._machine.died(replica, why, self._now()))

@@ -169,6 +169,8 @@ class Machine:
         self.capacity: float | None = None
         self._is_growing = False
         self._where: dict[str, DeploymentID] = {}
+        # Replicas that the machine before this one was stopping: whoever comes next has to know of them, too.
+        self._leaving: dict[str, Stop] = {}
         self._count = 0
 
     # --- events: each returns what is to be done
@@ -374,6 +376,7 @@ class Machine:
 
     def stopped(self, replica: str, now: float) -> list[Action]:
         """A replica that was to stop is gone."""
+        self._leaving.pop(replica, None)
         known, _ = self._find(replica)
         if known is None:
             return []
@@ -606,7 +609,7 @@ class Machine:
 def saved(machine: Machine) -> dict[str, Any]:
     """What a later machine begins with."""
     apps = [app for app in machine.apps.values() if not app.is_going]
-    replicas, stopping = [], []
+    replicas, stopping = [], list(machine._leaving.values())
     for key, known in machine.deployments.items():
         for one in known.replicas.values():
             if one.state is STOPPING:
@@ -632,6 +635,7 @@ def restored(state: dict[str, Any], now: float) -> Machine:
     """
     machine = Machine()
     machine._count = state["count"]
+    machine._leaving = {one.replica: one for one in state["stopping"]}
     machine.capacity, machine._is_growing = state["capacity"]
     for app in state["apps"]:
         machine.apps[app.spec.name] = app

@@ -103,8 +103,11 @@ class Store:
         _write(path, _json(trial.config).encode())
 
     def checkpointed(self, trial: Trial) -> None:
-        """The list of a trial's checkpoints has changed."""
-        self._record("checkpoints", trial.trial_id, (trial.checkpoint_path, trial.checkpoints))
+        """The list of a trial's checkpoints has changed, or it goes on from one of another trial."""
+        came = (trial.restore_iteration, trial.restore_total_s)
+        self._record(
+            "checkpoints", trial.trial_id, (trial.checkpoint_path, trial.checkpoints, *came)
+        )
 
     def begun(self, trial: Trial, actor_id: str, resources: dict[str, float]) -> None:
         """A trial has an actor, which may have to wait for its resources."""
@@ -188,7 +191,8 @@ def read_trials(folder: str) -> list[Trial]:
         elif kind == "config":
             trial.config, trial.experiment_tag = pickle.loads(value[0]), value[1]
         elif kind == "checkpoints":
-            trial.checkpoint_path, trial.checkpoints = value
+            trial.checkpoint_path, trial.checkpoints = value[:2]
+            trial.restore_iteration, trial.restore_total_s = value[2:] or _came(trial)
         elif kind == "stopped":
             trial.stopped_by = value
         elif kind == "status":
@@ -199,6 +203,12 @@ def read_trials(folder: str) -> list[Trial]:
         if trial.status == "ERROR":
             trial.error = _error(os.path.join(folder, trial.folder), trial.error_text)
     return list(trials.values())
+
+
+def _came(trial: Trial) -> tuple[int, float]:
+    """How far a trial had come at its latest checkpoint, in a journal that does not say so."""
+    last = trial.checkpoints[-1][1] if trial.checkpoints else {}
+    return int(last.get("training_iteration", 0)), float(last.get("time_total_s", 0.0))
 
 
 def read_results(folder: str) -> list[dict[str, Any]]:

@@ -229,6 +229,9 @@ class PopulationBasedTraining(FIFOScheduler):
             self._save_or_exploit(controller, trial, lower, upper)
         furthest = max(state.trained_to for state in states)
         self._next_sync = max(self._next_sync + self._interval, furthest)
+        if all(state.trained_to >= self._next_sync for state in states):
+            # Trials of a restored search have come farther than a new scheduler counts.
+            self._next_sync = furthest + self._interval
 
     def _save_or_exploit(
         self, controller: Search, trial: Trial, lower: list[Trial], upper: list[Trial]

@@ -1,0 +1,262 @@
+"""Histories of Serve's controller from a seed: events in random order, replicas that die, a controller that
+restarts from what it has saved, and a clock that somebody sets. A judge that keeps its own account looks at
+each step.
+
+``SERVE_SEED=4711 pytest tests/serve/test_controller_histories.py`` plays that one.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from harness import IS_HELIOSTAT
+
+if not IS_HELIOSTAT:
+    pytest.skip("Heliostat's own controller", allow_module_level=True)
+
+from heliostat.serve.controller.clock import Clock
+from heliostat.serve.controller.machine import (
+    Machine,
+    Publish,
+    Reconfigure,
+    Start,
+    Stop,
+    restored,
+    saved,
+)
+from heliostat.serve.options import AutoscalingConfig, DeploymentConfig
+from heliostat.serve.schema import ApplicationStatus, ReplicaState
+from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
+
+SEEDS = [int(os.environ["SERVE_SEED"])] if "SERVE_SEED" in os.environ else range(300)
+APPS = ("a", "b")
+EVENTS = 120
+# Seconds until everything is at rest that is not disturbed: longer than every pause, delay and look for room.
+REST_S = 120.0
+
+
+def app(
+    name: str, number: int, code: str, scaling: AutoscalingConfig | None, **config: Any
+) -> AppSpec:
+    told = DeploymentConfig(num_replicas=number, autoscaling_config=scaling, **config)
+    spec = DeploymentSpec("d", told, b"", code)
+    return AppSpec(name, f"/{name}", "d", {"d": spec})
+
+
+@dataclass
+class Actor:
+    """The process of a replica, as it is, whatever a controller thinks."""
+
+    key: DeploymentID
+    code: str
+    is_ready: bool = False  # its constructor has returned
+    is_told: bool = False  # this controller knows that
+
+
+@dataclass
+class World:
+    """Processes, and what a controller wants of them that is not done yet."""
+
+    rng: random.Random
+    machine: Machine = field(default_factory=Machine)
+    wall: float = 1e9
+    steady: float = 0.0
+    actors: dict[str, Actor] = field(default_factory=dict)
+    to_do: list[Start | Stop | Reconfigure] = field(default_factory=list)
+    dead: dict[str, str] = field(default_factory=dict)  # of whose end the controller has not heard
+    started: set[str] = field(default_factory=set)  # ever
+    state: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        self.now = Clock(lambda: self.wall, lambda: self.steady)
+
+    def pass_time(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+    def do(self, actions: list[Any]) -> None:
+        for action in actions:
+            if isinstance(action, Start):
+                assert action.replica not in self.started, "a replica's name is used twice"
+                self.started.add(action.replica)
+            if isinstance(action, Stop):
+                serving = {one.id for one in self.machine.running(action.deployment)}
+                assert action.replica not in serving, "what is to stop gets requests"
+            if not isinstance(action, Publish):
+                self.to_do.append(action)
+        if actions:  # it saves before it acts
+            self.state = pickle.dumps(saved(self.machine))
+        self.judge()
+
+    def judge(self) -> None:
+        """What the machine says serves is there, or has ended without its knowing."""
+        for key, known in self.machine.deployments.items():
+            for one in known.of(ReplicaState.RUNNING):
+                assert one.id in self.dead or self.actors[one.id].is_ready, f"{one.id} of {key}"
+            most = known.target + known.spec.config.surge(known.target)
+            fresh = [one for one in known.of(ReplicaState.STARTING) if known.is_current(one)]
+            assert len(fresh) <= most, f"{len(fresh)} start, {most} may be"
+
+    # --- what happens
+
+    def act(self) -> None:
+        """The controller does the next thing that it wants done."""
+        action = self.to_do.pop(0)
+        if isinstance(action, Start):
+            self.actors[action.replica] = Actor(action.deployment, action.spec.code_version)
+        elif isinstance(action, Stop):
+            self.actors.pop(action.replica, None)
+            self.dead.pop(action.replica, None)
+            self.do(self.machine.stopped(action.replica, self.now()))
+
+    def get_ready(self) -> None:
+        waiting = [name for name, one in self.actors.items() if not one.is_told]
+        if waiting:
+            name = self.rng.choice(waiting)
+            one = self.actors[name]
+            one.is_ready = one.is_told = True
+            self.do(self.machine.started(name, "socket", self.now(), 1))
+
+    def fail(self) -> None:
+        waiting = [name for name, one in self.actors.items() if not one.is_ready]
+        if waiting:
+            name = self.rng.choice(waiting)
+            del self.actors[name]
+            self.do(self.machine.start_failed(name, "its constructor raised", self.now()))
+
+    def die(self) -> None:
+        if self.actors:
+            name = self.rng.choice(list(self.actors))
+            self.dead[name] = self.actors.pop(name).code
+
+    def hear(self) -> None:
+        if self.dead:
+            name = self.rng.choice(list(self.dead))
+            del self.dead[name]
+            self.do(self.machine.died(name, "it was killed", self.now()))
+
+    def restart(self) -> None:
+        """The controller dies, and with it what it wanted to do; another one reads what it had saved."""
+        if not self.state:
+            return
+        routes = self.machine.routes()
+        self.to_do.clear()
+        self.dead.clear()
+        self.restart_clock()
+        state = pickle.loads(self.state)
+        self.machine = restored(state, self.now())
+        assert self.machine.routes() == routes, "a restart of the controller changes what is served"
+        self.to_do += state["stopping"]
+        for key, name, _version, _address in state["replicas"]:
+            if key not in self.machine.deployments:
+                continue
+            if name in self.actors:
+                self.actors[name].is_told = False  # it is asked again
+            else:
+                self.dead[name] = ""
+        self.do(self.machine.resume(self.now()))
+
+    def count(self) -> None:
+        key = DeploymentID(self.rng.choice(APPS), "d")
+        self.do(
+            self.machine.counted(key, "router", self.rng.randrange(12), self.now(), waiting=True)
+        )
+
+    def set_time(self) -> None:
+        self.wall += self.rng.choice((-3600, -60, 60, 3600))
+
+    def declare(self) -> None:
+        rng = self.rng
+        shares = (
+            {"max_surge_percent": 0, "rolling_update_percentage": 0.5} if rng.random() < 0.3 else {}
+        )
+        scaling = AutoscalingConfig(min_replicas=0, max_replicas=4) if rng.random() < 0.3 else None
+        spec = app(
+            rng.choice(APPS),
+            rng.randint(1, 4),
+            rng.choice(("one", "two")),
+            scaling,
+            user_config=rng.randint(0, 1),
+            **shares,
+        )
+        self.do(self.machine.deploy(spec, self.now()))
+
+    def delete(self) -> None:
+        self.do(self.machine.delete(self.rng.choice(APPS), self.now()))
+
+    def settle(self) -> None:
+        """Nothing breaks any more, and time passes; nobody sets the clock back by as much as that."""
+        end = self.steady + REST_S
+        while self.steady < end:
+            self.pass_time(0.5)
+            for _ in range(60):
+                if not self.to_do:
+                    break
+                self.act()
+            while self.dead:
+                self.hear()
+            while any(not one.is_told for one in self.actors.values()):
+                self.get_ready()
+            self.do(self.machine.tick(self.now()))
+
+
+@pytest.mark.contract("F12.01", "F12.07")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history_comes_to_rest(seed: int) -> None:
+    rng = random.Random(seed)
+    world = World(rng)
+    events = [
+        *[world.act] * 6,
+        *[world.get_ready] * 4,
+        *[world.hear] * 2,
+        world.fail,
+        world.die,
+        world.count,
+        world.set_time,
+        world.declare,
+    ]
+    rare = [world.restart, world.delete]
+    world.declare()
+    for _ in range(EVENTS):
+        world.pass_time(rng.random() * 2)
+        event = rng.choice(rare if rng.random() < 0.06 else events)
+        if event != world.act or world.to_do:
+            event()
+        if rng.random() < 0.3:
+            world.do(world.machine.tick(world.now()))
+    if rng.random() < 0.5:
+        world.restart()
+    wanted = {}
+    for name in APPS:
+        number = rng.randint(1, 4)
+        wanted[DeploymentID(name, "d")] = number
+        world.do(world.machine.deploy(app(name, number, "last", None), world.now()))
+    if rng.random() < 0.5:  # a constructor fails, and somebody sets the clock
+        while world.to_do:
+            world.act()
+        world.fail()
+    if rng.random() < 0.5:
+        world.set_time()
+    world.settle()
+    for key, number in wanted.items():
+        found = world.machine.app_of(key.app_name)
+        assert found is not None
+        assert found.status is ApplicationStatus.RUNNING
+        serving = {one.id for one in world.machine.running(key)}
+        there = {name for name, one in world.actors.items() if one.key == key}
+        assert serving == there, "a process that no controller knows, or one that is not there"
+        assert [world.actors[one].code for one in serving] == ["last"] * number
+    for name in APPS:
+        world.do(world.machine.delete(name, world.now()))
+    world.settle()
+    assert not world.actors, "what is deleted leaves processes"
+    assert not world.machine.apps
+    assert not world.machine.deployments
