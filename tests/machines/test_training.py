@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import harness
 import pytest
 
-from machines.machines import Machine
+from machines.machines import HELIOSTAT, Machine
 
 pytestmark = pytest.mark.timeout(170)
 
@@ -133,3 +134,77 @@ def test_training_goes_on_when_a_machine_loses_its_power(
     other.power_off()
     metrics = json.loads(driver.finish(150).check().value("metrics"))
     assert metrics == {"step": 60, "size": 2, "begun": 30}
+
+
+SAVES_WHEN_ASKED = """
+    import json, os, tempfile, time
+    from pathlib import Path
+    import ray
+    from ray import train
+    from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    def loop(config):
+        made, nodes = 0, []
+        checkpoint = train.get_checkpoint()
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                made, nodes = json.loads(Path(folder, "state").read_text())
+        nodes.append(ray.util.get_node_ip_address())
+        while not (len(nodes) > 1 and Path(config["done"]).exists()):
+            made += 1
+            is_asked = train.get_preemption_info() is not None
+            if is_asked:
+                with tempfile.TemporaryDirectory() as folder:
+                    Path(folder, "state").write_text(json.dumps([made, nodes]))
+                    train.report({}, checkpoint=Checkpoint.from_directory(folder))
+            if made == 20:
+                Path(config["halfway"]).touch()
+            if len(nodes) > 1:
+                Path(config["moved"]).touch()
+            time.sleep(0.05)
+        return made, nodes
+
+    result = DataParallelTrainer(
+        loop,
+        train_loop_config={n: os.environ[n.upper()] for n in ("halfway", "moved", "done")},
+        scaling_config=ScalingConfig(num_workers=1, resources_per_worker={"CPU": 2}),
+        run_config=RunConfig(
+            name="spot",
+            storage_path=os.environ["STORAGE"],
+            failure_config=FailureConfig(max_preemption_failures=0),
+        ),
+    ).fit()
+    print(f"moved={json.dumps(result.return_value)}")
+"""
+
+
+@pytest.mark.contract("F5.11", "F9.23")
+@pytest.mark.heliostat_only("Ray's daemon ends at once")
+def test_training_leaves_a_machine_whose_daemon_is_told_to_end(
+    make_machines: Callable[..., list[Machine]],
+) -> None:
+    """The machine goes once the run has left it, and no step is lost, though no failure is allowed."""
+    head, spot, stays = make_machines(3, "--num-cpus=0")
+    for machine in (spot, stays):
+        machine.run(str(HELIOSTAT), "stop", "--force")
+    grace = {"HELIOSTAT_PREEMPTION_GRACE_S": "140"}
+    spot.join(head, "--num-cpus=2", env=grace)
+    paths = {
+        name: head.directory / name.lower() for name in ("HALFWAY", "MOVED", "DONE", "STORAGE")
+    }
+    env = {name: str(path) for name, path in paths.items()}
+    driver = head.start_script(SAVES_WHEN_ASKED, env=env)
+    driver.wait_file(paths["HALFWAY"])
+    stays.join(head, "--num-cpus=2", env=grace)
+    daemon = next(line for line in spot.processes() if "heliostat" in line and " node " in line)
+    spot.run("kill", "-TERM", daemon.split()[0])
+    driver.wait_file(paths["MOVED"])
+    harness.wait_until(
+        lambda: not any("heliostat" in line and " node " in line for line in spot.processes()),
+        what="the end of the daemon",
+    )
+    paths["DONE"].touch()
+    made, nodes = json.loads(driver.finish(100).check().value("moved"))
+    assert nodes == [spot.ip, stays.ip]
+    assert made > 20

@@ -25,6 +25,7 @@ from ray.train import (
     PreemptionError,
     RunConfig,
     ScalingConfig,
+    UserCallback,
 )
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -128,13 +129,14 @@ class Run:
         *,
         always: bool = False,
         never: bool = False,
+        trainer: Any = None,
         **failures: Any,
     ) -> None:
         self.folder = folder
         self.told, self.done = folder / "told", folder / "done"
         config = {"told": str(self.told), "done": str(self.done)}
         config["saves"] = "always" if always else "never" if never else "asked"
-        self._trainer = DataParallelTrainer(
+        self._trainer = trainer or DataParallelTrainer(
             loop,
             train_loop_config=config,
             scaling_config=ScalingConfig(num_workers=workers),
@@ -390,3 +392,126 @@ def test_a_node_that_dies_while_it_joins_costs_nothing(
     nodes.add_node(num_cpus=1)
     wait_until(lambda: len(run.now()[1][1]) == 2, what="the next node")
     run.end()
+
+
+def sharded_loop(config: dict[str, Any]) -> tuple[int, str]:
+    """Reports nothing: what is saved, it is asked for. Notes each step that each rank takes."""
+    import torch
+    from ray.train.torch import resumable
+
+    context = train.get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
+    model = torch.nn.Linear(1, 1)
+    run = resumable(model=model)
+    told, done = Path(config["told"]), Path(config["done"])
+    steps = Path(config["steps"])
+    one = torch.ones(1)
+    for step in run.steps():
+        torch.distributed.all_reduce(one)
+        one.fill_(1)
+        with torch.no_grad():
+            model.weight += 1
+        (steps / f"{step}-{rank}-{os.getpid()}").touch()
+        if rank == 0:
+            text = json.dumps(
+                [1, [run.step, [[ray.get_runtime_context().get_node_id(), size]]], None]
+            )
+            told.with_suffix(".new").write_text(text)
+            told.with_suffix(".new").rename(told)
+        # One rank decides, and the others hear of it.
+        ends = torch.tensor([float(done.exists())])
+        torch.distributed.broadcast(ends, 0)
+        if ends.item():
+            break
+        time.sleep(0.01)
+    return run.step + 1, run.restored_from
+
+
+@pytest.mark.contract("F9.23")
+@pytest.mark.parametrize("memory", [None, 200])
+def test_a_resumable_run_saves_by_itself_and_makes_no_step_twice(
+    nodes: Cluster,
+    start: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    memory: int | None,
+) -> None:
+    """All ranks save behind the same step, in storage and, where copies are kept, in memory."""
+    from ray.train import CheckpointConfig
+    from ray.train.torch import TorchTrainer
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    leaves = nodes.add_node(num_cpus=1)
+    nodes.add_node(num_cpus=1)
+    (tmp_path / "steps").mkdir()
+    config = {name: str(tmp_path / name) for name in ("told", "done", "steps")}
+    trainer = TorchTrainer(
+        sharded_loop,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(
+            name="run",
+            storage_path=str(tmp_path),
+            failure_config=FailureConfig(max_preemption_failures=0),
+            checkpoint_config=CheckpointConfig(memory_every_n_steps=memory),
+        ),
+    )
+    run = start(2, trainer=trainer)
+    run.wait(1, 1)
+    wait_until(lambda: run.now()[1][0] > 5, what="some steps")
+    nodes.add_node(num_cpus=1)
+    drain(nodes, leaves, within(120))
+    wait_until(lambda: not leaves.is_alive(), what="the node that leaves")
+    before = run.now()[1][0]
+    wait_until(lambda: run.now()[1][0] > before + 5, what="more steps")
+    steps, restored_from = run.end()
+    assert restored_from == ("storage" if memory is None else "memory")
+    made = [path.name.split("-")[:2] for path in (tmp_path / "steps").iterdir()]
+    assert sorted(made) == sorted([str(s), r] for s in range(steps) for r in "01")
+
+
+@pytest.mark.contract("F9.24")
+def test_a_group_of_another_size_is_told_so(nodes: Cluster, tmp_path: Path) -> None:
+    """Workers by the number of those that had saved, the driver by that of the attempt before."""
+
+    class Sizes(UserCallback):
+        def __init__(self) -> None:
+            self.seen: list[tuple[int, int]] = []
+
+        def on_world_size_change(self, run_context: Any, before: int, now: int) -> None:
+            self.seen.append((before, now))
+
+    def growing(config: dict[str, Any]) -> list[Any]:
+        seen: list[Any] = history()
+        train.on_world_size_change(lambda before, now: seen.append([before, now]))
+        size = train.get_context().get_world_size()
+        for step in range(3000):
+            (tmp_path / str(size)).touch()
+            if step or size == 1:
+                save(seen)
+            if size == 3:
+                break
+            time.sleep(0.01)
+        return seen
+
+    sizes = Sizes()
+
+    def join() -> None:
+        for size in (1, 2):
+            wait_until((tmp_path / str(size)).exists, within=90, what=f"{size} workers")
+            nodes.add_node(num_cpus=1)
+
+    nodes.add_node(num_cpus=1)
+    thread = threading.Thread(target=join)
+    thread.start()
+    result = DataParallelTrainer(
+        growing,
+        train_loop_config={},
+        scaling_config=ScalingConfig(num_workers=(1, 3)),
+        run_config=RunConfig(name="run", storage_path=str(tmp_path), callbacks=[sizes]),
+    ).fit()
+    thread.join()
+    assert result.return_value == [[1, 2], [2, 3]]
+    assert sizes.seen == [(1, 2), (2, 3)]
+    with pytest.raises(RuntimeError, match="outside"):
+        train.on_world_size_change(print)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     )
     from heliostat.train.result import Result
     from heliostat.train.validation import ValidationConfig, ValidationFn, ValidationTaskConfig
+    from heliostat.train.world_size import on_world_size_change
 
 TRAIN_DATASET_KEY = "train"
 
@@ -92,6 +93,7 @@ _HOME = {
     "ValidationConfig": "validation",
     "ValidationFn": "validation",
     "ValidationTaskConfig": "validation",
+    "on_world_size_change": "world_size",
 }
 
 # `train.torch.prepare_model` works after `from ray import train` alone.
@@ -127,6 +129,7 @@ __all__ = [
     "get_context",
     "get_dataset_shard",
     "get_preemption_info",
+    "on_world_size_change",
     "report",
     "PreemptionInfo",
     # errors

@@ -40,3 +40,9 @@ class UserCallback:
         self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]
     ) -> None:
         """Workers have failed; ``worker_exceptions`` maps ranks to exceptions."""
+
+    def on_world_size_change(self, run_context: TrainRunContext, before: int, now: int) -> None:
+        """An attempt begins with another number of workers than the one before.
+
+        Workers hear of it by ``ray.train.on_world_size_change``.
+        """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class Session(ABC):
     @abstractmethod
     def meet(self, kind: str, data: Any) -> Any:
         """Meet the other ranks; returns what rank 0 brought."""
+
+    def on_world_size_change(self, hook: Callable[[int, int], None]) -> None:  # noqa: B027
+        """Have ``hook`` called when this worker goes on in a group of another size."""
 
     @abstractmethod
     def reported(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # The collective that asks which nodes will be taken away.
 PREEMPTION = "preemption"
+# What begins the command to save; the number of the round follows.
+SAVE = "save:"
 
 
 @dataclass
@@ -113,6 +115,8 @@ class Assignment:
     keepers: list[Any] = field(default_factory=list)
     # State that can be taken from memory.
     memory: MemoryOffer | None = None
+    # How many workers had saved ``checkpoint``; None: nobody, or it is not known.
+    saved_by: int | None = None
 
 
 @dataclass

@@ -47,6 +47,7 @@ class Launcher:
         self._keepers = keepers
         # State that the workers can take from memory.
         self.memory: MemoryOffer | None = None
+        self._saved_by: int | None = None
 
     @staticmethod
     def store(job: Job) -> Any:
@@ -73,7 +74,8 @@ class Launcher:
         self._backend.on_start(self._group, self._spec.backend_config)
         self._backend.on_training_start(self._group, self._spec.backend_config)
         try:
-            latest: str | None = ray.get(begun)
+            latest: str | None
+            latest, self._saved_by = ray.get(begun)
         except ray.exceptions.RayError as error:
             raise CoordinatorLost(error) from error
         return latest
@@ -114,6 +116,7 @@ class Launcher:
                 memory_every=every,
                 keepers=keepers.get(worker.info.node_id, []),
                 memory=self.memory,
+                saved_by=self._saved_by,
             )
             for ranks, shard, worker in zip(group.ranks, shards, group.workers, strict=True)
         ]

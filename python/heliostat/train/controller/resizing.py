@@ -147,6 +147,11 @@ class Resizer:
         deadlines = [n.leaving.deadline_ms for n in self._notices.values() if n.leaving.deadline_ms]
         return PreemptionInfo(min(deadlines, default=None), ranks)
 
+    @property
+    def leaving_nodes(self) -> list[str]:
+        """The nodes of the cluster that will be taken away, and have no ranks."""
+        return [node for node in self._nodes.all_leaving() if node not in self._notices]
+
     def was_leaving(self, node_id: str) -> bool:
         """Whether it was known that the node would be taken away."""
         return node_id in self._announced

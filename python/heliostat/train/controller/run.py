@@ -126,6 +126,7 @@ class TrainRun:
             self._enter("scheduling")
             size = self.record.attempt.world_size = self._group.start(size)
             self._rows.group_started(self._group)
+            self._tell_size(size)
             result = self._run_group(number, size)
         except WorkerStartError as error:
             # The first start tells the user; a restart may wait for a node that comes back.
@@ -160,6 +161,13 @@ class TrainRun:
             return False
         self._values = result.values
         return True
+
+    def _tell_size(self, size: int) -> None:
+        earlier = [a.world_size for a in self.record.attempts[:-1] if a.started_at is not None]
+        if earlier and earlier[-1] != size:
+            self._note(f"the group has {size} workers, and had {earlier[-1]}")
+            for callback in self._callbacks:
+                callback.on_world_size_change(self._context, earlier[-1], size)
 
     def _keep(self, result: AttemptResult) -> None:
         """End the workers that cannot be used again, or would go with their nodes."""
@@ -392,6 +400,9 @@ class TrainRun:
                 self._runner.silent(event.data["rank"], event.data["seconds"])
             elif event.kind == "publish_failed":
                 self._note(f"a checkpoint could not be stored: {event.data['error']}")
+            elif event.kind == "kept":
+                # What the keepers of leaving nodes had is in memory elsewhere, in a newer state.
+                self._keepers.leave(self._resizer.leaving_nodes)
             elif event.kind == "admitted":
                 self._admitted(**event.data)
             elif event.kind == "dissolved" and self._runner is not None:

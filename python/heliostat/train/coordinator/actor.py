@@ -20,11 +20,12 @@ from heliostat.train.coordinator.entries import differing_steps, failed, nans
 from heliostat.train.coordinator.publish import Publisher, new_name
 from heliostat.train.coordinator.rendezvous import Round
 from heliostat.train.coordinator.replicas import ReplicaDesk, open_store
+from heliostat.train.coordinator.saving import SaveRound
 from heliostat.train.coordinator.validations import Validations
 from heliostat.train.coordinator.watch import Watch
 from heliostat.train.memory.versions import Progress as MemoryProgress
 from heliostat.train.memory.versions import Version
-from heliostat.train.messages import PREEMPTION, Event, Reply, ReportedRow, ReportEntry
+from heliostat.train.messages import PREEMPTION, SAVE, Event, Reply, ReportedRow, ReportEntry
 from heliostat.train.preemption import PreemptionInfo
 from heliostat.train.replicas.words import Arrival, Join, Progress
 from heliostat.train.reported import ReportedCheckpointStatus as Status
@@ -65,6 +66,7 @@ class TrainCoordinator:
         self._news = asyncio.Event()
         self._resize = False
         self._preemption: PreemptionInfo | None = None
+        self._saving: SaveRound | None = None
         self._desk: ReplicaDesk | None = None
         self._memory = MemoryProgress()
         self._noted: set[str] = set()
@@ -72,8 +74,8 @@ class TrainCoordinator:
 
     # ---- the driver's side ----
 
-    async def begin(self, number: int, world_size: int) -> str | None:
-        """Start an attempt; returns the name of the checkpoint to begin from."""
+    async def begin(self, number: int, world_size: int) -> tuple[str | None, int | None]:
+        """Start an attempt; returns the checkpoint to begin from, and how many workers had saved it."""
         await self.end()
         if self._attempt is not None:
             # Uploads to a store without renaming that were cut off lie there under these names.
@@ -86,12 +88,15 @@ class TrainCoordinator:
             self._validate(entry)
         self._looker = Watch(self._attempt, self._settings, self._emit, self._complete)
         self._watch = asyncio.ensure_future(self._looker.run())
-        return self._publisher.latest
+        latest = self._publisher.book.latest
+        return self._publisher.latest, latest.world_size if latest is not None else None
 
     async def end(self) -> None:
         """End the current attempt: calls that wait return, training functions are told to end."""
         if self._attempt is not None:
             self._attempt.end()
+        if self._saving is not None:
+            self._saving.end()
         if self._desk is not None:
             self._desk.close()
             self._desk = None
@@ -142,8 +147,16 @@ class TrainCoordinator:
 
         ``preemption``: which nodes will be taken away, for the workers to know.
         """
-        if self._attempt is not None and self._attempt.number == number:
-            self._resize, self._preemption = wanted, preemption
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over:
+            return
+        was_asked = self._resize or self._preemption is not None
+        self._resize, self._preemption = wanted, preemption
+        if not was_asked and (wanted or preemption is not None):
+            before = self._saving.number if self._saving is not None else 0
+            self._saving = SaveRound(before + 1, attempt.world_size)
+            for queue in attempt.commands.values():
+                queue.put_nowait(f"{SAVE}{self._saving.number}")
 
     async def events(self, wait_s: float) -> list[Event]:
         """Return what happened since the last call; waits up to ``wait_s`` for something.
@@ -220,7 +233,11 @@ class TrainCoordinator:
         """The part of ``rank`` is in peers' memory; returns the latest version that is there whole."""
         if self._attempt is None or self._attempt.number != number:
             return None
-        return self._memory.kept(version, rank, world_size)
+        is_first = self._memory.whole is None
+        whole = self._memory.kept(version, rank, world_size)
+        if is_first and whole is not None:
+            self._emit("kept", {})
+        return whole
 
     async def note(self, number: int, text: str) -> None:
         """Have the user read a sentence, once."""
@@ -250,6 +267,19 @@ class TrainCoordinator:
             return await asyncio.wait_for(attempt.commands[rank].get(), wait_s)
         except asyncio.TimeoutError:
             return "again"
+
+    async def save_asked(self, number: int, rank: int, round_: int, made: int | None) -> None:
+        """``rank`` has been asked to save, and will have made so many steps; None: it counts none."""
+        if (saving := self._saving_of(number, round_)) is not None:
+            saving.heard(rank, made)
+
+    async def save_target(self, number: int, round_: int, made: int) -> int | None:
+        """Wait until it is known behind how many steps all save; None: the attempt is over."""
+        saving = self._saving_of(number, round_)
+        target = made if saving is None else await saving.target(made)
+        attempt = self._attempt
+        is_over = attempt is None or attempt.number != number or attempt.over
+        return None if is_over else target
 
     async def stack(self, number: int, rank: int, text: str) -> None:
         """Take the stack that was asked for."""
@@ -324,6 +354,11 @@ class TrainCoordinator:
 
     # ---- inside ----
 
+    def _saving_of(self, number: int, round_: int) -> SaveRound | None:
+        if self._attempt is None or self._attempt.number != number or self._saving is None:
+            return None
+        return self._saving if self._saving.number == round_ else None
+
     def _desk_of(self, number: int) -> ReplicaDesk | None:
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
@@ -385,7 +420,9 @@ class TrainCoordinator:
             stage = f"{attempt.number}-{round_.index}"
             name = attempt.names.pop(round_.index, None)
             try:
-                reply.checkpoint = await self._publisher.publish(stage, entries, name, row.index)
+                reply.checkpoint = await self._publisher.publish(
+                    stage, entries, name, row.index, attempt.world_size
+                )
             except Exception as error:  # whatever the storage raises is the report's answer
                 if any(e.may_fail for e in entries.values()):
                     reply.failed = str(error) or repr(error)

@@ -18,6 +18,7 @@ _ENDED = {
 }
 # Ours: Ray's snapshots do not have it.
 _LEAVING = "leaving_checkpoint_dir_names"
+_WORLD_SIZES = "checkpoint_world_sizes"
 
 
 @dataclass
@@ -30,6 +31,8 @@ class Entry:
     status: Status = Status.COMMITTED
     # How it is to be validated, while that has not happened: ``fn_kwargs`` and ``timeout_s``.
     pending: dict[str, Any] | None = None
+    # How many workers had saved it; None: not known.
+    world_size: int | None = None
 
 
 @dataclass
@@ -69,6 +72,7 @@ class CheckpointBook:
         metrics: dict[str, Any],
         index: int,
         pending: dict[str, Any] | None = None,
+        world_size: int | None = None,
     ) -> list[str]:
         """Record the checkpoint of report ``index``; returns the names that are no longer kept.
 
@@ -78,7 +82,7 @@ class CheckpointBook:
         self.entries = [e for e in self.entries if e.name != name]
         self.leaving = [n for n in self.leaving if n != name]
         status = Status.COMMITTED if pending is None else Status.PENDING_VALIDATION
-        self.entries.append(Entry(name, metrics, index, status, pending))
+        self.entries.append(Entry(name, metrics, index, status, pending, world_size))
         return self._drop()
 
     def validated(self, name: str, status: Status, metrics: dict[str, Any]) -> list[str]:
@@ -116,6 +120,7 @@ class CheckpointBook:
                 ],
                 "current_report_index": self.reports,
                 _LEAVING: self.leaving,
+                _WORLD_SIZES: {e.name: e.world_size for e in self.entries},
                 **{
                     key: [e.name for e in self.entries if e.status is status]
                     for status, key in _ENDED.items()
@@ -142,6 +147,9 @@ class CheckpointBook:
                 # `entries` is in order of reports: the latest comes last.
                 name = latest["checkpoint_dir_name"]
                 entries.sort(key=lambda e: (e.name == name, e.report_index))
+            sizes = content.get(_WORLD_SIZES) or {}
+            for entry in entries:
+                entry.world_size = sizes.get(entry.name)
             _load_validations(content, {e.name: e for e in entries})
             self.entries = entries
             kept = {entry.name for entry in entries}

@@ -38,7 +38,12 @@ class Publisher:
         return self.book.latest.name if self.book.latest else None
 
     async def publish(
-        self, stage: str, entries: dict[int, ReportEntry], name: str | None, index: int
+        self,
+        stage: str,
+        entries: dict[int, ReportEntry],
+        name: str | None,
+        index: int,
+        world_size: int | None = None,
     ) -> str:
         """Give the staged files of report ``index`` their name and record them."""
         external = [e.external for e in entries.values() if e.external]
@@ -51,7 +56,7 @@ class Publisher:
         before = list(self.book.entries), list(self.book.leaving)
         asked = [e.validation for _, e in sorted(entries.items()) if e.validation is not None]
         pending = vars(asked[0]) if asked else None
-        doomed = self.book.add(final, pick(entries).metrics, index, pending)
+        doomed = self.book.add(final, pick(entries).metrics, index, pending, world_size)
         try:
             await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
         except BaseException:

@@ -64,3 +64,7 @@ class NodeWatch:
     def is_alive(self, node_id: str) -> bool:
         """Whether the node is in the cluster."""
         return node_id in self._alive
+
+    def all_leaving(self) -> list[str]:
+        """Every node of the cluster that will be taken away."""
+        return list(self._leaving)

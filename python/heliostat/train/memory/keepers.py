@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Any
 
 import heliostat as ray
@@ -50,6 +51,11 @@ class Keepers:
             node: [self._actors[n] for n in dict.fromkeys((node, places[(i + 1) % len(places)]))]
             for i, node in enumerate(nodes)
         }
+
+    def leave(self, node_ids: Collection[str]) -> None:
+        """End the keepers on these nodes, which wait for what runs there."""
+        for node in set(self._actors) & set(node_ids):
+            _end(self._actors.pop(node))
 
     def close(self) -> None:
         """Let everything go."""

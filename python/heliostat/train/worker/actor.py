@@ -79,6 +79,7 @@ class TrainWorker:
             loaded: Job = ray.get(job[0])
             session = WorkerSession(assignment, coordinator, loaded.validation)
             set_session(session)
+            control.on_save = session.ask_to_save
             value = control.guard(lambda: _call(loaded, session))
             outcome.ok = True
             if assignment.world_rank == 0:  # nobody looks at what the others return

@@ -13,6 +13,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.train.errors import AttemptEnded
+from heliostat.train.messages import SAVE
 
 # Real-time signals are used by nobody else; it only serves to interrupt blocking system calls.
 _SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
@@ -30,6 +31,8 @@ class Control:
         self._thread_id = threading.get_ident()
         self._running = False
         self._interrupts = False
+        # Says how many steps will have been made, when the ranks are asked to save.
+        self.on_save: Callable[[int], int | None] = lambda _: None
         # Asked here, so that the coordinator knows of this worker before the function can hang.
         self._command = self._ask()
         threading.Thread(target=self._listen, name="train-control", daemon=True).start()
@@ -62,7 +65,9 @@ class Control:
         while True:
             try:
                 command = ray.get(self._command)
-                if command not in ("again", "stack"):
+                if command.startswith(SAVE):
+                    self._answer_save(int(command.removeprefix(SAVE)))
+                elif command not in ("again", "stack"):
                     break
                 if command == "stack":
                     text = self._stack()
@@ -73,6 +78,10 @@ class Control:
                 return
         if self._running and self._interrupts and _SIGNAL is not None:
             signal.pthread_kill(self._thread_id, _SIGNAL)
+
+    def _answer_save(self, round_: int) -> None:
+        made = self.on_save(round_)
+        ray.get(self._coordinator.save_asked.remote(self._number, self._rank, round_, made))
 
     def _stack(self) -> str:
         """The stack of the training function, without the frames that called it."""

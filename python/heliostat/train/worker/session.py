@@ -49,6 +49,12 @@ class WorkerSession(Session):
         # Why the latest checkpoint that may fail did so.
         self._not_stored = ""
         self._at_end: list[Callable[[], None]] = []
+        self._size_hooks: list[Callable[[int, int], None]] = []
+        # The workers that had saved the state from which the function goes on.
+        self._saved_by = assignment.saved_by
+        # The number of the newest round in which the ranks are asked to save, and who answers for this one.
+        self.save_round = 0
+        self._saver: Callable[[int], int] | None = None
         self.context = TrainContext(
             world_rank=assignment.world_rank,
             world_size=assignment.world_size,
@@ -219,6 +225,46 @@ class WorkerSession(Session):
     def note(self, text: str) -> None:
         """Have the user read a sentence."""
         self._get(self._coordinator.note.remote(self._number, text))
+
+    def on_world_size_change(self, hook: Callable[[int, int], None]) -> None:
+        """See ``heliostat.train.on_world_size_change``."""
+        self._size_hooks.append(hook)
+        before, now = self._saved_by, self.assignment.world_size
+        if before is not None and before != now:
+            hook(before, now)
+
+    def world_size_changed(self, before: int, now: int) -> None:
+        """The group has another size, while the function runs."""
+        for hook in self._size_hooks:
+            hook(before, now)
+
+    def restored_from(self, world_size: int) -> None:
+        """The function goes on from the state of so many workers, in peers' memory."""
+        self._saved_by = world_size
+
+    def answer_saves(self, saver: Callable[[int], int]) -> None:
+        """Have ``saver(round)`` say how many steps will have been made, when the ranks are asked to save."""
+        self._saver = saver
+
+    def ask_to_save(self, round_: int) -> int | None:
+        """The ranks are asked to save; how many steps this one will have made. Called in another thread."""
+        if self._saver is not None:
+            return self._saver(round_)
+        self.save_round = round_
+        return None
+
+    def save_target(self, round_: int, made: int) -> int:
+        """Wait until it is known behind how many steps all ranks save."""
+        target: int | None = self._get(
+            self._coordinator.save_target.remote(self._number, round_, made)
+        )
+        if target is None:
+            raise AttemptEnded("the attempt is over")
+        return target
+
+    def flush(self) -> None:
+        """Wait for the reports that are under way; raises what went wrong, and that the attempt is over."""
+        self._uploads.flush()
 
     def at_end(self, callback: Callable[[], None]) -> None:
         """Call it when the training function is over, however it ends."""

@@ -49,6 +49,10 @@ class Link:
 
     # ---- the main thread ----
 
+    def world_size_changed(self, before: int, now: int) -> None:
+        """So many workers take the next step, and had taken the one before."""
+        self._session.world_size_changed(before, now)
+
     def join(self, signature: tuple[Any, ...]) -> Admission:
         """Ask to be let in, and wait for it."""
         threading.Thread(target=self._listen, name="train-replicas", daemon=True).start()

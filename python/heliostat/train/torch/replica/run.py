@@ -142,6 +142,9 @@ class FaultTolerantRun:
         admission = self._link.join(state.signature(self._objects))
         self.step = admission.step
         self._take_place(admission)
+        if admission.step and self._link.seat.group in admission.newcomers:
+            # The state is that of a group of the others.
+            self._tell_size(len(admission.groups) - len(admission.newcomers))
         self._averager.is_ready = True
 
     def _take_place(self, admission: Admission) -> None:
@@ -164,10 +167,18 @@ class FaultTolerantRun:
         self.step += 1
         if vote is None:
             return
+        before = len(self._groups)
         self._groups = tuple(sorted(vote.weights))
         if vote.edge:
             self._giver.wait()
             self._take_place(self._link.edge(self.step))
+        self._tell_size(before)
+
+    def _tell_size(self, before: int) -> None:
+        """Have hooks of the training function know of groups that are lost or have joined."""
+        if before != len(self._groups):
+            size = self._link.seat.size
+            self._link.world_size_changed(before * size, len(self._groups) * size)
 
     def _end(self) -> None:
         """All steps are taken: who is being replaced still gets the result."""

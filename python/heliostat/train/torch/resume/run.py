@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,8 +52,13 @@ class ResumableRun:
         self._position: dict[str, Any] | None = None
         self._is_in = self._is_in_step = False
         self._reported = -1
+        self._metrics: dict[str, Any] = {}
+        # Between two steps a rank stops where it is asked to save; this keeps the count and the asking apart.
+        self._lock = threading.Lock()
+        self._saved_round = 0
         session.at_end(self._copier.close)
         self._restore()
+        session.answer_saves(self._asked_to_save)
 
     @property
     def epoch(self) -> int:
@@ -71,7 +77,7 @@ class ResumableRun:
         """
         self._enter()
         while until is None or self.step < until:
-            self._is_in_step = True
+            self._begin_step()
             yield self.step
             self._after_step()
 
@@ -122,7 +128,7 @@ class ResumableRun:
                 plan.next_epoch()
                 continue
             batch = _move(feed.next(shares, index), device)
-            self._is_in_step = True
+            self._begin_step()
             yield batch
             plan.done(shares, readers)
             self._after_step()
@@ -135,9 +141,40 @@ class ResumableRun:
             )
         self._is_in = True
 
+    def _begin_step(self) -> None:
+        """Save before the step, where all ranks have been asked to and have come as far."""
+        with self._lock:
+            round_ = self._session.save_round
+            self._is_in_step = round_ == self._saved_round
+        if self._is_in_step:
+            return
+        if self.step >= self._session.save_target(round_, self.step):
+            self._saved_round = round_
+            self._save_now()
+        with self._lock:
+            self._is_in_step = True
+
+    def _asked_to_save(self, round_: int) -> int:
+        """From now on no step is begun without looking; how many will have been made until then."""
+        with self._lock:
+            self._session.save_round = round_
+            return self.step + self._is_in_step
+
+    def _save_now(self) -> None:
+        """Save the state, and wait until it is stored: a step that is taken meanwhile might be lost."""
+        if self._session.assignment.memory_every and not self._giver.is_due(self.step):
+            self._giver.give(
+                self.step, self._view.read(self._more(self.step)), self._view.stepped()
+            )
+        if self._reported != self.step:
+            self.report(self._metrics or {"step": self.step})
+        self._giver.wait()
+        self._session.flush()
+
     def _after_step(self) -> None:
-        self._is_in_step = False
-        self.step += 1
+        with self._lock:
+            self._is_in_step = False
+            self.step += 1
         if self._giver.is_due(self.step):
             self._giver.give(
                 self.step, self._view.read(self._more(self.step)), self._view.stepped()
@@ -172,7 +209,7 @@ class ResumableRun:
             raise ValueError(
                 f"report() was called twice in step {self.step}: report once, with all metrics."
             )
-        self._reported = made
+        self._reported, self._metrics = made, metrics
         metadata = {"step": made, "epoch": self.epoch, "world_size": self._world_size}
         written = self._saver.begin(
             self._view.read(self._more(made)), self._view.stepped(), metadata
@@ -214,6 +251,7 @@ class ResumableRun:
             problem = self._try(functools.partial(peers.take, offer))
             if not problem:
                 self.restored_from = "memory"
+                self._session.restored_from(len(offer.parts))
                 return
             self._say(f"the state in peers' memory cannot be used: {problem}")
         if checkpoint is None:
