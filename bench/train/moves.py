@@ -87,6 +87,9 @@ def round_(args):
              "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "bench",
              "--deadline-remaining-seconds", "120"], check=True, capture_output=True)
         shrink_s, shrink_pause_s = measured(log, began, args.workers)
+        while joined.is_alive():
+            time.sleep(0.02)
+        cluster.remove_node(joined, allow_graceful=False)
         spare = cluster.add_node(num_cpus=1)
         measured(log, time.time(), args.workers + 1)
         cluster.add_node(num_cpus=1)

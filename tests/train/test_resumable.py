@@ -236,3 +236,37 @@ def test_state_goes_on_in_another_group(
         assert source == ("storage" if begun else "")
         made = result.metrics["step"] + 1
     judge(tmp_path, result)
+
+
+def _linear(config: dict[str, Any]) -> list[float]:
+    """Trains on samples of a fixed order; returns the weights."""
+    import torch
+    from ray.train.torch import prepare_model, resumable
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(3)
+    x = torch.randn(53, 3)
+    loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=config["batch"])
+    model = prepare_model(torch.nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    run = resumable(model=model, optimizer=optimizer)
+    for a, b in run.batches(loader, epochs=2, keep_batch=True):
+        optimizer.zero_grad()
+        (model(a) - b).square().mean().backward()
+        optimizer.step()
+    state = [p.flatten().tolist() for p in model.parameters()]
+    return [run.step, *state[0], *state[1]]
+
+
+@pytest.mark.contract("F9.24")
+@pytest.mark.heliostat_only("resumable is Heliostat's own")
+def test_a_kept_batch_trains_alike_with_any_number_of_workers(fit: Any) -> None:
+    """Ten samples a step by one, two and three workers; two of these shares cannot be even."""
+    found = {}
+    for workers, cpus in ((1, 4), (2, 2), (3, 1.3)):
+        scaling = {"resources_per_worker": {"CPU": cpus}}
+        options = {"torch": True, "name": f"kept{workers}", "scaling": scaling}
+        found[workers] = fit(_linear, (1, 5), config={"batch": 2}, **options).return_value
+    assert found[1][0] == 12, "53 samples twice, ten a step, and the rest"
+    assert found[2] == pytest.approx(found[1], abs=1e-5)
+    assert found[3] == pytest.approx(found[1], abs=1e-5)

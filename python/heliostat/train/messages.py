@@ -117,6 +117,8 @@ class Assignment:
     memory: MemoryOffer | None = None
     # How many workers had saved ``checkpoint``; None: nobody, or it is not known.
     saved_by: int | None = None
+    # How many workers the largest group has.
+    max_workers: int = 1
 
 
 @dataclass

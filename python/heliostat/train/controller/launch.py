@@ -117,6 +117,7 @@ class Launcher:
                 keepers=keepers.get(worker.info.node_id, []),
                 memory=self.memory,
                 saved_by=self._saved_by,
+                max_workers=spec.scaling.max_workers,
             )
             for ranks, shard, worker in zip(group.ranks, shards, group.workers, strict=True)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -49,6 +50,7 @@ class ResumableRun:
         )
         self._giver = peers.Giver(session, self._copier)
         self._plan: SamplePlan | None = None
+        self._readers = range(1)
         self._position: dict[str, Any] | None = None
         self._is_in = self._is_in_step = False
         self._reported = -1
@@ -81,7 +83,9 @@ class ResumableRun:
             yield self.step
             self._after_step()
 
-    def batches(self, loader: Any, *, epochs: int = 1, mesh: Any = None) -> Iterator[Any]:
+    def batches(
+        self, loader: Any, *, epochs: int = 1, mesh: Any = None, keep_batch: bool = False
+    ) -> Iterator[Any]:
         """Take a step for each batch of a data loader; yields this worker's batches on its device.
 
         Each sample is in exactly one step of each epoch (with ``drop_last`` but for the rest), also
@@ -95,6 +99,11 @@ class ResumableRun:
             epochs: How often to go through the dataset. Default 1.
             mesh: A ``DeviceMesh`` of one dimension, whose ranks read different samples. Default: all
                 workers do. With tensor parallelism it is the dimension of data parallelism.
+            keep_batch: A step has as many samples in all as with the largest group of
+                ``num_workers=(min, max)``, however many workers there are: they share it as evenly as
+                it goes. ``DistributedDataParallel`` then averages gradients by samples; where
+                another wrapper does the averaging, choose sizes that divide. Default False: as many
+                samples a worker.
 
         Raises:
             ValueError: The loader's samples cannot be dealt out by number.
@@ -111,7 +120,10 @@ class ResumableRun:
         total = len(plain.dataset)
         if total == 0:
             raise ValueError("batches() got a DataLoader whose dataset is empty.")
-        plan = SamplePlan(total, plain.batch_size, count, drop_last=plain.drop_last)
+        groups = count
+        if keep_batch:
+            groups = self._session.assignment.max_workers * count // self._world_size
+        plan = SamplePlan(total, plain.batch_size, groups, keep_batch, plain.drop_last)
         if self._position is not None:
             if self._position["total"] != total:
                 raise ValueError(
@@ -119,14 +131,18 @@ class ResumableRun:
                     f"has {total} now: go on with the same dataset, or begin another run."
                 )
             plan.load_state_dict(self._position)
-        self._plan = plan
         feed, device, readers = Feed(plain, plan, 0, 1), get_device(), range(count)
+        self._plan, self._readers = plan, readers
+        average = self._view.average_by_samples() if keep_batch and count > 1 else None
         self._enter()
         while plan.epoch < epochs:
             shares = plan.shares(readers)
             if not shares:
                 plan.next_epoch()
                 continue
+            if average is not None:
+                sizes = [sum(b - a for a, b in spans) for spans in shares.values()]
+                average.weight = sizes[index] * count / sum(sizes)
             batch = _move(feed.next(shares, index), device)
             self._begin_step()
             yield batch
@@ -229,15 +245,8 @@ class ResumableRun:
         if self._plan is not None:
             position = {"total": self._plan.total, **self._plan.state_dict()}
             if step > self.step:  # within the step: it counts as made
-                ahead = SamplePlan(
-                    self._plan.total,
-                    self._plan.batch,
-                    self._plan.groups,
-                    drop_last=self._plan.drop_last,
-                )
-                ahead.load_state_dict(self._plan.state_dict())
-                readers = range(self._plan.groups)
-                ahead.done(ahead.shares(readers), readers)
+                ahead = replace(self._plan, owed=list(self._plan.owed))
+                ahead.done(ahead.shares(self._readers), self._readers)
                 position = {"total": ahead.total, **ahead.state_dict()}
         return {"step": step, "position": position}
 

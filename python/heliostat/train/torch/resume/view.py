@@ -15,6 +15,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from heliostat.train.torch.resume.weights import Average
+
 # What is no tensor of a model or an optimizer: schedulers, the position in the data. One entry.
 REST = "rest"
 
@@ -52,6 +54,10 @@ class StateView:
             f"{sorted(self._models)}: pass the model, too. An optimizer's state is saved under the "
             "names that its parameters have there."
         )
+
+    def average_by_samples(self) -> Average:
+        """Have ``DistributedDataParallel`` average gradients by samples."""
+        return Average(self._models.values())
 
     def stepped(self) -> set[int]:
         """Addresses of what changes in steps of optimizers only: parameters and optimizer state."""
