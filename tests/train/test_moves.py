@@ -515,3 +515,54 @@ def test_a_group_of_another_size_is_told_so(nodes: Cluster, tmp_path: Path) -> N
     assert sizes.seen == [(1, 2), (2, 3)]
     with pytest.raises(RuntimeError, match="outside"):
         train.on_world_size_change(print)
+
+
+def replica_loop(config: dict[str, Any]) -> int:
+    """Steps of replica groups; notes each that this worker takes."""
+    import torch
+    from ray.train.torch import fault_tolerant
+
+    model = torch.nn.Linear(1, 1)
+    run = fault_tolerant(model=model)
+    rank = train.get_context().get_world_rank()
+    told = Path(config["told"])
+    for step in run.steps(config["count"]):
+        model(torch.ones(1, 1)).sum().backward()
+        (Path(config["steps"]) / f"{step}-{rank}").touch()
+        here = [[ray.get_runtime_context().get_node_id(), run.count]]
+        told.with_suffix(f".{rank}").write_text(json.dumps([1, [step, here], None]))
+        told.with_suffix(f".{rank}").rename(told)
+        time.sleep(0.02)
+    return run.step
+
+
+@pytest.mark.contract("F9.23")
+def test_replica_groups_of_a_drained_node_are_replaced_while_the_others_go_on(
+    nodes: Cluster, start: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No failure is allowed, nothing is saved, and no step is made twice."""
+    from ray.train.torch import FaultTolerantConfig, TorchTrainer
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    leaves = nodes.add_node(num_cpus=1)
+    nodes.add_node(num_cpus=1)
+    (tmp_path / "steps").mkdir()
+    config = {name: str(tmp_path / name) for name in ("told", "done", "steps")}
+    trainer = TorchTrainer(
+        replica_loop,
+        train_loop_config={**config, "count": 1500},
+        torch_config=FaultTolerantConfig(),
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(name="run", storage_path=str(tmp_path)),
+    )
+    run = start(2, trainer=trainer)
+    run.wait(1, 1)
+    nodes.add_node(num_cpus=1)
+    drain(nodes, leaves, within(3))
+    wait_until(lambda: "trains again" in run.notes, within=90, what="the replaced group")
+    assert run.end() == 1500
+    assert "goes with it" in run.notes
+    assert "node taken away, number 1" in run.page
+    made = {path.name.split("-")[0] for path in (tmp_path / "steps").iterdir()}
+    assert made == {str(step) for step in range(1500)}
+    assert "attempt 2" not in run.page

@@ -69,10 +69,12 @@ class FailurePolicy:
         limit = self.config.max_preemption_failures
         return limit < 0 or self.preemptions <= limit
 
-    def would_allow_restart(self) -> bool:
-        """Whether one more failure of workers is within the limit."""
-        limit = self.config.max_failures
-        return limit < 0 or self.worker_failures < limit
+    def would_allow(self, preempted: bool) -> bool:
+        """Whether one more failure of workers, or loss of an announced node, is within its limit."""
+        limit, count = self.config.max_failures, self.worker_failures
+        if preempted:
+            limit, count = self.config.max_preemption_failures, self.preemptions
+        return limit < 0 or count < limit
 
     def allows_controller_restart(self) -> bool:
         """Count a failure outside the workers; whether to try again."""

@@ -40,7 +40,7 @@ class Replacer:
         unwind_s: float,
         tell_lost: Callable[[int], bool],
         start: Callable[[int, int], Any],
-        may_allow: Callable[[], bool],
+        may_allow: Callable[[RankFailure], bool],
         allow: Callable[[RankFailure], None],
         renewed: Callable[[int], None],
     ) -> None:
@@ -69,7 +69,7 @@ class Replacer:
         groups = len(self._group) // self._replicas.size
         if groups - len(self._broken) - 1 < max(1, self._replicas.least):
             return False
-        if not self._may_allow() or not self._tell_lost(number):
+        if not self._may_allow(failure) or not self._tell_lost(number):
             return False
         self._allow(failure)
         running = {r for r in refs.values() if r // self._replicas.size == number}

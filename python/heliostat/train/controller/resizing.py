@@ -58,7 +58,10 @@ class Resizer:
         group: WorkerGroup,
         unwind_s: float,
         note: Callable[[str], None],
+        has_replica_groups: bool,
     ) -> None:
+        # They are replaced one by one when they are lost, while the others go on: nobody moves before.
+        self._stays = has_replica_groups
         self._scaling = scaling
         self._group = group
         self._unwind_s = unwind_s
@@ -108,6 +111,10 @@ class Resizer:
         """See what is to be done; in how many seconds to see again, None: when something happens."""
         now = time.monotonic()
         self._take_notice(now)
+        if self._stays:
+            if self._notices:
+                self._ask("the others go on while its replica groups are replaced", False)
+            return None
         size, recruits = len(self._group), self._group.recruits
         moving = self.moving
         places = [*moving]
@@ -212,6 +219,8 @@ class Resizer:
         )
         why = f" ({leaving.reason})" if leaving.reason else ""
         then = f"{ranks_text(ranks)} {'has' if len(ranks) == 1 else 'have'} to move to other nodes"
+        if self._stays:
+            then = f"{ranks_text(ranks)} {'goes' if len(ranks) == 1 else 'go'} with it"
         if leaving.node_id == self._home:
             then = (
                 "the program that called fit() ends with it. Run it again elsewhere with the same "

@@ -87,7 +87,13 @@ class TrainRun:
         self._job: Any = None
         self._values: dict[int, Any] = {}
         self._runner: AttemptRunner | None = None
-        self._resizer = Resizer(spec.scaling, self._group, spec.settings.unwind_s, self._note)
+        self._resizer = Resizer(
+            spec.scaling,
+            self._group,
+            spec.settings.unwind_s,
+            self._note,
+            self._backend.has_replica_groups,
+        )
         # Whether the last attempt ended to be formed anew, and how often in a row one could not begin.
         self._is_resized = False
         self._lost_starts = 0
@@ -264,7 +270,7 @@ class TrainRun:
             self._spec.settings.unwind_s,
             lambda group: self._tell_lost(number, group),
             launcher.start,
-            self._policy.would_allow_restart,
+            lambda failure: self._policy.would_allow(self._was_announced(failure)),
             self._group_lost,
             self._renewed,
         )
@@ -278,13 +284,16 @@ class TrainRun:
 
     def _group_lost(self, failure: RankFailure) -> None:
         """Count and show the loss of a replica group that is replaced."""
-        policy = self._policy
-        policy.allows_restart()
-        text = describe([failure], self.record.attempt.world_size, policy)
+        policy, preempted = self._policy, self._was_announced(failure)
+        if preempted:
+            policy.allows_preemption()
+        else:
+            policy.allows_restart()
+        text = describe([failure], self.record.attempt.world_size, policy, preempted)
         number, ranks = self.record.attempt.number, [failure.rank]
         row = Failure(time.time(), number, ranks, failure.title(), text, went_on=True)
         self.record.failures.append(row)
-        self._view.failed(row, policy.budget(), _GO_ON)
+        self._view.failed(row, policy.budget(preempted), _GO_ON)
         exceptions = {failure.rank: _with_traceback(failure)}
         for callback in self._callbacks:
             callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
@@ -325,10 +334,7 @@ class TrainRun:
             self._keep(result)
             return
         exceptions = {f.rank: _with_traceback(f) for f in failures}
-        info = failures[0].info
-        preempted = (
-            failures[0].died and info is not None and self._resizer.was_leaving(info.node_id)
-        )
+        preempted = self._was_announced(failures[0])
         policy = self._policy
         restart = policy.allows_preemption() if preempted else policy.allows_restart()
         text = describe(failures, self.record.attempt.world_size, policy, preempted)
@@ -352,6 +358,11 @@ class TrainRun:
         if not restart:
             raise WorkerGroupError(text, exceptions) from failures[0].error
         self._keep(result)
+
+    def _was_announced(self, failure: RankFailure) -> bool:
+        """Whether a worker has died with a node of which it was known that it would be taken away."""
+        info = failure.info
+        return failure.died and info is not None and self._resizer.was_leaving(info.node_id)
 
     # ---- the coordinator ----
 
