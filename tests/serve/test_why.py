@@ -98,8 +98,9 @@ def test_a_deployment_says_why_it_is_not_up(folder: str, ray_fresh: Callable[...
         until("Broken", "DEPLOY_FAILED: 0 of 1 replicas run.", "given up after 1", "no model")
         until("hanging-app", "'hanging-app' is DEPLOYING", "initialize. It has been running there")
         assert "neither an application nor a deployment 'nothing'" in why("nothing", code=1)
-        assert "no actor, submitted job, trial or deployment has that name" in why_of_all(
-            "nothing", code=1
+        assert (
+            "no actor, submitted job, trial, training run or deployment has that name"
+            in why_of_all("nothing", code=1)
         )
         assert "given up after 1" in why_of_all("broken-app")
     finally:

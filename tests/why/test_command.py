@@ -76,7 +76,8 @@ def test_what_an_id_names_that_is_no_task(ask: Ask) -> None:
     assert f"is the driver of job {context.get_job_id()}" in ask(context.get_worker_id())
     assert "is ALIVE" in ask(context.get_node_id())
     assert "is RUNNING" in ask(context.get_job_id())
-    assert "no actor, submitted job, trial or deployment has that name" in ask("nobody", fails=True)
+    unknown = ask("nobody", fails=True)
+    assert "no actor, submitted job, trial, training run or deployment has that name" in unknown
     for digits in (56, 48, 36, 32):
         said = ask("ab" * (digits // 2), fails=True)
         assert "No living process knows the" in said

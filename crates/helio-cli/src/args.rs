@@ -39,7 +39,7 @@ pub(crate) enum Command {
     DrainNode(DrainNode),
     /// Show the cluster's nodes, resources and demands.
     Status(Status),
-    /// Say what a task, an object, an actor, a placement group, a trial or a deployment waits for, or how it ended.
+    /// Say what a task, an object, an actor, a placement group, a training run, a trial or a deployment waits for, or how it ended.
     Why(Why),
     /// List tasks, objects, workers, actors, nodes, jobs or placement-groups.
     List(List),
@@ -347,7 +347,7 @@ pub(crate) struct Status {
 /// `why`.
 #[derive(Args, Debug)]
 pub(crate) struct Why {
-    /// The id, in hex, or the name of an actor, a trial, an application or a deployment.
+    /// The id, in hex, or the name of an actor, a training run, a trial, an application or a deployment.
     pub(crate) id: String,
     /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]

@@ -38,6 +38,7 @@ mod values;
 mod why;
 mod why_deployment;
 mod why_node;
+mod why_run;
 mod why_trial;
 
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId};
 
 use crate::args::Why;
 use crate::state::Cluster;
-use crate::{output, plans, why_deployment, why_node, why_trial};
+use crate::{output, plans, why_deployment, why_node, why_run, why_trial};
 
 pub(crate) fn run(args: &Why) -> Result<(), String> {
     let cluster = Cluster::find(args.address.as_deref())?;
@@ -78,11 +78,14 @@ fn explain(cluster: &Cluster, given: &str) -> Result<String, String> {
     if let Some(text) = of_trials(cluster, given)? {
         return Ok(text);
     }
+    if let Some(text) = why_run::of(cluster, given, &living_jobs(cluster)?)? {
+        return Ok(text);
+    }
     if let Some(text) = why_deployment::of(cluster, given)? {
         return Ok(text);
     }
     Err(format!(
-        "{given:?} is no id, and no actor, submitted job, trial or deployment has that name: an object's id has 56 hex digits, a task's 48, a \
+        "{given:?} is no id, and no actor, submitted job, trial, training run or deployment has that name: an object's id has 56 hex digits, a task's 48, a \
          placement group's 36, an actor's 32, a job's 8; a trial's is like a1b2c_00003. `list tasks --detail` shows what every task waits for."
     ))
 }
@@ -100,12 +103,7 @@ fn of_submission(cluster: &Cluster, given: &str) -> Result<Option<String>, Strin
 
 /// The trials of searches that are called so, with what the actors say that run them.
 fn of_trials(cluster: &Cluster, given: &str) -> Result<Option<String>, String> {
-    let jobs: Vec<String> = cluster
-        .rows(Resource::Jobs)?
-        .iter()
-        .filter(|job| field(job, "status") == "RUNNING")
-        .map(|job| field(job, "job_id"))
-        .collect();
+    let jobs = living_jobs(cluster)?;
     let mut texts = Vec::new();
     for trial in why_trial::named(cluster, given, &jobs)? {
         let of_actor = match trial.actor.as_str() {
@@ -116,6 +114,13 @@ fn of_trials(cluster: &Cluster, given: &str) -> Result<Option<String>, String> {
         texts.push(format!("{}{of_actor}", trial.text));
     }
     Ok((!texts.is_empty()).then(|| texts.join("\n\n")))
+}
+
+/// The jobs whose drivers live.
+fn living_jobs(cluster: &Cluster) -> Result<Vec<String>, String> {
+    let rows = cluster.rows(Resource::Jobs)?;
+    let living = rows.iter().filter(|job| field(job, "status") == "RUNNING");
+    Ok(living.map(|job| field(job, "job_id")).collect())
 }
 
 /// What the process says that owns it.

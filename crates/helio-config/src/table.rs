@@ -314,6 +314,8 @@ settings! {
         TRAIN_V2_ENABLED = Both "TRAIN_V2_ENABLED" flag(true) "", TRAIN;
         /// 1: files of checkpoints are flushed to disk before a checkpoint becomes visible.
         TRAIN_FSYNC = Own "TRAIN_FSYNC" flag(false) "", TRAIN;
+        /// 0: the step times of the ranks are not taken.
+        TRAIN_STEP_TIMES = Own "TRAIN_STEP_TIMES" flag(true) "", TRAIN;
         /// How a run is shown in the terminal.
         TRAIN_VIEW = Own "TRAIN_VIEW" choice("auto", &["auto", "live", "lines", "off"]) "", TRAIN;
         /// 0: no page of the run is written.

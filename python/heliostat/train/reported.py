@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.train.arguments import check_folder_name
 from heliostat.train.context import current_session
+from heliostat.train.steps.clock import reporting
 
 if TYPE_CHECKING:
     from heliostat.train.checkpoint import Checkpoint
@@ -112,15 +113,17 @@ def report(
                 f"checkpoint_dir_name={checkpoint_dir_name!r} may be the name of a file of the run: "
                 "choose one that neither begins with '.' nor ends with '.json' or '.html'."
             )
-    current_session("report").report(
-        metrics,
-        checkpoint,
-        dir_name=checkpoint_dir_name,
-        mode=checkpoint_upload_mode,
-        delete=delete_local_checkpoint_after_upload,
-        upload_fn=checkpoint_upload_fn,
-        validation=validation,
-    )
+    session = current_session("report")
+    with reporting():
+        session.report(
+            metrics,
+            checkpoint,
+            dir_name=checkpoint_dir_name,
+            mode=checkpoint_upload_mode,
+            delete=delete_local_checkpoint_after_upload,
+            upload_fn=checkpoint_upload_fn,
+            validation=validation,
+        )
 
 
 def get_all_reported_checkpoints(

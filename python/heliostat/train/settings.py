@@ -38,6 +38,8 @@ class TrainSettings:
     change_directory: bool
     # Flush checkpoint files to the disk before a checkpoint becomes visible.
     fsync: bool
+    # Take the times of the ranks' steps.
+    step_times: bool
     # "auto", "live", "lines" or "off".
     view: str
     # Write the page of the run.
@@ -60,6 +62,7 @@ class TrainSettings:
             legacy_metrics=not settings.flag("TRAIN_V2_ENABLED"),
             change_directory=settings.flag("CHDIR_TO_TRIAL_DIR"),
             fsync=settings.flag("TRAIN_FSYNC"),
+            step_times=settings.flag("TRAIN_STEP_TIMES"),
             view=settings.text("TRAIN_VIEW"),
             html=settings.flag("TRAIN_HTML"),
             state_tracking=settings.flag("TRAIN_ENABLE_STATE_TRACKING"),

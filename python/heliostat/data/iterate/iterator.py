@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+# Goes around the batches of every loop in this process: training takes the time that a loop waits.
+_around: list[Callable[[Iterator[Any]], Iterator[Any]]] = []
+
+
+def set_around(around: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+    """Have ``around`` hand on the batches of every loop in this process."""
+    _around[:] = [around]
+
+
 class Repeatable(Generic[T], Iterable[T]):
     """Every ``for`` over it is an epoch of its own."""
 
@@ -34,7 +43,8 @@ class Repeatable(Generic[T], Iterable[T]):
         self._make = make
 
     def __iter__(self) -> Iterator[T]:
-        return self._make()
+        made = self._make()
+        return _around[0](made) if _around else made
 
 
 class DataIterator(abc.ABC):

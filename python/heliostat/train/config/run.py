@@ -12,6 +12,7 @@ from heliostat.train.arguments import (
     DEPRECATED,
     check_folder_name,
     expect,
+    is_amount,
     refuse_deprecated,
     seconds,
     whole,
@@ -35,9 +36,14 @@ class FailureConfig:
             which is no failure of ``max_failures``; -1 (default) for without end.
         relax_collectives_on_preemption, preemption_grace_s: Checked and kept, without an effect: all
             ranks take part in the checkpoint, and the group moves right behind it.
+        slow_rank_factor: A rank whose own time of a step, without what it waits for others, is more
+            than so many times the median of the others' is replaced by a fresh worker: with replica
+            groups while the others go on, else after the next checkpoint. It is no failure. Default
+            None: such a rank is only named.
+        slow_rank_after_s: For so many seconds without a break it has to be as slow. Default 60.
 
     Raises:
-        ValueError: A limit below -1.
+        ValueError: A limit below -1, a factor that is not above 1, or a negative time.
     """
 
     max_failures: int = 0
@@ -46,6 +52,8 @@ class FailureConfig:
     max_preemption_failures: int = -1
     relax_collectives_on_preemption: bool = False
     preemption_grace_s: float = 0.0
+    slow_rank_factor: float | None = None
+    slow_rank_after_s: float = 60.0
 
     def __post_init__(self) -> None:
         self._refuse_old()
@@ -57,6 +65,13 @@ class FailureConfig:
                 )
             setattr(self, name, limit)
         seconds("preemption_grace_s", self.preemption_grace_s)
+        seconds("slow_rank_after_s", self.slow_rank_after_s)
+        factor = self.slow_rank_factor
+        if factor is not None and not (is_amount(factor) and factor > 1):
+            raise ValueError(
+                f"slow_rank_factor={factor!r} must be a number above 1, such as 1.5, or None to "
+                "replace no rank for being slow."
+            )
 
     def _refuse_old(self) -> None:
         refuse_deprecated("FailureConfig", fail_fast=self.fail_fast)

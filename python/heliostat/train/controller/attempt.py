@@ -99,19 +99,28 @@ class AttemptRunner:
         self._dissolved: str | None = None
         self._last_loss: RankFailure | None = None
         self._silent: list[tuple[int, str]] = []
+        self._slow: list[int] = []
+        # How many replica groups were replaced for being slow.
+        self.retired = 0
 
-    def silent(self, rank: int, seconds: float) -> None:
+    def silent(self, rank: int, seconds: float, stack: str = "") -> None:
         """A worker has shown no life for so long: it counts as dead."""
         text = (
             f"its process has answered nothing for {seconds:.0f} s, though it is there "
             "(RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S). It is stopped, or holds the "
             "interpreter's lock."
         )
+        if stack:
+            text += f"\nWhat it is doing:\n{stack.rstrip()}"
         self._silent.append((rank, text))
 
     def hung(self, rank: int, text: str) -> None:
         """A worker did not come to where all others wait: its replica group is replaced."""
         self._silent.append((rank, text))
+
+    def slow(self, rank: int) -> None:
+        """A worker is slower than the others: its replica group is replaced while they go on."""
+        self._slow.append(rank)
 
     def admitted(self, groups: list[int]) -> None:
         """Replaced replica groups train again."""
@@ -165,6 +174,7 @@ class AttemptRunner:
                 except ray.exceptions.RayError as error:
                     result.coordinator_error = error
             self._take_silent(ranks, result)
+            self._take_slow(ranks, result)
             if self._dissolved is not None and not result.failures:
                 died = WorkerDiedError(self._dissolved)
                 result.failures.append(self._last_loss or RankFailure(0, died, "", True))
@@ -195,6 +205,22 @@ class AttemptRunner:
                     result.failures.append(failure)
                 self._on_end(worker, "died")
         self._silent.clear()
+
+    def _take_slow(self, ranks: dict[Any, int], result: AttemptResult) -> None:
+        slow, self._slow = self._slow, []
+        ended = result.failures or result.values or result.coordinator_error or self._dissolved
+        for rank in slow:
+            ref = next((ref for ref, other in ranks.items() if other == rank), None)
+            if self._replacer is None or ended or ref is None:
+                continue
+            worker = self._group.workers[rank]
+            del ranks[ref]
+            if self._replacer.retire(rank, ranks):
+                self.retired += 1
+                self._on_end(worker, "ended")
+            else:
+                ranks[ref] = rank
+                self._on_note(f"rank {rank} stays: too few replica groups could go on without it")
 
     def _is_late(self, ranks: dict[Any, int]) -> bool:
         """Whether only replica groups are waited for that were lost before the training was over.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.train.messages import ReportedRow
+from heliostat.train.steps.words import StepTimes
 
 # Reports that are remembered one by one; older ones are dropped.
 MAX_REPORTS = 100_000
@@ -77,6 +78,10 @@ class RunRecord:
     failures: list[Failure] = field(default_factory=list)
     notes: list[tuple[float, str]] = field(default_factory=list)
     resumed_from: str | None = None
+    # The mean step of each rank, of late.
+    step_times: list[StepTimes] = field(default_factory=list)
+    # Ranks that were replaced for being slow.
+    slow_replaced: int = 0
     page: str | None = None
 
     @property

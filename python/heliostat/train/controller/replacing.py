@@ -78,6 +78,19 @@ class Replacer:
         self._ended(number, failure.rank, refs, reusable)
         return True
 
+    def retire(self, rank: int, refs: dict[Any, int]) -> bool:
+        """Replace the group of a rank that is slow. False: it stays, since too few others are there."""
+        number = rank // self._replicas.size
+        groups = len(self._group) // self._replicas.size
+        if self._broken or self._outside or groups - 1 < max(1, self._replicas.least):
+            return False
+        if not self._tell_lost(number):
+            return False
+        running = {r for r in refs.values() if r // self._replicas.size == number}
+        self._broken[number] = _Broken(running, time.monotonic() + self._unwind_s)
+        self._ended(number, rank, refs, False)
+        return True
+
     def unwound(self, rank: int, refs: dict[Any, int], outcome: Outcome) -> None:
         """A function has been ended from outside."""
         number = rank // self._replicas.size

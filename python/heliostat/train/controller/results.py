@@ -119,6 +119,9 @@ def summary(record: RunRecord) -> str:
     ]
     if restarts > 0:
         parts.append(f"{restarts} restart{'s' if restarts != 1 else ''}")
+    if record.slow_replaced:
+        count = record.slow_replaced
+        parts.append(f"{count} slow rank{'s' if count != 1 else ''} replaced")
     if replaced:
         parts.append(f"{replaced} replica group{'s' if replaced != 1 else ''} replaced")
     return f"{record.name}: {', '.join(parts)}"

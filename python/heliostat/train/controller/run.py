@@ -25,7 +25,9 @@ from heliostat.train.controller.results import ResultBuilder
 from heliostat.train.controller.sizes import Sizes
 from heliostat.train.controller.spec import RunSpec
 from heliostat.train.controller.state_rows import StateRows
+from heliostat.train.controller.told import Told
 from heliostat.train.coordinator.actor import TrainCoordinator
+from heliostat.train.coordinator.attempt import ranks_text
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
 from heliostat.train.errors import (
     ControllerError,
@@ -68,6 +70,7 @@ class TrainRun:
         )
         self._view = open_view(self.record, spec.settings.view)
         self._rows = StateRows(spec, self.record)
+        self._told = Told(self.record)
         assert spec.run_config.failure_config is not None
         self._policy = FailurePolicy(spec.run_config.failure_config)
         self._sizes = Sizes(spec.scaling)
@@ -97,6 +100,8 @@ class TrainRun:
         # Whether the last attempt ended to be formed anew, and how often in a row one could not begin.
         self._is_resized = False
         self._lost_starts = 0
+        # Ranks whose workers are replaced behind the checkpoint that ends the attempt.
+        self._slow: set[int] = set()
 
     def execute(self) -> Result:
         """Train. Raises TrainingFailedError, or KeyboardInterrupt after a Ctrl-C."""
@@ -107,6 +112,7 @@ class TrainRun:
                 self._job = Launcher.store(self._spec.job)
                 self._start_coordinator()
                 self._rows.begin(self._coordinator)
+                self._told.begin()
                 while not self._attempt():
                     pass
                 self.record.state = "finished"
@@ -162,7 +168,11 @@ class TrainRun:
         if result.unwound:
             self._enter("resizing")
             self._is_resized = True
-            self._note(f"{self._resizer.describe()}, from the checkpoint just saved")
+            if self._slow:
+                who = ranks_text(sorted(self._slow))
+                self._note(f"{who}: a fresh worker goes on from the checkpoint just saved")
+            else:
+                self._note(f"{self._resizer.describe()}, from the checkpoint just saved")
             self._keep(result)
             return False
         self._values = result.values
@@ -176,8 +186,9 @@ class TrainRun:
                 callback.on_world_size_change(self._context, earlier[-1], size)
 
     def _keep(self, result: AttemptResult) -> None:
-        """End the workers that cannot be used again, or would go with their nodes."""
-        self._group.keep(result.reusable - set(self._resizer.moving))
+        """End the workers that cannot be used again, are slow, or would go with their nodes."""
+        self._group.keep(result.reusable - set(self._resizer.moving) - self._slow)
+        self._slow.clear()
 
     def _begins_without_newcomers(self) -> bool:
         """Whether an attempt that could not begin has only lost workers that had just joined."""
@@ -259,6 +270,7 @@ class TrainRun:
         self._resizer.begin(number, self._coordinator)
         result = runner.wait(refs)
         self._events.drain()
+        self.record.slow_replaced += runner.retired
         return result
 
     # ---- replica groups ----
@@ -375,7 +387,12 @@ class TrainRun:
         options: dict[str, Any] = {"_preload": preload} if preload else {}
         actor = actor.options(num_cpus=0, max_concurrency=8 * most + 32, **options)
         self._coordinator = actor.remote(
-            spec.storage, self._book, spec.settings, bool(self._callbacks), spec.job.validation
+            spec.storage,
+            self._book,
+            spec.settings,
+            bool(self._callbacks),
+            spec.job.validation,
+            spec.run_config.failure_config,
         )
         self._events = EventStream(self._coordinator, self._hear)
 
@@ -408,7 +425,11 @@ class TrainRun:
                 for rank in event.data["ranks"]:
                     self._runner.hung(rank, event.data["text"])
             elif event.kind == "silent" and self._runner is not None:
-                self._runner.silent(event.data["rank"], event.data["seconds"])
+                self._runner.silent(**event.data)
+            elif event.kind == "steps":
+                self.record.step_times = event.data["times"]
+            elif event.kind == "slow":
+                self._is_slow(**event.data)
             elif event.kind == "publish_failed":
                 self._note(f"a checkpoint could not be stored: {event.data['error']}")
             elif event.kind == "kept":
@@ -437,6 +458,15 @@ class TrainRun:
                 checkpoint=checkpoint,
             )
 
+    def _is_slow(self, rank: int, text: str) -> None:
+        """A rank is replaced: now, or behind the checkpoint that has just ended the attempt."""
+        if self._backend.has_replica_groups and self._runner is not None:
+            self._note(f"{text}: its replica group is replaced while the others go on")
+            self._runner.slow(rank)
+        else:
+            self._slow.add(rank)
+            self.record.slow_replaced += 1
+
     def _validated(self, checkpoint: str, metrics: dict[str, Any], text: str) -> None:
         for row in self.record.checkpoints:
             if row.checkpoint == checkpoint:
@@ -446,6 +476,7 @@ class TrainRun:
 
     def _tick(self) -> None:
         self._view.refresh()
+        self._told.refresh()
 
     def _worker_ended(self, worker: Worker, state: str) -> None:
         for span in self.record.attempt.workers:
@@ -456,6 +487,7 @@ class TrainRun:
     def _enter(self, state: str) -> None:
         self.record.state = state
         self._rows.changed()
+        self._told.refresh()
 
     def _note(self, text: str) -> None:
         self.record.notes.append((time.time(), text))
@@ -483,6 +515,7 @@ class TrainRun:
             span.end = span.end or self.record.finished_at
             span.state = "ended" if span.state == "running" else span.state
         self._rows.changed(error)
+        self._told.end()
         problem = self._results.write_page(error)
         if problem:
             self._note(problem)

@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
+from heliostat.train.config import FailureConfig
 from heliostat.train.coordinator.attempt import COLLECTIVE, REPORT, Attempt, pick
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook, Entry
 from heliostat.train.coordinator.entries import differing_steps, failed, nans
@@ -21,6 +22,7 @@ from heliostat.train.coordinator.publish import Publisher, new_name
 from heliostat.train.coordinator.rendezvous import Round
 from heliostat.train.coordinator.replicas import ReplicaDesk, open_store
 from heliostat.train.coordinator.saving import SaveRound
+from heliostat.train.coordinator.steps import StepDesk
 from heliostat.train.coordinator.validations import Validations
 from heliostat.train.coordinator.watch import Watch
 from heliostat.train.memory.versions import Progress as MemoryProgress
@@ -30,8 +32,10 @@ from heliostat.train.preemption import PreemptionInfo
 from heliostat.train.replicas.words import Arrival, Join, Progress
 from heliostat.train.reported import ReportedCheckpointStatus as Status
 from heliostat.train.settings import TrainSettings
+from heliostat.train.steps.words import Beat
 from heliostat.train.storage.base import Storage
 from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
+from heliostat.train.worker.outside import Place
 
 # Events that the driver has not fetched yet; older ones are dropped.
 _MAX_EVENTS = 100_000
@@ -54,8 +58,10 @@ class TrainCoordinator:
         settings: TrainSettings,
         callbacks: bool,
         validation: ValidationConfig | None = None,
+        failures: FailureConfig | None = None,
     ) -> None:
         self._settings = settings
+        self._failures = failures or FailureConfig()
         self._publisher = Publisher(storage, book)
         self._validations = Validations(validation, self._validated)
         self._callbacks = callbacks
@@ -70,6 +76,9 @@ class TrainCoordinator:
         self._desk: ReplicaDesk | None = None
         self._memory = MemoryProgress()
         self._noted: set[str] = set()
+        self._steps: StepDesk | None = None
+        # How often each rank has been replaced for being slow.
+        self._replacements: dict[int, int] = {}
         self._store: tuple[str, int, Any] | None = None
 
     # ---- the driver's side ----
@@ -86,7 +95,11 @@ class TrainCoordinator:
         await self._publisher.clear_staging()
         for entry in self._publisher.book.entries:  # those that an earlier coordinator has left
             self._validate(entry)
-        self._looker = Watch(self._attempt, self._settings, self._emit, self._complete)
+        steps = StepDesk(
+            world_size, self._failures, self._replacements, self._emit, self._ask_to_save
+        )
+        self._steps = steps
+        self._looker = Watch(self._attempt, self._settings, self._emit, self._complete, steps)
         self._watch = asyncio.ensure_future(self._looker.run())
         latest = self._publisher.book.latest
         return self._publisher.latest, latest.world_size if latest is not None else None
@@ -113,6 +126,8 @@ class TrainCoordinator:
         assert attempt is not None
         attempt.group_size = size
         attempt.has_foreign_quorum = not has_quorum
+        assert self._steps is not None
+        self._steps.replaces_at_once = True
         if has_quorum:
             self._desk = ReplicaDesk(groups, size, least, self._emit, self._let_in)
         if self._store is None:
@@ -133,7 +148,10 @@ class TrainCoordinator:
             desk.lost(group)
         elif attempt.has_leavers:
             return False
-        for rank in range(group * attempt.group_size, (group + 1) * attempt.group_size):
+        ranks = range(group * attempt.group_size, (group + 1) * attempt.group_size)
+        if self._steps is not None:
+            self._steps.lost(ranks)
+        for rank in ranks:
             if desk is None:
                 attempt.unaligned.add(rank)
             for kind, round_ in attempt.vacate(rank):
@@ -153,10 +171,7 @@ class TrainCoordinator:
         was_asked = self._resize or self._preemption is not None
         self._resize, self._preemption = wanted, preemption
         if not was_asked and (wanted or preemption is not None):
-            before = self._saving.number if self._saving is not None else 0
-            self._saving = SaveRound(before + 1, attempt.world_size)
-            for queue in attempt.commands.values():
-                queue.put_nowait(f"{SAVE}{self._saving.number}")
+            self._ask_to_save()
 
     async def events(self, wait_s: float) -> list[Event]:
         """Return what happened since the last call; waits up to ``wait_s`` for something.
@@ -244,17 +259,32 @@ class TrainCoordinator:
         if self._attempt is not None and self._attempt.number == number:
             self._note(text)
 
-    async def leave(self, number: int, rank: int) -> None:
+    async def leave(self, number: int, rank: int, beat: Beat | None = None) -> None:
         """The training function of ``rank`` has returned."""
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
             return
+        if self._steps is not None and beat is not None:
+            self._steps.beat(rank, beat, time.monotonic())
+            self._steps.tell()
         for kind, meeting in attempt.meetings.items():
             for round_ in meeting.leave(rank):
                 await self._complete(attempt, kind, round_)
         self._emit("left", {"rank": rank})
 
-    async def control(self, number: int, rank: int, incarnation: int = 0) -> str:
+    async def is_dismissed(self, number: int) -> bool:
+        """Whether the attempt ends without a failure: what a rank raises then comes from others' ends."""
+        attempt = self._attempt
+        return attempt is not None and attempt.number == number and attempt.is_dismissed
+
+    async def control(
+        self,
+        number: int,
+        rank: int,
+        incarnation: int = 0,
+        beat: Beat | None = None,
+        place: Place | None = None,
+    ) -> str:
         """Wait for something that the control thread of ``rank`` shall do; "again" after a while."""
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
@@ -262,6 +292,10 @@ class TrainCoordinator:
         if incarnation != attempt.incarnations.get(rank, 0):
             return "end"
         attempt.beats[rank] = attempt.beats.get(rank, 0) + 1
+        if self._steps is not None:
+            self._steps.beat(rank, beat, time.monotonic())
+        if place is not None:
+            attempt.places[rank] = place
         wait_s = max(_BEAT_MIN_S, self._settings.health_interval_s)
         try:
             return await asyncio.wait_for(attempt.commands[rank].get(), wait_s)
@@ -354,6 +388,16 @@ class TrainCoordinator:
 
     # ---- inside ----
 
+    def _ask_to_save(self) -> None:
+        """Have the ranks save, where they can by themselves: the attempt ends behind it."""
+        attempt = self._attempt
+        if attempt is None or attempt.over:
+            return
+        before = self._saving.number if self._saving is not None else 0
+        self._saving = SaveRound(before + 1, attempt.world_size)
+        for queue in attempt.commands.values():
+            queue.put_nowait(f"{SAVE}{self._saving.number}")
+
     def _saving_of(self, number: int, round_: int) -> SaveRound | None:
         if self._attempt is None or self._attempt.number != number or self._saving is None:
             return None
@@ -439,8 +483,11 @@ class TrainCoordinator:
             self._emit("report", {"row": row})
             if row.checkpoint is not None:
                 self._validate(book.entries[-1])
-            if self._resize and row.checkpoint is not None:
-                reply.go_on = False
+            if row.checkpoint is not None:
+                is_replaced = self._steps is not None and self._steps.take_due()
+                reply.go_on = not (self._resize or is_replaced)
+        if not reply.go_on:
+            attempt.dismiss()  # ranks whose uploads wait for this go on meanwhile
         attempt.settle(REPORT, round_, reply)
         self._publisher.prune_soon(self._emit)
 

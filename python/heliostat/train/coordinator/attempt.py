@@ -8,6 +8,7 @@ from typing import Any
 
 from heliostat.train.coordinator.rendezvous import Rendezvous, Round
 from heliostat.train.messages import Reply
+from heliostat.train.worker.outside import Place
 
 REPORT, COLLECTIVE = "report", "collective"
 
@@ -27,6 +28,8 @@ class Attempt:
     # Per rank: how often its control thread has called; it does so every few seconds while it lives.
     beats: dict[int, int] = field(default_factory=dict)
     stacks: dict[int, str] = field(default_factory=dict)
+    # Where the stack of a rank can be had that does not answer.
+    places: dict[int, Place] = field(default_factory=dict)
     # Ranks whose collective operation has timed out, with what they were doing.
     timed_out: dict[int, str] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
@@ -41,6 +44,8 @@ class Attempt:
     unaligned: set[int] = field(default_factory=set)
     next_report: int = 0
     over: bool = False
+    # It ends behind the checkpoint that was just published: nothing has failed.
+    is_dismissed: bool = False
 
     def __post_init__(self) -> None:
         self.meetings = {k: Rendezvous(self.world_size) for k in (REPORT, COLLECTIVE)}
@@ -69,6 +74,15 @@ class Attempt:
             if not future.done():
                 future.set_result(Reply(go_on=False))
         self.waiters.clear()
+        self.interrupt()
+
+    def dismiss(self) -> None:
+        """Have the training functions end where they are, of which none has failed."""
+        self.is_dismissed = True
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Have the training functions end where they are."""
         for queue in self.commands.values():
             queue.put_nowait("end")
 
@@ -139,7 +153,8 @@ _OWN_WAITS = ("train/torch/replica/ring.py", "train/torch/replica/link.py")
 
 def looks_blocked_in_collective(stack: str) -> bool:
     """Whether a stack's innermost call is a collective operation, or a backward pass with one."""
-    frames = [line for line in stack.splitlines() if line.lstrip().startswith("File ")]
+    own = stack.partition("What its process ")[0]
+    frames = [line for line in own.splitlines() if line.lstrip().startswith("File ")]
     if not frames:
         return False
     inner = frames[-1].replace("\\", "/")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import heliostat as ray
 from heliostat.train.coordinator.attempt import (
     REPORT,
     Attempt,
@@ -14,13 +15,18 @@ from heliostat.train.coordinator.attempt import (
     ranks_text,
 )
 from heliostat.train.coordinator.rendezvous import Round
+from heliostat.train.coordinator.steps import StepDesk
 from heliostat.train.errors import MissingRankError
 from heliostat.train.messages import Reply
 from heliostat.train.settings import TrainSettings
+from heliostat.train.worker.outside import Place, stack_of
+from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _PERIOD_S = 0.25
 # How long a worker may take to send its stack. One that holds the interpreter lock cannot.
 _STACK_S = 2.0
+# ... and another process of its node, which may have to start, to take it then.
+_OUTSIDE_S = 10.0
 _NO_STACK = "(no answer: its process is alive, but its interpreter is busy or blocked)"
 
 
@@ -33,11 +39,14 @@ class Watch:
         settings: TrainSettings,
         emit: Callable[[str, dict[str, Any]], None],
         complete: Callable[[Attempt, str, Round], Awaitable[None]],
+        steps: StepDesk,
     ) -> None:
         self._attempt = attempt
         self._settings = settings
         self._emit = emit
         self._complete = complete
+        self._steps = steps
+        self._telling: set[asyncio.Task[None]] = set()
         # Per rank: its beats when last looked at, and for how long they have been no more since.
         self._quiet: dict[int, tuple[int, float]] = {}
 
@@ -46,6 +55,8 @@ class Watch:
         while not self._attempt.over:
             await asyncio.sleep(_PERIOD_S)
             self._look_for_silent_workers()
+            self._steps.look(time.monotonic())
+            await self._look_for_standstill()
             for kind, meeting in self._attempt.meetings.items():
                 for round_ in list(meeting.rounds.values()):
                     missing = meeting.missing(round_)
@@ -65,7 +76,33 @@ class Watch:
             self._quiet[rank] = beats, quiet_s
             limit_s = settings.health_interval_s + settings.health_timeout_s
             if limit_s < quiet_s <= limit_s + _PERIOD_S:  # once
-                self._emit("silent", {"rank": rank, "seconds": quiet_s})
+                task = asyncio.ensure_future(self._tell_silent(rank, quiet_s))
+                self._telling.add(task)
+                task.add_done_callback(self._telling.discard)
+
+    async def _tell_silent(self, rank: int, seconds: float) -> None:
+        stacks = await self._from_outside([rank])
+        self._emit("silent", {"rank": rank, "seconds": seconds, "stack": stacks.get(rank, "")})
+
+    async def _look_for_standstill(self) -> None:
+        """Name the ranks for which others wait in a collective operation, long before its time is over."""
+        found = self._steps.standstill(time.monotonic(), self._settings.collective_warn_s)
+        if found is None:
+            return
+        waiting, missing, seconds = found
+        gone = self._attempt.meetings[REPORT].gone
+        missing = [rank for rank in missing if rank not in gone]
+        if not missing or self._is_open(waiting):
+            return
+        stacks = await self._stacks([*missing, *waiting])
+        text = f"{ranks_text(missing).capitalize()} {'has' if len(missing) == 1 else 'have'} not joined "
+        text += f"a collective operation in which {ranks_text(waiting)} "
+        text += f"{'waits' if len(waiting) == 1 else 'wait'} for {seconds:.0f} s."
+        self._emit("missing", {"ranks": missing, "text": text + _listed(stacks)})
+
+    def _is_open(self, waiting: list[int]) -> bool:
+        """Whether some of them wait in a call to the coordinator, which is looked after by itself."""
+        return any(rank in self._attempt.blocked for rank in waiting)
 
     async def _look(self, kind: str, round_: Round, missing: list[int]) -> None:
         attempt, settings = self._attempt, self._settings
@@ -143,8 +180,7 @@ class Watch:
             text += f"{where}."
         else:
             text = f"No rank could finish {where}: all wait, in different ones, or the network is gone."
-        for number in sorted(stacks, key=lambda r: (r in waiting, r)):
-            text += f"\nWhat rank {number} is doing:\n{stacks[number].rstrip()}"
+        text += _listed({r: stacks[r] for r in sorted(stacks, key=lambda r: (r in waiting, r))})
         self._emit("missing", {"ranks": missing, "text": text, "failed": True})
         return text, missing
 
@@ -156,7 +192,15 @@ class Watch:
         deadline = time.monotonic() + _STACK_S
         while time.monotonic() < deadline and any(r not in attempt.stacks for r in ranks):
             await asyncio.sleep(0.02)
-        return {r: attempt.stacks.get(r, _NO_STACK) for r in ranks}
+        silent = await self._from_outside([r for r in ranks if r not in attempt.stacks])
+        return {r: attempt.stacks.get(r) or silent.get(r) or _NO_STACK for r in ranks}
+
+    async def _from_outside(self, ranks: list[int]) -> dict[int, str]:
+        """The stacks of ranks that do not answer, taken by other processes of their nodes."""
+        places = self._attempt.places
+        asked = [r for r in ranks if r in places]
+        found = await asyncio.gather(*(_taken(places[r]) for r in asked))
+        return {rank: text for rank, text in zip(asked, found, strict=True) if text}
 
     def _describe(
         self, kind: str, round_: Round, missing: list[int], age: float, stacks: dict[int, str]
@@ -165,10 +209,29 @@ class Watch:
         there = ranks_text(sorted(round_.arrived))
         text = f"{ranks_text(missing).capitalize()} did not arrive at {call} after {age:.0f} s; "
         text += f"{there} {'waits' if len(round_.arrived) == 1 else 'wait'} there."
-        for rank, stack in stacks.items():
-            text += f"\nWhat rank {rank} is doing:\n{stack.rstrip()}"
-        return text
+        return text + _listed(stacks)
 
     def _fail(self, kind: str, round_: Round, text: str, missing: list[int]) -> None:
         self._emit("missing", {"ranks": missing, "text": text, "failed": True})
         self._attempt.settle(kind, round_, Reply(error=MissingRankError(text)))
+
+
+def _listed(stacks: dict[int, str]) -> str:
+    return "".join(
+        f"\nWhat rank {rank} is doing:\n{stack.rstrip()}" for rank, stack in stacks.items()
+    )
+
+
+async def _taken(place: Place) -> str:
+    """A stack from outside; "" where it cannot be had in time."""
+    there = NodeAffinitySchedulingStrategy(place.node_id, soft=False)
+    ref = ray.remote(stack_of).options(num_cpus=0, scheduling_strategy=there).remote(place)
+    try:
+        return await asyncio.wait_for(_text(ref), _OUTSIDE_S)
+    except (asyncio.TimeoutError, ray.exceptions.RayError):
+        return ""
+
+
+async def _text(ref: Any) -> str:
+    found: str = await ref
+    return found

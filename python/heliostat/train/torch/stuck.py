@@ -19,6 +19,10 @@ _SIGNS = (
 )
 
 
+# What stands between the function and torch, or calls the function.
+_OURS = ("/train/worker/actor.py", "/train/torch/process_group.py", "/train/torch/timing.py")
+
+
 def is_timeout(error: BaseException) -> bool:
     """Whether a collective operation has waited for too long."""
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
@@ -34,7 +38,7 @@ def explained(error: BaseException, seconds: float, *, replaces: bool = False) -
     with contextlib.suppress(Exception):  # what went wrong is worth more than its explanation
         session = current_session("torch")
         if isinstance(session, WorkerSession):
-            stack = "".join(traceback.format_tb(error.__traceback__))
+            stack = "".join(traceback.format_list(_theirs(error)))
             me = session.assignment
             call = session.coordinator.timed_out.remote(
                 me.attempt, me.world_rank, stack, seconds, replaces
@@ -43,3 +47,9 @@ def explained(error: BaseException, seconds: float, *, replaces: bool = False) -
             if text:
                 return MissingRankError(text)
     return None
+
+
+def _theirs(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of the training function and of what it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f for f in frames if not f.filename.replace("\\", "/").endswith(_OURS)]

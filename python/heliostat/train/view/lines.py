@@ -8,6 +8,7 @@ import time
 from heliostat.train.controller.record import Failure, RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.messages import ReportedRow
+from heliostat.train.steps.pace import sentence
 from heliostat.train.view.base import View
 from heliostat.train.view.text import metrics_text, pace, places
 
@@ -74,5 +75,7 @@ class LineView(View):
         if latest is not None and latest is not self._shown:
             self._show(latest)
         self._say(summary(self.record))
+        if text := sentence(self.record.step_times):
+            self._say(f"steps: {text}")
         if self.record.page:
             self._say(f"page of the run: {self.record.page}")

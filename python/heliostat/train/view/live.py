@@ -12,6 +12,7 @@ from rich.text import Text
 
 from heliostat.train.controller.record import Failure, RunRecord
 from heliostat.train.controller.results import duration, summary
+from heliostat.train.steps.pace import milliseconds, sentence
 from heliostat.train.view.base import View
 from heliostat.train.view.text import metrics_text, pace
 
@@ -81,6 +82,8 @@ class LiveView(View):
             when = f", {age} ago" if record.finished_at is None else ""
             text = f"{len(record.checkpoints)}, latest {row.checkpoint}{when}"
             facts.add_row("checkpoints", Text(text))
+        if text := sentence(record.step_times):
+            facts.add_row("steps", Text(text))
         for failure in record.failures[-3:]:
             back = f", back after {duration(failure.recovered_s)}" if failure.recovered_s else ""
             facts.add_row("failure", Text(f"{failure.title}{back}", style="red"))
@@ -96,13 +99,19 @@ class LiveView(View):
             return Text("workers are starting", style="dim")
         table = Table(box=None, padding=(0, 2), header_style="dim")
         wide = self._console.width >= _WIDE
-        for column in ("rank", "node", "pid", "state") if wide else ("rank", "state"):
+        times = {each.rank: each for each in self.record.step_times} if wide else {}
+        columns = ("rank", "node", "pid", "state") if wide else ("rank", "state")
+        for column in (*columns, "step", "own") if times else columns:
             table.add_column(column)
         workers = self.record.attempt.workers
         for worker in workers[:_MAX_WORKERS]:
             state = Text(worker.state, style=_COLORS.get(worker.state, ""))
             place = (worker.node_ip, str(worker.pid)) if wide else ()
-            table.add_row(str(worker.rank), *place, state)
+            own: tuple[str, ...] = ()
+            if worker.rank in times:
+                mine = times[worker.rank]
+                own = (milliseconds(mine.total), milliseconds(mine.own))
+            table.add_row(str(worker.rank), *place, state, *own)
         if len(workers) > _MAX_WORKERS:
             table.add_row("...", f"{len(workers) - _MAX_WORKERS} more")
         return table

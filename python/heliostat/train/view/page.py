@@ -11,6 +11,7 @@ from typing import Any
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.view.curves import curves
+from heliostat.train.view.steps import steps
 from heliostat.train.view.style import CSS
 from heliostat.train.view.text import metrics_text
 from heliostat.train.view.timeline import timeline
@@ -27,6 +28,7 @@ def render(record: RunRecord, error: BaseException | None = None) -> str:
         _header(record),
         _failures(record, error),
         _section("Metrics", curves(record)),
+        _section("Steps", steps(record)),
         _section("Workers and restarts", timeline(record)),
         _section("Checkpoints", _checkpoints(record)),
         _section("Notes", _notes(record)),

@@ -2,9 +2,9 @@
 
 CSS = """
 :root{color-scheme:light dark;--bg:#fafafa;--fg:#1b1f24;--dim:#667;--line:#d8dbe0;--card:#fff;
---blue:#2563eb;--red:#d1293d;--amber:#c77700;--green:#15803d;--teal:#0e7490}
+--blue:#2563eb;--red:#d1293d;--amber:#c77700;--green:#15803d;--teal:#0e7490;--violet:#7c3aed}
 @media(prefers-color-scheme:dark){:root{--bg:#15181c;--fg:#e4e7eb;--dim:#99a;--line:#33383f;
---card:#1d2126;--blue:#6ea0ff;--red:#ff6b7a;--amber:#f0a63c;--green:#4cc27a;--teal:#4ec3d8}}
+--card:#1d2126;--blue:#6ea0ff;--red:#ff6b7a;--amber:#f0a63c;--green:#4cc27a;--teal:#4ec3d8;--violet:#a78bfa}}
 body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1080px;margin:0 auto;padding:24px}
 h1{margin:0;font-size:24px}h2{font-size:16px;margin:28px 0 8px}

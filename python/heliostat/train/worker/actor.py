@@ -22,6 +22,7 @@ import heliostat as ray
 from heliostat.train.context import set_session
 from heliostat.train.errors import AttemptEnded, WorkerStartError
 from heliostat.train.messages import Assignment, Job, Outcome, WorkerInfo
+from heliostat.train.steps.clock import StepClock, set_clock
 from heliostat.train.worker.control import Control
 from heliostat.train.worker.session import WorkerSession
 
@@ -38,6 +39,10 @@ _STATEFUL = (
     "torchft",
     "xgboost",
 )
+
+
+# How long the coordinator is waited for that hears of the end.
+_LEAVE_S = 2.0
 
 
 class TrainWorker:
@@ -69,8 +74,13 @@ class TrainWorker:
         """Run the training function as ``assignment`` says. Never raises."""
         start = time.monotonic()
         seat = assignment.seat
+        clock = StepClock() if assignment.settings.step_times else None
         control = Control(
-            coordinator, assignment.attempt, assignment.world_rank, seat.incarnation if seat else 0
+            coordinator,
+            assignment.attempt,
+            assignment.world_rank,
+            seat.incarnation if seat else 0,
+            clock,
         )
         session: WorkerSession | None = None
         outcome = Outcome(ok=False)
@@ -80,6 +90,7 @@ class TrainWorker:
             session = WorkerSession(assignment, coordinator, loaded.validation)
             set_session(session)
             control.on_save = session.ask_to_save
+            set_clock(clock)
             value = control.guard(lambda: _call(loaded, session))
             outcome.ok = True
             if assignment.world_rank == 0:  # nobody looks at what the others return
@@ -87,24 +98,39 @@ class TrainWorker:
         except AttemptEnded:
             outcome.unwound = True
         except BaseException as error:
-            outcome.traceback = _describe(error)
-            outcome.error = _portable(error)
+            described, portable = _describe(error), _portable(error)
+            if _is_dismissed(coordinator, assignment.attempt):
+                outcome.unwound = True
+            else:
+                outcome.traceback, outcome.error = described, portable
         finally:
             outcome.seconds = time.monotonic() - start
             outcome.reusable = assignment.settings.reuse_workers and not any(
                 name in sys.modules for name in _STATEFUL
             )
             set_session(None)
+            set_clock(None)
             if session is not None:
                 session.close()
         if outcome.ok:
-            coordinator.leave.remote(assignment.attempt, assignment.world_rank)
+            beat = clock.beat() if clock is not None else None
+            left = coordinator.leave.remote(assignment.attempt, assignment.world_rank, beat)
+            ray.wait([left], timeout=_LEAVE_S)
         else:
             gc.collect()  # what the function held (process groups) closes its connections now
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
         return outcome
+
+
+def _is_dismissed(coordinator: Any, attempt: int) -> bool:
+    """Whether all were told to end, and this rank has noticed it by the end of a peer."""
+    try:
+        told: bool = ray.get(coordinator.is_dismissed.remote(attempt))
+    except ray.exceptions.RayError:
+        return False  # the driver deals with a coordinator that is gone
+    return told
 
 
 def _call(job: Job, session: WorkerSession) -> Any:

@@ -14,18 +14,31 @@ from typing import Any
 import heliostat as ray
 from heliostat.train.errors import AttemptEnded
 from heliostat.train.messages import SAVE
+from heliostat.train.steps.clock import StepClock
+from heliostat.train.worker.outside import open_stacks, stacks_of_children
 
 # Real-time signals are used by nobody else; it only serves to interrupt blocking system calls.
 _SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_CALLERS = tuple(os.path.join(_OWN_FOLDER, "worker", name) for name in ("actor.py", "control.py"))
+_TIMING = os.path.join(_OWN_FOLDER, "torch", "timing.py")
 
 
 class Control:
     """Runs beside the training function for one attempt."""
 
-    def __init__(self, coordinator: Any, number: int, rank: int, incarnation: int = 0) -> None:
+    def __init__(
+        self,
+        coordinator: Any,
+        number: int,
+        rank: int,
+        incarnation: int = 0,
+        clock: StepClock | None = None,
+    ) -> None:
         self._coordinator = coordinator
+        self._clock = clock
         self._incarnation = incarnation
+        self._place = open_stacks(ray.get_runtime_context().get_node_id())
         self._number = number
         self._rank = rank
         self._thread_id = threading.get_ident()
@@ -59,7 +72,10 @@ class Control:
             raise AttemptEnded("the attempt is over")
 
     def _ask(self) -> Any:
-        return self._coordinator.control.remote(self._number, self._rank, self._incarnation)
+        beat = self._clock.beat() if self._clock is not None else None
+        return self._coordinator.control.remote(
+            self._number, self._rank, self._incarnation, beat, self._place
+        )
 
     def _listen(self) -> None:
         while True:
@@ -84,13 +100,16 @@ class Control:
         ray.get(self._coordinator.save_asked.remote(self._number, self._rank, round_, made))
 
     def _stack(self) -> str:
-        """The stack of the training function, without the frames that called it."""
+        """The stack of the training function without its callers, and those of processes it forked."""
         frame = sys._current_frames().get(self._thread_id)
         if frame is None:
             return "(the training function has ended)"
         frames = traceback.extract_stack(frame)
         first = 0
         for i, entry in enumerate(frames):
-            if entry.filename.startswith(_OWN_FOLDER) and entry.name in ("guard", "call"):
+            if entry.filename in _CALLERS:
                 first = i + 1
-        return "".join(traceback.StackSummary.from_list(frames[first:]).format())
+        # What takes the times of steps stands between the function and torch, and is neither.
+        shown = [entry for entry in frames[first:] if entry.filename != _TIMING]
+        text = "".join(traceback.StackSummary.from_list(shown).format())
+        return text if self._place is None else text + stacks_of_children(self._place)

@@ -17,6 +17,8 @@ from heliostat.train.memory.versions import Version
 from heliostat.train.messages import Assignment, Reply, ReportEntry
 from heliostat.train.metrics import checked
 from heliostat.train.reported import CheckpointUploadMode, ReportedCheckpoint
+from heliostat.train.steps.clock import Fetched, current_clock
+from heliostat.train.steps.words import COMMUNICATION
 from heliostat.train.storage.base import Storage
 from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 from heliostat.train.worker.uploads import Uploads
@@ -272,7 +274,12 @@ class WorkerSession(Session):
 
     @staticmethod
     def _get(ref: Any) -> Any:
-        return ray.get(ref)
+        """What is answered; until then this rank waits, mostly for others."""
+        clock = current_clock()
+        if clock is None:
+            return ray.get(ref)
+        with clock.within(COMMUNICATION):
+            return ray.get(ref)
 
     @staticmethod
     def _obey(reply: Reply) -> None:
@@ -289,6 +296,9 @@ class WorkerSession(Session):
         """A dataset shard of this rank."""
         if not self._shards:
             return None
+        from heliostat.data.iterate.iterator import set_around
+
+        set_around(Fetched)
         return self._shards[the_dataset(self._shards, name)]
 
     def reported(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:

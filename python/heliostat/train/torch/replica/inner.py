@@ -13,7 +13,7 @@ import torch.distributed as dist
 import heliostat as ray
 from heliostat.train.context import current_session
 from heliostat.train.replicas.words import Seat
-from heliostat.train.torch import process_group
+from heliostat.train.torch import process_group, timing
 from heliostat.train.worker.session import WorkerSession
 
 # The store of this worker's replica group, kept as long as the process.
@@ -30,6 +30,7 @@ def in_replica_group() -> Iterator[None]:
     from heliostat.train.torch.replica.run import close_current
     from heliostat.train.torch.stuck import explained
 
+    timing.install()
     process_group.leave()
     _choose_device(seat)
     if seat.environment:

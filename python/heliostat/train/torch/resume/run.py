@@ -14,6 +14,7 @@ from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import current_session
 from heliostat.train.errors import CheckpointMismatchError
 from heliostat.train.replicas.plan import SamplePlan
+from heliostat.train.steps.clock import reporting
 from heliostat.train.torch.device import get_device
 from heliostat.train.torch.loader import _move
 from heliostat.train.torch.replica.feed import Feed, unwrapped
@@ -227,17 +228,18 @@ class ResumableRun:
             )
         self._reported, self._metrics = made, metrics
         metadata = {"step": made, "epoch": self.epoch, "world_size": self._world_size}
-        written = self._saver.begin(
-            self._view.read(self._more(made)), self._view.stepped(), metadata
-        )
-        self._session.report(
-            metrics,
-            None,
-            dir_name=checkpoint_dir_name,
-            validation=validation,
-            written=written,
-            step=made,
-        )
+        with reporting():
+            written = self._saver.begin(
+                self._view.read(self._more(made)), self._view.stepped(), metadata
+            )
+            self._session.report(
+                metrics,
+                None,
+                dir_name=checkpoint_dir_name,
+                validation=validation,
+                written=written,
+                step=made,
+            )
 
     def _more(self, step: int) -> dict[str, Any]:
         """What belongs to the state besides the objects."""
