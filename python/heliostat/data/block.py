@@ -342,7 +342,8 @@ def take(table: Any, indices: Any) -> Any:
     for name, column in zip(table.column_names, table.columns, strict=True):
         if isinstance(column.type, pa.FixedShapeTensorType) and not column.null_count:
             # numpy copies rows as a whole, pyarrow element by element
-            columns[name] = tensors.from_numpy(tensors.to_numpy(column).take(indices, axis=0))
+            places = np.asarray(indices, np.intp)  # unsigned ones not every release of numpy takes
+            columns[name] = tensors.from_numpy(tensors.to_numpy(column).take(places, axis=0))
         elif isinstance(column.type, pa.BaseExtensionType):
             stored = pa.chunked_array([c.storage for c in column.chunks], column.type.storage_type)
             picked = stored.take(pa.array(indices))

@@ -157,13 +157,24 @@ def _flattened(values: Any) -> Any:
 def _sorted(values: Any, order: str, null_placement: str) -> Any:
     lists = _lists(values)
     lengths = _lengths(lists)
-    table = pa.table({"row": np.repeat(np.arange(len(lists)), lengths), "value": lists.flatten()})
-    keys = [("row", "ascending", "at_end"), ("value", order, null_placement)]
+    value = lists.flatten()
+    table = pa.table(
+        {"row": np.repeat(np.arange(len(lists)), lengths), "gap": _gaps(value), "value": value}
+    )
+    # A key of their own, because releases of pyarrow differ in how they are told where missing values go.
+    gaps = "ascending" if null_placement == "at_end" else "descending"
+    keys = [("row", "ascending"), ("gap", gaps), ("value", order)]
     return _rebuilt(
         lists,
         np.cumsum(lengths),
         table.take(pc.sort_indices(table, keys))["value"].combine_chunks(),
     )
+
+
+def _gaps(values: Any) -> Any:
+    """2 for a missing value, 1 for NaN, which stands beside those, and 0 for others."""
+    missing, either = pc.is_null(values), pc.is_null(values, nan_is_null=True)
+    return pc.add(missing.cast(pa.int8()), either.cast(pa.int8()))
 
 
 def _of_pairs(values: Any, field: int) -> Any:
