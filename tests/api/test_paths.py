@@ -353,18 +353,36 @@ def test_libraries_that_report_their_use() -> None:
 
 def test_an_event_loop_is_found_or_made() -> None:
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
     from ray._common.utils import get_or_create_event_loop
 
     async def running() -> bool:
         return get_or_create_event_loop() is asyncio.get_running_loop()
 
-    loop = get_or_create_event_loop()
-    try:
-        assert loop.run_until_complete(running())
-    finally:
-        loop.close()
-        asyncio.set_event_loop(None)
+    async def waiting() -> str:
+        return "done"
+
+    def by_hand() -> None:
+        loop = get_or_create_event_loop()
+        task = loop.create_task(waiting())
+        try:
+            assert get_or_create_event_loop() is loop, "the thread keeps it"
+            assert loop.run_until_complete(running())
+            assert loop.run_until_complete(task) == "done"
+        finally:
+            loop.close()
+            asyncio.set_event_loop(None)
+
+    by_hand()
+    assert asyncio.run(running())
+    by_hand()  # `run` leaves the thread without a loop
+    with ThreadPoolExecutor(1) as other:
+        other.submit(by_hand).result()
+    chosen = asyncio.new_event_loop()
+    asyncio.set_event_loop(chosen)
+    assert get_or_create_event_loop() is chosen
+    by_hand()
 
 
 USES = """
