@@ -191,18 +191,73 @@ def test_names_of_backends(ray_start: Any) -> None:
         Backend("mpi")
 
 
-def test_an_array_that_the_actor_was_handed_is_reduced_in_place(ranks: list[Any]) -> None:
-    def reduced(array: Any) -> Any:
-        collective.allreduce(array)
-        return array.tolist()
+LARGE = 200_000  # elements that no message carries: they lie in the object store
 
-    given = [rank.call.remote(reduced, np.full((2, 3), i + 1.0)) for i, rank in enumerate(ranks)]
-    assert ray.get(given, timeout=120) == [[[6.0] * 3] * 2] * SIZE
+
+def handed(name: str) -> Any:
+    """An array as an actor may be handed one: of few elements, in the store, by columns, as a part."""
+    return {
+        "small": lambda: np.full((2, 3), 1.0),
+        "large": lambda: np.full(LARGE, 1.0),
+        "columns": lambda: np.full((2, LARGE), 1.0, order="F"),
+        "part": lambda: [np.full((LARGE, 2), 1.0)[:, 0], 3],
+        "none": lambda: np.empty(0),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", ["small", "large", "columns", "none"])
+def test_an_array_that_the_actor_was_handed_is_reduced_in_place(
+    ranks: list[Any], name: str
+) -> None:
+    def reduced(array: Any) -> Any:
+        for _ in range(2):
+            collective.allreduce(array)
+        return array.shape, bool((array == SIZE * SIZE).all())
+
+    given = [rank.call.remote(reduced, handed(name)) for rank in ranks]
+    assert ray.get(given, timeout=120) == [(handed(name).shape, True)] * SIZE
+
+
+def test_results_go_into_lists_and_parts_that_the_actor_was_handed(ranks: list[Any]) -> None:
+    def gathered(arrays: Any, part: Any) -> Any:
+        mine = np.full(LARGE, collective.get_rank() + 1.0)
+        collective.allgather(arrays, mine)
+        collective.broadcast(part[0], 1)
+        collective.reducescatter(arrays[0], [mine] * SIZE)
+        return [float(array[-1]) for array in (*arrays, part[0])]
+
+    empty = [np.zeros(LARGE) for _ in range(SIZE)]
+    given = [rank.call.remote(gathered, empty, handed("part")) for rank in ranks]
+    assert ray.get(given, timeout=120) == [[6.0, 2.0, 3.0, 1.0]] * SIZE
 
 
 @pytest.mark.heliostat_only("Ray writes into the object that all see")
-def test_an_array_of_the_object_store_is_not_written(ranks: list[Any]) -> None:
-    ref = ray.put(np.ones(1_000_000))
-    with pytest.raises(ValueError, match=r"Pass array\.copy"):
-        ray.get(ranks[0].call.remote(collective.allreduce, ref), timeout=120)
-    assert ray.get(ref).sum() == 1_000_000
+def test_an_array_of_the_object_store_is_reduced_without_changing_the_object(
+    ranks: list[Any],
+) -> None:
+    ref = ray.put(np.ones(LARGE))
+
+    def reduced(array: Any) -> Any:
+        views = array[1:], memoryview(array[:1])
+        collective.allreduce(array)
+        return float(array.sum()), array.flags.writeable, float(views[0].sum()), views[1][0]
+
+    done = (SIZE * float(LARGE), True, LARGE - 1.0, 1.0)
+    assert ray.get([rank.call.remote(reduced, ref) for rank in ranks], timeout=120) == [done] * SIZE
+    assert ray.get(ref).sum() == LARGE
+
+
+def test_an_array_of_the_object_store_is_sent_as_it_lies(ranks: list[Any]) -> None:
+    def ring(array: Any) -> Any:
+        where = array.ctypes.data
+        if (rank := collective.get_rank()) == 0:
+            collective.send(array, 1)
+        elif rank == 1:
+            got = np.zeros(LARGE)
+            collective.recv(got, 0)
+            return float(got.sum())
+        return array.ctypes.data == where and not array.flags.writeable
+
+    ref = ray.put(np.ones(LARGE))
+    results = ray.get([rank.call.remote(ring, ref) for rank in ranks], timeout=120)
+    assert results == [True, float(LARGE), True]

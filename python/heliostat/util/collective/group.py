@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import time
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -172,35 +173,48 @@ class Group:
             )
 
 
+def _written(value: Any) -> torch.Tensor:
+    """A tensor over the same memory, for a result; an array of the object store leaves it first."""
+    if isinstance(value, np.ndarray) and not value.flags.writeable and not _is_private(value):
+        _leave_the_store(value)
+    return _tensor(value)
+
+
 def _tensor(value: Any) -> torch.Tensor:
     """A tensor over the same memory."""
     if isinstance(value, torch.Tensor):
         return value
     if isinstance(value, np.ndarray):
-        return torch.from_numpy(value if value.flags.writeable else _own(value))
+        return torch.from_numpy(value if value.flags.writeable else _alias(value))
     raise RuntimeError(
         f"Unrecognized tensor type '{type(value)}'. Supported types are: np.ndarray, torch.Tensor."
     )
 
 
-def _own(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that may be written, over the memory of one that may not: a small argument of a call.
+def _alias(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A second array over the memory of one that is read-only, as all values of calls are.
 
-    It is read-only as all values of calls are, but its memory is this process's.
+    PyTorch warns of read-only arrays, although it only reads where the caller does.
     """
-    begin = array.ctypes.data
-    is_plain = array.flags.c_contiguous or array.flags.f_contiguous
-    if not is_plain or not _is_private(begin, begin + array.nbytes):
-        raise ValueError(
-            "The array is read-only, and its memory is not this process's alone: it lies in the "
-            "object store, for instance. Pass array.copy()."
-        )
-    memory = (ctypes.c_char * max(array.nbytes, 1)).from_address(begin)
-    return np.ndarray(array.shape, array.dtype, memory, 0, array.strides)
+    if array.dtype.hasobject:
+        return array  # which no tensor is made of; PyTorch says so
+    low, high = _span(array)
+    memory = (ctypes.c_char * max(high - low, 1)).from_address(low)
+    return np.ndarray(array.shape, array.dtype, memory, array.ctypes.data - low, array.strides)
 
 
-def _is_private(begin: int, end: int) -> bool:
-    """Whether that memory is this process's own, and can be written."""
+def _span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Where the memory of an array's elements begins and ends."""
+    if not array.size:
+        return array.ctypes.data, array.ctypes.data
+    steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    low = array.ctypes.data + sum(step for step in steps if step < 0)
+    return low, array.ctypes.data + sum(step for step in steps if step > 0) + array.itemsize
+
+
+def _is_private(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array's memory is this process's own, and can be written."""
+    begin, end = _span(array)
     with open("/proc/self/maps") as maps:
         for line in maps:
             place, rights, *_ = line.split()
@@ -210,10 +224,26 @@ def _is_private(begin: int, end: int) -> bool:
     return False
 
 
+def _leave_the_store(array: np.ndarray[Any, Any]) -> None:
+    """Give an array memory of its own, as unpickling would: what lies in the store never changes (SHM-1).
+
+    Arrays that were made of it before keep the memory that they see.
+    """
+    before = array.base
+    is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    content = array.tobytes("F" if is_fortran else "C")
+    array.__setstate__((1, array.shape, array.dtype, is_fortran, content))
+    # Views of this array hold it, and by it what they see.
+    weakref.finalize(array, _let_go, before).atexit = False
+
+
+def _let_go(_: Any) -> None: ...
+
+
 @contextlib.contextmanager
 def _contiguous(*values: Any) -> Any:
     """Tensors that the backend takes; what it writes is brought back."""
-    tensors = [_tensor(value) for value in values]
+    tensors = [_written(value) for value in values]
     passed = [tensor.detach().contiguous() for tensor in tensors]
     yield tuple(passed)
     for tensor, result in zip(tensors, passed, strict=True):
