@@ -13,6 +13,8 @@ from ray import train
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from strangers.kit import main, raised, stranger
 
+NEEDS_CHECKPOINT = "Result.metrics is None on Ray unless a checkpoint was reported with them."
+
 
 def torch_trainer(*args: Any, **options: Any) -> Any:
     """A TorchTrainer; its module is imported by programs that need torch alone."""
@@ -26,7 +28,13 @@ def storage() -> str:
     return tempfile.mkdtemp(dir=os.getcwd())
 
 
-@stranger("docs: Train overview", [2, 0, [0, 1], {"lr": 0.1}], needs=("torch",))
+@stranger(
+    "docs: Train overview",
+    [2, 0, [0, 1], {"lr": 0.1}],
+    on_ray=[None, None, [0, 1], {"lr": None}],
+    why=NEEDS_CHECKPOINT,
+    needs=("torch",),
+)
 def two_workers_report() -> object:
     """Two workers: rank, world size and the configuration; the result has rank 0's metrics."""
     marks = storage()
@@ -49,7 +57,8 @@ def two_workers_report() -> object:
         run_config=RunConfig(storage_path=storage()),
     ).fit()
     ranks = sorted(int(name) for name in os.listdir(marks))
-    return [result.metrics["size"], result.metrics["rank"], ranks, {"lr": result.metrics["lr"]}]
+    metrics = result.metrics or {}
+    return [metrics.get("size"), metrics.get("rank"), ranks, {"lr": metrics.get("lr")}]
 
 
 @stranger("docs: Saving and loading checkpoints", [2, 2], needs=("torch",))
@@ -163,7 +172,13 @@ def datasets_of_workers() -> object:
     return [[len(p) for p in parts], sum(map(sum, parts))]
 
 
-@stranger("docs: Get started with PyTorch", [True, 2], needs=("torch",))
+@stranger(
+    "docs: Get started with PyTorch",
+    [True, 2],
+    on_ray=[None, None],
+    why=NEEDS_CHECKPOINT,
+    needs=("torch",),
+)
 def a_torch_model() -> object:
     """TorchTrainer with prepare_model: two workers bring the loss down together."""
     from ray.train.torch import TorchTrainer
@@ -191,10 +206,17 @@ def a_torch_model() -> object:
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(storage_path=storage()),
     ).fit()
-    return [result.metrics["better"], result.metrics["size"]]
+    metrics = result.metrics or {}
+    return [metrics.get("better"), metrics.get("size")]
 
 
-@stranger("docs: Train, allreduce of torch", [3.0], needs=("torch",))
+@stranger(
+    "docs: Train, allreduce of torch",
+    [3.0],
+    on_ray=[None],
+    why=NEEDS_CHECKPOINT,
+    needs=("torch",),
+)
 def collectives_of_workers() -> object:
     """Workers add up their tensors by torch.distributed."""
     from ray.train.torch import TorchTrainer
@@ -211,7 +233,7 @@ def collectives_of_workers() -> object:
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(storage_path=storage()),
     ).fit()
-    return [result.metrics["sum"]]
+    return [(result.metrics or {}).get("sum")]
 
 
 @stranger("docs: Train, checkpoint of a directory", ["weights", ["w.txt"], True])
