@@ -43,7 +43,7 @@ sys.argv = ParamsUtils.dict_to_req(
             {"input_folder": source, "output_folder": target}
         ),
         "runtime_num_workers": 2,
-        "runtime_worker_options": ParamsUtils.convert_to_ast({"num_cpus": 0.5}),
+        "runtime_worker_options": ParamsUtils.convert_to_ast({"num_cpus": 0.25}),
         "runtime_pipeline_id": "pipeline",
         "runtime_job_id": "job",
         "runtime_creation_delay": 0,
