@@ -169,6 +169,9 @@ def test_other_threads_are_not_timed() -> None:
     thread.join()
     assert clock.phase == FORWARD
     assert clock.beat().steps == 0
+    clock.optimizer_begins()
+    clock.optimizer_ended()
+    assert by_phase(clock.beat()) == {"forward": 100}
 
 
 # ---- who is slow ----
