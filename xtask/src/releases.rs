@@ -8,12 +8,13 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, have, root};
 
 /// The tests that `make test` skips where their package is not installed.
-const OF_EXTRAS: [&str; 11] = [
+const OF_EXTRAS: [&str; 12] = [
     "tests/dashboard/test_page.py",
     "tests/data/test_jax_batches.py",
     "tests/data/test_lakes.py",
     "tests/data/test_record_files.py",
     "tests/data/test_tf_batches.py",
+    "tests/frameworks/test_table.py",
     "tests/train/test_legacy.py",
     "tests/train/test_tensorflow.py",
     "tests/tune/test_hyperband.py",
@@ -30,6 +31,7 @@ pub(crate) fn extras(arguments: &[String]) -> Outcome {
     venv.locked("extras")?;
     python::install(&venv)?;
     let mut test = pytest(&venv);
+    test.env("HELIOSTAT_EXTRAS", "1"); // the whole table of tests/frameworks
     if std::env::var_os("HELIOSTAT_BROWSER").is_none() {
         let found = BROWSERS.iter().find(|name| have(name, &["--version"]));
         let browser = found.ok_or("no Chromium is installed: `apt-get install chromium`")?;

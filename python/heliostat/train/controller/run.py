@@ -97,8 +97,8 @@ class TrainRun:
             self._note,
             self._backend.has_replica_groups,
         )
-        # Whether the last attempt ended to be formed anew, and how often in a row one could not begin.
-        self._is_resized = False
+        # Whether room comes back from workers that ended, and how often in a row an attempt could not begin.
+        self._room_comes_back = True
         self._lost_starts = 0
         # Ranks whose workers are replaced behind the checkpoint that ends the attempt.
         self._slow: set[int] = set()
@@ -132,8 +132,8 @@ class TrainRun:
         number = len(self.record.attempts)
         try:
             there = len(self._group) + self._group.recruits.with_room
-            size = self._sizes.choose(there, settles=not self._is_resized)
-            self._is_resized = False
+            size = self._sizes.choose(there, settles=self._room_comes_back)
+            self._room_comes_back = True
             self.record.attempts.append(AttemptRecord(number, time.time(), size))
             self._enter("scheduling")
             size = self.record.attempt.world_size = self._group.start(size)
@@ -167,7 +167,6 @@ class TrainRun:
             return False
         if result.unwound:
             self._enter("resizing")
-            self._is_resized = True
             if self._slow:
                 who = ranks_text(sorted(self._slow))
                 self._note(f"{who}: a fresh worker goes on from the checkpoint just saved")
@@ -187,7 +186,10 @@ class TrainRun:
 
     def _keep(self, result: AttemptResult) -> None:
         """End the workers that cannot be used again, are slow, or would go with their nodes."""
-        self._group.keep(result.reusable - set(self._resizer.moving) - self._slow)
+        moving = set(self._resizer.moving)
+        kept = result.reusable - moving - self._slow
+        self._room_comes_back = bool(set(range(len(self._group))) - kept - moving)
+        self._group.keep(kept)
         self._slow.clear()
 
     def _begins_without_newcomers(self) -> bool:
