@@ -10,7 +10,7 @@ const HEAD: &str = r#"# Settings
 Generated from `crates/helio-config/src/table.rs` by `cargo xtask settings`; `cargo xtask tidy` fails when it is stale.
 
 A setting is an environment variable. `HELIOSTAT_<name>` and, where the last column says so, `RAY_<name>` set it; if
-both are set, the first one counts. `init(_system_config={"<name>": …})` takes those that are Ray's configuration. An
+both are set, the first one counts, unless it is empty. `init(_system_config={"<name>": …})` takes those that are Ray's configuration. An
 empty number, flag or word counts as not set. A flag is `1`, `true`, `yes`, `on` or `0`, `false`, `no`, `off`. A value
 outside its range is an error where the setting is read, which names the variable and the range (for `BACKEND_LOG_LEVEL`
 a warning, and the default stands); a `HELIOSTAT_*` variable that no setting answers to is named once in a warning, with

@@ -146,12 +146,16 @@ impl Row {
         }
     }
 
-    /// The variable that is set, and its text.
+    /// The variable that is set, and its text. An empty one counts only where no other is set.
     #[must_use]
     pub fn find(&self, environment: Environment<'_>) -> Option<(String, String)> {
-        self.variables()
+        let mut set: Vec<(String, String)> = self
+            .variables()
             .into_iter()
-            .find_map(|variable| environment(&variable).map(|text| (variable, text)))
+            .filter_map(|variable| environment(&variable).map(|text| (variable, text)))
+            .collect();
+        let first = set.iter().position(|(_, text)| !text.trim().is_empty()).unwrap_or(0);
+        (!set.is_empty()).then(|| set.swap_remove(first))
     }
 
     /// The value of an environment, or the default.
@@ -250,8 +254,8 @@ impl fmt::Display for Value {
 #[cfg(test)]
 mod tests {
     use crate::table::{
-        HEALTH_CHECK_TIMEOUT_MS, LOG_TO_DRIVER, MEMORY_USAGE_THRESHOLD, SESSIONS_KEPT_MAX,
-        TRAIN_VIEW,
+        AUTH_TOKEN, HEALTH_CHECK_TIMEOUT_MS, LOG_TO_DRIVER, MEMORY_USAGE_THRESHOLD,
+        SESSIONS_KEPT_MAX, TRAIN_VIEW,
     };
 
     fn of(set: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
@@ -269,6 +273,12 @@ mod tests {
             [("RAY_memory_usage_threshold", "0.5"), ("HELIOSTAT_memory_usage_threshold", "1")];
         assert_eq!(read(&both), Ok(1.0));
         assert_eq!(read(&[("HELIOSTAT_memory_usage_threshold", "")]), Ok(0.95));
+        let empty =
+            [("RAY_memory_usage_threshold", "0.5"), ("HELIOSTAT_memory_usage_threshold", " ")];
+        assert_eq!(read(&empty), Ok(0.5), "an empty variable hides no other");
+        let token = [("HELIOSTAT_AUTH_TOKEN", ""), ("RAY_AUTH_TOKEN", "ray")];
+        assert_eq!(AUTH_TOKEN.read(&of(&token)), Ok("ray".to_owned()));
+        assert_eq!(AUTH_TOKEN.read(&of(&token[..1])), Ok(String::new()));
         assert_eq!(SESSIONS_KEPT_MAX.read(&of(&[("RAY_SESSIONS_KEPT_MAX", "3")])), Ok(20));
     }
 

@@ -62,11 +62,9 @@ fn place(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> io::Result<Pl
     if AUTH_MODE.read(&text).map_err(wrong)? == "disabled" {
         return Ok(Place::Variable(OPEN_TOKEN.to_owned()));
     }
-    let named = AUTH_TOKEN.row.variables().into_iter().find_map(|name| {
-        text(&name).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
-    });
-    if let Some(token) = named {
-        return Ok(Place::Variable(token));
+    let named = AUTH_TOKEN.read(&text).map_err(wrong)?.trim().to_owned();
+    if !named.is_empty() {
+        return Ok(Place::Variable(named));
     }
     for name in AUTH_TOKEN_PATH.row.variables() {
         if let Some(path) = variable(&name).filter(|path| !path.is_empty()) {
@@ -197,6 +195,7 @@ mod tests {
         check(&[("RAY_AUTH_TOKEN", "ray"), ("RAY_AUTH_TOKEN_PATH", path_text)], Some("ray"));
         check(&[("RAY_AUTH_TOKEN", "ray"), ("HELIOSTAT_AUTH_TOKEN", "own")], Some("own"));
         check(&[("HELIOSTAT_AUTH_TOKEN", ""), ("HOME", home_text)], None);
+        check(&[("RAY_AUTH_TOKEN", "ray"), ("HELIOSTAT_AUTH_TOKEN", "")], Some("ray"));
         let both = [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "ray"), ("HOME", home_text)];
         check(&both, Some(OPEN_TOKEN));
         check(&[("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", "ray")], Some("ray"));
