@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -117,6 +118,19 @@ def test_state_from_python_takes_the_heads_address(
     assert summary["cluster"]["summary"]["work"]["state_counts"] == {"FINISHED": 5}
     with pytest.raises(ConnectionError):
         state.list_nodes("http://127.0.0.1:1")
+
+
+def test_commands_take_the_heads_http_address(busy: Head) -> None:
+    def keepers(*where: str) -> set[str]:
+        rows = busy.run("list", "actors", "--format=json", *where).stdout
+        return {row["actor_id"] for row in json.loads(rows)}
+
+    for url in (busy.url, f"{busy.url}/", busy.url.replace("127.0.0.1", "localhost")):
+        assert keepers("--address", url) == keepers()
+    assert "work" in busy.run("summary", "tasks", "--address", busy.url).stdout
+    elsewhere = busy.run("list", "nodes", "--address", "http://127.0.0.1:1", check=False)
+    assert elsewhere.returncode
+    assert "no cluster on this machine answers at http://127.0.0.1:1" in elsewhere.stdout
 
 
 def test_a_call_that_waits_says_why(busy: Head) -> None:

@@ -31,11 +31,15 @@ pub(crate) fn choose(temp_dir: &Path, address: Option<&str>) -> Result<Found, St
     // The head knows most: it answers even when the way between the nodes is broken.
     alive.sort_by_key(|found| !found.is_head());
     let of_wanted = |wanted: &str| {
-        alive.iter().position(|found| is_same(found.text("control_address"), wanted))
+        alive.iter().position(|found| match of_server(wanted) {
+            Some(server) => is_same(found.text("webui_url"), server),
+            None => is_same(found.text("control_address"), wanted),
+        })
     };
     let index = match wanted.as_deref().and_then(of_wanted) {
         Some(index) => Some(index),
         None => match &named {
+            Some(url) if of_server(url).is_some() => return Err(not_here(url)),
             Some(named) => return elsewhere(named),
             None => (!alive.is_empty()).then_some(0),
         },
@@ -45,6 +49,20 @@ pub(crate) fn choose(temp_dir: &Path, address: Option<&str>) -> Result<Found, St
          the `--address` flag or `RAY_ADDRESS` environment variable."
             .to_owned()
     })
+}
+
+/// Host and port of the URL of a head's HTTP server, which Ray's commands take as an address, too.
+fn of_server(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
+    rest.split('/').next()
+}
+
+fn not_here(url: &str) -> String {
+    format!(
+        "ConnectionError: The head of no cluster on this machine answers at {url}. Give the host:port by which this \
+         machine joined the cluster, run this on the head's machine, or ask from Python: \
+         ray.util.state.list_nodes(address={url:?})."
+    )
 }
 
 /// The session of a daemon on this machine whose folder is not where one looks first: the cluster
@@ -98,5 +116,18 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
             port == other_port && (one == other || (here(&one) && here(&other)))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_the_server_of_a_head() {
+        assert_eq!(of_server("http://localhost:8265/"), Some("localhost:8265"));
+        assert_eq!(of_server("https://[::1]:8265/api?x=1"), Some("[::1]:8265"));
+        assert_eq!(of_server("10.0.0.1:6379"), None);
+        assert!(is_same("127.0.0.1:8265", of_server("http://localhost:8265").unwrap()));
     }
 }
