@@ -116,7 +116,7 @@ impl<M: Memory> Process<M> {
                 self.tell_owner(OwnerEvent::LeaseRevoked { node, lease: m.lease_id });
             }
             NodeToClient::LeaseLost(m) => {
-                self.after_last_frames(m.worker_id, Death::OfWorker(node, m));
+                self.after_last_frames(m.worker_id, Death::Worker(node, m));
             }
             // It leaves.
             NodeToClient::NodeDied(m) if m.node_id == node => self.on_node_died(m),
@@ -125,17 +125,15 @@ impl<M: Memory> Process<M> {
     }
 
     /// The process whose tasks this one runs is gone. Without a running one this process is free for others;
-    /// what it was sent and has not begun goes with the link, also what still lies in the connection, or in
-    /// one that it opened and that has not arrived here.
+    /// what it was sent and has not begun is dropped, also what still lies in the connection, or in one that the
+    /// other opened and that has not arrived here. Its answers to calls of this process count: they may lie there, too.
     fn on_lessee_gone(&mut self, gone: LesseeGone) {
         if self.executor.runs_for(gone.worker_id) {
             return self.end_at_once(gone.reason);
         }
         self.links.end_lease(gone.lease_id);
-        if let Some(link) = self.links.to_process(gone.worker_id) {
-            self.on_torn(link);
-            self.actions.push(Action::Close { link, reason: None });
-        }
+        self.drop_calls_of(gone.worker_id);
+        self.after_last_frames(gone.worker_id, Death::Lessee(gone.worker_id));
         self.links.tell_node(Stays {});
     }
 

@@ -106,7 +106,7 @@ impl<M: Memory> Process<M> {
         let Frame::Call { task, template, lease, sequence, returns, flags, args } = call else {
             return Ok(());
         };
-        if !self.links.is_current(from.worker_id, link) {
+        if !self.links.is_current(from.worker_id, link) || self.links.is_over(*lease) {
             // Its caller is dead, or learns that this link is over and takes the call for one that may have run.
             return Ok(());
         }

@@ -21,23 +21,26 @@ const LAST_FRAMES_US: u64 = 5_000_000;
 #[derive(Debug)]
 pub(crate) enum Death {
     /// A leased worker, by its daemon.
-    OfWorker(NodeId, LeaseLost),
+    Worker(NodeId, LeaseLost),
     /// An actor's, or what came of the actor since.
-    OfActor(ActorInfo),
+    Actor(ActorInfo),
+    /// Of a process for which this one could run tasks.
+    Lessee(WorkerId),
 }
 
 impl Death {
     /// Whether the whole node is gone: nobody closes the connections of its processes.
     fn is_of_node(&self) -> bool {
         let cause = match self {
-            Self::OfWorker(_, lost) => &lost.cause,
-            Self::OfActor(info) => &info.cause,
+            Self::Worker(_, lost) => &lost.cause,
+            Self::Actor(info) => &info.cause,
+            Self::Lessee(_) => return false,
         };
         cause.kind == DeathKind::NodeDied
     }
 
     fn is_of_actor(&self, actor: ActorId) -> bool {
-        matches!(self, Self::OfActor(info) if info.actor_id == actor)
+        matches!(self, Self::Actor(info) if info.actor_id == actor)
     }
 }
 
@@ -55,7 +58,7 @@ impl<M: Memory> Process<M> {
     pub(crate) fn on_actor_news(&mut self, info: ActorInfo) {
         let waiting = self.deferred.iter().find(|other| other.news.is_of_actor(info.actor_id));
         if let Some(&Deferred { link, .. }) = waiting {
-            let news = Death::OfActor(info);
+            let news = Death::Actor(info);
             if news.is_of_node() {
                 self.actions.push(Action::Drain { link });
             }
@@ -65,7 +68,7 @@ impl<M: Memory> Process<M> {
         let address = self.owner.actor(&info.actor_id).and_then(|actor| actor.address());
         match address.map(|address| address.worker_id) {
             Some(worker) if matches!(info.phase, ActorPhase::Dead | ActorPhase::Restarting) => {
-                self.after_last_frames(worker, Death::OfActor(info));
+                self.after_last_frames(worker, Death::Actor(info));
             }
             _ => self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) }),
         }
@@ -112,12 +115,25 @@ impl<M: Memory> Process<M> {
         matches!(self.links.peer(link), Some(Peer::Process(at)) if at.node_id != own)
     }
 
+    /// What came last from a lessee has been read: its connections are of no use any more.
+    fn end_links_of(&mut self, lessee: WorkerId) {
+        if let Some(link) = self.links.to_process(lessee) {
+            if self.is_remote(link) {
+                self.on_torn(link)
+            } else {
+                self.on_closed(link)
+            }
+            self.actions.push(Action::Close { link, reason: None });
+        }
+    }
+
     fn tell_death(&mut self, news: Death) {
         self.tell_owner(match news {
-            Death::OfWorker(node, LeaseLost { lease_id: lease, cause, .. }) => {
+            Death::Lessee(lessee) => return self.end_links_of(lessee),
+            Death::Worker(node, LeaseLost { lease_id: lease, cause, .. }) => {
                 OwnerEvent::LeaseLost { node, lease, cause: Box::new(cause) }
             }
-            Death::OfActor(info) => OwnerEvent::ActorUpdate { info: Box::new(info) },
+            Death::Actor(info) => OwnerEvent::ActorUpdate { info: Box::new(info) },
         });
     }
 }

@@ -50,7 +50,9 @@ use helio_proto::inspect::{Answered, Inspect, TaskRow};
 use helio_proto::node::{
     AbortObject, Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
 };
-use helio_types::{ActorId, NodeAddress, ObjectId, PlacementGroupId, TaskId, WorkerAddress};
+use helio_types::{
+    ActorId, NodeAddress, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId,
+};
 
 pub use event::{Action, Event, Signals};
 pub use executor::{Call, Construct, Lease, Work};
@@ -333,12 +335,17 @@ impl<M: Memory> Process<M> {
             Peer::Node => self.end("the node's daemon has ended"),
             Peer::RemoteNode(node) => self.tell_owner(OwnerEvent::NodeLost { node: node.node_id }),
             Peer::Process(peer) => {
-                for task in self.executor.caller_gone(&peer) {
-                    self.release_room_of(task);
-                }
+                self.drop_calls_of(peer.worker_id);
                 self.explainer_gone(peer.worker_id);
                 self.tell_owner(OwnerEvent::PeerLost { peer });
             }
+        }
+    }
+
+    /// What the process sent and nothing here has begun.
+    pub(crate) fn drop_calls_of(&mut self, caller: WorkerId) {
+        for task in self.executor.caller_gone(caller) {
+            self.release_room_of(task);
         }
     }
 

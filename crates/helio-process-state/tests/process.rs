@@ -93,25 +93,24 @@ impl Worker {
     fn send_under(&mut self, lease: LeaseId, link: u64, task: TaskId) {
         let template = encode(&Template { name: "f".into(), ..Template::default() });
         let grant = encode(&LeaseGranted { lease_id: lease, ..LeaseGranted::default() });
+        self.send_frame(link, &Frame::Template { number: 1, function: 0, body: &template });
+        self.send_frame(link, &Frame::BeginLease { lease, grant: &grant, job: &[] });
+        self.send_call(lease, link, task);
+    }
+
+    /// A call under a lease that has begun.
+    fn send_call(&mut self, lease: LeaseId, link: u64, task: TaskId) {
         let mut args = Vec::new();
         Args::default().put(&mut args);
-        for frame in [
-            Frame::Template { number: 1, function: 0, body: &template },
-            Frame::BeginLease { lease, grant: &grant, job: &[] },
-            Frame::Call {
-                task,
-                template: 1,
-                lease,
-                sequence: 0,
-                returns: 1,
-                flags: CallFlags::default(),
-                args: &args,
-            },
-        ] {
-            let mut bytes = Vec::new();
-            frame.put(&mut bytes);
-            self.apply(Event::Frame { link, bytes: &bytes });
-        }
+        let (flags, args) = (CallFlags::default(), &args[..]);
+        let call = Frame::Call { task, template: 1, lease, sequence: 0, returns: 1, flags, args };
+        self.send_frame(link, &call);
+    }
+
+    fn send_frame(&mut self, link: u64, frame: &Frame<'_>) {
+        let mut bytes = Vec::new();
+        frame.put(&mut bytes);
+        self.apply(Event::Frame { link, bytes: &bytes });
     }
 }
 
@@ -161,6 +160,33 @@ fn a_call_that_arrives_after_the_end_of_its_lessee_does_not_begin() {
     worker.apply(Event::Accepted { link, from: address(4), epoch: 0 });
     worker.send_under(LeaseId(2), link, TaskId([2; 24]));
     assert!(worker.0.has_work(), "another lessee, whose lease was asked for before");
+}
+
+/// OWN-1: the lessee ended after its last call, which this process had sent it: the answer lies in the connection.
+/// Calls of its own that lie there do not begin.
+#[test]
+fn the_last_answers_of_a_lessee_that_is_gone_are_read() {
+    let mut worker = Worker::new();
+    let link = worker.0.links().mint();
+    worker.apply(Event::Accepted { link, from: address(2), epoch: 0 });
+    worker.send_under(LeaseId(3), link, TaskId([1; 24]));
+    assert!(worker.0.has_work(), "it is sent, and not begun");
+    let worker_id = address(2).worker_id;
+    worker.hear(LesseeGone { worker_id, lease_id: LeaseId(3), reason: "it has ended".into() });
+    let actions = worker.0.take_actions();
+    let is_close = |action: &Action| matches!(action, Action::Close { .. });
+    assert!(
+        !actions.iter().any(is_close),
+        "OWN-1: what lies in the connection is read: {actions:?}"
+    );
+    assert!(
+        actions.iter().any(|action| matches!(action, Action::Drain { link: of } if *of == link))
+    );
+    assert!(!worker.0.has_work(), "nobody would end what runs for it");
+    worker.send_call(LeaseId(3), link, TaskId([2; 24]));
+    worker.apply(Event::Drained { link });
+    assert!(!worker.0.has_work());
+    assert_eq!(closed_and_opened(&mut worker).0, [link]);
 }
 
 /// The links that are to be closed, and the new ones, since it was asked last.

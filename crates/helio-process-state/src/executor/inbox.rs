@@ -288,11 +288,11 @@ impl<P: Clone> Inbox<P> {
     }
 
     /// Drops what a lost caller sent; these calls. Its running calls go on; their replies go nowhere.
-    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) -> Vec<TaskId> {
+    pub(crate) fn caller_gone(&mut self, caller: WorkerId) -> Vec<TaskId> {
         let mut dropped = Vec::new();
         let mut is_kept = |waiting: &Waiting<P>| match &waiting.item {
             Item::Call { task, caller: other, .. }
-                if other.worker_id == caller.worker_id && !mutant!("dead-callers-call-begins") =>
+                if other.worker_id == caller && !mutant!("dead-callers-call-begins") =>
             {
                 dropped.push(*task);
                 false
@@ -544,7 +544,7 @@ mod tests {
         inbox.push(call(2, 50, true, ""));
         assert!(inbox.lacks(task(50).object(1)).is_some());
         assert!(inbox.remove(task(1)).is_some());
-        inbox.caller_gone(&WorkerAddress::default());
+        inbox.caller_gone(WorkerAddress::default().worker_id);
         assert_eq!(inbox.len(), 0);
         assert!(inbox.lacks(task(50).object(1)).is_none());
     }

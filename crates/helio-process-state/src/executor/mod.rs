@@ -190,7 +190,7 @@ impl<P: Clone> Executor<P> {
 
     /// A caller is gone: what it sent and did not begin is dropped; these calls. Running ones go on; nobody
     /// hears their answers.
-    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) -> Vec<TaskId> {
+    pub(crate) fn caller_gone(&mut self, caller: WorkerId) -> Vec<TaskId> {
         self.inbox.caller_gone(caller)
     }
 }
