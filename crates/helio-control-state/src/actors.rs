@@ -193,6 +193,7 @@ impl Actor {
             is_unlisted: self.spec.is_unlisted,
             attempt: self.attempt,
             moves: self.moves,
+            ..ActorInfo::default()
         }
     }
 

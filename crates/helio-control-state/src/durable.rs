@@ -7,7 +7,7 @@
 //! | `g/` group id | its `GroupSpec` | when it is created; deleted when it is removed |
 //! | `h/` group id | its `GroupInfo`, for the nodes of its bundles | when they are placed or lost; deleted likewise |
 //! | `t/` group id | its `GroupInfo`, for the nodes of the newest attempt and its number | before they are asked; deleted when it is removed |
-//! | `i/` actor id | its `ActorInfo`, for incarnation, node and attempt | when it is created, restarted or sent to a node; deleted likewise |
+//! | `i/` actor id | its `ActorInfo`, for incarnation, node, attempt, and whether it is to start again | when it is created, restarted, sent to a node, or told to end so that it starts again; deleted likewise |
 //! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
 //! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |
 //!
@@ -92,10 +92,17 @@ pub(crate) fn actor(spec: &ActorSpec) -> Change {
 }
 
 pub(crate) fn incarnation(actor: &Actor) -> Change {
-    let Actor { actor_id, incarnation, home, attempt, moves, .. } = *actor;
-    let node_id = home;
-    let state =
-        ActorInfo { actor_id, incarnation, node_id, attempt, moves, ..ActorInfo::default() };
+    let Actor { actor_id, incarnation, home, attempt, moves, is_moving, is_reviving, .. } = *actor;
+    let state = ActorInfo {
+        actor_id,
+        incarnation,
+        node_id: home,
+        attempt,
+        moves,
+        is_moving,
+        is_reviving,
+        ..ActorInfo::default()
+    };
     write(b"i/", &actor_id.0, encode(&state))
 }
 

@@ -157,6 +157,10 @@ messages! {
         18 attempt: u32,
         /// How many of its restarts count for nothing: it was moved off a drained node.
         19 moves: u32,
+        /// Its process was told to end because its node is drained, and it starts again elsewhere. Durable only.
+        20 is_moving: bool,
+        /// Its process was killed so that it starts again. Durable only.
+        21 is_reviving: bool,
     }
     /// What is known of a node.
     pub struct NodeInfo {

@@ -32,9 +32,7 @@ impl Control {
     pub(crate) fn on_actor_started(&mut self, node_id: NodeId, started: ActorStarted) {
         let ActorStarted { actor_id, incarnation, address, pid } = started;
         let is_expected = self.actors.get(actor_id).is_some_and(|actor| {
-            let is_this =
-                actor.incarnation == incarnation || mutant!("old-life-taken-for-the-new-one");
-            is_this && actor.state == State::Starting { node_id }
+            actor.incarnation == incarnation && actor.state == State::Starting { node_id }
         });
         if !is_expected {
             self.stop_stray(node_id, actor_id, incarnation);
@@ -61,7 +59,8 @@ impl Control {
     pub(crate) fn on_actor_ended(&mut self, node_id: NodeId, ended: ActorEnded) {
         let ActorEnded { actor_id, incarnation, cause, retry, attempt } = ended;
         let Some(actor) = self.actors.get(actor_id) else { return };
-        if actor.incarnation != incarnation || actor.node_id() != Some(node_id) {
+        let is_this = actor.incarnation == incarnation || mutant!("old-life-taken-for-the-new-one");
+        if !is_this || actor.node_id() != Some(node_id) {
             return;
         }
         if retry && attempt != actor.attempt {
@@ -171,6 +170,7 @@ impl Control {
             self.kill_actor(actor_id, cause);
         } else if actor.node_id().is_some() {
             self.actors.update(actor_id, |actor| actor.is_reviving = true);
+            self.persist_incarnation(actor_id);
             self.stop_process(actor_id, "it was killed by `ray.kill(no_restart=False)`", false);
         }
         self.follow_ups.has_room = true;
@@ -183,6 +183,7 @@ impl Control {
         let may_move = actor.is_restartable() && !mutant!("actor-stays-on-a-drained-node");
         if is_alive && !actor.is_ending && may_move {
             self.actors.update(actor_id, |actor| actor.is_moving = true);
+            self.persist_incarnation(actor_id);
             self.stop_process(actor_id, "its node is drained", true);
         }
     }
@@ -307,9 +308,8 @@ impl Control {
         if is_ending == Some(true) {
             self.stop_process(one.actor_id, "its last handle is gone", true);
         }
-        // A service that has started anew does not know that the actor was to move: the end of its process, which was
-        // told to end before, would be its own.
-        if self.nodes.is_draining(node_id) && !mutant!("restart-forgets-who-moves") {
+        // The order to end may be lost with the connection, or with the service that decided on it.
+        if self.nodes.is_draining(node_id) {
             self.move_actor(one.actor_id);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use helio_config::control::RECOVERY_MS_MAX;
-use helio_types::{ActorId, DeathCause, DeathKind, NodeId};
+use helio_types::{ActorId, DeathCause, DeathKind, NodeId, mutant};
 
 use crate::actors::State;
 use crate::durable::{self, Entry};
@@ -61,6 +61,8 @@ impl Control {
                 return self.actors.update(info.actor_id, |actor| {
                     (actor.incarnation, actor.home) = (info.incarnation, info.node_id);
                     (actor.attempt, actor.moves) = (info.attempt, info.moves);
+                    actor.is_reviving = info.is_reviving;
+                    actor.is_moving = info.is_moving && !mutant!("restart-forgets-who-moves");
                 });
             }
             Entry::Job(job) => self.jobs.restore(job),

@@ -6,8 +6,8 @@ use helio_proto::cluster::{
     ActorEnded, ControlToNode, RegisterNode, RunningActor, StatusUnchanged,
 };
 use helio_proto::control::{
-    ActorPhase, ActorSpec, ControlResponse, DrainNode, FailureKind, GetNamedActor, KillActor,
-    ListNamedActors, ListNodes, NodeInfo, Strategy, StrategyKind,
+    ActorPhase, ActorSpec, ControlRequest, ControlResponse, DrainNode, FailureKind, GetNamedActor,
+    KillActor, ListNamedActors, ListNodes, NodeInfo, Strategy, StrategyKind,
 };
 use helio_types::{DeathCause, DeathKind, ResourceSet, WorkerAddress};
 
@@ -172,6 +172,33 @@ fn an_actor_moves_off_a_drained_node_also_when_the_control_service_restarts_mean
     assert_eq!((desk.info(1).restarts, desk.info(1).moves), (1, 1));
     desk.ended(3, 1, 1, DeathKind::Signaled);
     assert_eq!(desk.launches(), [(3, 1, 2)], "its restart is left to it");
+}
+
+/// STATE-2: the process of an actor ends as it was told, because its node is drained or to be made again, while there
+/// is no control service: the next one does not take that for the actor's own end.
+#[test]
+fn an_actor_that_is_to_start_again_does_so_also_when_its_process_ends_unseen() {
+    let orders: [ControlRequest; 2] = [
+        DrainNode { node_id: node(2), ..DrainNode::default() }.into(),
+        KillActor { actor_id: actor(1), no_restart: false, out_of_scope: false }.into(),
+    ];
+    for order in orders {
+        let mut desk = Desk::with_driver(0.0);
+        desk.register(2, CPUS);
+        desk.create(ActorSpec { max_restarts: 1, ..spec(1, 1) });
+        desk.started(2, 1, 0);
+        desk.ask(1, 1, order);
+        assert_eq!(desk.stops().len(), 1);
+        desk.restart();
+        desk.register(1, &[]);
+        desk.register(2, CPUS);
+        assert_eq!(desk.launches(), [(2, 1, 0)], "the node says what came of it");
+        desk.register(3, CPUS);
+        desk.ended(2, 1, 0, DeathKind::Intended);
+        assert_eq!(desk.info(1).phase, ActorPhase::Restarting);
+        let launched = desk.launches();
+        assert!(matches!(launched[..], [(_, 1, 1)]), "STATE-2: {launched:?}");
+    }
 }
 
 /// The order to leave is lost with the connection of a node, which says when it comes again that it has not heard it.
