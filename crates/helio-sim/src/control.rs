@@ -13,6 +13,7 @@ use helio_types::NodeId;
 use crate::core::{Core, Event as Next};
 use crate::evidence::Evidence;
 use crate::net::{End, What};
+use crate::plan::Order;
 
 pub(crate) struct ControlHost {
     pub(crate) life: u32,
@@ -22,6 +23,23 @@ pub(crate) struct ControlHost {
     /// When the last tick was.
     ticked: u64,
     evidence: Evidence,
+}
+
+/// Whether the order goes with its connection: so it does once.
+fn is_to_be_lost(core: &mut Core, message: &ControlToNode) -> bool {
+    let order = match message {
+        ControlToNode::LaunchActor(_) => Order::Launch,
+        ControlToNode::StopActor(_) => Order::Stop,
+        ControlToNode::ReturnBundles(_) => Order::Return,
+        ControlToNode::Drain(_) => Order::Leave,
+        _ => return false,
+    };
+    let Some(place) = core.lost_orders.iter().position(|wanted| *wanted == order) else {
+        return false;
+    };
+    core.lost_orders.swap_remove(place);
+    core.facts.count("faults: lost order");
+    true
 }
 
 impl ControlHost {
@@ -91,21 +109,25 @@ impl ControlHost {
                     if matches!(message, ControlToNode::View(_)) {
                         core.facts.count("views");
                     }
+                    let mut is_new = true;
                     if let ControlToNode::LaunchActor(launch) = &message {
-                        let actor = launch.spec.actor_id;
-                        let placed =
-                            core.facts.history.actor_placed(actor, node_id, launch.incarnation);
+                        let (actor, number) = (launch.spec.actor_id, launch.incarnation);
+                        is_new = !core.facts.history.was_placed(actor, node_id, number);
+                        let placed = core.facts.history.actor_placed(actor, node_id, number);
                         if let Err(text) = placed {
                             core.violation(text);
                         }
                     }
-                    if let Some(link) = self.open.get(&node_id) {
-                        core.send(*link, self.me(), encode(&message));
+                    if let Some(link) = self.open.get(&node_id).copied() {
+                        if is_to_be_lost(core, &message) {
+                            core.cut_link(link);
+                        }
+                        core.send(link, self.me(), encode(&message));
                     }
                     if core.is_dead(self.me()) {
                         continue;
                     }
-                    if let Err(text) = self.evidence.sent(node_id, &message) {
+                    if let Err(text) = self.evidence.sent(node_id, &message, is_new) {
                         core.violation(text);
                     }
                     if matches!(message, ControlToNode::Drain(_))

@@ -9,7 +9,7 @@ use helio_types::{NodeAddress, NodeId, ObjectId, TaskId, WorkerId};
 
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
-use crate::plan::{Plan, Target};
+use crate::plan::{Order, Plan, Target};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -149,6 +149,8 @@ pub(crate) struct Core {
     control_skew_ms: u64,
     /// The part that is to die between two of its actions, and after how many sends.
     tear: Option<(End, u32)>,
+    /// The orders of the control service that are to be lost, each with the connection that carries it.
+    pub(crate) lost_orders: Vec<Order>,
     /// That part has sent so many, and dies before anything else happens.
     pub(crate) torn: Option<End>,
     /// Nodes that the control service has just declared dead, and whether it is for their silence.
@@ -178,6 +180,7 @@ impl Core {
             durable: BTreeMap::new(),
             control_skew_ms: 0,
             tear: None,
+            lost_orders: Vec::new(),
             torn: None,
             declared_dead: Vec::new(),
         }
@@ -221,6 +224,7 @@ impl Core {
     /// Nobody is to die any more.
     pub(crate) fn mend(&mut self) {
         self.tear = None;
+        self.lost_orders.clear();
     }
 
     /// Whether that part dies before its next commit.
@@ -392,7 +396,41 @@ impl Core {
         }
     }
 
-    pub(crate) fn cut(&mut self, link: u64) {
+    /// The line breaks between two that live; whom it parts is written down.
+    pub(crate) fn cut_link(&mut self, link: u64) {
+        let Some((kind, ends)) = self.net.get(link).map(|found| (found.kind, found.ends)) else {
+            return;
+        };
+        match kind {
+            Kind::Local | Kind::Remote | Kind::Peer => {
+                self.facts.count("faults: link of a process");
+            }
+            Kind::Control | Kind::Daemon => {
+                self.facts.count("faults: link of a daemon");
+                let nodes = ends.into_iter().filter_map(End::node);
+                self.facts.nodes_cut.extend(nodes);
+            }
+        }
+        match ends {
+            [End::Process(a), End::Process(b)] => {
+                let (one, other) = (self.people[a].id, self.people[b].id);
+                self.facts.history.link_cut(one, other);
+            }
+            [End::Process(from), End::Node(to)] => {
+                let (process, node) = (self.people[from].id, self.daemons[to].address.node_id);
+                self.facts.history.daemon_cut(process, node);
+            }
+            [End::Node(node), _] if kind == Kind::Control => {
+                let node_id = self.daemons[node].address.node_id;
+                self.facts.history.node_lost(node_id);
+            }
+            _ => {}
+        }
+        self.note(|| format!("link {link} is cut"));
+        self.cut(link);
+    }
+
+    fn cut(&mut self, link: u64) {
         for arrival in self.net.cut(link, self.now, &mut self.rng) {
             self.arrival(Some(arrival));
         }

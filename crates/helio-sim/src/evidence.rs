@@ -16,7 +16,7 @@ use helio_config::control::{
 };
 use helio_proto::cluster::{ControlToNode, NodeToControl};
 use helio_proto::group::GroupStrategy;
-use helio_types::{ActorId, NodeId, PlacementGroupId};
+use helio_types::{NodeId, PlacementGroupId};
 
 /// Clocks tell whole milliseconds.
 const TICK_US: u64 = 1_000;
@@ -43,8 +43,6 @@ pub(crate) struct Evidence {
     leaving: BTreeSet<NodeId>,
     /// Nodes that take no new work.
     drained: BTreeSet<NodeId>,
-    /// The lives of actors that nodes were asked for.
-    launched: BTreeSet<(ActorId, u32, NodeId)>,
     /// The last that a node said of another one: it does not reach it.
     unreached: BTreeMap<NodeId, BTreeSet<NodeId>>,
     /// Where the bundles of each group are to be.
@@ -67,8 +65,6 @@ impl Evidence {
                 if register.info.is_draining {
                     self.drained.insert(node);
                 }
-                let running = register.actors.iter();
-                self.launched.extend(running.map(|one| (one.actor_id, one.incarnation, node)));
                 self.heard.insert(node, now);
                 self.lost.remove(&node);
             }
@@ -137,16 +133,20 @@ impl Evidence {
         self.heard.contains_key(&node)
     }
 
-    /// The control service has sent a message.
+    /// The control service has sent a message; `is_new`: not even an earlier life of it asked for the same.
     ///
     /// # Errors
     /// When it asks a node for something new that takes no new work.
-    pub(crate) fn sent(&mut self, node: NodeId, message: &ControlToNode) -> Result<(), String> {
+    pub(crate) fn sent(
+        &mut self,
+        node: NodeId,
+        message: &ControlToNode,
+        is_new: bool,
+    ) -> Result<(), String> {
         match message {
             ControlToNode::Drain(_) => drop(self.drained.insert(node)),
             ControlToNode::LaunchActor(launch) => {
                 let actor = launch.spec.actor_id;
-                let is_new = self.launched.insert((actor, launch.incarnation, node));
                 if is_new && self.drained.contains(&node) {
                     return Err(format!("{actor} is sent to node {node}, which is drained"));
                 }

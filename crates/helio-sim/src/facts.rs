@@ -58,6 +58,9 @@ impl Facts {
     /// # Errors
     /// When it has begun too often.
     pub fn begins(&mut self, task: TaskId, at: WorkerId) -> Result<(), String> {
+        if self.history.is_done(task) {
+            return Err(format!("{task:?} is begun again, and nothing took its result away"));
+        }
         self.history.begun(task, at);
         let times = self.begun.entry(task).or_default();
         *times += 1;

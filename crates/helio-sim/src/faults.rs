@@ -12,6 +12,9 @@ use crate::world::World;
 
 /// How long a control service that died between two actions is away, in microseconds.
 const TORN_AWAY_US: u64 = 200_000;
+/// How long, and how often, a worker is looked for that waits for calls of its own, in microseconds.
+const CALLER_WAIT_US: u64 = 1_000_000;
+const CALLER_LOOK_US: u64 = 5_000;
 
 impl World {
     /// The fault of that place in the plan happens.
@@ -20,6 +23,7 @@ impl World {
         self.core.note(|| format!("FAULT {fault:?}"));
         match fault {
             Fault::Worker => self.kill_some(false),
+            Fault::Caller => self.kill_caller(place),
             Fault::Driver => self.kill_some(true),
             Fault::Node => {
                 if let Some(node) = self.some_node(true) {
@@ -32,6 +36,7 @@ impl World {
             Fault::Remote => self.cut_some(Kind::Remote),
             Fault::Daemon => self.cut_some(Kind::Daemon),
             Fault::ControlLink => self.cut_some(Kind::Control),
+            Fault::LostOrder(order) => self.core.lost_orders.push(order),
             Fault::HangProcess { for_us } => self.hang_process(for_us),
             Fault::HangNode { for_us } => self.hang_node(for_us),
             Fault::Partition { for_us, way } => {
@@ -133,6 +138,23 @@ impl World {
         let Some(pid) = self.some_process(Some(is_driver)) else { return };
         self.core.facts.count(if is_driver { "faults: driver" } else { "faults: worker" });
         self.kill(pid);
+    }
+
+    /// A worker dies that waits for calls of its own; later, if none does now.
+    fn kill_caller(&mut self, place: usize) {
+        let alive = self.processes.iter().filter(|process| process.is_alive && !process.is_driver);
+        let callers: Vec<usize> =
+            alive.filter(|process| process.awaits_calls()).map(|process| process.pid).collect();
+        match self.core.rng.pick(&callers).copied() {
+            Some(pid) => {
+                self.core.facts.count("faults: caller");
+                self.kill(pid);
+            }
+            None if self.core.now < self.core.plan.faults[place].0 + CALLER_WAIT_US => {
+                self.core.after(CALLER_LOOK_US, Event::Fault { place });
+            }
+            None => {}
+        }
     }
 
     fn kill(&mut self, pid: usize) {
@@ -266,39 +288,6 @@ impl World {
             link.kind == kind && !is_local
         });
         let Some(link) = self.core.rng.pick(&found).copied() else { return };
-        let facts = &mut self.core.facts;
-        match kind {
-            Kind::Local | Kind::Remote | Kind::Peer => {
-                facts.count("faults: link of a process");
-            }
-            Kind::Control | Kind::Daemon => {
-                facts.count("faults: link of a daemon");
-                let ends = self.core.net.get(link).map(|link| link.ends);
-                for end in ends.into_iter().flatten() {
-                    if let End::Node(node) = end {
-                        facts.nodes_cut.insert(node);
-                    }
-                }
-            }
-        }
-        if let Some([End::Process(a), End::Process(b)]) = self.core.net.get(link).map(|l| l.ends) {
-            let (one, other) = (self.core.people[a].id, self.core.people[b].id);
-            self.core.facts.history.link_cut(one, other);
-        }
-        if let Some([End::Process(from), End::Node(to)]) =
-            self.core.net.get(link).map(|link| link.ends)
-        {
-            let (process, node) =
-                (self.core.people[from].id, self.core.daemons[to].address.node_id);
-            self.core.facts.history.daemon_cut(process, node);
-        }
-        if let Some(End::Node(node)) = self.core.net.get(link).map(|link| link.ends[0])
-            && kind == Kind::Control
-        {
-            let node_id = self.core.daemons[node].address.node_id;
-            self.core.facts.history.node_lost(node_id);
-        }
-        self.core.note(|| format!("link {link} is cut"));
-        self.core.cut(link);
+        self.core.cut_link(link);
     }
 }

@@ -24,6 +24,10 @@ struct Call {
     begun: Vec<WorkerId>,
     /// Where it came to an end.
     ended: BTreeSet<WorkerId>,
+    /// Where it ended with a value.
+    done: BTreeSet<WorkerId>,
+    /// Calls that were made with a reference to a result of it.
+    takers: BTreeSet<TaskId>,
 }
 
 /// An actor: what it was promised, and its lives.
@@ -44,6 +48,8 @@ struct Actor {
     is_over: bool,
     /// A program ended a process of it.
     was_hit: bool,
+    /// A program killed it for good.
+    was_killed: bool,
 }
 
 /// See the module.
@@ -286,8 +292,41 @@ impl History {
     }
 
     /// A worker has come to a call's end.
-    pub fn call_ended(&mut self, task: TaskId, at: WorkerId) {
-        self.calls.entry(task).or_default().ended.insert(at);
+    pub fn call_ended(&mut self, task: TaskId, at: WorkerId, has_value: bool) {
+        let call = self.calls.entry(task).or_default();
+        call.ended.insert(at);
+        if has_value {
+            call.done.insert(at);
+        }
+    }
+
+    /// A call is made with references to these objects.
+    pub fn takes(&mut self, task: TaskId, objects: &[ObjectId]) {
+        for object in objects {
+            if let Some(call) = self.calls.get_mut(&object.task()) {
+                call.takers.insert(task);
+            }
+        }
+    }
+
+    /// Whether a call has its result, and nothing is known that could have taken it away: nobody is to run it again.
+    #[must_use]
+    pub fn is_done(&self, task: TaskId) -> bool {
+        self.calls.get(&task).is_some_and(|call| !call.done.is_empty()) && !self.is_undone(task)
+    }
+
+    /// Whether what a call made may be lost, or what a call made that took it: nobody may hold an argument any more
+    /// when its taker is run again.
+    fn is_undone(&self, task: TaskId) -> bool {
+        let Some(call) = self.calls.get(&task) else { return false };
+        let is_home_lost =
+            |at: &WorkerId| self.homes.get(at).is_some_and(|home| self.nodes_lost.contains(home));
+        let is_unheard =
+            |at: &WorkerId| self.is_lost(at) || self.is_apart(call.owner, *at) || is_home_lost(at);
+        let mut made = self.written.keys().filter(|object| object.task() == task);
+        call.done.iter().any(is_unheard)
+            || made.any(|object| self.object_lost(*object))
+            || call.takers.iter().any(|taker| self.is_undone(*taker))
     }
 
     /// Somebody cancelled a call, and so those that it made.
@@ -504,6 +543,12 @@ impl History {
         self.actors.insert(actor, made);
     }
 
+    /// Whether a node was to make that life of an actor before.
+    #[must_use]
+    pub fn was_placed(&self, actor: ActorId, node: NodeId, incarnation: u32) -> bool {
+        self.actors.get(&actor).is_some_and(|made| made.places.contains(&(incarnation, node)))
+    }
+
     /// A node is to make an actor.
     ///
     /// # Errors
@@ -553,6 +598,18 @@ impl History {
     /// An actor may be over for good from now on.
     pub fn actor_over(&mut self, actor: ActorId) {
         self.actors.entry(actor).or_default().is_over = true;
+    }
+
+    /// A program kills an actor for good.
+    pub fn actor_killed(&mut self, actor: ActorId) {
+        let known = self.actors.entry(actor).or_default();
+        (known.is_over, known.was_killed) = (true, true);
+    }
+
+    /// Whether a program killed the actor for good.
+    #[must_use]
+    pub fn was_killed(&self, actor: ActorId) -> bool {
+        self.actors.get(&actor).is_some_and(|known| known.was_killed)
     }
 
     /// A program ends a process of an actor, which may be restarted.

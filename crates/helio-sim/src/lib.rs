@@ -95,10 +95,16 @@ pub fn run_with(seed: u64, lines_max: usize, change: impl FnOnce(&mut Plan)) -> 
     run_changed(&Case::of(seed), lines_max, change)
 }
 
+/// Whose stream of chance decides on scenes.
+const SCENES: u64 = 0x7363_656e_6573;
+
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
     let mut rng = Rng::new(seed);
     let mut plan = Plan::draw(&mut rng, edition);
+    if edition > 2 {
+        plan.draw_scene(&mut Rng::new(mix(seed) ^ SCENES));
+    }
     change(&mut plan);
     let scripts = (0..plan.n_drivers)
         .map(|driver| Author::write(&mut Rng::new(mix(seed) ^ driver as u64), &plan, driver))

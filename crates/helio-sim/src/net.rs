@@ -20,6 +20,14 @@ pub enum End {
     Process(usize),
 }
 
+impl End {
+    /// The daemon, if it is one.
+    #[must_use]
+    pub fn node(self) -> Option<usize> {
+        if let Self::Node(node) = self { Some(node) } else { None }
+    }
+}
+
 /// What is spoken on a link. The connector is side 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {

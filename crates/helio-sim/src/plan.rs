@@ -10,6 +10,8 @@ use crate::rng::Rng;
 pub enum Fault {
     /// A worker is killed.
     Worker,
+    /// A worker is killed that waits for calls of its own.
+    Caller,
     /// A driver is killed.
     Driver,
     /// A node dies with all that lives on it; never the head.
@@ -27,6 +29,8 @@ pub enum Fault {
     Daemon,
     /// A connection between a daemon and the control service breaks.
     ControlLink,
+    /// The connection breaks that carries the control service's next order of that kind, and the order is lost.
+    LostOrder(Order),
     /// A process stands still for so many microseconds, as under SIGSTOP, and goes on.
     HangProcess {
         /// How long it stands still.
@@ -85,6 +89,37 @@ pub enum Fault {
     },
 }
 
+/// What the control service orders of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// To make an actor.
+    Launch,
+    /// To end an actor.
+    Stop,
+    /// To give bundles back.
+    Return,
+    /// To leave.
+    Leave,
+}
+
+/// What drivers' programs do again and again beside other things, while the faults that matter to it happen: what
+/// operations and faults that are drawn one by one would hardly ever come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scene {
+    /// References that came inside values are given on to actors, and let go of.
+    Relay,
+    /// Items of generators that still run are arguments of calls whose results are lost.
+    Items,
+    /// What lies on a node that leaves is read later.
+    Leaving,
+    /// Actors are moved from a node that leaves while the control service restarts.
+    Moving,
+    /// Orders of the control service are lost.
+    LostOrders,
+    /// Calls wait for arguments, and those that made them are killed.
+    Orphans,
+}
+
 /// Which direction of a partition is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
@@ -141,6 +176,8 @@ pub struct Plan {
     pub has_groups: bool,
     /// How far the clocks of daemons and of the control service may differ, in milliseconds.
     pub skew_ms_max: u64,
+    /// What the programs come back to.
+    pub scene: Option<Scene>,
 }
 
 /// How long a run's drivers have, in microseconds of its own time.
@@ -176,6 +213,7 @@ impl Plan {
             has_kills: rng.one_in(2),
             has_groups: rng.one_in(2),
             skew_ms_max: if rng.one_in(2) { 0 } else { 40_000_000 },
+            scene: None,
         };
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {
@@ -187,6 +225,46 @@ impl Plan {
             plan.lose_nodes(rng);
         }
         plan
+    }
+
+    /// Gives one run in five a scene. It is drawn apart from the rest, so that the other runs stay what they are.
+    pub(crate) fn draw_scene(&mut self, rng: &mut Rng) {
+        if !rng.one_in(5) {
+            return;
+        }
+        use Scene::{Items, Leaving, LostOrders, Moving, Orphans, Relay};
+        let scene =
+            *rng.pick(&[Relay, Items, Leaving, Moving, LostOrders, Orphans]).unwrap_or(&Relay);
+        self.scene = Some(scene);
+        let n_nodes = rng.range(2, 4) as usize;
+        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
+        (self.n_drivers, self.n_ops) = (rng.range(1, 2) as usize, rng.range(4, 12));
+        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        self.faults = match scene {
+            Relay => Vec::new(),
+            Items => {
+                vec![(at(200_000, 1_200_000), Fault::Node), (at(300_000, 2_000_000), Fault::Node)]
+            }
+            Leaving => {
+                vec![(at(100_000, 1_500_000), Fault::Drain), (at(100_000, 2_500_000), Fault::Drain)]
+            }
+            Moving => {
+                let (drain, away_us) = (at(200_000, 1_000_000), at(1_000, 200_000));
+                let restart = drain + at(1, 2 * self.delay_us_max + 60_000);
+                vec![(drain, Fault::Drain), (restart, Fault::Control { away_us })]
+            }
+            LostOrders => {
+                let orders = [Order::Stop, Order::Stop, Order::Launch, Order::Leave];
+                let mut lost = || Fault::LostOrder(orders[at(0, 3) as usize]);
+                let lost = [lost(), lost(), lost()];
+                let mut faults = lost.map(|fault| (at(10_000, 1_000_000), fault)).to_vec();
+                faults.push((at(500_000, 1_500_000), Fault::Drain));
+                faults
+            }
+            Orphans => (0..4).map(|_| (at(100_000, 1_500_000), Fault::Caller)).collect(),
+        };
+        self.faults.sort_by_key(|(at, _)| *at);
     }
 
     /// Nodes die one after the other while calls wait for what lies on them, and nothing else happens.
@@ -203,6 +281,7 @@ impl Plan {
         // A daemon that is away for too long is taken for dead.
         let harmless = |fault: &Fault| match fault {
             Fault::Worker
+            | Fault::Caller
             | Fault::Driver
             | Fault::Peer
             | Fault::Remote
@@ -219,6 +298,7 @@ impl Plan {
             | Fault::Control { .. }
             | Fault::Daemon
             | Fault::ControlLink
+            | Fault::LostOrder(_)
             | Fault::Head { .. }
             | Fault::ControlTorn { .. }
             | Fault::Drain

@@ -1,6 +1,8 @@
 //! What the simulated user code does: operations, what each kind of call is made of, and the programs
 //! of drivers.
 
+mod scenes;
+
 use helio_proto::group::GroupStrategy;
 use helio_proto::peer::STREAMING;
 use helio_types::{ActorId, PlacementGroupId};
@@ -173,6 +175,11 @@ pub(crate) enum Op {
     Get {
         slots: Vec<Slot>,
         open: bool,
+    },
+    /// Reads, checks, and takes over the last reference inside.
+    Take {
+        from: Slot,
+        to: Slot,
     },
     Drop(Slot),
     DropAll,
@@ -370,6 +377,11 @@ impl<'a> Author<'a> {
             author.one();
             if plan.has_groups && author.rng.one_in(6) {
                 author.group();
+            }
+            if let Some(scene) = plan.scene
+                && author.rng.one_in(2)
+            {
+                author.scene(scene);
             }
         }
         author.finish()

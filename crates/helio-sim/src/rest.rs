@@ -102,6 +102,7 @@ impl World {
             }
         }
         found.extend(self.check_bundles());
+        found.extend(self.check_actors());
         for host in self.nodes.iter().flatten() {
             // One that owns what a detached actor keeps stays, and an order that a node has not heard is not durable.
             let must_leave = host.is_to_leave || self.core.facts.control_restarts == 0;
@@ -114,6 +115,24 @@ impl World {
         for text in found {
             self.core.violation(text);
         }
+    }
+
+    /// No process goes on as an actor that a program has killed for good, and no actor that may be restarted is on a
+    /// node that is to leave.
+    fn check_actors(&self) -> Vec<String> {
+        let (history, mut found) = (&self.core.facts.history, Vec::new());
+        for process in self.processes.iter().filter(|process| process.is_alive) {
+            let must_leave = self.nodes[process.node].as_ref().is_some_and(|host| host.is_to_leave);
+            let (pid, node) = (process.pid, process.node);
+            for actor in history.actors_in(process.id) {
+                if history.was_killed(actor) {
+                    found.push(format!("a leak: p{pid} goes on as {actor}, which was killed"));
+                } else if must_leave && history.lives(actor).1 != Some(1) {
+                    found.push(format!("{actor} stays on node {node}, which is to leave"));
+                }
+            }
+        }
+        found
     }
 
     /// Each bundle that has a node by the control service is held there and nowhere else.

@@ -177,3 +177,27 @@ fn calls_whose_replies_are_lost_with_the_link_count_as_begun() {
 fn a_node_that_comes_after_a_recovery_has_ended_is_dead() {
     check(30_022_271, "0.45-47,0.49-50,0.52-55,0.57-58,0.60-80");
 }
+
+/// Runs a seed as this edition draws it; nothing may be wrong with it.
+#[track_caller]
+fn check_today(seed: u64) {
+    let case = Case { edition: 3, ..Case::of(seed) };
+    let violations = helio_sim::run_case(&case, 0).violations;
+    assert!(violations.is_empty(), "{case:?}: {violations:?}");
+}
+
+/// OWN-1: two workers ran calls for each other, and one ended after its last call (`max_calls`): the other closed the
+/// connection to its lessee, and with it the answer that lay there. The call ran twice.
+#[test]
+fn the_last_answer_of_a_worker_that_was_a_lessee_too_is_read() {
+    check_today(331);
+    check_today(1_820);
+}
+
+/// STATE-2: an actor was told to move from a drained node, its process ended while the control service restarted, and
+/// the next one took that for the actor's own end.
+#[test]
+fn an_actor_that_moves_while_the_control_service_restarts_lives_on() {
+    check_today(280);
+    check_today(1_345);
+}

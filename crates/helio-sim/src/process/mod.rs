@@ -25,6 +25,7 @@ use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId, WorkerAddr
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
 use crate::plan::Target;
+use crate::program::Op;
 pub(crate) use user::{ActorState, Frame as Code};
 
 /// Keeps a range of the object store from being reused; tells when it is dropped.
@@ -161,6 +162,12 @@ impl Process {
             templates: BTreeMap::new(),
             classes: BTreeMap::new(),
         }
+    }
+
+    /// Whether a call that it runs reads what others make.
+    pub(crate) fn awaits_calls(&self) -> bool {
+        let mut scripts = self.code.iter().map(|frame| frame.script.front());
+        scripts.any(|op| matches!(op, Some(Op::Get { .. })))
     }
 
     fn me(&self) -> End {
@@ -442,8 +449,20 @@ impl Process {
                 if let Some(inner) = self.inner.remove(&link) {
                     self.outer.remove(&inner);
                     self.apply(core, Event::Closed { link: inner, is_complete });
+                    self.hears_of_end(core, link);
                 }
             }
+        }
+    }
+
+    /// A connection ended, and there is no other one to that process.
+    fn hears_of_end(&mut self, core: &mut Core, outer: u64) {
+        let ends = core.net.get(outer).map(|line| line.ends);
+        let mut others = ends.into_iter().flatten().filter(|end| *end != self.me());
+        let Some(End::Process(other)) = others.next() else { return };
+        let gone = core.people[other].id;
+        if self.machine.as_mut().is_some_and(|machine| machine.links().to_process(gone).is_none()) {
+            core.facts.history.told_gone(self.id, gone);
         }
     }
 

@@ -190,6 +190,23 @@ impl Process {
         Step::Next
     }
 
+    pub(super) fn take(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        from: Slot,
+        to: Slot,
+    ) -> Step {
+        let before = frame.opened;
+        let step = self.get(core, frame, &[from], true);
+        if frame.opened > before
+            && let Some(held) = frame.slots.remove(&frame.opened)
+        {
+            frame.slots.insert(to, held);
+        }
+        step
+    }
+
     pub(super) fn next_item(
         &mut self,
         core: &mut Core,

@@ -323,6 +323,8 @@ impl Process {
         core.facts.count(if actor.is_some() { "method calls" } else { "tasks" });
         let group = strategy(frame, plea.place).placement_group;
         core.facts.history.submitted(id, self.id, frame.task(), plea.retries, (group, plea.cpu));
+        core.facts.history.takes(id, &args.deps);
+        core.facts.history.takes(id, &args.contained);
         if raises_again {
             core.facts.history.raises_again(id);
         }
@@ -482,7 +484,7 @@ impl Process {
             let actor = *id;
             core.facts.count("kills");
             match no_restart {
-                true => core.facts.history.actor_over(actor),
+                true => core.facts.history.actor_killed(actor),
                 false => core.facts.history.actor_hit(actor),
             }
             self.tell_owner(core, Event::KillActor { actor, no_restart });

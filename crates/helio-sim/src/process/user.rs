@@ -301,7 +301,7 @@ impl Process {
         }
         if let (Kind::Call { task, .. }, Some(outcome)) = (&frame.kind, outcome) {
             self.cancelled.remove(task);
-            core.facts.history.call_ended(*task, self.id);
+            core.facts.history.call_ended(*task, self.id, !outcome.failed);
             core.task_ends(self.pid, *task);
             let is_last = outcome.leaving;
             self.apply(core, ProcessEvent::Finished { task: *task, outcome });
@@ -495,6 +495,7 @@ impl Process {
             Op::Put { to, is_big, salt, inner } => self.put(core, frame, to, is_big, salt, &inner),
             Op::Submit(plea) => self.submit(core, frame, &plea),
             Op::Get { slots, open } => self.get(core, frame, &slots, open),
+            Op::Take { from, to } => self.take(core, frame, from, to),
             Op::Drop(slot) => {
                 if let Some(held) = frame.slots.remove(&slot) {
                     self.let_go(core, held);

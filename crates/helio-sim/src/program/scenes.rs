@@ -1,0 +1,200 @@
+//! What programs do in a [`Scene`]: short plays that end with everything let go of.
+
+use super::{Author, Job, Op, Plea, Slot, Wish};
+use crate::plan::{Scene, Target};
+
+impl Author<'_> {
+    pub(super) fn scene(&mut self, scene: Scene) {
+        match scene {
+            Scene::Relay => self.relay(),
+            Scene::Items => self.items(),
+            Scene::Leaving => self.leaving(),
+            Scene::Moving => self.moving(),
+            Scene::LostOrders => self.lost_orders(),
+            Scene::Orphans => self.orphans(),
+        }
+    }
+
+    /// A task of that kind; its first result goes where the call says.
+    fn call(&mut self, job: Job, retries: i32, target: Target) -> Plea {
+        Plea {
+            job,
+            salt: self.rng.draw(),
+            deps: Vec::new(),
+            inner: Vec::new(),
+            count: self.rng.range(2, 5) as u32,
+            depth: 1,
+            retries,
+            is_stored: false,
+            actor: None,
+            cpu: 100,
+            backpressure: 0,
+            to: vec![self.slot()],
+            place: None,
+            target,
+        }
+    }
+
+    fn submit_plea(&mut self, plea: Plea) -> Slot {
+        let to = plea.to.first().copied().unwrap_or_default();
+        self.ops.push(Op::Submit(Box::new(plea)));
+        to
+    }
+
+    fn read(&mut self, slots: &[Slot]) {
+        for some in slots.chunks(super::READ_MAX) {
+            self.ops.push(Op::Get { slots: some.to_vec(), open: false });
+        }
+    }
+
+    fn wait(&mut self, us_max: u64) {
+        self.ops.push(Op::Sleep(self.rng.range(us_max / 4, us_max)));
+    }
+
+    fn drop_all(&mut self, slots: &[Slot]) {
+        self.ops.extend(slots.iter().map(|slot| Op::Drop(*slot)));
+    }
+
+    fn new_actor(&mut self, max_restarts: i64, name: Option<String>) -> Slot {
+        let to = self.slot();
+        let wish = Wish {
+            salt: self.rng.draw(),
+            fails: false,
+            deps: Vec::new(),
+            inner: Vec::new(),
+            max_restarts,
+            concurrency: 1,
+            slots: 0.0,
+            name: name.clone(),
+            to,
+            place: None,
+        };
+        self.ops.push(Op::Actor(Box::new(wish)));
+        self.names.extend(name);
+        to
+    }
+
+    /// A worker's own object goes from it to an actor, by way of this driver, which lets go of it at once.
+    fn relay(&mut self) {
+        let actor = self.new_actor(0, None);
+        for _ in 0..self.rng.range(2, 6) {
+            let outer = self.call(Job::Wrap, 0, Target::Anywhere);
+            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            self.ops.push(Op::Take { from: outer, to: inner });
+            let mut keep = self.call(Job::Keep, 0, Target::Anywhere);
+            (keep.actor, keep.inner) = (Some(actor), vec![inner]);
+            let kept = self.submit_plea(keep);
+            if self.rng.one_in(2) {
+                self.drop_all(&[outer]);
+            }
+            self.read(&[kept]);
+            self.drop_all(&[inner, outer, kept]);
+            if self.rng.one_in(2) {
+                self.wait(2_000);
+            }
+            let mut look = self.call(Job::Look, 0, Target::Anywhere);
+            look.actor = Some(actor);
+            let seen = self.submit_plea(look);
+            let mut forget = self.call(Job::Forget, 0, Target::Anywhere);
+            forget.actor = Some(actor);
+            let forgotten = self.submit_plea(forget);
+            self.read(&[seen, forgotten]);
+            self.drop_all(&[seen, forgotten]);
+        }
+        self.drop_all(&[actor]);
+    }
+
+    /// A generator waits for its reader; calls that took its items lie where nodes die.
+    fn items(&mut self) {
+        let mut generator = self.call(Job::Stream, 0, Target::RatherHere);
+        (generator.count, generator.backpressure) = (6, 2);
+        let stream = self.submit_plea(generator);
+        let item = self.slot();
+        self.ops.push(Op::Next { stream, to: item });
+        self.read(&[item]);
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 6) {
+            let mut call = self.call(Job::Big, 3, Target::Spread);
+            call.deps = vec![item];
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.wait(1_200_000);
+        self.read(&made);
+        self.read(&[item]);
+        self.read_stream(stream);
+        self.ops.push(Op::DropStream(stream));
+        self.drop_all(&made);
+        self.drop_all(&[item]);
+    }
+
+    /// Large objects are made everywhere, and read when a node has left.
+    fn leaving(&mut self) {
+        let retries = *self.rng.pick(&[0, 0, -1]).unwrap_or(&0);
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(4, 14) {
+            let call = self.call(Job::Big, retries, Target::Spread);
+            made.push(self.submit_plea(call));
+        }
+        if self.rng.one_in(2) {
+            self.read(&made);
+        }
+        self.wait(3_000_000);
+        self.read(&made);
+        self.drop_all(&made);
+    }
+
+    /// Actors that may be restarted, and have work all the time.
+    fn moving(&mut self) {
+        let max_restarts = *self.rng.pick(&[1, -1]).unwrap_or(&1);
+        let is_named = self.rng.one_in(3);
+        let name = is_named.then(|| format!("actor-{}-{}", self.driver, self.next + 1));
+        let actor = self.new_actor(if is_named { -1 } else { max_restarts }, name);
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(4, 16) {
+            let mut call = self.call(Job::Slow, -1, Target::Anywhere);
+            call.actor = Some(actor);
+            made.push(self.submit_plea(call));
+        }
+        self.wait(300_000);
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&[actor]);
+    }
+
+    /// Actors begin, work, and are ended for good.
+    fn lost_orders(&mut self) {
+        let restarts = *self.rng.pick(&[0, 1, -1]).unwrap_or(&0);
+        let actor = self.new_actor(restarts, None);
+        let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
+        call.actor = Some(actor);
+        let made = self.submit_plea(call);
+        if self.rng.one_in(2) {
+            self.read(&[made]);
+        }
+        self.wait(50_000);
+        if self.rng.one_in(2) {
+            self.ops.push(Op::KillActor { slot: actor, no_restart: true });
+        }
+        self.drop_all(&[made, actor]);
+        self.wait(200_000);
+    }
+
+    /// Calls make calls that wait for large arguments from other nodes.
+    fn orphans(&mut self) {
+        let mut large = Vec::new();
+        for _ in 0..2 {
+            let call = self.call(Job::Big, 3, Target::Spread);
+            large.push(self.submit_plea(call));
+        }
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(1, 3) {
+            let mut call = self.call(Job::Nest, 3, Target::Anywhere);
+            (call.inner, call.count) = (large.clone(), 6);
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&large);
+    }
+}
