@@ -236,3 +236,41 @@ def test_packages_that_lie_in_the_working_dir(
         assert (
             ray.get(both.options(runtime_env={**env, "env_vars": {"A": "1"}}).remote())[0] is None
         )
+
+
+def test_workers_that_find_no_environment_at_once_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for the maker goes on when it is made, not when the maker ends."""
+    import fcntl
+    import threading
+
+    from heliostat.core import packages
+
+    monkeypatch.setenv("HELIOSTAT_SESSION_DIR", str(tmp_path / "session"))
+    really, both, began = fcntl.flock, threading.Barrier(2), threading.local()
+
+    def flock(file: Any, how: int) -> None:
+        really(file, how)
+        if not hasattr(began, "met"):
+            began.met = True
+            both.wait(60)  # each has seen the folder's lock before one makes it
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    made: list[Path] = []
+    found: list[Path] = []
+
+    def worker() -> None:
+        found.append(packages.have_made("pip", ["one"], lambda folder: made.append(make(folder))))
+
+    def make(folder: Path) -> Path:
+        folder.mkdir()
+        return folder
+
+    threads = [threading.Thread(target=worker, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(made) == 1
+    assert found == made * 2

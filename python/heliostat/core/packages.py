@@ -116,12 +116,13 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
     os.set_inheritable(lock.fileno(), True)
     fcntl.flock(lock, fcntl.LOCK_SH)
     if not (folder / "ready").exists():
-        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever is making it
-        if not (folder / "ready").exists():
-            failure.tell()
-            _make_or_leave_nothing(folder, failure, lambda: make(folder))
-            _make_room(shelf, key)
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        # A lock of its own: the one above is held for life by whoever was here first, and never free again.
+        with open(shelf / f"{key}.making", "w") as making:
+            fcntl.flock(making, fcntl.LOCK_EX)
+            if not (folder / "ready").exists():
+                failure.tell()
+                _make_or_leave_nothing(folder, failure, lambda: make(folder))
+                _make_room(shelf, key)
     os.utime(folder)
     _locks.append(lock)
     return folder
