@@ -43,6 +43,23 @@ def deepspeed_zero3(config: dict[str, Any]) -> float:
     return _zero(config, 3)
 
 
+def _restored(engine: Any) -> int:
+    """How many steps the last checkpoint has, which the engine loads."""
+    if (checkpoint := train.get_checkpoint()) is None:
+        return 0
+    with checkpoint.as_directory() as folder:
+        _, client = engine.load_checkpoint(folder)
+    step: int = client["step"]
+    return step
+
+
+def _report(engine: Any, step: int, loss: Any) -> None:
+    """Every rank saves its part; what they report becomes one checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        engine.save_checkpoint(folder, client_state={"step": step})
+        train.report({"loss": loss.item()}, checkpoint=Checkpoint.from_directory(folder))
+
+
 def _zero(config: dict[str, Any], stage: int) -> float:
     """DeepSpeed's engine and its own checkpoints."""
     import deepspeed
@@ -52,20 +69,12 @@ def _zero(config: dict[str, Any], stage: int) -> float:
     engine, _, _, _ = deepspeed.initialize(
         model=model, optimizer=optimizer_of(model), config=options(stage, course.size)
     )
-    begin = 0
-    if (checkpoint := train.get_checkpoint()) is not None:
-        with checkpoint.as_directory() as folder:
-            _, begin = engine.load_checkpoint(folder)
-        begin = begin["step"]
-    for step in range(begin, STEPS):
+    for step in range(_restored(engine), STEPS):
         loss = loss_of(engine, *batch_of(step, course.rank, course.size))
         engine.backward(loss)
         engine.step()
         if course.after(step + 1):
-            with tempfile.TemporaryDirectory() as folder:
-                engine.save_checkpoint(folder, client_state={"step": step + 1})
-                made = Checkpoint.from_directory(folder)
-                train.report({"loss": loss.item()}, checkpoint=made)
+            _report(engine, step + 1, loss)
     with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=stage == 3):
         return whole_loss(model)
 
@@ -93,20 +102,12 @@ def deepspeed_pipeline(config: dict[str, Any]) -> float:
         config=given,
         dist_init_required=False,
     )
-    begin = 0
-    if (checkpoint := train.get_checkpoint()) is not None:
-        with checkpoint.as_directory() as folder:
-            _, client = engine.load_checkpoint(folder)
-        begin = client["step"]
-    for step in range(begin, STEPS):
+    for step in range(_restored(engine), STEPS):
         # Micro batches of 4 rows flow through the stages.
         parts = zip(*(whole.split(4) for whole in batch_of(step)), strict=True)
         loss = engine.train_batch(data_iter=iter(list(parts)))
         if course.after(step + 1):
-            with tempfile.TemporaryDirectory() as folder:
-                engine.save_checkpoint(folder, client_state={"step": step + 1})
-                made = Checkpoint.from_directory(folder)
-                train.report({"loss": loss.item()}, checkpoint=made)
+            _report(engine, step + 1, loss)
     # Each stage has trained its own layers.
     own = {i: layers[i].state_dict() for i in range(model._local_start, model._local_stop)}
     found: list[Any] = [None] * course.size

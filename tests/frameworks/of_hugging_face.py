@@ -78,22 +78,20 @@ def _accelerate(config: dict[str, Any], **plugins: Any) -> float:
     return whole_loss(whole)
 
 
-class WithLoss:
+def with_loss() -> Any:
     """What the Trainer of transformers trains: the network, whose answer has the loss."""
+    import torch
 
-    def __new__(cls) -> Any:
-        import torch
+    class WithLoss(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = network()
 
-        class Module(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.net = network()
+        def forward(self, x: Any, labels: Any) -> dict[str, Any]:
+            answers = self.net(x)
+            return {"loss": (answers - labels).square().mean(), "logits": answers}
 
-            def forward(self, x: Any, labels: Any) -> dict[str, Any]:
-                answers = self.net(x)
-                return {"loss": (answers - labels).square().mean(), "logits": answers}
-
-        return Module()
+    return WithLoss()
 
 
 def transformers_ddp(config: dict[str, Any]) -> float:
@@ -118,7 +116,7 @@ def _transformers(config: dict[str, Any], **arguments: Any) -> float:
     from ray.train.huggingface.transformers import RayTrainReportCallback, prepare_trainer
 
     course = Course(config)
-    model = WithLoss()
+    model = with_loss()
 
     class Steps(transformers.TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -158,6 +156,6 @@ def _transformers(config: dict[str, Any], **arguments: Any) -> float:
     state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
     if course.rank != 0:
         return 0.0
-    model = WithLoss()
+    model = with_loss()
     model.load_state_dict(state)
     return whole_loss(model.net)

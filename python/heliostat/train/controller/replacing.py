@@ -72,10 +72,7 @@ class Replacer:
         if not self._may_allow(failure) or not self._tell_lost(number):
             return False
         self._allow(failure)
-        running = {r for r in refs.values() if r // self._replicas.size == number}
-        deadline = time.monotonic() + self._unwind_s
-        self._broken[number] = _Broken(running, deadline)
-        self._ended(number, failure.rank, refs, reusable)
+        self._break(number, failure.rank, refs, reusable)
         return True
 
     def retire(self, rank: int, refs: dict[Any, int]) -> bool:
@@ -86,10 +83,14 @@ class Replacer:
             return False
         if not self._tell_lost(number):
             return False
+        self._break(number, rank, refs, False)
+        return True
+
+    def _break(self, number: int, rank: int, refs: dict[Any, int], reusable: bool) -> None:
+        """The first rank of a group has ended: the others of the group are to follow."""
         running = {r for r in refs.values() if r // self._replicas.size == number}
         self._broken[number] = _Broken(running, time.monotonic() + self._unwind_s)
-        self._ended(number, rank, refs, False)
-        return True
+        self._ended(number, rank, refs, reusable)
 
     def unwound(self, rank: int, refs: dict[Any, int], outcome: Outcome) -> None:
         """A function has been ended from outside."""
