@@ -272,5 +272,7 @@ def test_workers_that_find_no_environment_at_once_make_one(
         thread.start()
     for thread in threads:
         thread.join(60)
+    while packages._locks:
+        packages._locks.pop().close()  # held for life, which is not this process's
     assert len(made) == 1
     assert found == made * 2

@@ -437,9 +437,18 @@ def test_a_resumable_run_saves_by_itself_and_makes_no_step_twice(
     memory: int | None,
 ) -> None:
     """All ranks save behind the same step, in storage and, where copies are kept, in memory."""
+    from heliostat.train.memory import keepers
     from ray.train import CheckpointConfig
     from ray.train.torch import TorchTrainer
 
+    class SlowKeeper(keepers.Keeper):
+        """Has a part later than storage has its own: the workers may not have gone by then."""
+
+        def keep(self, *args: Any) -> None:
+            time.sleep(1)
+            super().keep(*args)
+
+    monkeypatch.setattr(keepers, "Keeper", SlowKeeper)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     leaves = nodes.add_node(num_cpus=1)
     nodes.add_node(num_cpus=1)

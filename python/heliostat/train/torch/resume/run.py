@@ -183,9 +183,9 @@ class ResumableRun:
             self._giver.give(
                 self.step, self._view.read(self._more(self.step)), self._view.stepped()
             )
+        self._giver.wait()  # the report ends this attempt, and with it what is still under way
         if self._reported != self.step:
             self.report(self._metrics or {"step": self.step})
-        self._giver.wait()
         self._session.flush()
 
     def _after_step(self) -> None:
