@@ -35,11 +35,14 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             .args(arguments),
     )?;
     let asked = |option: &str| arguments.iter().any(|argument| argument.starts_with(option));
+    // The rows of another script have a section of its name.
+    let script =
+        arguments.iter().find_map(|argument| argument.rsplit('/').next()?.strip_suffix(".py"));
     let versions = format!("A is Ray 2.60, B Heliostat {}", env!("CARGO_PKG_VERSION"));
     let mut page = bench("bench/page.py");
     page.args(["--page", "docs/performance.md", "--table", TABLE, "--versions", &versions]);
     if asked("--script") {
-        page.args(["--section", "options"]);
+        page.args(["--section", script.unwrap_or("options")]);
     } else {
         sh::run(bench("bench/floors.py").args(["--seconds", "0.5", "--json", FLOORS]))?;
         page.args(["--floors", FLOORS]);

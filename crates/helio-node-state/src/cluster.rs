@@ -128,7 +128,7 @@ impl Cluster {
         takes: &ResourceSet,
         strategy: &Strategy,
         may_spill: bool,
-        locality: &[NodeId],
+        touched: &[NodeId],
         now: u64,
     ) -> Placement {
         while self.promised.front().is_some_and(|(until, _, _)| *until <= now) {
@@ -137,8 +137,8 @@ impl Cluster {
         }
         let (own, cursor) = (Some(self.own), self.cursor);
         let placement = match may_spill {
-            true => self.nodes.place(own, takes, strategy, cursor, locality),
-            false => place(&self.nodes.views()[..1], own, takes, strategy, cursor, locality),
+            true => self.nodes.place(own, takes, strategy, cursor, touched),
+            false => place(&self.nodes.views()[..1], own, takes, strategy, cursor, touched),
         };
         // Only what was placed takes a turn: a request that is looked at three times would else go to
         // the same one of three nodes for ever.

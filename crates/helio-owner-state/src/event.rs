@@ -199,6 +199,11 @@ pub enum Event {
         /// The daemon that may have a worker.
         node: NodeAddress,
     },
+    /// No node that would do has room for it at present.
+    LeasePending {
+        /// The number of the request, as in [`Action::RequestLease`].
+        request: u64,
+    },
     /// Give it back when it is idle.
     LeaseRevoked {
         /// By which daemon.
@@ -297,8 +302,9 @@ pub enum Action {
         class: Arc<LeaseClass>,
         /// How many calls wait.
         backlog: u64,
-        /// Where the first call's arguments are.
-        locality: Vec<NodeId>,
+        /// Where the first call's arguments are; of calls that go round the nodes: where there are leases
+        /// already, and another node is wanted.
+        touched: Vec<NodeId>,
         /// Whether the first call may be tried again.
         is_retriable: bool,
     },

@@ -173,7 +173,8 @@ impl Owner {
             Event::LeaseRefused { request, failure } => {
                 self.lease_refused(request, &failure, now, out)
             }
-            Event::LeaseSpilled { request, node } => self.lease_spilled(request, node, out),
+            Event::LeaseSpilled { request, node } => self.lease_spilled(request, node, now, out),
+            Event::LeasePending { request } => self.lease_pending(request, now, out),
             Event::LeaseRevoked { node, lease } => self.lease_revoked(node, lease, now, out),
             Event::LeaseLost { node, lease, cause } => {
                 self.lease_lost(node, lease, &cause, now, out)

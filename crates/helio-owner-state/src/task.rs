@@ -8,9 +8,11 @@
 //! A call whose worker was ended for want of memory waits a while before it is `Queued` again.
 //! Calls of actors go from `Waiting` straight into their actor's queue (module [`crate::actor`]).
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::frame::INLINE_MAX;
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{self, Frame, Returned, STREAMING, Value};
 use helio_proto::reader::put_bytes;
@@ -27,6 +29,10 @@ use crate::hash::slim;
 use crate::lineage::Final;
 use crate::object::Stored;
 use crate::stream::FIRST_ITEM;
+
+/// A call goes to where so many bytes of its arguments are, even if that takes a worker there: values of this
+/// size lie in object stores.
+const LARGE_BYTES: u64 = INLINE_MAX as u64;
 
 /// A call's arguments, as the front serialized them.
 #[derive(Clone, Debug, Default)]
@@ -354,17 +360,40 @@ impl Owner {
         bytes
     }
 
-    /// Which nodes hold a call's stored arguments.
-    pub(crate) fn locality(&self, spec: &TaskSpec) -> Vec<NodeId> {
-        let mut nodes = Vec::new();
+    /// The nodes that hold a call's stored arguments, with how many bytes of them, most first.
+    fn holders(&self, spec: &TaskSpec) -> Vec<(NodeAddress, u64)> {
+        let mut holders: Vec<(NodeAddress, u64)> = Vec::new();
         for dep in spec.awaited() {
-            if let Some(Stored::Stores { locations, .. }) =
-                self.objects.get(&dep).map(|object| &object.value)
-            {
-                nodes.extend(locations.iter().map(|location| location.node_id));
+            let value = self.objects.get(&dep).map(|object| &object.value);
+            let Some(Stored::Stores { size, locations }) = value else { continue };
+            for location in locations {
+                match holders.iter_mut().find(|(node, _)| node.node_id == location.node_id) {
+                    Some((_, bytes)) => *bytes += size,
+                    None => holders.push((location.clone(), *size)),
+                }
             }
         }
-        nodes
+        // Of equal ones this node comes first.
+        let own = self.me.node_id;
+        holders.sort_by_key(|(node, bytes)| (Reverse(*bytes), node.node_id != own));
+        holders
+    }
+
+    /// Which nodes hold a call's stored arguments, those with most bytes first.
+    pub(crate) fn locality(&self, spec: &TaskSpec) -> Vec<NodeId> {
+        self.holders(spec).into_iter().map(|(node, _)| node.node_id).collect()
+    }
+
+    /// The node that holds most bytes of a call's arguments, if they are large.
+    pub(crate) fn holder_of_most(&self, spec: &TaskSpec) -> Option<NodeAddress> {
+        let (node, bytes) = self.holders(spec).into_iter().next()?;
+        (bytes >= LARGE_BYTES).then_some(node)
+    }
+
+    /// How many bytes of a call's stored arguments a node holds.
+    pub(crate) fn bytes_on(&self, spec: &TaskSpec, node: NodeId) -> u64 {
+        let mut holders = self.holders(spec).into_iter();
+        holders.find(|(holder, _)| holder.node_id == node).map_or(0, |(_, bytes)| bytes)
     }
 
     /// A worker's reply.

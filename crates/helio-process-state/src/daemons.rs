@@ -103,13 +103,16 @@ impl<M: Memory> Process<M> {
             NodeToClient::LeaseSpillback(m) => {
                 self.tell_owner(OwnerEvent::LeaseSpilled { request: m.request_id, node: m.node });
             }
-            NodeToClient::LeasePending(m) if m.infeasible => {
-                let name = self.owner.name_of_request(m.request_id).unwrap_or("A task");
-                let text = format!(
-                    "{name} waits for a worker. {} It goes on when a node joins that can run it.",
-                    sentence(&m.why)
-                );
-                self.notify(Notice { is_warning: true, text });
+            NodeToClient::LeasePending(m) => {
+                if m.infeasible {
+                    let name = self.owner.name_of_request(m.request_id).unwrap_or("A task");
+                    let text = format!(
+                        "{name} waits for a worker. {} It goes on when a node joins that can run it.",
+                        sentence(&m.why)
+                    );
+                    self.notify(Notice { is_warning: true, text });
+                }
+                self.tell_owner(OwnerEvent::LeasePending { request: m.request_id });
             }
             NodeToClient::WhyReply(m) => self.explained(m.request_id, &sentence(&m.why)),
             NodeToClient::RevokeLease(m) => {

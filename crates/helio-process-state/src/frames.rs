@@ -132,7 +132,11 @@ impl<M: Memory> Process<M> {
             remade: flags.is_remade.then_some(*sequence),
             lease,
         };
-        self.executor.push(Waiting { item, body, inputs });
+        let waiting = Waiting { item, body, inputs };
+        match from.worker_id == self.owner.address().worker_id {
+            true => self.executor.push_own(waiting),
+            false => self.executor.push(waiting),
+        }
         self.work_arrived();
         Ok(())
     }

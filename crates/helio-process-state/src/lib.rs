@@ -168,6 +168,9 @@ impl<M: Memory> Process<M> {
                 if let Some(caller) = self.executor.finish(task, outcome.failed, now) {
                     self.tell_owner(OwnerEvent::Finished { task, caller, outcome });
                 }
+                if self.executor.may_end() {
+                    self.work_arrived();
+                }
             }
             Event::ItemMade { task, index, item } => {
                 if let Some(caller) = self.executor.caller_of(task).cloned() {

@@ -79,7 +79,7 @@ impl<M: Memory> Process<M> {
                 let begin = Frame::BeginLease { lease, grant: &grant, job: &self.job_wire };
                 self.links.send_frame(link, &begin);
             }
-            OwnerAction::RequestLease { node, request, class, backlog, locality, is_retriable } => {
+            OwnerAction::RequestLease { node, request, class, backlog, touched, is_retriable } => {
                 let spilled = node.is_some();
                 let link = match &node {
                     Some(node) => self.open_node(node),
@@ -90,7 +90,7 @@ impl<M: Memory> Process<M> {
                     class: (*class).clone(),
                     backlog,
                     spilled,
-                    locality,
+                    touched,
                     is_retriable,
                 };
                 self.links.send_node(link, &message.into());

@@ -92,8 +92,9 @@ messages! {
         3 backlog: u64,
         /// Came here by a spill-back: grant or queue, send on no more.
         4 spilled: bool,
-        /// Where the bytes of the first task's arguments are.
-        5 locality: Vec<NodeId>,
+        /// Where the bytes of the first task's arguments are. With the strategy "spread": where the sender has
+        /// workers of the class, and another node is wanted.
+        5 touched: Vec<NodeId>,
         /// The first task may be tried again; the memory monitor ends such first.
         6 is_retriable: bool,
     }

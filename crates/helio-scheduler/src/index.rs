@@ -204,9 +204,9 @@ impl NodeIndex {
         need: &ResourceSet,
         strategy: &Strategy,
         cursor: u64,
-        locality: &[NodeId],
+        touched: &[NodeId],
     ) -> Placement {
-        match self.choose(local, need, strategy, cursor, locality) {
+        match self.choose(local, need, strategy, cursor, touched) {
             Choice::On(node_id) => Placement::On(node_id),
             Choice::Busy => Placement::Busy,
             Choice::Infeasible => {
@@ -223,14 +223,14 @@ impl NodeIndex {
         need: &ResourceSet,
         strategy: &Strategy,
         cursor: u64,
-        locality: &[NodeId],
+        touched: &[NodeId],
     ) -> Choice {
-        let mut answer = self.by_labels(local, need, strategy, &strategy.labels, cursor, locality);
+        let mut answer = self.by_labels(local, need, strategy, &strategy.labels, cursor, touched);
         for fallback in &strategy.fallbacks {
             if matches!(answer, Choice::On(_)) {
                 break;
             }
-            match self.by_labels(local, need, strategy, &fallback.labels, cursor, locality) {
+            match self.by_labels(local, need, strategy, &fallback.labels, cursor, touched) {
                 Choice::Infeasible => {}
                 better => answer = better,
             }
@@ -245,7 +245,7 @@ impl NodeIndex {
         strategy: &Strategy,
         labels: &[Label],
         cursor: u64,
-        locality: &[NodeId],
+        touched: &[NodeId],
     ) -> Choice {
         let kind = strategy.kind;
         if kind == StrategyKind::NodeAffinity && !mutant!("affinity-ignored") {
@@ -260,14 +260,14 @@ impl NodeIndex {
         }
         let Some(few) = self.few_holders(need) else {
             let slots = |id: &NodeId| self.slots.get(id).copied();
-            let locality: Vec<usize> = locality.iter().filter_map(slots).collect();
+            let touched: Vec<usize> = touched.iter().filter_map(slots).collect();
             let local = local.as_ref().and_then(slots);
             let tree = self.tree(need, labels);
             let slot = match kind {
-                StrategyKind::Spread => tree.next_in_turn(cursor),
+                StrategyKind::Spread => tree.next_in_turn(cursor, &touched),
                 StrategyKind::Default
                 | StrategyKind::NodeAffinity
-                | StrategyKind::PlacementGroup => tree.best(local, cursor, &locality),
+                | StrategyKind::PlacementGroup => tree.best(local, cursor, &touched),
             };
             return match slot {
                 Some(slot) => Choice::On(self.nodes[slot].address.node_id),
@@ -277,7 +277,7 @@ impl NodeIndex {
         };
         self.visited += few.len() as u64;
         let nodes: Vec<&NodeView> = few.iter().map(|slot| &self.nodes[*slot]).collect();
-        choose_among(&nodes, local, need, kind, labels, cursor, locality)
+        choose_among(&nodes, local, need, kind, labels, cursor, touched)
     }
 
     /// The slots of the nodes that have the rarest resource of the need, if these are few.

@@ -13,8 +13,8 @@
 //!
 //! | strategy | picks |
 //! |---|---|
-//! | default | nodes that hold the arguments, then the local one, while they are under half used; then the least used. Work without GPU avoids nodes with GPUs while others are free |
-//! | spread | the next node in turn that has room |
+//! | default | nodes that hold the arguments; then the local one, while it is under half used; then the least used. Work without GPU avoids nodes with GPUs while others are free |
+//! | spread | the next node in turn that has room, but for those where the asking process keeps workers |
 //! | node affinity | that node, waiting for it when it is busy; `soft`: any other when it is gone or too small |
 //! | placement group | like default: the resources asked for name the bundle, see `bundle` |
 //!

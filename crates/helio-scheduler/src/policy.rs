@@ -15,9 +15,10 @@ const PACK_UNTIL: f64 = 0.5;
 /// Picks a node for a request of `need`: one that fits the strategy's labels, or else the first of its
 /// fallbacks for which there is one.
 ///
-/// `local` is the node where the request arose, `locality` those that hold most of its arguments, the
-/// best first, and `cursor` a number that the caller raises from call to call. The order of `nodes`
-/// should stay the same between calls, or "the next in turn" means nothing.
+/// `local` is the node where the request arose, and `cursor` a number that the caller raises from call to
+/// call. `touched` are nodes with which it has to do already: by the policy "spread" those where its sender
+/// keeps workers, and another is wanted; else those that hold most of its arguments, the best first. The
+/// order of `nodes` should stay the same between calls, or "the next in turn" means nothing.
 #[must_use]
 pub fn place(
     nodes: &[NodeView],
@@ -25,9 +26,9 @@ pub fn place(
     need: &ResourceSet,
     strategy: &Strategy,
     cursor: u64,
-    locality: &[NodeId],
+    touched: &[NodeId],
 ) -> Placement {
-    let by = |labels: &[Label]| by_labels(nodes, local, need, strategy, labels, cursor, locality);
+    let by = |labels: &[Label]| by_labels(nodes, local, need, strategy, labels, cursor, touched);
     let mut answer = by(&strategy.labels);
     for fallback in &strategy.fallbacks {
         if matches!(answer, Choice::On(_)) {
@@ -68,7 +69,7 @@ fn by_labels(
     strategy: &Strategy,
     labels: &[Label],
     cursor: u64,
-    locality: &[NodeId],
+    touched: &[NodeId],
 ) -> Choice {
     let kind = strategy.kind;
     if kind == StrategyKind::NodeAffinity && !mutant!("affinity-ignored") {
@@ -85,7 +86,7 @@ fn by_labels(
         }
     }
     let nodes: Vec<&NodeView> = nodes.iter().collect();
-    choose_among(&nodes, local, need, kind, labels, cursor, locality)
+    choose_among(&nodes, local, need, kind, labels, cursor, touched)
 }
 
 /// Chooses among nodes by looking at each of them.
@@ -96,7 +97,7 @@ pub(crate) fn choose_among(
     kind: StrategyKind,
     labels: &[Label],
     cursor: u64,
-    locality: &[NodeId],
+    touched: &[NodeId],
 ) -> Choice {
     let selectors = parse_all(labels);
     let fits = |node: &&&NodeView| {
@@ -107,9 +108,9 @@ pub(crate) fn choose_among(
         return Choice::Infeasible;
     }
     let picked = match kind {
-        StrategyKind::Spread => next_in_turn(&feasible, need, cursor),
+        StrategyKind::Spread => next_in_turn(&feasible, need, cursor, touched),
         StrategyKind::Default | StrategyKind::NodeAffinity | StrategyKind::PlacementGroup => {
-            best(&feasible, local, need, cursor, locality)
+            best(&feasible, local, need, cursor, touched)
         }
     };
     picked.map_or(Choice::Busy, |node| Choice::On(node.address.node_id))
@@ -119,10 +120,12 @@ fn next_in_turn<'a>(
     feasible: &[&'a NodeView],
     need: &ResourceSet,
     cursor: u64,
+    touched: &[NodeId],
 ) -> Option<&'a NodeView> {
     let start = turn(cursor, feasible.len());
     let (before, from) = feasible.split_at(start);
-    from.iter().chain(before).find(|node| node.available.covers(need)).copied()
+    let is_new = |node: &&&NodeView| !touched.contains(&node.address.node_id);
+    from.iter().chain(before).filter(is_new).find(|node| node.available.covers(need)).copied()
 }
 
 fn best<'a>(
@@ -130,7 +133,7 @@ fn best<'a>(
     local: Option<NodeId>,
     need: &ResourceSet,
     cursor: u64,
-    locality: &[NodeId],
+    touched: &[NodeId],
 ) -> Option<&'a NodeView> {
     let mut free: Vec<&NodeView> =
         feasible.iter().filter(|node| node.available.covers(need)).copied().collect();
@@ -143,10 +146,10 @@ fn best<'a>(
     let rank = |index: usize, node: &NodeView| {
         let used = packed_use(node);
         let id = node.address.node_id;
-        let held = locality.iter().position(|holder| *holder == id).unwrap_or(locality.len());
+        let held = touched.iter().position(|holder| *holder == id).unwrap_or(touched.len());
         // Equal nodes are taken in turn, so that requests of several origins do not all meet on one.
         let in_turn = (index + n_free - start) % n_free;
-        (used, held, local != Some(id), in_turn)
+        (held, used, local != Some(id), in_turn)
     };
     let ranked = free.iter().enumerate().map(|(index, node)| (rank(index, node), *node));
     ranked

@@ -170,24 +170,33 @@ impl Tree {
         place - self.n_leaves
     }
 
-    /// The policy "spread": from the node in turn on the first that has room.
-    pub(crate) fn next_in_turn(&mut self, cursor: u64) -> Option<usize> {
+    /// The policy "spread": from the node in turn on the first that has room, but for those `touched`.
+    pub(crate) fn next_in_turn(&mut self, cursor: u64, touched: &[usize]) -> Option<usize> {
         let n_feasible = self.n_feasible();
         if n_feasible == 0 {
             return None;
         }
         let start = self.nth((cursor % n_feasible as u64) as usize, |sum| sum.feasible as usize);
-        let is_free = |sum: &Sum| sum.n_free([true, true]) > 0;
-        self.first_from(start, is_free).or_else(|| self.first_from(0, is_free))
+        self.first_untouched(start, touched).or_else(|| self.first_untouched(0, touched))
     }
 
-    /// The default policy: of the least used nodes one that holds arguments, else the local one, else the
+    fn first_untouched(&mut self, mut from: usize, touched: &[usize]) -> Option<usize> {
+        loop {
+            let slot = self.first_from(from, |sum| sum.n_free([true, true]) > 0)?;
+            if !touched.contains(&slot) {
+                return Some(slot);
+            }
+            from = slot + 1;
+        }
+    }
+
+    /// The default policy: a node that holds arguments, else of the least used nodes the local one, else the
     /// next in turn.
     pub(crate) fn best(
         &mut self,
         local: Option<usize>,
         cursor: u64,
-        locality: &[usize],
+        touched: &[usize],
     ) -> Option<usize> {
         let root = self.root();
         let avoids_gpus = self.need.get("GPU") == Quantity(0) && root.free[0] > 0;
@@ -196,11 +205,17 @@ impl Tree {
         if n_free == 0 {
             return None;
         }
+        for slot in touched {
+            self.visited += 1;
+            if self.sums[self.n_leaves + slot].n_free(kinds) > 0 {
+                return Some(*slot);
+            }
+        }
         let least = root.least(kinds);
-        for slot in locality.iter().chain(&local) {
+        if let Some(slot) = local {
             self.visited += 1;
             if self.sums[self.n_leaves + slot].has_least(kinds, least) {
-                return Some(*slot);
+                return Some(slot);
             }
         }
         let start = self.nth((cursor % n_free as u64) as usize, |sum| sum.n_free(kinds));

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use helio_proto::control::{Failure, FailureKind, Strategy};
+use helio_proto::control::{Failure, FailureKind, Strategy, StrategyKind};
 use helio_proto::node::{LeaseClass, LeasePending, LeaseRefused, RequestLease, RevokeLease};
 use helio_scheduler::{InGroup, taken};
 use helio_types::{Assigned, LeaseId, NodeId, PlacementGroupId, ResourceSet, WorkerId};
@@ -96,7 +96,9 @@ pub(crate) struct Candidate<'a> {
     pub(crate) takes: &'a ResourceSet,
     /// From when on it may be sent on to another node.
     pub(crate) may_spill_at: u64,
-    pub(crate) locality: &'a [NodeId],
+    pub(crate) touched: &'a [NodeId],
+    /// See [`queue::Class`].
+    pub(crate) is_wish: bool,
     pub(crate) since: u64,
 }
 
@@ -189,7 +191,7 @@ impl Leases {
         is_remote: bool,
         ctx: &mut Context,
     ) -> Result<(), Violation> {
-        let RequestLease { request_id, class, spilled, locality, is_retriable, .. } = request;
+        let RequestLease { request_id, class, spilled, touched, is_retriable, .. } = request;
         if self.queue.len() >= REQUESTS_MAX {
             let failure = Failure::new(
                 FailureKind::System,
@@ -207,9 +209,20 @@ impl Leases {
             may_spill_at += SPILL_AGAIN_MS;
             ctx.set_timer(may_spill_at, Timer::Spill);
         }
+        // Who asks for a certain node, or for one more, may have workers elsewhere meanwhile.
+        let has_others = is_remote || !touched.is_empty();
+        let is_told = !has_others && class.strategy.kind != StrategyKind::Spread;
         let is_warned = false;
-        let request =
-            Request { conn, request_id, since, may_spill_at, locality, is_warned, is_retriable };
+        let request = Request {
+            conn,
+            request_id,
+            since,
+            may_spill_at,
+            touched,
+            is_warned,
+            is_told,
+            is_retriable,
+        };
         self.queue.push(class, request);
         ctx.capacity_changed();
         Ok(())
@@ -259,7 +272,8 @@ impl Leases {
             class: &class.spec,
             takes: &class.takes,
             may_spill_at: request.may_spill_at,
-            locality: &request.locality,
+            touched: &request.touched,
+            is_wish: class.is_wish,
             since: request.since,
         })
     }
@@ -320,6 +334,15 @@ impl Leases {
         if !std::mem::replace(&mut request.is_warned, true) {
             let request_id = request.request_id;
             ctx.send(request.conn, LeasePending { request_id, why, infeasible: true });
+        }
+    }
+
+    /// Tells the client of the first request of a class, once, that no node has room for it.
+    pub(crate) fn tell_first(&mut self, number: u64, ctx: &mut Context) {
+        let Some(request) = self.queue.first_mut(number) else { return };
+        if !std::mem::replace(&mut request.is_told, true) {
+            let request_id = request.request_id;
+            ctx.send(request.conn, LeasePending { request_id, ..LeasePending::default() });
         }
     }
 

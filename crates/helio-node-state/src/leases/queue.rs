@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use helio_proto::control::Strategy;
+use helio_proto::control::{Strategy, StrategyKind};
 use helio_proto::node::LeaseClass;
 use helio_scheduler::{InGroup, taken};
 use helio_types::{NodeId, PlacementGroupId, ResourceSet};
@@ -20,9 +20,12 @@ pub(super) struct Request {
     /// From when on it may be sent on to another node: what came from one waits a moment here first, so
     /// that no request goes round and round.
     pub(super) may_spill_at: u64,
-    pub(super) locality: Vec<NodeId>,
+    /// See [`helio_proto::node::RequestLease`].
+    pub(super) touched: Vec<NodeId>,
     /// Its client was told that no node can hold it.
     pub(super) is_warned: bool,
+    /// Its client needs no word that no node has room: it has nothing else to do then, or was told.
+    pub(super) is_told: bool,
     pub(super) is_retriable: bool,
 }
 
@@ -33,6 +36,9 @@ pub(super) struct Class {
     pub(super) spec: Arc<LeaseClass>,
     /// What a lease of it takes from a node.
     pub(super) takes: ResourceSet,
+    /// Its requests are for a worker on one node more: who sent them has some already, and nobody else's are
+    /// asked back for them.
+    pub(super) is_wish: bool,
     waiting: VecDeque<Request>,
 }
 
@@ -65,15 +71,21 @@ impl Class {
 impl Queue {
     pub(super) fn push(&mut self, mut spec: LeaseClass, request: Request) {
         let name = std::mem::take(&mut spec.name);
-        let key = ClassKey::from(helio_proto::encode(&spec));
+        let mut content = helio_proto::encode(&spec);
         spec.name = name;
+        let is_wish = spec.strategy.kind == StrategyKind::Spread && !request.touched.is_empty();
+        if is_wish {
+            // It waits for other nodes than the others of its kind.
+            request.touched.iter().for_each(|node_id| content.extend_from_slice(&node_id.0));
+        }
+        let key = ClassKey::from(content);
         let number = *self.numbers.entry(Arc::clone(&key)).or_insert_with(|| {
             self.count += 1;
             self.count
         });
         let new = || {
             let takes = taken(&spec.resources, &spec.strategy).into_owned();
-            Class { key, spec: Arc::new(spec), takes, waiting: VecDeque::new() }
+            Class { key, spec: Arc::new(spec), takes, is_wish, waiting: VecDeque::new() }
         };
         self.classes.entry(number).or_insert_with(new).waiting.push_back(request);
         self.waiting += 1;
@@ -146,9 +158,10 @@ impl Queue {
         after.chain(self.classes.range(..=self.turn).map(|(number, _)| *number)).collect()
     }
 
-    /// Shapes that wait, and how many of each.
+    /// Shapes that wait, and how many of each; but for wishes.
     pub(super) fn demand(&self) -> impl Iterator<Item = (&LeaseClass, usize)> {
-        self.classes.values().map(|class| (&*class.spec, class.waiting.len()))
+        let needed = self.classes.values().filter(|class| !class.is_wish);
+        needed.map(|class| (&*class.spec, class.waiting.len()))
     }
 
     /// The classes that a placement group's requests are in.
@@ -177,8 +190,9 @@ mod tests {
             request_id,
             since: 0,
             may_spill_at: 0,
-            locality: Vec::new(),
+            touched: Vec::new(),
             is_warned: false,
+            is_told: false,
             is_retriable: false,
         }
     }

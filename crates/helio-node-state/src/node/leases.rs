@@ -79,8 +79,10 @@ impl Node {
         };
         let strategy = &request.class.strategy;
         let now = self.ctx.now();
-        let may_spill = request.may_spill_at <= now;
-        match self.cluster.place(request.takes, strategy, may_spill, request.locality, now) {
+        let is_wish = request.is_wish;
+        // What this node could never hold need not wait here.
+        let may_spill = request.may_spill_at <= now || !self.cluster.own().0.covers(request.takes);
+        match self.cluster.place(request.takes, strategy, may_spill, request.touched, now) {
             Placement::On(node_id) if node_id == self.ctx.node_id() => {
                 match self.ledger.take(&request.class.resources, strategy) {
                     Some(assigned) => {
@@ -96,7 +98,11 @@ impl Node {
                 self.spill_request(number, node_id);
                 Outcome::Served
             }
-            Placement::Busy => Outcome::Waits { is_feasible: true },
+            Placement::Busy => {
+                // The client may have other workers for it meanwhile.
+                self.leases.tell_first(number, &mut self.ctx);
+                Outcome::Waits { is_feasible: !is_wish }
+            }
             Placement::Infeasible(why) => match InGroup::of(strategy) {
                 Some(place) => {
                     let is_connected = self.control.is_connected();

@@ -70,6 +70,7 @@ impl Owner {
         let class = &mut self.leases.classes[lease.class];
         class.leases.retain(|other| *other != request);
         class.idle.retain(|other| *other != request);
+        self.node_may_lack_leases(lease.class, lease.node, out);
         for (place, task) in lease.sent.into_iter().enumerate() {
             let has_begun = match begun {
                 _ if mutant!("begun-call-does-not-count") => false,
@@ -147,7 +148,8 @@ impl Owner {
         for index in 0..self.leases.classes.len() {
             let class = &mut self.leases.classes[index];
             let asked = class.requests.len();
-            class.requests.retain(|_, at| at.as_ref().is_none_or(|at| at.node_id != node));
+            class.requests.retain(|_, asked| asked.at.as_ref().is_none_or(|at| at.node_id != node));
+            class.queue.on_node_gone(node);
             if class.requests.len() < asked {
                 self.leases.pauses.on_loss(index, now);
             }

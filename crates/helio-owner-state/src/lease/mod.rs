@@ -6,9 +6,12 @@
 //! waiting makes us take some back ([`Frame::Steal`]). An *exclusive* lease serves one call: one whose
 //! devices, or whose worker's number of calls, matter.
 
+mod choice;
+mod line;
 mod lost;
 mod pause;
 mod queue;
+mod requests;
 mod why;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -28,9 +31,11 @@ use crate::cancel::cancelled_error;
 use crate::event::Action;
 use crate::object::Stored;
 use crate::task::State;
+use line::{Line, Room};
 use pause::Pauses;
 use queue::CLASSES_MAX;
 pub use queue::{SLOTS_MAX, slots};
+use requests::{Asked, Goal};
 
 /// How long an idle lease is kept, in microseconds.
 pub const LINGER_US: u64 = 200_000;
@@ -42,15 +47,18 @@ const CAUSE_WAIT_US: u64 = 3_000_000;
 #[derive(Debug)]
 struct Class {
     class: Arc<LeaseClass>,
-    queue: VecDeque<TaskId>,
+    queue: Line,
     /// Leases without a call, most recently used last.
     idle: Vec<u64>,
     /// All its leases.
     leases: Vec<u64>,
-    /// Requests that were not answered yet, and where they were sent.
-    requests: BTreeMap<u64, Option<NodeAddress>>,
+    /// Requests that were not granted yet.
+    requests: BTreeMap<u64, Asked>,
     /// Moving average of a call's time, in microseconds; 0: none known.
     call_us: u64,
+    /// Raised with every call that goes round the nodes, and its value when a node was given one last.
+    turn: u64,
+    turns: BTreeMap<NodeId, u64>,
 }
 
 #[derive(Debug)]
@@ -65,6 +73,8 @@ struct Lease {
     began: u64,
     idle_since: u64,
     revoked: bool,
+    /// It was never sent a call.
+    is_fresh: bool,
     /// Calls were asked back and have not come yet.
     stealing: bool,
     /// Half of what it is sent ahead is done, and it was not filled up since.
@@ -122,12 +132,16 @@ impl Leases {
         self.classes.iter().map(|class| class.requests.len()).sum()
     }
 
+    fn class_of_request(&self, request: u64) -> Option<usize> {
+        self.classes.iter().position(|class| class.requests.contains_key(&request))
+    }
+
     pub(crate) fn has_sent(&self, request: u64, task: TaskId) -> bool {
         self.leases.get(&request).is_some_and(|lease| lease.sent.contains(&task))
     }
 
     pub(crate) fn has_queued(&self, task: TaskId) -> bool {
-        self.classes.iter().any(|class| class.queue.contains(&task))
+        self.classes.iter().any(|class| class.queue.contains(task))
     }
 
     /// Whether the tables agree with each other.
@@ -175,6 +189,7 @@ impl Owner {
             .chain(stalled)
             .chain(self.next_actor_tick())
             .chain(self.leases.pauses.next())
+            .chain(self.leases.next_patience())
             .chain(self.next_delayed())
             .min()
     }
@@ -187,14 +202,18 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let request = grant.request_id;
-        let index =
-            self.leases.classes.iter().position(|class| class.requests.contains_key(&request));
-        let Some(index) = index else {
-            // Cancelled while the grant was under way.
+        let index = self.leases.class_of_request(request);
+        let wanted = index.filter(|index| {
+            let class = &mut self.leases.classes[*index];
+            let goal = class.requests.remove(&request).map(|asked| asked.goal);
+            goal != Some(Goal::Another) || !class.queue.is_empty()
+        });
+        let Some(index) = wanted else {
+            // Cancelled while the grant was under way, or news only: there is room on one more node.
             out.push(Action::ReturnLease { node, lease: grant.lease_id, discard: false });
             return;
         };
-        self.leases.classes[index].requests.remove(&request);
+        self.leases.classes[index].queue.set_room(node, Room::Unknown);
         self.leases.pauses.clear(index);
         let worker = Arc::new(grant.worker.clone());
         self.leases.by_lease.insert((node, grant.lease_id), request);
@@ -207,6 +226,7 @@ impl Owner {
             began: now,
             idle_since: now,
             revoked: false,
+            is_fresh: true,
             stealing: false,
             refills: true,
             broken: None,
@@ -229,11 +249,7 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
-        let Some(index) =
-            self.leases.classes.iter().position(|class| class.requests.contains_key(&request))
-        else {
-            return;
-        };
+        let Some(index) = self.leases.class_of_request(request) else { return };
         let class = &mut self.leases.classes[index];
         class.requests.remove(&request);
         let kind = match failure.kind {
@@ -243,27 +259,49 @@ impl Owner {
             _ => ErrorKind::System,
         };
         // What is refused for one is refused for all of the class.
-        for task in std::mem::take(&mut class.queue) {
+        for task in class.queue.take_all() {
             let error = SystemError { task, ..SystemError::new(kind, failure.message.clone()) };
             self.fail(task, &Stored::Error(Arc::new(error.to_payload())), now, out);
         }
     }
 
-    pub(crate) fn lease_spilled(&mut self, request: u64, node: NodeAddress, out: &mut Vec<Action>) {
-        let Some(class) =
-            self.leases.classes.iter_mut().find(|class| class.requests.contains_key(&request))
-        else {
+    pub(crate) fn lease_spilled(
+        &mut self,
+        request: u64,
+        node: NodeAddress,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(index) = self.leases.class_of_request(request) else { return };
+        let (others, own) = (self.leases.nodes_of(index), self.me.node_id);
+        let class = &mut self.leases.classes[index];
+        let Some(asked) = class.requests.get_mut(&request) else { return };
+        if asked.goal == Goal::Another && class.queue.is_empty() {
+            // There is room on one more node: the next call asks for a worker there.
+            class.requests.remove(&request);
             return;
-        };
-        class.requests.insert(request, Some(node.clone()));
-        let first = class.queue.front().and_then(|task| self.tasks.get(task));
+        }
+        let former = asked.at.replace(node.clone()).map_or(own, |at| at.node_id);
+        asked.is_full = false;
+        let goal = asked.goal;
+        if goal == Goal::Near(former) {
+            class.queue.set_room(former, Room::None);
+            let first = class.queue.nth(Some(former), 0);
+            if first.is_some_and(|first| !self.may_move(index, former, first, now)) {
+                // The workers there are sooner: one elsewhere would be of no use.
+                self.leases.classes[index].requests.remove(&request);
+                return self.pump(index, now, out);
+            }
+        }
+        let class = &mut self.leases.classes[index];
+        let first = class.queue.first().and_then(|task| self.tasks.get(&task));
         let is_retriable = first.is_some_and(|task| task.retries_left != 0);
         out.push(Action::RequestLease {
             node: Some(node),
             request,
             class: class.class.clone(),
             backlog: class.queue.len() as u64,
-            locality: Vec::new(),
+            touched: if goal == Goal::Another { others } else { Vec::new() },
             is_retriable,
         });
     }
@@ -286,9 +324,20 @@ impl Owner {
                     frame: Frame::Steal { max: u32::MAX },
                 });
             }
-            if lease.sent.is_empty() {
+            let (index, is_empty) = (lease.class, lease.sent.is_empty());
+            self.node_may_lack_leases(index, node, out);
+            if is_empty {
                 self.give_back(request, false, now, out);
             }
+            self.pump(index, now, out);
+        }
+    }
+
+    /// A lease on the node takes no more calls: calls that go round may lack one there.
+    fn node_may_lack_leases(&mut self, index: usize, node: NodeId, out: &mut Vec<Action>) {
+        if self.leases.classes[index].is_in_turn() && !self.leases.nodes_of(index).contains(&node) {
+            self.leases.classes[index].turns.remove(&node);
+            self.ask_anew_for_others(index, out);
         }
     }
 
@@ -299,6 +348,7 @@ impl Owner {
         class.leases.retain(|other| *other != request);
         class.idle.retain(|other| *other != request);
         out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard });
+        self.node_may_lack_leases(lease.class, lease.node, out);
         for task in lease.sent {
             let cause = DeathCause::new(DeathKind::Intended, "the worker was given back");
             self.worker_lost(task, false, &cause, now, out);
@@ -330,7 +380,7 @@ impl Owner {
             class.call_us = if class.call_us == 0 { took } else { (class.call_us * 7 + took) / 8 };
         }
         let empty = lease.sent.is_empty();
-        let exclusive = self.leases.classes[index].is_single();
+        let exclusive = self.leases.classes[index].class.exclusive;
         if empty && lease.is_orphaned {
             self.drop_with_node(request, now, out);
         } else if leaving || (empty && (lease.revoked || exclusive)) {
@@ -349,19 +399,25 @@ impl Owner {
 
     /// An idle worker, and calls waiting behind another's: take some back.
     fn balance(&mut self, index: usize, out: &mut Vec<Action>) {
-        let Leases { classes, leases, .. } = &mut self.leases;
-        let class = &classes[index];
-        let idle =
-            class.idle.iter().any(|r| leases.get(r).is_some_and(|lease| lease.sent.is_empty()));
-        if !idle || !class.queue.is_empty() {
+        let class = &self.leases.classes[index];
+        let lease = |request: &u64| self.leases.leases.get(request);
+        let idle = class.idle.iter().filter_map(lease).filter(|lease| lease.sent.is_empty());
+        let idle: Vec<NodeId> = idle.map(|lease| lease.node).collect();
+        if idle.is_empty() || !class.queue.is_empty() {
             return;
         }
-        let fullest = class
-            .leases
-            .iter()
-            .copied()
-            .max_by_key(|r| leases.get(r).map_or(0, |lease| lease.sent.len()));
-        if let Some(lease) = fullest.and_then(|request| leases.get_mut(&request))
+        let sent = |request: &u64| lease(request).map_or(0, |lease| lease.sent.len());
+        let Some(fullest) = class.leases.iter().copied().max_by_key(sent) else { return };
+        // A call stays where its large arguments are, unless the idle worker is there, too.
+        let last = lease(&fullest).and_then(|lease| Some((lease.node, lease.sent.back()?)));
+        let stays = last.is_some_and(|(node, task)| {
+            !idle.contains(&node)
+                && self.best_node(index, *task).is_some_and(|best| best.node_id == node)
+        });
+        if stays {
+            return;
+        }
+        if let Some(lease) = self.leases.leases.get_mut(&fullest)
             && lease.sent.len() > 1
             && !lease.stealing
         {
@@ -394,7 +450,7 @@ impl Owner {
                 // The news of that reached its worker too late.
                 cancelled.push((id, cancelled_error(id, &task.spec.template.name)));
             } else if !mutant!("handed-back-call-forgotten") {
-                self.leases.classes[index].queue.push_front(id);
+                self.enqueue_again(index, id);
             }
             if !touched.contains(&(request, index)) {
                 touched.push((request, index));
@@ -447,7 +503,14 @@ impl Owner {
             self.take_back(request, now, out);
         }
         for request in idle.into_iter().filter(|_| !mutant!("idle-lease-kept")) {
+            let class = self.leases.leases.get(&request).map(|lease| lease.class);
             self.give_back(request, false, now, out);
+            if let Some(class) = class {
+                self.pump(class, now, out);
+            }
+        }
+        for class in self.leases.end_patience(now) {
+            self.pump(class, now, out);
         }
         let cause = DeathCause::new(DeathKind::Unknown, "the connection to its process broke");
         for request in broken {

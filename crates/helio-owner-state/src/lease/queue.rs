@@ -1,13 +1,14 @@
-//! The calls that wait for a worker, by kind: which go to leases with room, and how many more leases are
-//! asked for.
+//! The calls that wait for a worker, by kind: they go to leases with room, and more leases are asked for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helio_proto::control::StrategyKind;
 use helio_proto::node::LeaseClass;
-use helio_types::TaskId;
+use helio_types::{NodeAddress, TaskId};
 
+use super::line::Line;
+use super::requests::follows_arguments;
 use super::{Class, Leases};
 use crate::Owner;
 use crate::event::Action;
@@ -17,26 +18,16 @@ use crate::task::State;
 pub const SLOTS_MAX: usize = 32;
 /// Calls are sent ahead as far as they take about this long together, in microseconds.
 const AHEAD_US: u64 = 1_000;
-/// How many lease requests of one class are under way at most.
-const REQUESTS_MAX: usize = 16;
 /// With so many kinds of calls, the next takes the place of one that has no calls and no leases; most kinds
 /// of a long session are those of placement groups that are gone.
 pub(super) const CLASSES_MAX: usize = 1_000;
 /// How many addresses of descriptions of kinds are remembered; then all are forgotten.
 const POINTERS_MAX: usize = 10_000;
-/// An empty queue keeps room for so many calls.
-const QUEUE_KEPT: usize = 1 << 15;
 
 impl Class {
-    /// How many requests are to be under way.
-    fn requests_wanted(&self) -> usize {
-        self.queue.len().min(REQUESTS_MAX)
-    }
-
-    /// Whether each call has a lease of its own: its devices or its worker's number of calls matter, or
-    /// the calls are to go round the nodes, which a lease that is kept would not let them.
-    pub(super) fn is_single(&self) -> bool {
-        self.class.exclusive || self.class.strategy.kind == StrategyKind::Spread
+    /// Whether its calls go round the nodes on which it has leases.
+    pub(super) fn is_in_turn(&self) -> bool {
+        self.class.strategy.kind == StrategyKind::Spread && !self.class.exclusive
     }
 }
 
@@ -77,11 +68,13 @@ impl Leases {
     fn add_class(&mut self, class: &Arc<LeaseClass>, content: Vec<u8>) -> usize {
         let class = Class {
             class: class.clone(),
-            queue: VecDeque::new(),
+            queue: Line::default(),
             idle: Vec::new(),
             leases: Vec::new(),
             requests: BTreeMap::new(),
             call_us: 0,
+            turn: 0,
+            turns: BTreeMap::new(),
         };
         let is_unused = |class: &Class| {
             class.queue.is_empty() && class.leases.is_empty() && class.requests.is_empty()
@@ -114,92 +107,50 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let index = self.leases.class(class);
+        let near = self.best_node(index, task);
+        let node = near.as_ref().map(|near| near.node_id);
         let class = &mut self.leases.classes[index];
-        class.queue.push_back(task);
+        class.queue.push_back(near, task);
         // Behind others it changes nothing: there was no room for them, and whatever makes room pumps.
-        if class.queue.len() == 1 || class.requests.len() < class.requests_wanted() {
+        if class.queue.len_of(node) == 1 || class.lacks_requests(node) {
             self.pump(index, now, out);
         }
     }
 
+    /// Puts a call that came back in front of the others of its class.
+    pub(super) fn enqueue_again(&mut self, index: usize, task: TaskId) {
+        let near = self.best_node(index, task);
+        self.leases.classes[index].queue.push_front(near, task);
+    }
+
+    /// Where a call of the class is best run, if its arguments say so.
+    pub(super) fn best_node(&self, index: usize, task: TaskId) -> Option<NodeAddress> {
+        let is_free = follows_arguments(&self.leases.classes[index].class);
+        let task = self.tasks.get(&task).filter(|_| is_free)?;
+        self.holder_of_most(&task.spec)
+    }
+
     /// Takes a call out of its class's queue, if it is in one; the class.
     pub(crate) fn unqueue(&mut self, task: TaskId) -> Option<usize> {
-        self.leases.classes.iter_mut().position(|class| {
-            let place = class.queue.iter().position(|queued| *queued == task);
-            place.and_then(|place| class.queue.remove(place)).is_some()
-        })
+        self.leases.classes.iter_mut().position(|class| class.queue.remove(task))
     }
 
     /// Sends queued calls to leases with room, and asks for more leases if calls are left.
     pub(crate) fn pump(&mut self, index: usize, now: u64, out: &mut Vec<Action>) {
-        loop {
-            let class = &mut self.leases.classes[index];
-            let Some(task) = class.queue.front().copied() else { break };
-            let Some(request) = self.lease_with_room(index) else { break };
-            self.leases.classes[index].queue.pop_front();
+        while let Some((line, task, request)) = self.next_pair(index, now, out) {
+            self.leases.classes[index].queue.pop_front(line);
             if self.waits_again(task, out) {
                 self.leases.classes[index].idle.push(request);
                 continue;
             }
             self.send(request, task, now, out);
         }
-        let class = &mut self.leases.classes[index];
-        if class.queue.is_empty() {
-            if class.queue.capacity() > QUEUE_KEPT {
-                class.queue = VecDeque::new();
-            }
-            for (request, node) in std::mem::take(&mut class.requests) {
-                out.push(Action::CancelLease { node, request });
-            }
+        self.cancel_useless(index, out);
+        if self.leases.classes[index].queue.is_empty() {
             self.leases.pauses.clear(index);
-            return;
+        } else if !self.leases.pauses.holds(index) {
+            self.ask(index, out);
         }
-        if self.leases.pauses.holds(index) {
-            return;
-        }
-        let wanted = class.requests_wanted();
-        while self.leases.classes[index].requests.len() < wanted {
-            let class = &self.leases.classes[index];
-            let first = class.queue.get(class.requests.len()).or_else(|| class.queue.front());
-            let first = first.and_then(|task| self.tasks.get(task));
-            let is_retriable = first.is_some_and(|task| task.retries_left != 0);
-            let locality = first.map(|task| self.locality(&task.spec));
-            self.leases.next_request += 1;
-            let request = self.leases.next_request;
-            let class = &mut self.leases.classes[index];
-            class.requests.insert(request, None);
-            out.push(Action::RequestLease {
-                node: None,
-                request,
-                class: class.class.clone(),
-                backlog: class.queue.len() as u64,
-                locality: locality.unwrap_or_default(),
-                is_retriable,
-            });
-        }
-    }
-
-    fn lease_with_room(&mut self, index: usize) -> Option<u64> {
-        let Leases { classes, leases, .. } = &mut self.leases;
-        let class = &mut classes[index];
-        while let Some(request) = class.idle.pop() {
-            if leases.get(&request).is_some_and(|lease| {
-                lease.sent.is_empty() && !lease.revoked && lease.broken.is_none()
-            }) {
-                return Some(request);
-            }
-        }
-        let slots = if class.is_single() { 1 } else { slots(class.call_us) };
-        let mut emptiest: Option<(usize, u64)> = None;
-        for request in &class.leases {
-            let Some(lease) = leases.get_mut(request) else { continue };
-            let takes = !lease.revoked && lease.broken.is_none() && !lease.stealing;
-            let sent = lease.sent.len();
-            if takes && lease.refill(slots) && emptiest.is_none_or(|(least, _)| sent < least) {
-                emptiest = Some((sent, *request));
-            }
-        }
-        emptiest.map(|(_, request)| request)
     }
 
     fn send(&mut self, request: u64, id: TaskId, now: u64, out: &mut Vec<Action>) {
@@ -208,6 +159,7 @@ impl Owner {
         task.state = State::OnLease(request);
         task.at = Some(lease.worker.clone());
         task.sent = now;
+        lease.is_fresh = false;
         if lease.sent.is_empty() {
             lease.began = now;
         }

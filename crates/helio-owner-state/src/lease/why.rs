@@ -2,7 +2,8 @@
 
 use helio_types::TaskId;
 
-use super::{Class, Leases};
+use super::Leases;
+use super::requests::Goal;
 use crate::why::{Next, Why};
 
 /// How many of the calls that others wait for are named.
@@ -45,10 +46,9 @@ impl Leases {
         name: &str,
         name_of: impl Fn(TaskId) -> Option<String>,
     ) -> Why {
-        let place = |class: &Class| class.queue.iter().position(|queued| *queued == task);
         let mut classes = self.classes.iter().enumerate();
-        let Some((index, class, place)) =
-            classes.find_map(|(index, class)| Some((index, class, place(class)?)))
+        let Some((index, class, (place, node))) =
+            classes.find_map(|(index, class)| Some((index, class, class.queue.position(task)?)))
         else {
             return Why { text: format!("{name} is about to be queued."), next: None };
         };
@@ -64,15 +64,17 @@ impl Leases {
             1 => format!("; 1 worker of its kind is busy{named}"),
             n => format!("; {n} workers of its kind are busy{named}"),
         };
-        let next = class.requests.iter().next();
+        let goal = node.map_or(Goal::Any, Goal::Near);
+        let own = class.requests.iter().find(|(_, asked)| asked.goal == goal);
+        let next = own.or_else(|| class.requests.iter().next());
         let lost = match self.pauses.holds(index) {
             true => "; the node on which it was to run is out of reach, and it asks again soon",
             false => "",
         };
         Why {
             text: format!("{name} waits for a worker{before}{busy}{lost}."),
-            next: next.map(|(request, node)| Next::Daemon {
-                node: node.clone(),
+            next: next.map(|(request, asked)| Next::Daemon {
+                node: asked.at.clone(),
                 request: *request,
                 running: if class.leases.is_empty() {
                     self.all_running(&name_of)

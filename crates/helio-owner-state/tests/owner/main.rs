@@ -7,6 +7,7 @@ mod calls;
 mod made_again;
 mod rebuild;
 mod streams;
+mod turns;
 mod whys;
 
 use std::sync::Arc;
@@ -117,13 +118,22 @@ impl Play {
 
     #[track_caller]
     fn granted(&mut self, request: u64, lease: u64, to: u8, expected: &[&str]) {
+        self.granted_on(1, request, lease, to, expected);
+    }
+
+    /// A worker on that node is ours.
+    #[track_caller]
+    fn granted_on(&mut self, at: u8, request: u64, lease: u64, to: u8, expected: &[&str]) {
         let grant = LeaseGranted {
             request_id: request,
             lease_id: LeaseId(lease),
             worker: (*worker(to)).clone(),
             ..LeaseGranted::default()
         };
-        self.check(Event::LeaseGranted { grant: Box::new(grant), node: node(1).node_id }, expected);
+        self.check(
+            Event::LeaseGranted { grant: Box::new(grant), node: node(at).node_id },
+            expected,
+        );
     }
 
     #[track_caller]
@@ -206,8 +216,14 @@ fn show(action: &Action) -> Option<String> {
             format!("{}: run {}{again}", w(to.worker_id), t(spec.id))
         }
         Action::BeginLease { to, .. } => format!("{}: begin lease", w(to.worker_id)),
-        Action::RequestLease { request, .. } => format!("ask for lease {request}"),
-        Action::CancelLease { request, .. } => format!("cancel lease {request}"),
+        Action::RequestLease { node, request, .. } => {
+            let at = node.as_ref().map(|at| format!(" on n{}", at.node_id.0[0]));
+            format!("ask for lease {request}{}", at.unwrap_or_default())
+        }
+        Action::CancelLease { node, request } => {
+            let at = node.as_ref().map(|at| format!(" on n{}", at.node_id.0[0]));
+            format!("cancel lease {request}{}", at.unwrap_or_default())
+        }
         Action::ReturnLease { lease, discard, .. } => {
             format!("return {}{}", lease.0, if *discard { " for good" } else { "" })
         }

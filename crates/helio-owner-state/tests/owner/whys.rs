@@ -53,7 +53,7 @@ fn a_request_that_was_lost_with_its_node_is_made_again_later_and_later() {
     play.submit(call(1, 0, &[]), &["ask for lease 1"]);
     for (request, pause) in [(1u64, 10_000u64), (2, 20_000), (3, 40_000)] {
         let spilled = Event::LeaseSpilled { request, node: node(2) };
-        play.check(spilled, &[&format!("ask for lease {request}")]);
+        play.check(spilled, &[&format!("ask for lease {request} on n2")]);
         play.check(lost(), &[]);
         says(&play, 1, &["the node on which it was to run is out of reach"]);
         assert_eq!(play.owner.next_tick(), Some(play.now + pause));
@@ -67,7 +67,7 @@ fn a_request_that_was_lost_with_its_node_is_made_again_later_and_later() {
     play.check(from(2, reply(1, vec![inline("one")])), &[]);
     play.submit(call(2, 0, &[object(1, 1)]), &["w2: run t2"]);
     play.submit(call(3, 0, &[]), &["ask for lease 5"]);
-    play.check(Event::LeaseSpilled { request: 5, node: node(2) }, &["ask for lease 5"]);
+    play.check(Event::LeaseSpilled { request: 5, node: node(2) }, &["ask for lease 5 on n2"]);
     play.check(lost(), &[]);
     assert_eq!(play.owner.next_tick(), Some(play.now + 10_000), "a grant ends the row");
     play.check(Event::Cancel { object: object(3, 1), force: false, recursive: false }, &[]);

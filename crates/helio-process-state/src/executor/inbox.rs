@@ -93,6 +93,27 @@ impl<P: Clone> Inbox<P> {
         }
     }
 
+    /// As [`Inbox::push`], for a call that this process makes of itself.
+    pub(crate) fn push_own(&mut self, waiting: Waiting<P>) {
+        let is_aside = waiting.is_unordered() && !waiting.is_complete();
+        match self.place_of_end() {
+            Some(end) if !is_aside => {
+                self.queue.insert(end, waiting);
+            }
+            _ => self.push(waiting),
+        }
+    }
+
+    /// Whether the order to end is first, and nothing is left that it waits for.
+    pub(crate) fn may_end(&self) -> bool {
+        let is_first = self.queue.front().is_some_and(Waiting::is_end);
+        is_first && self.lacking.is_empty() && self.running.is_empty()
+    }
+
+    fn place_of_end(&self) -> Option<usize> {
+        self.queue.iter().position(Waiting::is_end)
+    }
+
     pub(crate) fn push_urgent(&mut self, work: Work<P>) {
         self.urgent.push_back(work);
     }
@@ -120,8 +141,11 @@ impl<P: Clone> Inbox<P> {
         if mutant!("last-call-first") && self.queue.back().is_some_and(Waiting::is_complete) {
             return Some(self.queue.len() - 1);
         }
+        if first.is_end() {
+            return self.may_end().then_some(0);
+        }
         if first.is_complete() {
-            return (self.lacking.is_empty() || !first.is_end()).then_some(0);
+            return Some(0);
         }
         if let Some(place) = self.overtaking() {
             return Some(place);
@@ -226,10 +250,7 @@ impl<P: Clone> Inbox<P> {
             }
         }
         // Before the end, if that was ordered: it waits for them.
-        let place = match self.queue.back() {
-            Some(last) if last.is_end() => self.queue.len() - 1,
-            _ => self.queue.len(),
-        };
+        let place = self.place_of_end().unwrap_or(self.queue.len());
         let complete = self.lacking.extract_if(.., |waiting| waiting.is_complete());
         for (nth, waiting) in complete.enumerate() {
             self.queue.insert(place + nth, waiting);
@@ -304,8 +325,9 @@ impl<P: Clone> Inbox<P> {
         dropped
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.queue.len() + self.lacking.len()
+    /// Whether nothing is here, and nothing runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.lacking.is_empty() && self.running.is_empty()
     }
 }
 
@@ -444,7 +466,10 @@ mod tests {
         let mut found = Vec::new();
         while let Some(work) = inbox.pop(0, true) {
             found.push(match work {
-                Work::Call(call) => (1..100).find(|n| task(*n) == call.task).unwrap(),
+                Work::Call(call) => {
+                    inbox.finished(call.task);
+                    (1..100).find(|n| task(*n) == call.task).unwrap()
+                }
                 _ => 0,
             });
         }
@@ -471,12 +496,30 @@ mod tests {
         inbox.push(call(3, 0, true, ""));
         inbox.push(end());
         assert_eq!(all(&mut inbox), [3]);
-        assert_eq!(inbox.len(), 3);
+        assert!(!inbox.is_empty());
         assert_eq!(inbox.place_of(task(1)), Some((0, Some(task(50).object(1)))));
         inbox.arrived(task(51).object(1), &payload());
         assert_eq!(all(&mut inbox), [2]);
         inbox.arrived(task(50).object(1), &payload());
         assert_eq!(all(&mut inbox), [1, 0]);
+    }
+
+    /// A method that waits for another one of its own actor would hold a drain for ever.
+    #[test]
+    fn the_end_waits_for_what_running_calls_wait_for() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(call(1, 0, true, ""));
+        assert!(inbox.pop(0, true).is_some());
+        inbox.push(end());
+        inbox.push(call(2, 0, true, ""));
+        assert!(!inbox.has_work(), "one call runs, and the other came after the order to end");
+        inbox.push_own(call(3, 0, true, ""));
+        inbox.push_own(call(4, 50, true, ""));
+        assert_eq!(all(&mut inbox), [3]);
+        inbox.arrived(task(50).object(1), &payload());
+        assert_eq!(all(&mut inbox), [4]);
+        inbox.finished(task(1));
+        assert_eq!(all(&mut inbox), [0, 2]);
     }
 
     #[test]
@@ -545,7 +588,7 @@ mod tests {
         assert!(inbox.lacks(task(50).object(1)).is_some());
         assert!(inbox.remove(task(1)).is_some());
         inbox.caller_gone(WorkerAddress::default().worker_id);
-        assert_eq!(inbox.len(), 0);
+        assert!(inbox.is_empty());
         assert!(inbox.lacks(task(50).object(1)).is_none());
     }
 

@@ -86,6 +86,11 @@ impl<P: Clone> Executor<P> {
         self.inbox.push(waiting);
     }
 
+    /// A call that this process makes of itself.
+    pub(crate) fn push_own(&mut self, waiting: Waiting<P>) {
+        self.inbox.push_own(waiting);
+    }
+
     /// Work that goes before everything else: cancellations and the end.
     pub(crate) fn push_urgent(&mut self, work: Work<P>) {
         self.inbox.push_urgent(work);
@@ -94,12 +99,17 @@ impl<P: Clone> Executor<P> {
     /// The order to end after the calls that arrived before it.
     pub(crate) fn push_exit(&mut self, reason: String) {
         let exit = Work::Exit { reason, drain: true };
-        if self.inbox.len() > 0 {
+        if self.inbox.is_empty() {
+            self.inbox.push_urgent(exit);
+        } else {
             let item = Item::Other(exit);
             self.inbox.push(Waiting { item, body: None, inputs: Vec::new() });
-        } else {
-            self.inbox.push_urgent(exit);
         }
+    }
+
+    /// Whether the order to end has waited for what ran, and is next.
+    pub(crate) fn may_end(&self) -> bool {
+        self.inbox.may_end()
     }
 
     /// The process is about to become an actor.

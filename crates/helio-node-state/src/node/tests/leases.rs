@@ -392,6 +392,40 @@ fn a_worker_that_leaves_is_not_free_when_its_lessee_goes() {
     world.assert_nothing_leaked();
 }
 
+/// A process has a worker here and wants one on another node: the request waits until one has room, and is no
+/// reason to ask others for their leases, or for more nodes.
+#[test]
+fn a_wish_for_another_node_is_granted_when_one_has_room() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    world.view(&[(2, true, 0.0)]);
+    let driver = world.driver();
+    let mut class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class.clone());
+    let other = world.granted(driver).unwrap();
+    class.strategy = Strategy { kind: StrategyKind::Spread, ..Strategy::default() };
+    let touched = vec![node_id(1)];
+    let wish =
+        RequestLease { request_id: 2, class: class.clone(), touched, ..RequestLease::default() };
+    world.say(driver, wish);
+    let is_pending = |message: &NodeToClient| match message {
+        NodeToClient::LeasePending(pending) => Some(pending.request_id),
+        _ => None,
+    };
+    assert_eq!(world.take(driver, is_pending), Some(2), "there is room here, but none elsewhere");
+    assert!(world.node.info().pending.is_empty() && !world.took(driver, is_revoke));
+    // Others of its kind do not wait behind it.
+    world.request(driver, 3, class);
+    assert!(world.granted(driver).is_some());
+    world.view(&[(2, true, 1.0)]);
+    let spilled = |message: &NodeToClient| match message {
+        NodeToClient::LeaseSpillback(spill) => Some((spill.request_id, spill.node.clone())),
+        _ => None,
+    };
+    assert_eq!(world.take(driver, spilled), Some((2, address(2))));
+    assert_eq!(world.take(driver, is_pending), None);
+    world.give_back(driver, &other);
+}
+
 /// LIMIT-1: news of another node are no news of this one; else two would answer each other for ever.
 #[test]
 fn news_of_other_nodes_change_nothing_here() {
