@@ -60,7 +60,9 @@ impl Node {
             let Some(heir) = self.cluster.heir_of_own() else { return self.leave() };
             self.drain.set_heir(heir);
         }
-        let (offered, is_done) = self.drain.next(&self.store.kept());
+        // Workers end with this daemon, and what they have put is over with them: nobody would free it at the heir.
+        let kept = self.store.kept(|creator| self.pool.get(creator).is_some());
+        let (offered, is_done) = self.drain.next(&kept);
         let Some(heir) = self.drain.heir().cloned() else { return };
         let from = self.ctx.setup().address.clone();
         for object_id in offered {

@@ -316,9 +316,9 @@ impl Store {
         self.objects.keep(object_id);
     }
 
-    /// The objects that stay until they are freed.
-    pub(crate) fn kept(&self) -> Vec<ObjectId> {
-        self.objects.kept()
+    /// The objects that stay until they are freed, except those that these processes have put.
+    pub(crate) fn kept(&self, without: impl Fn(WorkerId) -> bool) -> Vec<ObjectId> {
+        self.objects.kept(without)
     }
 
     /// Another node leaves: this one keeps its object from now on.

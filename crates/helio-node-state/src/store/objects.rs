@@ -199,10 +199,13 @@ impl Objects {
         of_job.map(|(id, object)| (*id, object.creator)).collect()
     }
 
-    /// The objects that stay until they are freed.
-    pub(super) fn kept(&self) -> Vec<ObjectId> {
-        let stays = |object: &Object| object.is_primary && !object.is_freed;
-        self.sealed.iter().filter(|(_, object)| stays(object)).map(|(id, _)| *id).collect()
+    /// The objects that stay until they are freed, except those that these processes have put.
+    pub(super) fn kept(&self, without: impl Fn(WorkerId) -> bool) -> Vec<ObjectId> {
+        let stays = |id: &ObjectId, object: &Object| {
+            let is_put = id.index() >= PUT_INDEX_BASE && without(object.creator);
+            object.is_primary && !object.is_freed && !is_put
+        };
+        self.sealed.iter().filter(|(id, object)| stays(id, object)).map(|(id, _)| *id).collect()
     }
 
     // Room.

@@ -3,6 +3,7 @@
 use helio_proto::cluster::{ControlToNode, Drain, Inherit, Inherited, NodeToControl, NodeToNode};
 use helio_proto::cluster::{PullChunk, PullStart};
 use helio_proto::node::{CreateObject, FreeObject, NodeToClient, SealObject};
+use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{NodeAddress, NodeId, ObjectId};
 
 use super::{World, address, node_id, object};
@@ -125,6 +126,27 @@ fn a_node_stays_when_the_order_is_taken_back_in_time() {
     assert_eq!(world.offers(2), [kept]);
     world.feed(cancel());
     assert!(world.node.info().is_draining, "its objects are on their way already");
+}
+
+/// LIMIT-1: the grace is over and a worker still has what it put; with its owner gone, nobody would free that at the
+/// heir (chaos seed 11).
+#[test]
+fn what_a_worker_has_put_ends_with_it_and_is_not_handed_over() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    world.view(&[(2, true, 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let lease = world.granted(driver).unwrap();
+    let worker = world.conn_of(&lease);
+    let (returned, put) = (object(1, 1, 1), object(1, 1, PUT_INDEX_BASE));
+    world.make(worker, returned);
+    world.make(worker, put);
+    let of_driver = object(1, 2, PUT_INDEX_BASE);
+    world.make(driver, of_driver);
+    world.drain(1);
+    world.pass(2);
+    assert_eq!(world.offers(2), [returned, of_driver]);
 }
 
 #[test]
