@@ -315,8 +315,8 @@ impl History {
         self.calls.get(&task).is_some_and(|call| !call.done.is_empty()) && !self.is_undone(task)
     }
 
-    /// Whether what a call made may be lost, or what a call made that took it: nobody may hold an argument any more
-    /// when its taker is run again.
+    /// Whether what a call made may be lost, with its job too, or what a call made that took it: nobody may hold an
+    /// argument any more when its taker is run again.
     fn is_undone(&self, task: TaskId) -> bool {
         let Some(call) = self.calls.get(&task) else { return false };
         let is_home_lost =
@@ -324,7 +324,8 @@ impl History {
         let is_unheard =
             |at: &WorkerId| self.is_lost(at) || self.is_apart(call.owner, *at) || is_home_lost(at);
         let mut made = self.written.keys().filter(|object| object.task() == task);
-        call.done.iter().any(is_unheard)
+        self.jobs_over.contains(&task.job())
+            || call.done.iter().any(is_unheard)
             || made.any(|object| self.object_lost(*object))
             || call.takers.iter().any(|taker| self.is_undone(*taker))
     }

@@ -85,7 +85,7 @@ impl NodeHost {
             seed: rng.bytes(),
             total: ResourceSet::from_units([
                 ("CPU", f64::from(cpus)),
-                ("slot", 2.0),
+                ("slot", f64::from(core.plan.slots)),
                 ("room", core.plan.room(is_head)),
                 ("keep", if is_head { core.plan.keep() } else { 0.0 }),
             ]),

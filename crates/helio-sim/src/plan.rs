@@ -174,6 +174,11 @@ pub struct Plan {
     pub has_kills: bool,
     /// Programs make placement groups.
     pub has_groups: bool,
+    /// Methods of actors may wait for other values. Where values are lost, a method that is made again may wait, through a
+    /// call of its own, for a value that only another method of its actor makes again, which stands behind it.
+    pub methods_wait: bool,
+    /// How many slots each node has, of which actors take a quarter each.
+    pub slots: u32,
     /// How far the clocks of daemons and of the control service may differ, in milliseconds.
     pub skew_ms_max: u64,
     /// What the programs come back to.
@@ -212,6 +217,8 @@ impl Plan {
             start_failures: 0,
             has_kills: rng.one_in(2),
             has_groups: rng.one_in(2),
+            methods_wait: true,
+            slots: 2,
             skew_ms_max: if rng.one_in(2) { 0 } else { 40_000_000 },
             scene: None,
         };
@@ -269,11 +276,17 @@ impl Plan {
 
     /// Nodes die one after the other while calls wait for what lies on them, and nothing else happens.
     fn lose_nodes(&mut self, rng: &mut Rng) {
+        self.lose_nodes_from(rng.range(10_000, 600_000));
+        self.start_failures = 0;
+    }
+
+    /// As [`Plan::draw`] does it now and then: the first node dies 90 ms after `start`, in microseconds.
+    pub fn lose_nodes_from(&mut self, start: u64) {
         self.cpus = vec![1, 3, 3, 3];
-        let start = rng.range(10_000, 600_000);
+        // All actors may live on the node that is left.
+        self.slots = 100;
         self.faults = (1..4).map(|n| (n * 90_000 + start, Fault::Node)).collect();
         (self.has_kills, self.has_groups, self.n_ops) = (false, false, 60);
-        self.start_failures = 0;
     }
 
     /// Whether what lies on a node that is not the head may be lost.

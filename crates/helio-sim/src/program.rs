@@ -441,6 +441,8 @@ impl<'a> Author<'a> {
         let job = self.rng.pick(jobs).copied().unwrap_or(Leaf);
         let job =
             if actor.is_some() && self.plan.has_kills && self.rng.one_in(10) { Crash } else { job };
+        let waits = actor.is_some() && matches!(job, Nest | Read | Look);
+        let job = if waits && !self.plan.methods_wait { Slow } else { job };
         let n = if self.rng.one_in(5) { 2 } else { 1 };
         let repeat = if self.rng.one_in(4) { self.rng.range(2, 8) } else { 1 };
         for _ in 0..repeat {
