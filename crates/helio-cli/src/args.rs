@@ -116,6 +116,36 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Start a cluster on machines that ssh reaches, as a YAML file describes it, or bring it up to date.
+    #[command(disable_help_flag = true)]
+    Up(Rest),
+    /// Stop such a cluster.
+    #[command(disable_help_flag = true)]
+    Down(Rest),
+    /// Run a command on the head of such a cluster.
+    #[command(disable_help_flag = true)]
+    Exec(Rest),
+    /// Open a shell on the head, or on another machine, of such a cluster.
+    #[command(disable_help_flag = true)]
+    Attach(Rest),
+    /// Copy a script to the head of such a cluster and run it there.
+    #[command(disable_help_flag = true)]
+    Submit(Rest),
+    /// Copy files to such a cluster.
+    #[command(disable_help_flag = true)]
+    RsyncUp(Rest),
+    /// Copy files from the head of such a cluster.
+    #[command(disable_help_flag = true)]
+    RsyncDown(Rest),
+    /// Print the address of the head of such a cluster.
+    #[command(disable_help_flag = true)]
+    GetHeadIp(Rest),
+    /// Print the addresses of the other machines of such a cluster.
+    #[command(disable_help_flag = true)]
+    GetWorkerIps(Rest),
+    /// Follow the log of the head of such a cluster.
+    #[command(disable_help_flag = true)]
+    Monitor(Rest),
     /// Run the HTTP server of Serve.
     #[command(hide = true)]
     ServeIngress {
@@ -137,6 +167,14 @@ pub(crate) enum Command {
         end: PathBuf,
         entrypoint: String,
     },
+}
+
+/// The arguments of a command that Python reads.
+#[derive(Args, Debug)]
+pub(crate) struct Rest {
+    /// See the command's `--help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// What a node offers; for `start` and for the daemon.

@@ -1,4 +1,4 @@
-//! `job`, `logs`, `memory` and `debug`: done in Python, where programs are told the same.
+//! `job`, `logs`, `memory`, `debug`, and what `up` and `down` belong to: done in Python, where programs are told the same.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -11,4 +11,11 @@ pub(crate) fn run(module: &str, arguments: &[OsString]) -> Result<(), String> {
     let python = helio_env::settings::read(&helio_config::table::PYTHON)?;
     let error = Command::new(&python).args(["-m", module, names::command()]).args(arguments).exec();
     Err(format!("{python}: {error}"))
+}
+
+/// Becomes one of the commands for clusters on machines that ssh reaches.
+pub(crate) fn launch(command: &str, arguments: Vec<OsString>) -> Result<(), String> {
+    let mut all = vec![OsString::from(command)];
+    all.extend(arguments);
+    run("heliostat.autoscaler.launcher.command", &all)
 }

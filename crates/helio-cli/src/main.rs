@@ -77,6 +77,16 @@ fn main() -> ExitCode {
         Command::KuberayAutoscaler { arguments } => {
             in_python::run("heliostat.autoscaler.kuberay", &arguments)
         }
+        Command::Up(rest) => in_python::launch("up", rest.arguments),
+        Command::Down(rest) => in_python::launch("down", rest.arguments),
+        Command::Exec(rest) => in_python::launch("exec", rest.arguments),
+        Command::Attach(rest) => in_python::launch("attach", rest.arguments),
+        Command::Submit(rest) => in_python::launch("submit", rest.arguments),
+        Command::RsyncUp(rest) => in_python::launch("rsync-up", rest.arguments),
+        Command::RsyncDown(rest) => in_python::launch("rsync-down", rest.arguments),
+        Command::GetHeadIp(rest) => in_python::launch("get-head-ip", rest.arguments),
+        Command::GetWorkerIps(rest) => in_python::launch("get-worker-ips", rest.arguments),
+        Command::Monitor(rest) => in_python::launch("monitor", rest.arguments),
         Command::List(args) => state::list(&args),
         Command::Get(args) => state::get(&args),
         Command::Summary(args) => state::summarize(&args),

@@ -28,7 +28,7 @@ _TESTS = "tests of programs and libraries"
 ROWS: dict[str, Row] = {
     # --- ray ---
     "runtime_env.runtime_env": Row(_TYPES, {"runtime_env": "RuntimeEnv RuntimeEnvConfig"}),
-    "autoscaler.sdk.sdk": Row("programs that scale", {"autoscaler.sdk": "request_resources"}),
+    "autoscaler.sdk.sdk": Row("programs that scale", {"autoscaler.sdk": "*"}),
     "experimental.dynamic_resources": Row(
         "programs that set resources", {"experimental": "set_resource"}
     ),

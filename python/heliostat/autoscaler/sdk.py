@@ -1,4 +1,4 @@
-"""What programs ask of an autoscaler.
+"""What programs ask of an autoscaler, and clusters that programs start as ``ray up`` does.
 
 A request is kept by the control service, the newest in place of the one before, under :data:`NAMESPACE` and
 :data:`KEY` of the key-value table: what starts machines for a cluster reads there what is wanted.
@@ -10,9 +10,25 @@ import json
 from typing import Any
 
 from heliostat import _heliostat
+from heliostat.autoscaler.launcher.programs import (
+    create_or_update_cluster,
+    get_head_node_ip,
+    get_worker_node_ips,
+    rsync,
+    run_on_cluster,
+    teardown_cluster,
+)
 from heliostat.core.labels import check_selector
 
-__all__ = ["request_resources"]
+__all__ = [
+    "create_or_update_cluster",
+    "get_head_node_ip",
+    "get_worker_node_ips",
+    "request_resources",
+    "rsync",
+    "run_on_cluster",
+    "teardown_cluster",
+]
 
 NAMESPACE = "autoscaler"
 KEY = b"autoscaler_resource_request"

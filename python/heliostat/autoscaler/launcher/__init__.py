@@ -1,0 +1,1 @@
+"""Clusters on machines that ssh reaches, as a YAML file describes them: ``ray up`` and what belongs to it."""

@@ -1,0 +1,350 @@
+"""What ``up``, ``down``, ``exec`` and the others do with the machines of one cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from heliostat.autoscaler.launcher.config import Config
+from heliostat.autoscaler.launcher.providers import Host, Provider, alone, provider_of
+from heliostat.autoscaler.launcher.remote import Remote, RemoteError, quote
+from heliostat.core import auth
+
+# So many machines are set up at once.
+_AT_ONCE = 32
+_OWN_FOLDER = "~/.heliostat"
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class ClusterError(RuntimeError):
+    """What did not work, machine by machine."""
+
+
+class Cluster:
+    """The cluster that a file describes. ``say`` hears what happens, line by line."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        is_login_shell: bool = True,
+        say: Callable[[str], None] = _print,
+    ) -> None:
+        """Raises ``ConfigError`` where the file is wrong."""
+        self.config = config
+        self.provider: Provider = provider_of(config)
+        self._is_login_shell = is_login_shell
+        self._say = say
+        self._token_file = f"{_OWN_FOLDER}/clusters/{config.cluster_name}.token"
+
+    def notes(self) -> list[str]:
+        """What of the file has no effect, a sentence each."""
+        return [*self.config.notes, *self.provider.notes]
+
+    # --- its machines
+
+    def head(self) -> Remote:
+        """Its head. Raises ``ClusterError`` where there is none."""
+        host = self.provider.head()
+        if host is None:
+            raise ClusterError(
+                f"Cluster {self.config.cluster_name!r} has no head: `up {self.config.path}` first."
+            )
+        return self._remote(host)
+
+    def workers(self) -> list[Remote]:
+        """The other machines that were started. Raises ``ClusterError`` where the cluster is not up."""
+        if not self.provider.is_up():
+            raise ClusterError(
+                f"Cluster {self.config.cluster_name!r} was not started by this user on this machine: "
+                f"`up {self.config.path}` first."
+            )
+        return [self._remote(host) for host in self.provider.workers()]
+
+    def machine(self, address: str | None) -> Remote:
+        """The one with that address; the head without one. Raises ``ClusterError`` where none has it."""
+        if address is None:
+            return self.head()
+        known = [self.head().host, *self.provider.everything()]
+        for host in known:
+            if address in (host.address, host.inner):
+                return self._remote(host)
+        raise ClusterError(
+            f"{address} is not a machine of cluster {self.config.cluster_name!r}, which has "
+            f"{', '.join(host.address for host in known)}."
+        )
+
+    def _remote(self, host: Host) -> Remote:
+        head = self.provider.head()
+        env = {"RAY_CLUSTER_NAME": self.config.cluster_name}
+        if head is not None:
+            env["RAY_HEAD_IP"] = head.inner
+        return Remote(host, self.config.auth, env, self._token_file, self._is_login_shell)
+
+    def _hears(self, remote: Remote) -> Callable[[str], None]:
+        return lambda line: self._say(f"[{remote.host.address}] {line}")
+
+    # --- started and stopped
+
+    def up(self, *, no_restart: bool = False, restart_only: bool = False) -> None:
+        """Start it, or bring it up to date: the head, then all others at once.
+
+        Args:
+            no_restart: Machines that run a part of it already are set up, and not started again.
+            restart_only: Machines are started again, and not set up.
+
+        Raises:
+            ClusterError: A machine was not reached or a command failed there. The others were started.
+            ValueError: both at once.
+        """
+        if no_restart and restart_only:
+            raise ValueError("--no-restart and --restart-only exclude each other.")
+        with alone(self.config.cluster_name):
+            was_up = self.provider.is_up()
+            head = self._remote(self.provider.take_head())
+            self._begin(head, True, starts=not (no_restart and was_up), sets_up=not restart_only)
+            self.provider.joined(head.host)
+            before = self.provider.workers()
+            wanted = self.provider.take_workers()
+            self._stop_unwanted([one for one in before if one not in wanted])
+            synced = self._fetch_synced(head) if wanted and not restart_only else None
+
+            def begin(remote: Remote) -> None:
+                if synced is not None:
+                    for place, remote_path in enumerate(self.config.cluster_synced_files):
+                        remote.copy_to(_only(Path(synced.name) / str(place)), remote_path)
+                starts = not (no_restart and remote.host in before)
+                self._begin(remote, False, starts=starts, sets_up=not restart_only)
+
+            try:
+                errors = self._each(wanted, begin)
+            finally:
+                if synced is not None:
+                    synced.cleanup()
+            for host in wanted:
+                if host not in errors:
+                    self.provider.joined(host)
+        _raise(errors, f"{len(wanted) - len(errors)} of {len(wanted)} workers were started.")
+
+    def _stop_unwanted(self, hosts: Sequence[Host]) -> None:
+        failed = self._each(hosts, lambda remote: remote.run("ray stop", self._hears(remote)))
+        for error in failed.values():
+            self._say(f"Left as it is, and not in the cluster's file any more: {error}")
+        self.provider.release(hosts)
+
+    def down(self, *, workers_only: bool = False, keep_min_workers: bool = False) -> None:
+        """Stop it, the head last.
+
+        Args:
+            workers_only: The head goes on.
+            keep_min_workers: So do as many others as the file asks for at least.
+
+        Raises:
+            ClusterError: A machine was not reached or a command failed there. The others were stopped.
+        """
+        with alone(self.config.cluster_name):
+            kept = self.provider.take_workers() if keep_min_workers else []
+            going = [one for one in self.provider.everything() if one not in kept]
+
+            def stop(remote: Remote) -> None:
+                remote.run("ray stop", self._hears(remote))
+
+            errors = self._each(going, stop)
+            self.provider.release([one for one in going if one not in errors])
+            if not workers_only and not keep_min_workers:
+                head = self.head()
+                errors |= self._each([head.host], stop)
+                if head.host not in errors:
+                    self.provider.release([head.host])
+        _raise(errors, "The other machines were stopped.")
+
+    def _each(
+        self, hosts: Sequence[Host], do: Callable[[Remote], object]
+    ) -> dict[Host, RemoteError]:
+        """Does that with all of them at once; those with which it failed, and why."""
+        errors: dict[Host, RemoteError] = {}
+
+        def one(host: Host) -> None:
+            try:
+                do(self._remote(host))
+            except RemoteError as error:
+                errors[host] = error
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(one, hosts))
+        return {host: errors[host] for host in hosts if host in errors}
+
+    def _begin(self, remote: Remote, is_head: bool, *, starts: bool, sets_up: bool) -> None:
+        """Set one machine up, if what it needs has changed, and start its daemon."""
+        says = self._hears(remote)
+        self._hand_token(remote)
+        if sets_up:
+            for path, local in self.config.file_mounts.items():
+                says(f"copying {local} to {path}")
+                remote.copy_to(local, path, self._rules())
+            self._set_up(remote, is_head)
+        if starts:
+            for command in self.config.start_of(is_head):
+                says(f"$ {command}")
+                remote.run(command, says)
+
+    def _set_up(self, remote: Remote, is_head: bool) -> None:
+        says = self._hears(remote)
+        commands = [*self.config.initialization_commands, *self.config.setup_of(is_head)]
+        if not commands:
+            return
+        # Machines may share their home: the mark is one machine's.
+        name = f"{self.config.cluster_name}.{remote.host.address}.setup"
+        mark = quote(f"{_OWN_FOLDER}/clusters/{name}")
+        fingerprint = self._fingerprint(commands)
+        if remote.run(f"cat {mark} 2>/dev/null || true").strip() == fingerprint:
+            says("is set up already")
+            return
+        for command in commands:
+            says(f"$ {command}")
+            remote.run(command, says)
+        remote.run(f"echo {fingerprint} > {mark}")
+
+    def _fingerprint(self, commands: Sequence[str]) -> str:
+        """Of what a machine is set up by: the commands, and the files that they may read."""
+        digest = hashlib.sha256()
+
+        def add(text: bytes) -> None:
+            digest.update(len(text).to_bytes(8, "big") + text)
+
+        for command in commands:
+            add(command.encode())
+        for remote, local in sorted(self.config.file_mounts.items()):
+            files = sorted(local.rglob("*")) if local.is_dir() else [local]
+            for file in files:
+                if file.is_file():
+                    name = file.relative_to(local).as_posix()
+                    add(f"{remote}/{name}".encode())
+                    add(file.read_bytes())
+        return digest.hexdigest()
+
+    def _hand_token(self, remote: Remote) -> None:
+        """The cluster's secret is this user's; a machine that has none of its own keeps it as such, too."""
+        clusters = f"{_OWN_FOLDER}/clusters"
+        own = f"{_OWN_FOLDER}/auth_token"
+        keep = (
+            f"umask 077; mkdir -p {clusters} && cat > {self._token_file}.part && "
+            f"mv {self._token_file}.part {self._token_file} && "
+            f"{{ [ -s {own} ] || cp {self._token_file} {own}; }}"
+        )
+        if auth.is_disabled():
+            keep = f"umask 077; mkdir -p {clusters}; rm -f {self._token_file}"
+            remote.run(keep)
+            return
+        remote.run(keep, stdin=auth.token(create=True).encode())
+
+    def _fetch_synced(self, head: Remote) -> tempfile.TemporaryDirectory[str] | None:
+        """What the head has for all others, by way of this machine."""
+        if not self.config.cluster_synced_files:
+            return None
+        kept = tempfile.TemporaryDirectory(prefix="heliostat-synced-")
+        try:
+            for place, path in enumerate(self.config.cluster_synced_files):
+                into = Path(kept.name) / str(place)
+                into.mkdir()
+                head.copy_from(path.rstrip("/"), f"{into}/", self._rules())
+        except BaseException:
+            kept.cleanup()
+            raise
+        return kept
+
+    def _rules(self) -> list[str]:
+        """What rsync leaves out."""
+        return [
+            *(f"--exclude={pattern}" for pattern in self.config.rsync_exclude),
+            *(f"--filter=dir-merge,- {name}" for name in self.config.rsync_filter),
+        ]
+
+    # --- used
+
+    def run_here(
+        self, remote: Remote, command: str | None, ports: Sequence[tuple[int, int]] = ()
+    ) -> int:
+        """Run a command there with this process's own input and output; ``None``: a shell. Its exit code."""
+        has_terminal = sys.stdin.isatty() or command is None
+        told = remote.ssh(*(["-tt"] if has_terminal else []), tunnels=ports)
+        what = remote.words("exec bash --login -i" if command is None else command)
+        return subprocess.run([*told, what], check=False).returncode
+
+    def run_to_end(
+        self,
+        command: str,
+        ports: Sequence[tuple[int, int]],
+        *,
+        is_shown: bool,
+        in_tmux: bool,
+        stops_cluster: bool,
+    ) -> str | None:
+        """Run a command on the head for a program; what it has printed, unless that ``is_shown``.
+
+        Raises ``RemoteError``, and ``ValueError`` where the cluster cannot be stopped after it.
+        """
+        if in_tmux and stops_cluster:
+            raise ValueError("A command in tmux has not ended when this returns: leave out stop.")
+        command = in_the_background("tmux", command) if in_tmux else command
+        say = self._say if is_shown else None
+        said = self.head().run(command, say, tunnels=ports)
+        if stops_cluster:
+            self.down()
+        return None if is_shown else said
+
+    def copy(
+        self, source: str | None, target: str | None, *, down: bool, remotes: Sequence[Remote]
+    ) -> None:
+        """Copy to machines, or from one. Without paths: the file's ``file_mounts``.
+
+        Raises ``ValueError`` where one path is missing, ``ClusterError`` with what failed.
+        """
+        if (source is None) != (target is None):
+            raise ValueError("Give both, source and target, or none for the file mounts.")
+        if source is not None and target is not None:
+            pairs = [(source, target)]
+        else:
+            mounts = self.config.file_mounts.items()
+            pairs = [(path, str(local)) if down else (str(local), path) for path, local in mounts]
+
+        def do(remote: Remote) -> None:
+            for one, other in pairs:
+                if down:
+                    remote.copy_from(one, other, self._rules())
+                else:
+                    local = Path(one).expanduser()
+                    if not local.exists():
+                        raise RemoteError(f"There is no {one} on this machine.")
+                    remote.copy_to(local, other, self._rules())
+
+        _raise(self._each([one.host for one in remotes], do), "")
+
+
+def in_the_background(program: str, command: str, extra: str = "") -> str:
+    """The same command within ``tmux`` or ``screen``, which go on when the connection ends."""
+    shell = f"bash -c {shlex.quote(command + '; exec bash')}"
+    if program == "tmux":
+        return f"tmux new -d {shlex.quote(shell)}"
+    return f"screen -L -dm {extra} {shell}"
+
+
+def _only(folder: Path) -> Path:
+    """What was fetched into that folder."""
+    (found,) = folder.iterdir()
+    return found
+
+
+def _raise(errors: dict[Host, RemoteError], rest: str) -> None:
+    if errors:
+        raise ClusterError("\n".join([*map(str, errors.values()), *([rest] if rest else [])]))

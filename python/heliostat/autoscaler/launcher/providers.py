@@ -1,0 +1,203 @@
+"""Who has the machines of a cluster. The launcher knows only :class:`Provider`: clouds fit behind it, too."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from heliostat.autoscaler.launcher.config import Config, ConfigError
+from heliostat.core.hints import did_you_mean
+
+_LOCAL_KEYS = ("type", "head_ip", "worker_ips", "external_head_ip", "use_internal_ips")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine. ``address``: where ssh finds it; ``inner``: where the cluster's other machines do."""
+
+    address: str
+    inner: str
+
+
+class Provider(Protocol):
+    """Who has machines, and knows which of them belong to the cluster.
+
+    A method that asks a cloud raises ``OSError`` where it does not answer.
+    """
+
+    notes: list[str]
+    """What the file asks for that cannot be had, a sentence each."""
+
+    def head(self) -> Host | None:
+        """The machine of the head; ``None`` where it has none."""
+
+    def workers(self) -> list[Host]:
+        """The other machines that belong to the cluster."""
+
+    def is_up(self) -> bool:
+        """Whether the cluster was started and has not been stopped."""
+
+    def everything(self) -> list[Host]:
+        """All machines but the head's that may run a part of the cluster, known as such or not."""
+
+    def take_head(self) -> Host:
+        """The machine of the head, made if need be."""
+
+    def take_workers(self) -> list[Host]:
+        """As many machines as the file asks for, made if need be; those that there are come first."""
+
+    def joined(self, host: Host) -> None:
+        """From now on that machine belongs to the cluster."""
+
+    def release(self, hosts: Sequence[Host]) -> None:
+        """These do not belong to it any more, and are ended where the provider had made them."""
+
+
+class LocalProvider:
+    """A list of machines: ``provider: {type: local, head_ip: …, worker_ips: […]}``.
+
+    Which of them belong to the cluster is kept in a file of the user who starts it.
+    """
+
+    def __init__(self, config: Config) -> None:
+        """Raises ``ConfigError`` where the section is wrong."""
+        told = config.provider
+        with _telling(config.path):
+            head, workers = _local_section(told)
+        self._head = Host(str(told.get("external_head_ip") or head), head)
+        self._hosts = [Host(one, one) for one in workers]
+        asked = config.min_workers
+        most = config.max_workers
+        self._count = min(
+            len(workers) if asked is None else asked,
+            len(workers) if most is None else most,
+            len(workers),
+        )
+        self.notes = [
+            f"{config.path}: `{key}` is {value}, and there are {len(workers)} `worker_ips`."
+            for key, value in (("min_workers", asked), ("max_workers", most))
+            if value is not None and value > len(workers)
+        ]
+        self._file = folder() / f"{config.cluster_name}.json"
+
+    def head(self) -> Host | None:
+        return self._head
+
+    def workers(self) -> list[Host]:
+        return [Host(one, one) for one in self._kept()["workers"]]
+
+    def is_up(self) -> bool:
+        return self._file.exists()
+
+    def everything(self) -> list[Host]:
+        found = [*self._hosts, *self.workers()]
+        return list(dict.fromkeys(found))
+
+    def take_head(self) -> Host:
+        return self._head
+
+    def take_workers(self) -> list[Host]:
+        return self._hosts[: self._count]
+
+    def joined(self, host: Host) -> None:
+        names = self._kept()["workers"]
+        if host != self._head and host.address not in names:
+            names.append(host.address)
+        self._keep(names)
+
+    def release(self, hosts: Sequence[Host]) -> None:
+        if self._head in hosts:
+            self._file.unlink(missing_ok=True)
+            return
+        gone = {one.address for one in hosts}
+        if self.is_up():
+            self._keep([one for one in self._kept()["workers"] if one not in gone])
+
+    def _kept(self) -> dict[str, list[str]]:
+        try:
+            found: dict[str, list[str]] = json.loads(self._file.read_text())
+        except FileNotFoundError:
+            return {"workers": []}
+        return found
+
+    def _keep(self, workers: Sequence[str]) -> None:
+        part = self._file.with_suffix(".part")
+        part.write_text(json.dumps({"workers": list(workers)}))
+        part.replace(self._file)
+
+
+def _local_section(told: Mapping[str, Any]) -> tuple[str, list[str]]:
+    if told.get("coordinator_address"):
+        raise ConfigError(
+            "`provider.coordinator_address` is not supported: name `head_ip` and `worker_ips`."
+        )
+    for key in told:
+        if key not in _LOCAL_KEYS:
+            raise ConfigError(
+                f"`provider.{key}` is not a key of `type: local`.{did_you_mean(key, _LOCAL_KEYS)}"
+            )
+    head, workers = told.get("head_ip"), told.get("worker_ips")
+    if not isinstance(head, str) or not head:
+        raise ConfigError("`provider.head_ip` must name the head's machine.")
+    if not isinstance(workers, list) or not all(isinstance(one, str) and one for one in workers):
+        raise ConfigError("`provider.worker_ips` must be a list of machines; `[]` for none.")
+    for one in [head, *workers]:
+        if one.startswith("-") or any(letter.isspace() for letter in one):
+            raise ConfigError(f"`provider`: {one!r} is not the address of a machine.")
+    twice = sorted({one for one in workers if workers.count(one) > 1 or one == head})
+    if twice:
+        raise ConfigError(f"`provider`: {twice[0]} is there twice; each machine has one node.")
+    return head, workers
+
+
+@contextlib.contextmanager
+def _telling(path: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+PROVIDERS: dict[str, Callable[[Config], Provider]] = {"local": LocalProvider}
+
+
+def provider_of(config: Config) -> Provider:
+    """The provider that the file names. Raises ``ConfigError`` where it, or its section, is wrong."""
+    kind = config.provider["type"]
+    if kind not in PROVIDERS:
+        raise ConfigError(
+            f"{config.path}: `provider.type` is {kind!r}, which is not supported: "
+            f"{', '.join(sorted(PROVIDERS))} is."
+        )
+    return PROVIDERS[kind](config)
+
+
+def folder() -> Path:
+    """Where this user's clusters are kept; made if need be, for nobody else to read."""
+    path = Path.home() / ".heliostat" / "clusters"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def alone(cluster_name: str) -> Iterator[None]:
+    """Nobody else of this user changes the cluster meanwhile. Raises ``RuntimeError`` if somebody does."""
+    with (folder() / f"{cluster_name}.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise RuntimeError(
+                f"Process {file.read().strip()} starts or stops cluster {cluster_name!r} just now: "
+                "try again when it has ended."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
