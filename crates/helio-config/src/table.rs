@@ -232,6 +232,10 @@ settings! {
         BACKEND_LOG_LEVEL = Both "BACKEND_LOG_LEVEL" choice("info", &["trace", "debug", "info", "warning", "error", "fatal"]) "", LOGGERS;
         /// 1: those logs are lines of JSON, an object each.
         BACKEND_LOG_JSON = Both "BACKEND_LOG_JSON" flag(false) "", LOGGERS;
+        /// After each so many events a daemon, the control service, a driver or a worker counts again what it keeps
+        /// twice (resources and leases, objects and their holders), and logs an error where the two do not agree; 0:
+        /// never. For finding a fault of Heliostat's: a recount takes as long as the tables are.
+        RECOUNT_EVERY = Own "RECOUNT_EVERY" count(0, 0, i64::MAX) "events", "control service, node daemon, driver, workers";
         /// The size beyond which such a log, or the file with what a worker prints, is set aside and a new one begun;
         /// 0: never.
         ROTATION_MAX_BYTES = Both "ROTATION_MAX_BYTES" count(100 * MIB, 0, i64::MAX) "bytes", LOGGERS;

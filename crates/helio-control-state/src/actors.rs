@@ -332,6 +332,7 @@ impl Actors {
         if self.owned.remove(&(owner.1, actor_id))
             && let Some(n_owned) = self.owners.get_mut(&owner)
         {
+            assert!(*n_owned > 0, "an actor's owner is counted once");
             *n_owned -= 1;
             if *n_owned == 0 {
                 self.owners.remove(&owner);

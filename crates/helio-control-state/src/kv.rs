@@ -25,7 +25,7 @@ impl KeyValues {
         self.bytes += key.len() + value.len();
         let key_len = key.len();
         if let Some(old) = self.entries.insert((namespace, key), value) {
-            self.bytes -= key_len + old.len();
+            self.take_off(key_len + old.len());
         }
     }
 
@@ -33,9 +33,14 @@ impl KeyValues {
         let key_len = key.len();
         let old = self.entries.remove(&(namespace, key));
         if let Some(old) = &old {
-            self.bytes -= key_len + old.len();
+            self.take_off(key_len + old.len());
         }
         old.is_some()
+    }
+
+    fn take_off(&mut self, bytes: usize) {
+        assert!(self.bytes >= bytes, "a table that counts wrong refuses writes for ever");
+        self.bytes -= bytes;
     }
 
     /// Answers whether the key existed before, and what becomes durable.
@@ -44,7 +49,7 @@ impl KeyValues {
         let slot = (namespace, key);
         let found = self.entries.contains_key(&slot);
         let mut change = None;
-        if !found || overwrite {
+        if !found || overwrite || mutant!("put-overwrites-anyway") {
             let over_keys = !found && self.entries.len() >= KV_KEYS_MAX;
             if over_keys || self.bytes + slot.1.len() + value.len() > KV_BYTES_MAX {
                 let full = format!(
@@ -94,7 +99,10 @@ impl KeyValues {
         prefix: &'a [u8],
     ) -> impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)> {
         let hits = self.entries.range((namespace.to_owned(), prefix.to_vec())..);
-        hits.take_while(move |((space, key), _)| space == namespace && key.starts_with(prefix))
+        let is_hit = move |space: &str, key: &[u8]| {
+            space == namespace && (key.starts_with(prefix) || mutant!("list-ignores-its-prefix"))
+        };
+        hits.take_while(move |((space, key), _)| is_hit(space, key))
             .take(LIST_ROWS_MAX)
             .map(|((_, key), value)| (key, value))
     }

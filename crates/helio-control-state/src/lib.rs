@@ -34,6 +34,7 @@ mod durable;
 mod event;
 mod groups;
 mod heartbeats;
+pub mod held;
 mod jobs;
 mod kv;
 mod machine;

@@ -14,7 +14,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod connections;
-mod held;
 mod service;
 
 use std::io;

@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use helio_control_state::held::{ChangeError, WantedChanges};
 use helio_control_state::{Action, Control, Event, Note};
+use helio_env::recount::Recount;
 use helio_proto::cluster::NodeToControl;
 use helio_proto::hello::Welcome;
 use helio_rpc::service::{Gate, Writer, listen_unix};
-use helio_storage::Storage;
+use helio_storage::{Change, Storage};
 use helio_types::NodeId;
 use tokio::sync::mpsc;
 
 use crate::connections::{Connections, accept};
-use crate::held::{self, Held};
 use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
 
 /// With less room on the disk than this nothing new is made durable, in bytes: what ends something still is.
@@ -79,7 +80,8 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
         connections: Connections::default(),
         host,
         is_link_up: true,
-        held: Held::default(),
+        recount: Recount::start(),
+        held: WantedChanges::default(),
         ended: None,
     };
     service.execute_actions(vec![actions])?;
@@ -105,8 +107,9 @@ struct Service {
     /// The address whose link is watched, and whether it was up.
     host: IpAddr,
     is_link_up: bool,
+    recount: Recount,
     /// What waits for room on the disk.
-    held: Held,
+    held: WantedChanges,
     ended: Option<String>,
 }
 
@@ -204,6 +207,14 @@ impl Service {
             Input::Stop { reason } => Event::Stop { reason },
         };
         events.push(self.control.apply(event, now_us));
+        self.recount.after_event("control", || self.control.check());
+    }
+
+    fn hold(&mut self, events: Vec<Vec<Action>>) -> Result<Vec<Vec<Action>>, Error> {
+        self.held.hold(events).map_err(|ChangeError(most)| {
+            let reason = format!("{most} changes wait for room on the disk");
+            helio_storage::Error::Io { path: "the durable state".to_owned(), reason }.into()
+        })
     }
 
     /// One commit for all that a batch of events made durable, then the sends: whoever reads an answer
@@ -211,15 +222,15 @@ impl Service {
     /// order, with all that they send; the others go on.
     fn execute_actions(&mut self, mut events: Vec<Vec<Action>>) -> Result<(), Error> {
         if self.held.is_empty() {
-            let changes = held::changes(events.iter().flatten());
+            let changes = changes(events.iter().flatten());
             let outcome = if changes.is_empty() { Ok(()) } else { self.storage.commit(&changes) };
             match outcome {
                 Ok(()) => {}
-                Err(helio_storage::Error::Full { .. }) => events = self.held.hold(events)?,
+                Err(helio_storage::Error::Full { .. }) => events = self.hold(events)?,
                 Err(error) => return Err(error.into()),
             }
         } else {
-            events = self.held.hold(events)?;
+            events = self.hold(events)?;
         }
         for action in events.into_iter().flatten() {
             match action {
@@ -234,6 +245,17 @@ impl Service {
         let news = if self.held.is_empty() { Vec::new() } else { self.say_disk(true) };
         if news.is_empty() { Ok(()) } else { self.execute_actions(vec![news]) }
     }
+}
+
+/// What is to become durable.
+fn changes<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<Change> {
+    let change = |action: &Action| match action {
+        Action::Persist(change) => {
+            Some(Change { key: change.key.clone(), value: change.value.clone() })
+        }
+        _ => None,
+    };
+    actions.into_iter().filter_map(change).collect()
 }
 
 fn log(note: Note) {

@@ -10,5 +10,6 @@ pub mod memory;
 pub mod nvml;
 pub mod process;
 pub mod random;
+pub mod recount;
 pub mod settings;
 pub mod token;

@@ -76,8 +76,10 @@ impl Arguments {
     fn uncount(&mut self, arguments: &[(ObjectId, u64)]) {
         for (object_id, _) in arguments {
             let Some(entry) = self.counted.get_mut(object_id) else { continue };
+            assert!(entry.0 > 0, "arguments are let go of once");
             entry.0 -= 1;
             if entry.0 == 0 {
+                assert!(self.bytes >= entry.1, "the bytes of arguments were counted");
                 self.bytes -= entry.1;
                 self.counted.remove(object_id);
             }

@@ -187,6 +187,7 @@ impl Bundles {
                 continue;
             }
             if let Some(bundle) = self.all.remove(&(group_id, number)) {
+                assert!(self.ending > 0, "a bundle that ends was counted");
                 self.ending -= 1;
                 ledger.remove_bundle(group_id, number, &bundle.assigned);
                 ctx.capacity_changed();

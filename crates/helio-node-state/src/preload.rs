@@ -91,6 +91,7 @@ impl Preload {
     /// A worker of this kind is there, or, nil, could not be started.
     pub(crate) fn on_worker(&mut self, key: &PoolKey, worker: &WorkerAddress, ctx: &mut Context) {
         for one in self.prestarts.iter_mut().filter(|one| one.key == *key) {
+            assert!(one.missing > 0, "who lacks no worker was answered");
             one.missing -= 1;
             let request_id = if one.missing == 0 { one.request_id } else { 0 };
             ctx.send(one.conn, Expected { request_id, worker: worker.clone() });

@@ -9,6 +9,7 @@ use helio_config::control::HEARTBEAT_MS;
 use helio_config::session::CONTROL_SOCKET;
 use helio_env::clock::Clock;
 use helio_env::process;
+use helio_env::recount::Recount;
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
 use helio_proto::cluster::{ControlToNode, NodeLeaving, NodeToControl, NodeToNode};
 use helio_proto::control::GpuUse;
@@ -166,6 +167,7 @@ struct Client {
 
 pub(crate) struct Daemon {
     node: Node,
+    recount: Recount,
     clock: Clock,
     arena: Arc<Arena>,
     zygote: Zygote,
@@ -228,6 +230,7 @@ impl Daemon {
     ) -> Self {
         Self {
             node: Node::new(setup, clock.now_ms()),
+            recount: Recount::start(),
             disk,
             clock,
             arena,
@@ -455,6 +458,7 @@ impl Daemon {
         for action in self.node.apply(event, self.clock.now_ms()) {
             self.execute_action(action);
         }
+        self.recount.after_event("node", || self.node.check());
     }
 
     fn execute_action(&mut self, action: Action) {

@@ -80,6 +80,7 @@ impl Borrows {
     pub(crate) fn confirmed(&mut self, number: u64, out: &mut Vec<Action>) {
         let Some((owner, _)) = self.unconfirmed.remove(&number) else { return };
         if let Some(count) = self.waits_for.get_mut(&owner) {
+            assert!(*count > 0, "an owner confirms a borrow once");
             *count -= 1;
             if *count == 0 {
                 self.waits_for.remove(&owner);

@@ -133,8 +133,14 @@ impl Owner {
             if let (Some(_), false) = (&object.owner, object.ties.borrowers.is_empty()) {
                 return Err(format!("OWN-1: {id} is somebody else's and has borrowers here"));
             }
-            if matches!(object.value, Stored::Pending) && !object.ties.contained.is_empty() {
-                return Err(format!("{id} is pending and contains something"));
+            // What is made again, or asked for again, keeps what it contained until the new value is here.
+            let is_lost = object.owner.is_none()
+                && matches!(object.value, Stored::Pending)
+                && !self.tasks.contains_key(&id.task());
+            if is_lost && !object.ties.contained.is_empty() {
+                return Err(format!(
+                    "{id} is pending, nothing makes it, and it contains something"
+                ));
             }
         }
         self.check_tasks()
@@ -151,7 +157,8 @@ impl Owner {
                 .count();
             match task.state {
                 State::Waiting(0) => return Err(format!("{id} waits for nothing")),
-                State::Waiting(n) if n as usize != missing => {
+                // More of them may be lost by now; those are looked for before the call goes.
+                State::Waiting(n) if n as usize > missing => {
                     return Err(format!("{id} waits for {n} arguments and {missing} are missing"));
                 }
                 State::Waiting(_) if !self.has_waiting_call(task) => {

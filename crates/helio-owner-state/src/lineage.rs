@@ -104,6 +104,7 @@ impl Lineages {
 
     fn remove(&mut self, id: TaskId, out: &mut Vec<Action>) -> Option<Lineage> {
         let lineage = self.all.remove(&id)?;
+        assert!(self.size >= lineage.size(), "a remembered call is counted as it was remembered");
         self.size -= lineage.size();
         slim(&mut self.all, out);
         if self.order.len() > 2 * self.all.len() + 1024 {

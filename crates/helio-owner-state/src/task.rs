@@ -302,6 +302,7 @@ impl Owner {
         }
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let State::Waiting(missing) = &mut task.state else { return };
+        assert!(*missing > 0, "a call that lacks nothing is no call that waits");
         *missing -= 1;
         if *missing == 0 {
             self.dispatch(id, now, out);

@@ -91,7 +91,9 @@ impl Requests {
     /// The answer has come: what the request was for.
     pub(crate) fn close(&mut self, request: u64) -> Option<Pending> {
         let pending = self.pending.remove(&request)?;
-        self.explanations -= usize::from(matches!(pending, Pending::Explanation(_)));
+        let is_explanation = matches!(pending, Pending::Explanation(_));
+        assert!(self.explanations > 0 || !is_explanation, "an open explanation was counted");
+        self.explanations -= usize::from(is_explanation);
         Some(pending)
     }
 
@@ -112,7 +114,8 @@ impl Requests {
     }
 
     pub(crate) fn answer(&mut self, request: u64, answer: Answer) {
-        self.answers.insert(request, answer);
+        let before = self.answers.insert(request, answer);
+        assert!(before.is_none(), "a thread would miss the first of two answers to one request");
     }
 
     /// There is room for the object, and a thread waits to hear where.

@@ -79,7 +79,8 @@ impl<M: Memory> StoreClient<M> {
     }
 
     pub(crate) fn begin_fetch(&mut self, id: ObjectId) {
-        self.fetching.insert(id, false);
+        let before = self.fetching.insert(id, false);
+        assert!(before.is_none(), "readers of the first of two fetches would wait for the second");
     }
 
     /// Whether a reader has begun since the object was asked for.

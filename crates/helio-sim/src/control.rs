@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use helio_control_state::held::WantedChanges;
 use helio_control_state::{Action, Control, Event, Note};
 use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl};
-use helio_proto::control::DrainNode;
+use helio_proto::control::{ControlRequest, DrainNode};
 use helio_proto::node::ControlCall;
 use helio_proto::{decode, encode};
 use helio_types::NodeId;
@@ -22,6 +23,10 @@ pub(crate) struct ControlHost {
     open: BTreeMap<NodeId, u64>,
     /// When the last tick was.
     ticked: u64,
+    /// What waits for room on the disk.
+    held: WantedChanges,
+    /// The machine was told last that there is none.
+    is_said_full: bool,
     evidence: Evidence,
 }
 
@@ -50,8 +55,9 @@ impl ControlHost {
         let (control, actions) = Control::recover("session", entries, &[], core.control_now());
         core.control = Some(life);
         let (open, evidence) = (BTreeMap::new(), Evidence::new(core.now));
-        let mut host = Self { life, control, open, ticked: core.now, evidence };
-        host.execute_actions(core, actions);
+        let (ticked, held) = (core.now, WantedChanges::default());
+        let mut host = Self { life, control, open, ticked, held, is_said_full: false, evidence };
+        host.execute_events(core, vec![actions]);
         let wait = host.control.next_tick();
         core.after(wait, Next::ControlTick { life });
         host
@@ -63,8 +69,10 @@ impl ControlHost {
 
     fn apply(&mut self, core: &mut Core, event: Event) {
         let before = self.control.next_tick();
+        // Before the request is looked at, so that it is refused rather than left waiting.
+        let news = self.look_at_disk(core, matches!(event, Event::Tick));
         let actions = self.control.apply(event, core.control_now());
-        self.execute_actions(core, actions);
+        self.execute_events(core, vec![news, actions]);
         if let Err(text) = self.control.check() {
             core.violation(format!("STATE-2: the control service disagrees with itself: {text}"));
         }
@@ -82,6 +90,54 @@ impl ControlHost {
         self.ticked = core.now;
         self.apply(core, Event::Tick);
         core.after(self.control.next_tick(), Next::ControlTick { life: self.life });
+    }
+
+    /// News of the room on the disk; with room, what waited for it is done. As the real shell does it.
+    fn look_at_disk(&mut self, core: &mut Core, is_tick: bool) -> Vec<Action> {
+        if !self.held.is_due(is_tick) {
+            return Vec::new();
+        }
+        let has_room = core.seems_to_have_room();
+        if has_room && !self.held.is_empty() {
+            let events = self.held.take();
+            self.execute_events(core, events);
+        }
+        self.say_disk(core, !has_room || !self.held.is_empty())
+    }
+
+    fn say_disk(&mut self, core: &mut Core, is_full: bool) -> Vec<Action> {
+        if !self.held.is_news(is_full) {
+            return Vec::new();
+        }
+        self.is_said_full = is_full;
+        let full = is_full.then(|| "control.redb".to_owned());
+        self.control.apply(Event::Disk { full }, core.control_now())
+    }
+
+    /// What the events did, as far as it can be made durable.
+    fn execute_events(&mut self, core: &mut Core, mut events: Vec<Vec<Action>>) {
+        let is_change = |action: &Action| matches!(action, Action::Persist(_));
+        let has_changes = events.iter().flatten().any(is_change);
+        if !self.held.is_empty() || has_changes && core.is_head_disk_full() {
+            let before = self.held.len();
+            match self.held.hold(events) {
+                Ok(rest) => events = rest,
+                Err(most) => return core.violation(format!("LIMIT-1: {most:?} events wait")),
+            }
+            if self.held.len() > before {
+                core.facts.count("changes held for want of room");
+            }
+        }
+        let is_durable = !has_changes || !core.is_head_disk_full();
+        let done = events.into_iter().flatten();
+        let done = done.filter(|action| is_durable || !is_change(action));
+        self.execute_actions(core, done.collect());
+        if !self.held.is_empty() {
+            let news = self.say_disk(core, true);
+            if !news.is_empty() {
+                self.execute_events(core, vec![news]);
+            }
+        }
     }
 
     /// One commit, then the sends, as the real shell does.
@@ -199,6 +255,21 @@ impl ControlHost {
         true
     }
 
+    /// What is asked for while nothing can be kept may be refused.
+    fn may_refuse(&self, core: &mut Core, message: &NodeToControl) {
+        if !core.is_head_disk_full() && !self.is_said_full {
+            return;
+        }
+        let NodeToControl::FromClient(FromClient { call, .. }) = message else { return };
+        match &call.request {
+            ControlRequest::CreateActor(spec) => core.facts.history.actor_over(spec.actor_id),
+            ControlRequest::CreateGroup(spec) => {
+                core.facts.history.group_may_be_refused(spec.group_id)
+            }
+            _ => {}
+        }
+    }
+
     pub(crate) fn arrived(&mut self, core: &mut Core, link: u64, what: What) {
         let Some(End::Node(node)) = core.net.get(link).map(|link| link.ends[0]) else { return };
         let node_id = core.daemons[node].address.node_id;
@@ -211,6 +282,7 @@ impl ControlHost {
             }
             What::Bytes(bytes) if is_newest => match decode::<NodeToControl>(&bytes) {
                 Ok(message) => {
+                    self.may_refuse(core, &message);
                     self.evidence.heard(node_id, &message, core.now);
                     self.apply(core, Event::Node { node_id, message });
                 }

@@ -61,6 +61,10 @@ pub(crate) enum Event {
     Release { hold: u64 },
     /// A full disk has room again.
     DiskHasRoom { node: usize },
+    /// A disk that failed works again.
+    DiskMended { node: usize },
+    /// The head's full disk has room for durable records again.
+    HeadDiskHasRoom,
     /// Another machine starts as the head.
     HeadStart,
     /// A daemon that was declared dead joins as a new node, with so many CPUs.
@@ -145,6 +149,8 @@ pub(crate) struct Core {
     /// The node that is the head, or was the last one.
     pub(crate) head: usize,
     pub(crate) durable: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The head's disk takes no durable records; and whether that can be seen without trying.
+    head_disk_full: Option<bool>,
     /// How far the clock of the control service's machine is ahead, in milliseconds.
     control_skew_ms: u64,
     /// The part that is to die between two of its actions, and after how many sends.
@@ -178,6 +184,7 @@ impl Core {
             control: None,
             head: 0,
             durable: BTreeMap::new(),
+            head_disk_full: None,
             control_skew_ms: 0,
             tear: None,
             lost_orders: Vec::new(),
@@ -193,6 +200,27 @@ impl Core {
             self.control_skew_ms = self.draw_skew();
         }
         (DAEMON_CLOCK_MS + self.control_skew_ms) * 1000 + self.now
+    }
+
+    /// From now on the head's disk takes no durable records.
+    pub(crate) fn fill_head_disk(&mut self) {
+        self.head_disk_full = Some(self.rng.one_in(2));
+        self.facts.head_disk_was_full = true;
+    }
+
+    /// The head's disk takes durable records again.
+    pub(crate) fn free_head_disk(&mut self) {
+        self.head_disk_full = None;
+    }
+
+    /// Whether commits fail for want of room.
+    pub(crate) fn is_head_disk_full(&self) -> bool {
+        self.head_disk_full.is_some()
+    }
+
+    /// Whether the head's disk seems to have room for durable records.
+    pub(crate) fn seems_to_have_room(&self) -> bool {
+        self.head_disk_full != Some(true)
     }
 
     /// How far another machine's clock is ahead, in milliseconds.
@@ -225,6 +253,7 @@ impl Core {
     pub(crate) fn mend(&mut self) {
         self.tear = None;
         self.lost_orders.clear();
+        self.free_head_disk();
     }
 
     /// Whether that part dies before its next commit.

@@ -1,5 +1,5 @@
-//! What the control service decides, held against what it was told: which nodes it declares dead, and where it puts
-//! the bundles of placement groups.
+//! What the control service decides, held against what it was told: which nodes it declares dead, where it puts the
+//! bundles of placement groups, and which actors it restarts.
 //!
 //! | a node is declared dead | the evidence |
 //! |---|---|
@@ -14,9 +14,10 @@ use helio_config::control::{
     HEADLESS_MARGIN_MS, HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, RECONNECT_MS_MAX,
     RECOVERY_MS_MAX, alone_ms,
 };
-use helio_proto::cluster::{ControlToNode, NodeToControl};
+use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl, RunningActor};
+use helio_proto::control::ControlRequest;
 use helio_proto::group::GroupStrategy;
-use helio_types::{NodeId, PlacementGroupId};
+use helio_types::{ActorId, NodeId, PlacementGroupId};
 
 /// Clocks tell whole milliseconds.
 const TICK_US: u64 = 1_000;
@@ -45,6 +46,10 @@ pub(crate) struct Evidence {
     drained: BTreeSet<NodeId>,
     /// The last that a node said of another one: it does not reach it.
     unreached: BTreeMap<NodeId, BTreeSet<NodeId>>,
+    /// The life of each actor that was ordered last, and its node.
+    lives: BTreeMap<ActorId, (u32, NodeId)>,
+    /// Lives that are over: their node said so, is dead, or does not know them; or somebody ended them.
+    over: BTreeSet<(ActorId, u32)>,
     /// Where the bundles of each group are to be.
     places: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
     /// Nodes that were asked for bundles.
@@ -67,6 +72,19 @@ impl Evidence {
                 }
                 self.heard.insert(node, now);
                 self.lost.remove(&node);
+                self.lives_over(|actor, life, at| {
+                    let is_this =
+                        |one: &RunningActor| (one.actor_id, one.incarnation) == (actor, life);
+                    at == node && !register.actors.iter().any(is_this)
+                });
+            }
+            NodeToControl::ActorEnded(ended) => {
+                self.over.insert((ended.actor_id, ended.incarnation));
+            }
+            NodeToControl::FromClient(FromClient { call, .. }) => {
+                if let ControlRequest::KillActor(kill) = &call.request {
+                    self.lives_over(|actor, _, _| actor == kill.actor_id);
+                }
             }
             NodeToControl::Leaving(_) => drop(self.leaving.insert(node)),
             NodeToControl::Probed(probed) if probed.is_reached => {
@@ -81,6 +99,12 @@ impl Evidence {
             *heard = now;
             self.unreached.remove(&node);
         }
+    }
+
+    /// These lives are over.
+    fn lives_over(&mut self, is_over: impl Fn(ActorId, u32, NodeId) -> bool) {
+        let over = self.lives.iter().filter(|(actor, (life, at))| is_over(**actor, *life, *at));
+        self.over.extend(over.map(|(actor, (life, _))| (*actor, *life)));
     }
 
     /// A node's connection broke.
@@ -99,6 +123,7 @@ impl Evidence {
         now: u64,
     ) -> Result<bool, String> {
         let since = |at: u64| now.saturating_sub(at) + TICK_US;
+        self.lives_over(|_, _, at| at == node);
         let heard = self.heard.remove(&node);
         let (lost, is_leaving) = (self.lost.remove(&node), self.leaving.remove(&node));
         for places in self.places.values_mut() {
@@ -136,7 +161,7 @@ impl Evidence {
     /// The control service has sent a message; `is_new`: not even an earlier life of it asked for the same.
     ///
     /// # Errors
-    /// When it asks a node for something new that takes no new work.
+    /// When it asks a node for something new that takes no new work, or restarts what lives.
     pub(crate) fn sent(
         &mut self,
         node: NodeId,
@@ -149,6 +174,16 @@ impl Evidence {
                 let actor = launch.spec.actor_id;
                 if is_new && self.drained.contains(&node) {
                     return Err(format!("{actor} is sent to node {node}, which is drained"));
+                }
+                let before = self.lives.insert(actor, (launch.incarnation, node));
+                let before = before.filter(|(life, _)| *life < launch.incarnation);
+                if let Some((life, at)) = before
+                    && !self.over.contains(&(actor, life))
+                    && !self.drained.contains(&at)
+                {
+                    return Err(format!(
+                        "{actor} is restarted, and nobody said that its life {life} on node {at} is over"
+                    ));
                 }
             }
             ControlToNode::ReserveBundles(order) => {

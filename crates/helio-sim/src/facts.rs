@@ -20,6 +20,8 @@ pub struct Facts {
     pub nodes_cut: BTreeSet<usize>,
     /// Nodes that were not heard for so long that they may have been taken for dead.
     pub silenced: BTreeSet<usize>,
+    /// The head's disk took no durable records for a while.
+    pub head_disk_was_full: bool,
     /// Restarts of the control service.
     pub control_restarts: u64,
     /// What was promised of each placement group.

@@ -78,6 +78,26 @@ impl World {
                 self.core.facts.count("faults: disk");
                 self.core.after(for_us, Event::DiskHasRoom { node });
             }
+            Fault::DiskBroken { for_us } => {
+                let Some(node) = self.some_node(false) else { return };
+                if let Some(host) = &mut self.nodes[node] {
+                    host.disk_is_broken = true;
+                }
+                let node_id = self.core.daemons[node].address.node_id;
+                self.core.facts.history.node_full(node_id);
+                self.core.facts.count("faults: disk that fails");
+                self.core.after(for_us, Event::DiskMended { node });
+            }
+            Fault::HeadDiskFull { for_us } => {
+                self.core.facts.count("faults: full disk of the head");
+                self.core.fill_head_disk();
+                self.core.after(for_us, Event::HeadDiskHasRoom);
+            }
+            Fault::SlowCommit { for_us } => {
+                let Some(life) = self.core.control else { return };
+                self.core.facts.count("faults: slow commit");
+                self.hold(Scope::Still(vec![End::Control(life)]), for_us);
+            }
             Fault::Drain => self.drain_some(),
             Fault::Join => {
                 let cpus = self.core.plan.cpus[0];

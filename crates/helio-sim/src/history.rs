@@ -91,14 +91,20 @@ pub struct History {
     actors: BTreeMap<ActorId, Actor>,
     /// Who made each placement group.
     group_makers: BTreeMap<PlacementGroupId, WorkerId>,
-    /// Placement groups that a program removed.
+    /// Placement groups that a program removed, or that the control service may have refused.
     removed: BTreeSet<PlacementGroupId>,
+    /// Those that it may have refused.
+    groups_refused: BTreeSet<PlacementGroupId>,
+    /// What becomes ready with a placement group.
+    ready_with: BTreeMap<ObjectId, PlacementGroupId>,
     /// Nodes that died, were not heard, or whose connection to the control service broke.
     nodes_lost: BTreeSet<NodeId>,
     /// Nodes whose disk was full, or whose memory was short, for a while.
     full: BTreeSet<NodeId>,
     /// Nodes that were told to hand over what they have, and to leave.
     drained: BTreeSet<NodeId>,
+    /// Objects that a disk did not give back.
+    unreadable: BTreeSet<ObjectId>,
     /// Where each object was written.
     written: BTreeMap<ObjectId, BTreeSet<NodeId>>,
     /// Of the generators whose items are bound: how many their readers have taken.
@@ -473,7 +479,10 @@ impl History {
     pub fn items_unread(&self, task: TaskId, made: u32) -> u32 {
         let Some(call) = self.calls.get(&task) else { return 0 };
         let is_first = call.begun.len() < 2;
+        let mut written = self.written.keys().filter(|object| object.task() == task);
+        // Where one of its items is lost, nobody can read, and it goes on to its end.
         if !is_first
+            || written.any(|object| self.object_lost(*object))
             || self.left.contains(&task)
             || self.is_lost(&call.owner)
             || self.was_cancelled(task)
@@ -498,13 +507,19 @@ impl History {
         }
     }
 
+    /// A disk does not give an object back.
+    pub fn object_unreadable(&mut self, object: ObjectId) {
+        self.unreadable.insert(object);
+    }
+
     /// Who owns the object.
     #[must_use]
     pub fn owner(&self, object: ObjectId) -> Option<WorkerId> {
         self.owners.get(&object.task()).copied()
     }
 
-    /// Whether a node on which the object was written was lost, or is apart from the object's owner.
+    /// Whether a node on which the object was written was lost, or is apart from the object's owner, or its disk did
+    /// not give it back.
     #[must_use]
     pub fn object_lost(&self, object: ObjectId) -> bool {
         let owner = self.owners.get(&object.task());
@@ -512,7 +527,8 @@ impl History {
             self.nodes_lost.contains(node)
                 || owner.is_none_or(|owner| self.parted.contains(&(*owner, *node)))
         };
-        self.written.get(&object).is_some_and(|nodes| nodes.iter().any(is_lost))
+        self.unreadable.contains(&object)
+            || self.written.get(&object).is_some_and(|nodes| nodes.iter().any(is_lost))
     }
 
     /// Whether a node on which the object was written had a full disk.
@@ -674,6 +690,29 @@ impl History {
     /// A program removed a placement group.
     pub fn group_removed(&mut self, group: PlacementGroupId) {
         self.removed.insert(group);
+    }
+
+    /// The control service may refuse a placement group: the head's disk has no room for it.
+    pub fn group_may_be_refused(&mut self, group: PlacementGroupId) {
+        self.groups_refused.insert(group);
+        self.removed.insert(group);
+    }
+
+    /// An object becomes ready when a placement group is placed.
+    pub fn ready_with(&mut self, object: ObjectId, group: PlacementGroupId) {
+        self.ready_with.insert(object, group);
+    }
+
+    /// Whether the object was to become ready with a placement group that may have been refused; `None`: any was.
+    #[must_use]
+    pub fn was_group_refused(&self, object: Option<ObjectId>) -> bool {
+        match object {
+            Some(object) => self
+                .ready_with
+                .get(&object)
+                .is_some_and(|group| self.groups_refused.contains(group)),
+            None => !self.groups_refused.is_empty(),
+        }
     }
 
     fn is_group_over(&self, group: PlacementGroupId) -> bool {

@@ -141,7 +141,9 @@ fn target(core: &Core, event: &Event) -> Option<End> {
         | Event::DriverEnd { .. }
         | Event::Fault { .. }
         | Event::Release { .. }
-        | Event::DiskHasRoom { .. } => None,
+        | Event::DiskHasRoom { .. }
+        | Event::DiskMended { .. }
+        | Event::HeadDiskHasRoom => None,
     }
 }
 

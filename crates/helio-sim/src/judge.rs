@@ -10,6 +10,7 @@
 //! | an owner is dead | its process ended, or was cut off from the reader |
 //! | a call was cancelled | it was, or one above it |
 //! | a placement group is gone | that group was removed, or its maker ended |
+//! | a group cannot be made | it was asked for while the head's disk had no room |
 //! | no room, no memory | the disk of the reader's node was full, the worker of that call was ended for memory |
 
 use helio_proto::error::{ErrorKind, SystemError};
@@ -63,9 +64,12 @@ impl Facts {
             ErrorKind::TaskCancelled => owed(history.was_cancelled(error.task), || {
                 "nobody cancelled the call, or one above it".to_owned()
             }),
-            ErrorKind::System => owed(history.call_refused(error.task), || {
-                "no node has told its owner that processes could not be made".to_owned()
-            }),
+            ErrorKind::System => {
+                let is_refused = history.was_group_refused(reading.object);
+                owed(history.call_refused(error.task) || is_refused, || {
+                    "no node has told its owner that processes could not be made".to_owned()
+                })
+            }
             ErrorKind::OutOfMemory => owed(history.call_starved(error.task), || {
                 "no worker of the call ended for want of memory".to_owned()
             }),

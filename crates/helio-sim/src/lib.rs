@@ -89,14 +89,16 @@ pub fn run_case(case: &Case, lines_max: usize) -> Report {
     run_changed(case, lines_max, |_| {})
 }
 
-/// Runs the cluster of a seed with a changed plan.
+/// Runs a case with a changed plan.
 #[must_use]
-pub fn run_with(seed: u64, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
-    run_changed(&Case::of(seed), lines_max, change)
+pub fn run_with(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
+    run_changed(case, lines_max, change)
 }
 
 /// Whose stream of chance decides on scenes.
 const SCENES: u64 = 0x7363_656e_6573;
+/// And on those of the fourth edition.
+const LATER_SCENES: u64 = 0x6c61_7465_7273;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
@@ -104,6 +106,9 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     let mut plan = Plan::draw(&mut rng, edition);
     if edition > 2 {
         plan.draw_scene(&mut Rng::new(mix(seed) ^ SCENES));
+    }
+    if edition > 3 {
+        plan.draw_later_scene(&mut Rng::new(mix(seed) ^ LATER_SCENES));
     }
     change(&mut plan);
     let scripts = (0..plan.n_drivers)

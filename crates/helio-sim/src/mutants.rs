@@ -166,6 +166,16 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     row("spilling", "failed-write-taken-for-done", "a write that the disk refused counts as done"),
     row("spilling", "file-not-removed", "the file of a freed object stays"),
+    row("spilling", "failed-read-taken-for-done", "an object that the disk did not give is there"),
+    row("names", "name-given-twice", "`get_if_exists` makes a second actor of a name"),
+    row("table", "put-overwrites-anyway", "`overwrite=False` overwrites"),
+    row("table", "list-ignores-its-prefix", "a list of keys has others, too"),
+    row("waits", "known-counts-as-here", "`wait` calls ready what is not on this node"),
+    row(
+        "persistence",
+        "answers-before-it-is-durable",
+        "what a full disk did not take is acknowledged",
+    ),
     row("hand-over", "handed-back-call-forgotten", "a call that its worker handed back is lost"),
     row(
         "hand-over",

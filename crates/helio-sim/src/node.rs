@@ -31,6 +31,10 @@ fn zone(index: usize, is_head: bool) -> &'static str {
     if is_head || index.is_multiple_of(3) { HEAD_ZONE } else { "b" }
 }
 
+fn broken_disk() -> DiskError {
+    DiskError { is_full: false, text: "input/output error".to_owned() }
+}
+
 #[derive(Debug)]
 struct Serving {
     offset: u64,
@@ -71,6 +75,8 @@ pub(crate) struct NodeHost {
     pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
     /// Nothing more fits on its disk.
     pub(crate) disk_is_full: bool,
+    /// Its disk fails every write and every read.
+    pub(crate) disk_is_broken: bool,
 }
 
 impl NodeHost {
@@ -134,6 +140,7 @@ impl NodeHost {
             is_starving: false,
             disk: BTreeMap::new(),
             disk_is_full: false,
+            disk_is_broken: false,
         };
         core.after(rng.range(1, 5_000), Next::Reach { node: index, wait_us: RETRY_US_MIN });
         host
@@ -324,7 +331,13 @@ impl NodeHost {
     /// What becomes of a write.
     fn written(&self) -> Result<(), DiskError> {
         let full = || DiskError { is_full: true, text: "no space left on device".to_owned() };
-        if self.disk_is_full { Err(full()) } else { Ok(()) }
+        if self.disk_is_broken {
+            Err(broken_disk())
+        } else if self.disk_is_full {
+            Err(full())
+        } else {
+            Ok(())
+        }
     }
 
     /// The disk keeps room for a range of the overflow file.
@@ -351,6 +364,12 @@ impl NodeHost {
                 self.disk.insert(object_id, arena.to_vec());
             }
             return self.apply(core, Event::Spilled { object_id, outcome });
+        }
+        if self.disk_is_broken {
+            core.facts.count("lost on a disk that fails");
+            core.facts.history.object_unreadable(object_id);
+            let outcome = Err(broken_disk());
+            return self.apply(core, Event::Restored { object_id, outcome });
         }
         let outcome = match self.disk.get(&object_id) {
             Some(bytes) if bytes.len() == arena.len() => {

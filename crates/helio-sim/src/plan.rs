@@ -76,6 +76,21 @@ pub enum Fault {
         /// How long every write fails.
         for_us: u64,
     },
+    /// A node's disk fails every write and every read for so many microseconds.
+    DiskBroken {
+        /// How long it fails.
+        for_us: u64,
+    },
+    /// The disk of the head's machine has no room for durable records for so many microseconds.
+    HeadDiskFull {
+        /// How long every commit fails.
+        for_us: u64,
+    },
+    /// A commit takes so many microseconds, in which the control service does nothing else.
+    SlowCommit {
+        /// How long it takes.
+        for_us: u64,
+    },
     /// A node's machine is short of memory, and its monitor ends a worker.
     Memory,
     /// A node is told to hand over what it has, and to leave; never the head.
@@ -118,6 +133,18 @@ pub enum Scene {
     LostOrders,
     /// Calls wait for arguments, and those that made them are killed.
     Orphans,
+    /// Keys of the key-value table are written, listed and deleted while the control service restarts.
+    Table,
+    /// Drivers ask for an actor of one name that is made if there is none, use it and end it.
+    Names,
+    /// Processes of actors end while their node's connection to the control service is broken.
+    Unheard,
+    /// Values are waited for, and reads given up after a while.
+    Deadlines,
+    /// More objects than there is memory for, on disks that fail.
+    BadDisks,
+    /// Actors and placement groups come and go while the head's disk takes no more, or is slow.
+    HeadDisk,
 }
 
 /// Which direction of a partition is blocked.
@@ -270,7 +297,83 @@ impl Plan {
                 faults
             }
             Orphans => (0..4).map(|_| (at(100_000, 1_500_000), Fault::Caller)).collect(),
+            // These are drawn elsewhere.
+            Scene::Table
+            | Scene::Names
+            | Scene::Unheard
+            | Scene::Deadlines
+            | Scene::BadDisks
+            | Scene::HeadDisk => Vec::new(),
         };
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Gives a quarter of the runs without a scene one that the fourth edition has brought.
+    pub(crate) fn draw_later_scene(&mut self, rng: &mut Rng) {
+        if self.scene.is_some() || !rng.one_in(4) {
+            return;
+        }
+        use Scene::{BadDisks, Deadlines, HeadDisk, Names, Table, Unheard};
+        let all = [Table, Names, Unheard, Deadlines, BadDisks, HeadDisk];
+        let scene = *rng.pick(&all).unwrap_or(&Table);
+        self.scene = Some(scene);
+        let n_nodes = rng.range(1, 3) as usize;
+        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
+        (self.n_drivers, self.n_ops) = (rng.range(1, 3) as usize, rng.range(4, 12));
+        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        self.faults = match scene {
+            Table | Names => {
+                let restart = Fault::Control { away_us: at(1_000, 1_000_000) };
+                let more = [
+                    Fault::ControlTorn { after: at(0, 4) as u32 },
+                    Fault::ControlLink,
+                    Fault::SlowCommit { for_us: at(10_000, SILENCE_US_MIN) },
+                    if scene == Names { Fault::Worker } else { restart },
+                ];
+                let more = more[at(0, 3) as usize];
+                vec![(at(100_000, 1_000_000), restart), (at(100_000, 2_000_000), more)]
+            }
+            Unheard => {
+                let mut pair = || {
+                    let cut = at(100_000, 1_500_000);
+                    [(cut, Fault::ControlLink), (cut + at(1, 20_000), Fault::Worker)]
+                };
+                [pair(), pair(), pair()].concat()
+            }
+            Deadlines => {
+                let all = [Fault::Worker, Fault::Remote, Fault::Peer, Fault::Node];
+                let mut one = || (at(100_000, 1_500_000), all[at(0, 3) as usize]);
+                vec![one(), one()]
+            }
+            BadDisks => {
+                let mut one = || {
+                    let for_us = at(50_000, 1_500_000);
+                    (at(50_000, 1_500_000), Fault::DiskBroken { for_us })
+                };
+                vec![one(), one(), one()]
+            }
+            HeadDisk => {
+                let full = Fault::HeadDiskFull { for_us: at(50_000, 2_000_000) };
+                let slow = Fault::SlowCommit { for_us: at(10_000, SILENCE_US_MIN) };
+                let more = [slow, Fault::Worker, Fault::Control { away_us: at(1_000, 300_000) }];
+                let more = more[at(0, 2) as usize];
+                vec![(at(100_000, 1_000_000), full), (at(100_000, 2_000_000), more)]
+            }
+            // These are drawn above.
+            Scene::Relay
+            | Scene::Items
+            | Scene::Leaving
+            | Scene::Moving
+            | Scene::LostOrders
+            | Scene::Orphans => Vec::new(),
+        };
+        match scene {
+            // Large objects beyond the memory.
+            BadDisks => self.store_size = 16 << 10,
+            HeadDisk => (self.has_kills, self.has_groups) = (true, true),
+            _ => {}
+        }
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
@@ -301,6 +404,9 @@ impl Plan {
             | Fault::HangProcess { .. }
             | Fault::ProcessTorn { .. }
             | Fault::DiskFull { .. }
+            | Fault::DiskBroken { .. }
+            | Fault::HeadDiskFull { .. }
+            | Fault::SlowCommit { .. }
             | Fault::Join
             | Fault::Suspend { .. }
             | Fault::Memory => true,

@@ -155,6 +155,8 @@ pub(crate) struct Wish {
     pub(crate) slots: f64,
     /// Named and detached.
     pub(crate) name: Option<String>,
+    /// The actor that has the name already will do.
+    pub(crate) get_if_exists: bool,
     pub(crate) to: Slot,
     /// The placement group that it lives in.
     pub(crate) place: Option<InGroup>,
@@ -180,6 +182,18 @@ pub(crate) enum Op {
     Take {
         from: Slot,
         to: Slot,
+    },
+    /// Waits until so many of the values are known, or, with `fetch`, are here, for so long at most.
+    Await {
+        slots: Vec<Slot>,
+        count: usize,
+        fetch: bool,
+        for_us: u64,
+    },
+    /// Reads and checks, and gives up after so long.
+    TryGet {
+        slots: Vec<Slot>,
+        for_us: u64,
     },
     Drop(Slot),
     DropAll,
@@ -207,8 +221,18 @@ pub(crate) enum Op {
         key: u64,
         value: u64,
     },
+    /// Writes what is not there yet.
+    KvPutNew {
+        key: u64,
+        value: u64,
+    },
     KvDel {
         key: u64,
+    },
+    /// Lists the keys that begin with that byte, and with `is_whole` their values.
+    KvList {
+        prefix: u8,
+        is_whole: bool,
     },
     KvGet {
         key: u64,
@@ -508,6 +532,7 @@ impl<'a> Author<'a> {
             concurrency: if self.rng.one_in(3) { 3 } else { 1 },
             slots: if self.rng.one_in(3) { 0.25 } else { 0.0 },
             name: name.clone(),
+            get_if_exists: false,
             to,
             place: None,
         };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_node_state::Exit;
+use helio_owner_state::Owner;
 use helio_types::WorkerId;
 
 use crate::control::ControlHost;
@@ -96,7 +97,7 @@ impl World {
         true
     }
 
-    /// WHY-1: now and then, everything that waits anywhere says for what.
+    /// WHY-1: now and then, everything that waits anywhere says for what. STATE-1: and owners agree with themselves.
     fn ask_why(&mut self) {
         self.ask_in -= 1;
         if self.ask_in > 0 {
@@ -107,9 +108,10 @@ impl World {
         let now = self.core.now;
         let alive = self.processes.iter().filter(|process| process.is_alive);
         let asked = alive.filter_map(|process| Some((process.pid, process.owner()?)));
-        let silent = asked.filter_map(|(pid, owner)| Some((pid, owner.check_whys(now).err()?)));
-        let silent: Vec<String> = silent.map(|(pid, text)| format!("p{pid}: {text}")).collect();
-        for text in silent {
+        let check = |owner: &Owner| owner.check_whys(now).and_then(|()| owner.check());
+        let wrong = asked.filter_map(|(pid, owner)| Some((pid, check(owner).err()?)));
+        let wrong: Vec<String> = wrong.map(|(pid, text)| format!("p{pid}: {text}")).collect();
+        for text in wrong {
             self.core.violation(text);
         }
     }
@@ -193,6 +195,12 @@ impl World {
                     host.disk_is_full = false;
                 }
             }
+            Event::DiskMended { node } => {
+                if let Some(host) = &mut self.nodes[node] {
+                    host.disk_is_broken = false;
+                }
+            }
+            Event::HeadDiskHasRoom => self.core.free_head_disk(),
             Event::HeadStart => self.start_head(),
             Event::NodeStart { cpus } => {
                 self.core.facts.count("nodes that joined later");

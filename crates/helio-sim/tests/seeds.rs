@@ -4,6 +4,8 @@
 
 use std::fmt::Write;
 
+use helio_sim::case::Case;
+
 /// How many seeds every change has to pass.
 const SEEDS: u64 = 2_000;
 /// How many failures are explained before the rest is only counted.
@@ -46,17 +48,20 @@ fn a_seed_replays_exactly() {
 #[test]
 fn arguments_are_made_again() {
     let (mut counts, mut failed) = (std::collections::BTreeMap::new(), Vec::new());
-    for seed in 0..200 {
-        let report = helio_sim::run_with(seed, 0, |plan| {
+    let drawn = (0..200).map(|seed| (seed, 0));
+    for (seed, schedule) in drawn.chain([(109, 5), (63, 2)]) {
+        let case = Case { edition: 3, schedule, ..Case::of(seed) };
+        let report = helio_sim::run_with(&case, 0, |plan| {
             plan.lose_nodes_from(seed * 3_000);
-            // In seed 109 one is made again and waits for ever for one behind it.
+            // One that runs could wait, through a call of its own, for a value that only another method of its actor
+            // makes again: on Ray, too, it would for ever.
             plan.methods_wait = false;
         });
         for (what, count) in report.counts {
             *counts.entry(what).or_insert(0) += count;
         }
         if !report.violations.is_empty() {
-            failed.push((seed, report.violations));
+            failed.push((seed, schedule, report.violations));
         }
     }
     assert!(failed.is_empty(), "OWN-1: {failed:?}");
@@ -76,16 +81,20 @@ fn the_first_seeds_reach_everything() {
     }
     for what in [
         "actors",
+        "actors found by name",
         "blocks",
         "cancels",
+        "changes held for want of room",
         "detached actors",
         "errors",
         "faults: all machines suspended",
         "faults: caller",
         "faults: control",
         "faults: disk",
+        "faults: disk that fails",
         "faults: drained node",
         "faults: driver",
+        "faults: full disk of the head",
         "faults: hanging node",
         "faults: hanging process",
         "faults: head",
@@ -96,6 +105,7 @@ fn the_first_seeds_reach_everything() {
         "faults: memory",
         "faults: node",
         "faults: partition",
+        "faults: slow commit",
         "faults: torn control",
         "faults: torn node",
         "faults: torn process",
@@ -103,18 +113,23 @@ fn the_first_seeds_reach_everything() {
         "groups",
         "items",
         "keys deleted",
+        "keys put once",
         "kills",
         "lessees gone",
+        "lists of keys",
+        "lost on a disk that fails",
         "method calls",
         "nodes declared dead",
         "nodes that left",
         "puts",
         "questions why",
+        "reads given up",
         "restarts at rest",
         "revocations",
         "spills",
         "tasks",
         "values",
+        "waits",
         "workers that ran their last task",
         "workers that stayed",
         "written to disk",

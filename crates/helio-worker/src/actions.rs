@@ -11,6 +11,7 @@ impl State {
         let now = self.now();
         self.process.apply(event, now);
         self.execute_actions();
+        self.recount.after_event("process", || self.process.owner().check());
     }
 
     /// Tells the machine of one of several events that came together; [`State::execute_actions`] is to follow

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use helio_env::recount::Recount;
 use helio_process_state::{Identity, Process};
 use helio_proto::node::{JobConfig, Registered, StopNode, overflow_start};
 use helio_store::Arena;
@@ -220,6 +221,7 @@ impl State {
         let memory = MappedStore { arena: arena.clone(), released: released.clone() };
         Ok(Self {
             process: Process::new(identity, memory),
+            recount: Recount::start(),
             to_do: VecDeque::new(),
             is_executing: false,
             conns: IdMap::default(),

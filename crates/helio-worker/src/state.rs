@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use helio_env::recount::Recount;
 use helio_process_state::{Action, Event, Process, Urgency};
 use helio_proto::node::ClientToNode;
 use helio_store::Arena;
@@ -41,6 +42,7 @@ impl std::fmt::Debug for CancelHook {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) process: Process<MappedStore>,
+    pub(crate) recount: Recount,
     /// Actions of the machine that are to be carried out.
     pub(crate) to_do: VecDeque<Action>,
     pub(crate) is_executing: bool,

@@ -3,6 +3,7 @@
 //! Each file here is one check. A check is a function from what it reads to a list of problems, so that
 //! its unit tests can show it failing; one problem is one line that says where and what to do.
 
+mod assertions;
 mod deadlines;
 mod generated;
 mod glossary;
@@ -33,6 +34,7 @@ pub(crate) fn run() -> Outcome {
         eprintln!("warning: {warning}");
     }
     let mut problems = words::check(&sources);
+    problems.extend(assertions::check(&sources));
     problems.extend(deadlines::check(&sources));
     problems.extend(generated::check(&sources));
     problems.extend(glossary::check(&sources));

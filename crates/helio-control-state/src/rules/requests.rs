@@ -8,7 +8,7 @@ use helio_proto::control::{
 };
 use helio_proto::node::ControlCall;
 use helio_scheduler::{Placement, fails_when_infeasible};
-use helio_types::{NodeId, WorkerId};
+use helio_types::{NodeId, WorkerId, mutant};
 
 use crate::event::{Change, Requester};
 use crate::machine::Control;
@@ -111,7 +111,8 @@ impl Control {
             return no(FailureKind::Invalid, "the actor has no id".to_owned());
         }
         let (name, namespace) = (&spec.name, &spec.namespace);
-        if let Some(taken) = self.actors.by_name(namespace, name) {
+        let taken = self.actors.by_name(namespace, name);
+        if let Some(taken) = taken.filter(|_| !mutant!("name-given-twice")) {
             if spec.get_if_exists {
                 return Some(taken.named().into());
             }

@@ -95,6 +95,7 @@ impl Queue {
         let class = self.classes.get_mut(&number)?;
         let request = class.waiting.pop_front()?;
         let (key, spec) = (Arc::clone(&class.key), Arc::clone(&class.spec));
+        assert!(self.waiting > 0, "a request that waits was counted");
         self.waiting -= 1;
         self.forget_if_empty(number);
         Some((key, spec, request))

@@ -430,7 +430,9 @@ impl Objects {
     fn forget_place(&mut self, object_id: ObjectId) {
         let Some(object) = self.sealed.get(&object_id) else { return };
         if self.evictable.remove(&(object.used, object_id)) {
-            self.evictable_bytes -= object.extent.map_or(0, |extent| extent.length);
+            let length = object.extent.map_or(0, |extent| extent.length);
+            assert!(self.evictable_bytes >= length, "memory that can be had back was counted");
+            self.evictable_bytes -= length;
         }
         self.spillable.remove(&(object.used, object_id));
     }

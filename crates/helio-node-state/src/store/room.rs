@@ -162,6 +162,8 @@ impl Room {
     }
 
     pub(super) fn on_spill_ended(&mut self, bytes: u64) {
+        let is_counted = self.spills > 0 && self.spilling_bytes >= bytes;
+        assert!(is_counted, "a write to disk ends once, with the bytes that it began with");
         self.spills -= 1;
         self.spilling_bytes -= bytes;
     }

@@ -5,8 +5,8 @@
 //! successor on the same lease was sent ahead only because its predecessor was expected to be short. An
 //! actor's call holds back calls of its concurrency group only. A call of an actor that takes its calls in
 //! any order ([`Template::is_unordered`]) is queued when its arguments are here. An actor's call that had ended
-//! and is made again, because its value was lost or it raised an exception that is retried, overtakes calls
-//! that lack arguments: they may need its value. Those of one caller that are made again keep the order in
+//! and is made again, because its value was lost or it raised an exception that is retried, goes before the calls that
+//! have not: they may need its value, as an argument or when they run. Those of one caller that are made again keep the order in
 //! which they had ended, in which none needs a later one.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -62,6 +62,8 @@ pub(crate) struct Inbox<P> {
     lacking: Vec<Waiting<P>>,
     /// Some calls run in a concurrency group that has a name.
     has_groups: bool,
+    /// Some calls in the queue may be such that are made again.
+    has_remade: bool,
     /// Calls handed out and not finished.
     pub(crate) running: Running,
     /// Running calls that were cancelled.
@@ -76,6 +78,7 @@ impl<P> Default for Inbox<P> {
             queue: VecDeque::new(),
             lacking: Vec::new(),
             has_groups: false,
+            has_remade: false,
             running: Running::default(),
             cancelled: BTreeSet::new(),
             urgent: VecDeque::new(),
@@ -85,6 +88,7 @@ impl<P> Default for Inbox<P> {
 
 impl<P: Clone> Inbox<P> {
     pub(crate) fn push(&mut self, waiting: Waiting<P>) {
+        self.has_remade |= waiting.is_remade();
         self.has_groups |= waiting.group().is_some_and(|group| !group.is_empty());
         if waiting.is_unordered() && !waiting.is_complete() {
             self.lacking.push(waiting);
@@ -144,11 +148,13 @@ impl<P: Clone> Inbox<P> {
         if first.is_end() {
             return self.may_end().then_some(0);
         }
+        if self.has_remade
+            && let Some(place) = self.overtaking()
+        {
+            return Some(place);
+        }
         if first.is_complete() {
             return Some(0);
-        }
-        if let Some(place) = self.overtaking() {
-            return Some(place);
         }
         if !self.has_groups {
             return None;
@@ -167,11 +173,13 @@ impl<P: Clone> Inbox<P> {
         None
     }
 
-    /// The place of a call that is made again, where nothing stands before it but calls that may need it.
+    /// The place of a call that is made again and lacks nothing, where only calls that may need it stand before it.
     fn overtaking(&self) -> Option<usize> {
         let calls = || self.queue.iter().take_while(|waiting| waiting.group().is_some());
         calls().enumerate().position(|(place, waiting)| {
-            waiting.is_complete() && calls().take(place).all(|before| waiting.overtakes(before))
+            waiting.is_remade()
+                && waiting.is_complete()
+                && calls().take(place).all(|before| waiting.overtakes(before))
         })
     }
 
@@ -191,6 +199,7 @@ impl<P: Clone> Inbox<P> {
             return Some(work);
         }
         let waiting = self.queue.remove(self.next_place()?)?;
+        self.has_remade &= !self.queue.is_empty() || !self.lacking.is_empty();
         if let Item::Call { task, caller, template, .. } = &waiting.item {
             self.running.add(Begun {
                 task: *task,
@@ -366,6 +375,11 @@ impl<P: Clone> Waiting<P> {
             Item::Call { caller, remade, .. } => Some((caller.worker_id, *remade)),
             Item::Construct(_) | Item::Other(_) => None,
         }
+    }
+
+    /// Whether it is a call that had ended, and is made again.
+    fn is_remade(&self) -> bool {
+        matches!(&self.item, Item::Call { remade: Some(_), .. })
     }
 
     fn is_unordered(&self) -> bool {
@@ -578,6 +592,21 @@ mod tests {
         assert_eq!(all(&mut inbox), [2, 3]);
         inbox.arrived(task(50).object(1), &payload());
         assert_eq!(all(&mut inbox), [1]);
+    }
+
+    /// OWN-1: what an earlier call lacks nothing of may read, when it runs, what another one is to make again.
+    #[test]
+    fn a_call_whose_value_was_lost_goes_before_those_that_could_begin() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(call(1, 0, false, ""));
+        inbox.push(call(2, 0, false, ""));
+        inbox.push(remade(call(3, 0, false, ""), 1, 7));
+        inbox.push(call(4, 0, false, ""));
+        inbox.push(end());
+        assert_eq!(all(&mut inbox), [3, 1, 2, 4, 0]);
+        inbox.push(call(5, 0, false, ""));
+        inbox.push(remade(call(6, 0, false, ""), 1, 8));
+        assert_eq!(all(&mut inbox), [6, 5]);
     }
 
     #[test]

@@ -173,7 +173,8 @@ impl Links {
 
     fn add(&mut self, peer: Peer) -> u64 {
         let link = self.mint();
-        self.by_number.insert(link, Link::new(peer));
+        let before = self.by_number.insert(link, Link::new(peer));
+        assert!(before.is_none(), "frames for one peer would go to another");
         link
     }
 

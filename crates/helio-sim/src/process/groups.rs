@@ -57,6 +57,7 @@ impl Process {
         let id = self.new_put(core);
         let message = ControlRequest::AwaitGroup(AwaitGroup { group_id });
         let value = value.encode(false);
+        core.facts.history.ready_with(id, group_id);
         self.apply(core, Event::Promise { object: id, message: Box::new(message), value });
         frame.slots.insert(wish.ready, Held::Ref { id, expect });
         Step::Next

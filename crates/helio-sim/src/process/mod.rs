@@ -2,12 +2,13 @@
 //! links, and user code.
 //!
 //! Reading order: this file (the shell), `observe` (what is counted), `user` (the user code's operations),
-//! `submit` (those that call), `read` (those that read), `groups`.
+//! `submit` (those that call), `read` (those that read), `table`, `groups`.
 
 mod groups;
 mod observe;
 mod read;
 mod submit;
+mod table;
 mod user;
 
 use std::cell::RefCell;

@@ -1,8 +1,8 @@
 //! Operations that read, and the checks on what is read.
 
 use helio_owner_state::{Event, Owner};
-use helio_process_state::{Answer, Bytes, Event as ProcessEvent};
-use helio_proto::control::{ControlRequest, ControlResponse, GetNamedActor, KvDel, KvGet, KvPut};
+use helio_process_state::Bytes;
+use helio_proto::control::{ControlResponse, GetNamedActor};
 use helio_proto::error::{SystemError, came_through};
 use helio_types::ObjectId;
 
@@ -190,6 +190,70 @@ impl Process {
         Step::Next
     }
 
+    /// `get` with a timeout: what was asked for may come later, for nobody.
+    pub(super) fn try_get(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        slots: &[Slot],
+        for_us: u64,
+    ) -> Step {
+        match self.get(core, frame, slots, false) {
+            Step::Stay if self.is_late(core, frame, for_us) => {
+                core.facts.count("reads given up");
+                Step::Next
+            }
+            step => step,
+        }
+    }
+
+    /// `wait`: what it calls ready is there.
+    pub(super) fn await_some(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        slots: &[Slot],
+        (count, fetch): (usize, bool),
+        for_us: u64,
+    ) -> Step {
+        let held = slots.iter().filter_map(|slot| match frame.slots.get(slot)? {
+            Held::Ref { id, .. } => Some(*id),
+            Held::Actor { .. } | Held::Stream { .. } | Held::Group { .. } => None,
+        });
+        let wanted: Vec<ObjectId> = held.collect();
+        let Some(machine) = &mut self.machine else { return Step::Next };
+        if !matches!(frame.wait, Wait::News) {
+            frame.wait = Wait::News;
+            machine.watch_borrowed(&wanted);
+        }
+        let ready: Vec<ObjectId> =
+            wanted.iter().copied().filter(|id| machine.is_ready(*id, fetch)).collect();
+        let absent = ready.iter().find(|id| {
+            let is_here = machine.peek(**id).is_some() || machine.read(**id).is_some();
+            machine.is_pending(**id) || fetch && !is_here
+        });
+        let absent = absent.copied();
+        self.execute_actions(core);
+        self.write_out(core);
+        if let Some(id) = absent {
+            core.violation(format!("{} counts as ready and is not there", short(id)));
+        }
+        core.facts.count("waits");
+        match ready.len() >= count.min(wanted.len()) || self.is_late(core, frame, for_us) {
+            true => Step::Next,
+            false => Step::Stay,
+        }
+    }
+
+    /// Whether the frame has waited so long for what it does now.
+    fn is_late(&self, core: &mut Core, frame: &mut Frame, for_us: u64) -> bool {
+        let deadline = *frame.deadline.get_or_insert(core.now + for_us);
+        if core.now < deadline {
+            core.at(deadline, crate::core::Event::Run { pid: self.pid });
+        }
+        core.now >= deadline
+    }
+
     pub(super) fn take(
         &mut self,
         core: &mut Core,
@@ -256,94 +320,6 @@ impl Process {
                 self.tell_owner(core, Event::AddRef { id });
             }
             frame.slots.insert(slot, held);
-        }
-        Step::Next
-    }
-
-    /// Asks the control service and waits for its answer.
-    fn control(
-        &mut self,
-        core: &mut Core,
-        frame: &mut Frame,
-        message: impl Into<ControlRequest>,
-    ) -> Option<ControlResponse> {
-        let machine = self.machine.as_mut()?;
-        if let Wait::Answer(request) = frame.wait {
-            return match machine.take_answer(request)? {
-                Answer::Control(response) => Some(response),
-                _ => None,
-            };
-        }
-        let request = machine.mint_request();
-        self.apply(core, ProcessEvent::Ask { request, message: Box::new(message.into()) });
-        frame.wait = Wait::Answer(request);
-        None
-    }
-
-    pub(super) fn kv_put(
-        &mut self,
-        core: &mut Core,
-        frame: &mut Frame,
-        key: u64,
-        value: u64,
-    ) -> Step {
-        let key = key.to_le_bytes().to_vec();
-        core.facts.kv_sent.insert(key.clone(), Some(value));
-        let put = KvPut {
-            namespace: "sim".to_owned(),
-            key: key.clone(),
-            value: value.to_le_bytes().to_vec(),
-            overwrite: true,
-        };
-        match self.control(core, frame, put) {
-            None => Step::Stay,
-            Some(ControlResponse::KvValue(_)) => {
-                core.facts.kv.insert(key, Some(value));
-                Step::Next
-            }
-            Some(other) => {
-                core.violation(format!("a put to the key-value table was answered with {other:?}"));
-                Step::Next
-            }
-        }
-    }
-
-    pub(super) fn kv_del(&mut self, core: &mut Core, frame: &mut Frame, key: u64) -> Step {
-        let key = key.to_le_bytes().to_vec();
-        core.facts.kv_sent.insert(key.clone(), None);
-        let del = KvDel { namespace: "sim".to_owned(), key: key.clone() };
-        match self.control(core, frame, del) {
-            None => Step::Stay,
-            Some(ControlResponse::KvValue(_)) => {
-                core.facts.count("keys deleted");
-                core.facts.kv.insert(key, None);
-                Step::Next
-            }
-            Some(other) => {
-                core.violation(format!("a key's deletion was answered with {other:?}"));
-                Step::Next
-            }
-        }
-    }
-
-    /// **STATE-2** An acknowledged write is there, whatever happened to the control service since.
-    pub(super) fn kv_get(&mut self, core: &mut Core, frame: &mut Frame, key: u64) -> Step {
-        let key = key.to_le_bytes().to_vec();
-        let get = KvGet { namespace: "sim".to_owned(), key: key.clone() };
-        let Some(answer) = self.control(core, frame, get) else { return Step::Stay };
-        let found = match answer {
-            ControlResponse::KvValue(value) if value.found => Some(value.value),
-            _ => None,
-        };
-        let bytes = |value: Option<&Option<u64>>| {
-            value.copied().flatten().map(|value| value.to_le_bytes().to_vec())
-        };
-        let (wanted, sent) = (core.facts.kv.get(&key), core.facts.kv_sent.get(&key));
-        let (wanted, sent) = (bytes(wanted), bytes(sent));
-        if found != wanted && found != sent {
-            core.violation(format!(
-                "STATE-2: an acknowledged write is lost: {found:?} instead of {wanted:?}"
-            ));
         }
         Step::Next
     }

@@ -397,6 +397,7 @@ impl Process {
             name: wish.name.clone().unwrap_or_default(),
             namespace: "sim".to_owned(),
             detached: is_detached,
+            get_if_exists: wish.get_if_exists,
             max_restarts: wish.max_restarts,
             placement_resources: needs.0,
             resources: needs.1,
@@ -462,8 +463,17 @@ impl Process {
         match (response, &wish.name) {
             (ControlResponse::Actor(_), Some(name)) => {
                 core.facts.count("detached actors");
-                core.facts.detached.insert(name.clone(), actor);
+                self.has_name(core, name, actor);
                 frame.slots.insert(wish.to, Held::Actor { id: actor, handle: None });
+            }
+            (ControlResponse::NamedActor(found), Some(name)) if wish.get_if_exists => {
+                core.facts.count("actors found by name");
+                self.has_name(core, name, found.actor_id);
+                self.tell_owner(core, Event::KnowActor { actor: found.actor_id, handle: None });
+                frame.slots.insert(wish.to, Held::Actor { id: found.actor_id, handle: None });
+            }
+            (ControlResponse::Failed(_), _) if core.facts.head_disk_was_full => {
+                core.facts.count("actors refused by the head");
             }
             (ControlResponse::Failed(failure), _) => {
                 core.violation(format!("a named actor was refused: {}", failure.message));
@@ -471,6 +481,19 @@ impl Process {
             _ => {}
         }
         Step::Next
+    }
+
+    /// The control service has said which actor has a name: one at a time.
+    fn has_name(&self, core: &mut Core, name: &str, actor: ActorId) {
+        let before = core.facts.detached.get(name).copied();
+        let other = before.filter(|before| *before != actor);
+        if other.is_some() && core.facts.history.actor_may_be_over(actor) {
+            return; // The answer was on its way for long.
+        }
+        core.facts.detached.insert(name.to_owned(), actor);
+        if let Some(other) = other.filter(|other| !core.facts.history.actor_may_be_over(*other)) {
+            core.violation(format!("{actor} and {other}, which is not over, have the name {name}"));
+        }
     }
 
     pub(super) fn kill_actor(

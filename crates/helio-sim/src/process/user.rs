@@ -66,6 +66,8 @@ pub(crate) struct Frame {
     pub(super) slots: BTreeMap<Slot, Held>,
     pub(super) wait: Wait,
     pub(super) since: u64,
+    /// When a read or a wait is given up.
+    pub(super) deadline: Option<u64>,
     /// The thread that it runs on.
     thread: u64,
     is_blocked: bool,
@@ -112,6 +114,7 @@ impl Frame {
             slots: BTreeMap::new(),
             wait: Wait::Nothing,
             since: 0,
+            deadline: None,
             thread: 0,
             is_blocked: false,
             made: Vec::new(),
@@ -227,7 +230,7 @@ impl Process {
                     });
                     frame.script.pop_front();
                     self.unblock(core, frame);
-                    frame.since = 0;
+                    (frame.since, frame.deadline) = (0, None);
                     if !matches!(frame.wait, Wait::Until(_)) {
                         frame.wait = Wait::Nothing;
                     }
@@ -496,6 +499,10 @@ impl Process {
             Op::Submit(plea) => self.submit(core, frame, &plea),
             Op::Get { slots, open } => self.get(core, frame, &slots, open),
             Op::Take { from, to } => self.take(core, frame, from, to),
+            Op::Await { slots, count, fetch, for_us } => {
+                self.await_some(core, frame, &slots, (count, fetch), for_us)
+            }
+            Op::TryGet { slots, for_us } => self.try_get(core, frame, &slots, for_us),
             Op::Drop(slot) => {
                 if let Some(held) = frame.slots.remove(&slot) {
                     self.let_go(core, held);
@@ -527,7 +534,9 @@ impl Process {
                 Step::Next
             }
             Op::KvPut { key, value } => self.kv_put(core, frame, key, value),
+            Op::KvPutNew { key, value } => self.kv_put_new(core, frame, key, value),
             Op::KvDel { key } => self.kv_del(core, frame, key),
+            Op::KvList { prefix, is_whole } => self.kv_list(core, frame, prefix, is_whole),
             Op::KvGet { key } => self.kv_get(core, frame, key),
             Op::Named { name, to } => self.named(core, frame, &name, to),
             Op::Recall(first) => self.recall(core, frame, first),

@@ -9,9 +9,14 @@ impl Author<'_> {
             Scene::Relay => self.relay(),
             Scene::Items => self.items(),
             Scene::Leaving => self.leaving(),
-            Scene::Moving => self.moving(),
+            Scene::Moving | Scene::Unheard => self.moving(),
             Scene::LostOrders => self.lost_orders(),
             Scene::Orphans => self.orphans(),
+            Scene::Table => self.table(),
+            Scene::Names => self.shared_names(),
+            Scene::Deadlines => self.deadlines(),
+            Scene::BadDisks => self.bad_disks(),
+            Scene::HeadDisk => self.head_disk(),
         }
     }
 
@@ -66,6 +71,7 @@ impl Author<'_> {
             concurrency: 1,
             slots: 0.0,
             name: name.clone(),
+            get_if_exists: false,
             to,
             place: None,
         };
@@ -196,5 +202,111 @@ impl Author<'_> {
         self.read(&made);
         self.drop_all(&made);
         self.drop_all(&large);
+    }
+
+    /// Keys of this driver's are written, overwritten or not, deleted, and listed.
+    fn table(&mut self) {
+        let prefix = 10 + self.driver as u8;
+        for _ in 0..self.rng.range(3, 10) {
+            let key = u64::from(prefix) + 256 * self.rng.below(4);
+            let value = self.rng.draw();
+            let op = match self.rng.below(6) {
+                0 | 1 => Op::KvPut { key, value },
+                2 => Op::KvPutNew { key, value },
+                3 => Op::KvDel { key },
+                _ => Op::KvList { prefix, is_whole: self.rng.one_in(2) },
+            };
+            self.ops.push(op);
+            if self.rng.one_in(3) {
+                self.wait(100_000);
+            }
+        }
+        self.ops.push(Op::KvList { prefix, is_whole: true });
+    }
+
+    /// All drivers ask for actors of the same few names, use what they get, and now and then end it.
+    fn shared_names(&mut self) {
+        let name = format!("shared-{}", self.rng.below(2));
+        let actor = self.new_actor(-1, None);
+        if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+            (wish.name, wish.get_if_exists) = (Some(name), true);
+        }
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(1, 4) {
+            let mut call = self.call(Job::Leaf, -1, Target::Anywhere);
+            call.actor = Some(actor);
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        if self.rng.one_in(3) {
+            self.ops.push(Op::KillActor { slot: actor, no_restart: true });
+            if self.rng.one_in(2) {
+                self.wait(50_000);
+            }
+        }
+        self.drop_all(&made);
+        self.drop_all(&[actor]);
+    }
+
+    /// Values that take their time are waited for, and reads are given up.
+    fn deadlines(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 6) {
+            let job =
+                *self.rng.pick(&[Job::Slow, Job::Big, Job::Big, Job::Nest]).unwrap_or(&Job::Big);
+            let target =
+                *self.rng.pick(&[Target::Spread, Target::Anywhere]).unwrap_or(&Target::Spread);
+            let call = self.call(job, 3, target);
+            made.push(self.submit_plea(call));
+        }
+        for _ in 0..self.rng.range(1, 4) {
+            let some: Vec<Slot> = made.iter().copied().filter(|_| self.rng.one_in(2)).collect();
+            let for_us = *self.rng.pick(&[0, 500, 20_000, 400_000]).unwrap_or(&0);
+            let (count, fetch) = (self.rng.range(1, 3) as usize, self.rng.one_in(2));
+            self.ops.push(if self.rng.one_in(2) {
+                Op::Await { slots: some, count, fetch, for_us }
+            } else {
+                Op::TryGet { slots: some, for_us }
+            });
+        }
+        if self.rng.one_in(2) {
+            self.read(&made);
+        }
+        self.drop_all(&made);
+    }
+
+    /// More large objects than there is memory for are made and read, and made again where a disk lost them.
+    fn bad_disks(&mut self) {
+        let retries = *self.rng.pick(&[0, 3, -1]).unwrap_or(&3);
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(6, 20) {
+            if self.rng.one_in(4) {
+                self.put();
+                made.extend(self.refs.pop());
+                continue;
+            }
+            let call = self.call(Job::Big, retries, Target::Spread);
+            made.push(self.submit_plea(call));
+        }
+        self.wait(300_000);
+        self.read(&made);
+        for _ in 0..2 {
+            let mut call = self.call(Job::Leaf, 3, Target::Spread);
+            call.deps = made.iter().copied().filter(|_| self.rng.one_in(4)).take(3).collect();
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+    }
+
+    /// Actors begin, work and end, and keys are written.
+    fn head_disk(&mut self) {
+        let key = u64::from(10 + self.driver as u8) + 256 * self.rng.below(4);
+        self.ops.push(Op::KvPut { key, value: self.rng.draw() });
+        self.lost_orders();
+        self.ops.push(match self.rng.below(3) {
+            0 => Op::KvDel { key },
+            _ => Op::KvGet { key },
+        });
     }
 }

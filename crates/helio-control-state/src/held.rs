@@ -1,68 +1,69 @@
-//! What waits for room on a full disk.
+//! What waits for room on a full disk: the shell's part of a commit that fails, so that the simulator plays it, too.
 
-use helio_control_state::Action;
-use helio_storage::{Change, Error};
+use helio_types::mutant;
+
+use crate::event::Action;
 
 /// **LIMIT-1** So many events wait; with more the control service ends, and starts anew from what is durable.
 const EVENTS_MAX: usize = 100_000;
 
+/// More events wait than may: so many are the most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChangeError(pub usize);
+
 /// Events whose changes could not be made durable, in their order, with what they send.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub struct WantedChanges {
     events: Vec<Vec<Action>>,
     /// What the machine was told last.
     is_full: bool,
 }
 
-impl Held {
-    pub(crate) fn is_empty(&self) -> bool {
+impl WantedChanges {
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many events wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.events.len()
     }
 
     /// Whether to look at the disk: that costs little, but to try what waits costs more, so it is tried at ticks.
-    pub(crate) fn is_due(&self, is_tick: bool) -> bool {
+    #[must_use]
+    pub fn is_due(&self, is_tick: bool) -> bool {
         is_tick || self.events.is_empty()
     }
 
     /// Whether the machine does not know that yet.
-    pub(crate) fn is_news(&mut self, is_full: bool) -> bool {
+    pub fn is_news(&mut self, is_full: bool) -> bool {
         std::mem::replace(&mut self.is_full, is_full) != is_full
     }
 
     /// Keeps the events that change durable state; returns the others.
-    pub(crate) fn hold(&mut self, events: Vec<Vec<Action>>) -> Result<Vec<Vec<Action>>, Error> {
+    ///
+    /// # Errors
+    /// When too many wait.
+    pub fn hold(&mut self, events: Vec<Vec<Action>>) -> Result<Vec<Vec<Action>>, ChangeError> {
         let (held, rest): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| {
             let ends = event.iter().any(|action| matches!(action, Action::End { .. }));
-            !ends && event.iter().any(|action| matches!(action, Action::Persist(_)))
+            let is_kept = !ends && !mutant!("answers-before-it-is-durable");
+            is_kept && event.iter().any(|action| matches!(action, Action::Persist(_)))
         });
         self.events.extend(held);
         if self.events.len() > EVENTS_MAX {
-            return Err(Error::Io {
-                path: "the durable state".to_owned(),
-                reason: format!("{EVENTS_MAX} changes wait for room on the disk"),
-            });
+            return Err(ChangeError(EVENTS_MAX));
         }
         Ok(rest)
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Vec<Action>> {
+    /// What waits, to be tried again.
+    pub fn take(&mut self) -> Vec<Vec<Action>> {
         std::mem::take(&mut self.events)
     }
-}
-
-/// What is to become durable.
-pub(crate) fn changes<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<Change> {
-    let change = |action: &Action| match action {
-        Action::Persist(change) => {
-            Some(Change { key: change.key.clone(), value: change.value.clone() })
-        }
-        _ => None,
-    };
-    actions.into_iter().filter_map(change).collect()
 }
 
 #[cfg(test)]
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     fn persist(key: u8) -> Action {
-        Action::Persist(helio_control_state::Change { key: vec![key], value: None })
+        Action::Persist(crate::Change { key: vec![key], value: None })
     }
 
     fn disconnect(number: u8) -> Action {
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn events_that_change_nothing_go_on_and_the_others_keep_their_order() {
-        let mut held = Held::default();
+        let mut held = WantedChanges::default();
         let rest = held.hold(vec![
             vec![persist(1), disconnect(1)],
             vec![disconnect(2)],
@@ -94,21 +95,25 @@ mod tests {
         assert_eq!(rest[0], [disconnect(2)]);
         assert_eq!(rest[1].len(), 2, "the end does not wait");
         held.hold(vec![vec![persist(5)]]).unwrap();
-        let keys = changes(held.take().iter().flatten());
-        assert_eq!(keys.iter().map(|change| change.key[0]).collect::<Vec<_>>(), [1, 3, 5]);
+        let key = |action: Action| match action {
+            Action::Persist(change) => Some(change.key[0]),
+            _ => None,
+        };
+        let keys: Vec<u8> = held.take().into_iter().flatten().filter_map(key).collect();
+        assert_eq!(keys, [1, 3, 5]);
         assert!(held.is_empty());
     }
 
     #[test]
     fn too_many_are_not_held() {
-        let mut held = Held::default();
+        let mut held = WantedChanges::default();
         let many = (0..=EVENTS_MAX).map(|_| vec![persist(1)]).collect();
         assert!(held.hold(many).is_err(), "LIMIT-1");
     }
 
     #[test]
     fn a_full_disk_is_looked_at_again_at_ticks() {
-        let mut held = Held::default();
+        let mut held = WantedChanges::default();
         assert!(held.is_due(false) && held.is_due(true));
         held.hold(vec![vec![persist(1)]]).unwrap();
         assert!(!held.is_due(false) && held.is_due(true));
