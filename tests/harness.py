@@ -148,6 +148,9 @@ class Driver:
         wait_until(probe, within=within, what=f"{path}; the driver wrote {self.stderr()}")
 
     def finish(self, timeout: float = 60.0) -> Finished:
+        # On a machine of namespaces it is nsenter: that stops itself when the script is stopped with its
+        # machine, and is not woken up with it.
+        self.process.send_signal(signal.SIGCONT)
         try:
             rc = self.process.wait(timeout)
         except subprocess.TimeoutExpired:

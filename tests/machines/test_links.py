@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import harness
 import pytest
@@ -248,3 +249,25 @@ def test_a_machine_that_loses_its_power_is_known_to_be_dead(make_machines: Make)
     harness.wait_until(lambda: one.ip not in nodes(head), within=30, what="it is declared dead")
     assert set(nodes(head)) == {head.ip, two.ip}
     assert "did not reach it either" in head.logs()
+
+
+def test_the_end_of_a_script_whose_machine_slept_is_seen(make_machines: Make) -> None:
+    (machine,) = make_machines(1)
+    go = machine.directory / "go"
+    driver = machine.start_script(
+        f"""
+        import pathlib, time
+        print("ready=1", flush=True)
+        while not pathlib.Path({str(go)!r}).exists():
+            time.sleep(0.1)
+        """
+    )
+    driver.wait_line("ready")
+    machine.hang()
+    state = Path(f"/proc/{driver.process.pid}/stat")
+    harness.wait_until(
+        lambda: state.read_text().rpartition(") ")[2][0] == "T", what="nsenter stops as well"
+    )
+    machine.wake_up()
+    go.touch()
+    assert driver.finish().rc == 0
