@@ -329,6 +329,11 @@ def test_a_completion_offers_methods_and_no_more_than_that() -> None:
     assert shown == {"remote", "options", "bind", "pair", "up"}
 
 
+@pytest.mark.contract("F2.01")
+def test_a_completion_offers_what_every_actor_has() -> None:
+    assert {"__ray_ready__", "__ray_call__", "__ray_terminate__"} <= set(dir(ray.remote(Plain)))
+
+
 @pytest.mark.contract("F1.01", "F2.01")
 def test_the_older_way_to_give_options(ray_start: Any) -> None:
     actor = ray.remote(Plain)._remote(args=[7], num_cpus=0)

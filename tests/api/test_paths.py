@@ -409,3 +409,83 @@ def test_a_function_that_uses_a_path_travels() -> None:
         [sys.executable, "-c", USES], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "['TrialPlateauStopper', False]\n"
+
+
+def test_small_helpers(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    from ray._private import ray_constants, utils
+    from ray._private.utils import binary_to_hex, hex_to_binary
+
+    assert binary_to_hex(b"\x01\xff") == "01ff"
+    assert hex_to_binary("01ff") == hex_to_binary(b"01ff") == b"\x01\xff"
+    assert utils.ensure_str(b"a") == utils.ensure_str("a") == "a"
+    assert utils.is_main_thread()
+    assert utils.split_address("my_module://host:1/a://b") == ("my_module", "host:1/a://b")
+    with pytest.raises(ValueError, match="must contain '://'"):
+        utils.split_address("host:1")
+    assert len(ray.ObjectRef.nil().binary()) == ray_constants.ID_SIZE
+    monkeypatch.setenv("A_NUMBER", "2.5")
+    assert ray_constants.env_float("A_NUMBER", 0.0) == 2.5
+    assert ray_constants.env_integer("A_NUMBER", 7) == 7
+    assert ray_constants.env_integer("NO_SUCH", 7) == 7
+    for text, told in (("TRUE", True), ("1", True), ("0", False), ("yes", False)):
+        monkeypatch.setenv("A_FLAG", text)
+        assert ray_constants.env_bool("A_FLAG", not told) is told
+    assert ray_constants.env_bool("NO_SUCH", True) is True
+
+
+def test_calls_that_are_kept_on_this_node(ray_start: Any) -> None:
+    from ray.air.util.node import (
+        _force_on_current_node,
+        _force_on_node,
+        _get_node_id_from_node_ip,
+    )
+
+    @ray.remote
+    def where() -> str:
+        return ray.get_runtime_context().get_node_id()
+
+    here = ray.get_runtime_context().get_node_id()
+    assert ray.get(_force_on_current_node(where).remote(), timeout=60) == here
+    assert ray.get(where.options(**_force_on_current_node()).remote(), timeout=60) == here
+    gone = _force_on_node("f" * len(here), where).remote()
+    with pytest.raises(ray.exceptions.RayError):
+        ray.get(gone, timeout=60)
+    assert _get_node_id_from_node_ip(ray.util.get_node_ip_address()) == here
+    assert _get_node_id_from_node_ip("no address") is None
+
+
+STOPS = """
+import sys
+import ray.util.rpdb
+
+def work():
+    here = 41
+    ray.util.rpdb.set_trace()
+    return here
+
+print("result", work())
+"""
+
+
+def test_a_driver_stops_in_the_caller_of_set_trace() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPS],
+        input="p here + 1\ncontinue\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "42" in done.stdout
+    assert done.stdout.endswith("result 41\n")
+
+
+def test_a_worker_passes_set_trace_where_debugging_is_off(ray_start: Any) -> None:
+    @ray.remote(runtime_env={"env_vars": {"RAY_DEBUG": "0"}})
+    def work() -> bool:
+        import ray.util.rpdb
+
+        ray.util.rpdb.set_trace()
+        return bool(ray.util.rpdb._is_ray_debugger_post_mortem_enabled())
+
+    assert ray.get(work.remote(), timeout=60) is False

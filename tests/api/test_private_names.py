@@ -198,7 +198,7 @@ def test_the_command_says_the_same(ray_start: Any) -> None:
 
 
 MISSING = [
-    "ray._private.utils",
+    "ray._private.node",
     "ray._private.runtime_env.agent",
     "ray._common.no_such",
     "ray.data._internal.no_such",
@@ -226,6 +226,8 @@ def test_a_missing_attribute_says_that_it_is_private() -> None:
         ray._private.state,
         ray._private.state.state,
         ray._private.services,
+        ray._private.utils,
+        ray._private.ray_constants,
         ray._private.internal_api,
         ray._raylet,
         ray.worker,

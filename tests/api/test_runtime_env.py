@@ -198,3 +198,21 @@ def test_fields_are_set_and_checked() -> None:
     with pytest.raises(TypeError):
         env.set("pip", 3)
     assert env.env_vars() == {"A": "2"}
+
+
+@pytest.mark.contract("F7.01")
+def test_a_field_of_a_plugin_that_only_the_cluster_has_can_be_set() -> None:
+    env = ray.runtime_env.RuntimeEnv()
+    env.set("of_a_plugin", {"a": 1})
+    env["of_another"] = 2
+    assert (env.get("of_a_plugin"), env["of_another"]) == ({"a": 1}, 2)
+    assert env.to_dict() == {"of_a_plugin": {"a": 1}, "of_another": 2}
+
+
+@pytest.mark.contract("F7.01")
+@pytest.mark.heliostat_only("Ray passes over a field without a plugin")
+def test_a_field_that_no_plugin_has_is_refused_when_it_is_used() -> None:
+    env = ray.runtime_env.RuntimeEnv()
+    env.set("of_a_plugin", 1)
+    with pytest.raises(ValueError, match="no field 'of_a_plugin'"):
+        ray.remote(len).options(runtime_env=env)

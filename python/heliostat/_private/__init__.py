@@ -25,6 +25,10 @@ name under ``ray.``                               who uses it, and for what
 ``data._internal.util``                           lance_ray: checks an import, retries a read
 ``_private.test_utils``                           tests of many libraries: signals, conditions, drivers
 ``_private.usage.usage_lib``                      aviary, llmserve: report that they are used
+``_private.utils``                                many: hexadecimal ids, the event loop, addresses
+``_private.ray_constants``                        many: ports, names of variables, ``env_bool``
+``util.rpdb.set_trace``                           debuggers of programs: stops in the caller
+``air.util.node``                                 searches and loggers: keeps a call on this node
 ``_private.client_mode_hook``                     raydp, exoflow: wrap Ray's calls
 ``tune.stopper.trial_plateau`` and so on          many: public names in Ray's files (:mod:`.paths` lists all)
 ================================================  ==========================================================

@@ -33,6 +33,10 @@ ROWS: dict[str, Row] = {
         "programs that set resources", {"experimental": "set_resource"}
     ),
     "util.client_connect": Row("drivers that connect", {"util": "connect disconnect"}),
+    "util.rpdb": Row(
+        "programs that stop in the debugger by its name",
+        {"_private.rpdb": "set_trace _is_ray_debugger_post_mortem_enabled"},
+    ),
     "util.accelerators.accelerators": Row("options of programs", {"util.accelerators": "*"}),
     "util.collective.collective": Row("worker groups", {"util.collective": "*"}),
     "util.joblib.ray_backend": Row("joblib backends", {"util.joblib.backend": "RayBackend"}),
@@ -183,6 +187,7 @@ ROWS: dict[str, Row] = {
     "air.util.tensor_extensions.pandas": Row(
         "columns of tensors", {"data.extensions": "TensorArray TensorDtype"}
     ),
+    "air.util.node": Row("libraries that keep a call on this node", {"_private.node_util": "*"}),
     "air.util.data_batch_conversion": Row("predictors", {"data.accessor": "BatchFormat"}),
     # --- tune ---
     "tune.analysis.experiment_analysis": Row(

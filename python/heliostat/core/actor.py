@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from heliostat import _heliostat
 from heliostat.core import preload, scheduling, session, signature
 from heliostat.core.actor_handle import (
+    BUILT_IN,
     OF_CALLS,
     ActorHandle,
     Interface,
@@ -156,7 +157,7 @@ class ActorClass(Generic[T]):
         return getattr(cls, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(self.__ray_actor_class__)})
+        return sorted({*super().__dir__(), *dir(self.__ray_actor_class__), *BUILT_IN})
 
     def __repr__(self) -> str:
         return f"ActorClass({self.__name__})"

@@ -163,11 +163,16 @@ class RuntimeEnv(dict[str, Any]):
         super().__init__(given)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Set a field; ``None`` sets nothing."""
+        """Set a field; ``None`` sets nothing.
+
+        A name that is not known may be the field of a plugin which only the cluster has: it is checked
+        when the environment is used.
+        """
         value = _plain(value)
         if value is None:
             return
-        check_runtime_env({key: value})
+        if key in self.known_fields:
+            check_runtime_env({key: value})
         super().__setitem__(key, value)
 
     def set(self, name: str, value: Any) -> None:
