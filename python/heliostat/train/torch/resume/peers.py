@@ -67,7 +67,8 @@ class Giver:
                 continue
         if kept:
             whole = self._session.memory_kept(version)
-            self._whole = max(self._whole or version, whole) if whole is not None else None
+            if whole is not None:  # what this rank has handed over since need not be whole
+                self._whole = whole
 
     def wait(self) -> None:
         """Wait until what is under way is kept."""
