@@ -100,6 +100,8 @@ def loop(config: dict[str, Any]) -> list[Any]:
 
     Returns for each attempt how many steps it made, and where its ranks were.
     """
+    from ray.train.collective import broadcast_from_rank_zero
+
     told = Path(config["told"])
     attempts = history()
     attempts.append([0, places()])
@@ -112,7 +114,8 @@ def loop(config: dict[str, Any]) -> list[Any]:
             told.with_suffix(".new").rename(told)
         if config["saves"] == "always" or (config["saves"] == "asked" and info is not None):
             save(attempts)
-        if Path(config["done"]).exists():
+        # One rank looks for all: the others could look before or behind the moment in which it comes.
+        if broadcast_from_rank_zero(Path(config["done"]).exists()):
             break
         time.sleep(0.01)
     save(attempts)
