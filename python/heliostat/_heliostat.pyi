@@ -640,6 +640,9 @@ def declare_metric(name: str, description: str, kind: int, boundaries: list[floa
 def record_metric(name: str, tags: list[tuple[str, str]], value: float) -> None:
     """Add to a counter, set a gauge, or count a value of a histogram. Tags are sorted."""
 
+def forget_metrics(key: str, value: str) -> None:
+    """Let go of all series of all metrics that have this tag."""
+
 # --- what runs here --------------------------------------------------------------------------------
 
 @final

@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
-import re
-import time
 from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, free_port
+from harness import free_port
 from ray import serve
+from scraping import gone, lacking, until
 from serving import Client
 from starlette.requests import Request
 
 CLUSTER = {"num_cpus": 4, "_metrics_export_port": free_port()}
-# A deadline against a hang: Ray tells metrics each ten seconds.
-S = 60
-
-
-def scrape() -> str:
-    headers = {}
-    if IS_HELIOSTAT:
-        from heliostat.core import auth
-
-        headers = {"Authorization": f"Bearer {auth.token(False)}"}
-    node = ray.nodes()[0]
-    link = http.client.HTTPConnection(
-        node["NodeManagerAddress"], node["MetricsExportPort"], timeout=S
-    )
-    try:
-        link.request("GET", "/metrics", headers=headers)
-        return link.getresponse().read().decode()
-    finally:
-        link.close()
-
-
-def until(name: str, value: float, **tags: str) -> None:
-    """Until the series with those tags has that sum."""
-    deadline = time.monotonic() + S
-    while True:
-        text = scrape()
-        found = [
-            float(match[2])
-            for match in re.finditer(rf"^ray_{name}{{(.*)}} (\S+)$", text, re.M)
-            if all(f'{key}="{tag}"' in match[1] for key, tag in tags.items())
-        ]
-        if sum(found) == value:
-            return
-        assert time.monotonic() < deadline, (name, tags, found)
-        time.sleep(0.1)
 
 
 @pytest.mark.contract("F12.08")
@@ -76,15 +39,17 @@ def test_requests_are_counted(web: Client) -> None:
     for number in (1, 2, 3, 9):
         web.get(f"/works?n={number}")
     tags = {"deployment": "Works", "application": "app"}
-    until("odd_ones_total", 3, model="small", route="/works", **tags)
-    until("sizes_count", 4, model="large", **tags)
-    until("last_one", 9, **tags)
-    until("serve_deployment_request_counter_total", 4, route="/works", **tags)
-    until("serve_deployment_error_counter_total", 1, route="/works", **tags)
-    until("serve_deployment_processing_latency_ms_count", 4, **tags)
-    until("serve_replica_processing_queries", 0, **tags)
-    until("serve_num_http_requests_total", 3, method="GET", status_code="200", application="app")
-    until("serve_num_http_error_requests_total", 1, status_code="500", application="app")
+    until("ray_odd_ones_total", 3, model="small", route="/works", **tags)
+    until("ray_sizes_count", 4, model="large", **tags)
+    until("ray_last_one", 9, **tags)
+    until("ray_serve_deployment_request_counter_total", 4, route="/works", **tags)
+    until("ray_serve_deployment_error_counter_total", 1, route="/works", **tags)
+    until("ray_serve_deployment_processing_latency_ms_count", 4, **tags)
+    until("ray_serve_replica_processing_queries", 0, **tags)
+    until(
+        "ray_serve_num_http_requests_total", 3, method="GET", status_code="200", application="app"
+    )
+    until("ray_serve_num_http_error_requests_total", 1, status_code="500", application="app")
 
 
 @pytest.mark.contract("F12.08")
@@ -92,7 +57,56 @@ def test_outside_of_replicas_they_are_plain(ray_start: Any) -> None:
     counter = serve.metrics.Counter("plain_ones", "", ("model",))
     counter.inc(2, {"model": "x"})
     assert counter.info["tag_keys"] == ("model",)
-    until("plain_ones_total", 2, model="x")
+    until("ray_plain_ones_total", 2, model="x")
     with pytest.raises(TypeError, match="tag_keys"):
         serve.metrics.Counter("bad", "", ["model"])  # type: ignore[arg-type] # on purpose
     assert ray.is_initialized()
+
+
+@pytest.mark.contract("F6.23", "F12.08")
+def test_what_dashboards_of_serve_ask_for_is_measured(web: Client) -> None:
+    """Ray's own default dashboards show figures; gRPC and the scheduler of replicas are not there."""
+
+    @serve.deployment(
+        max_ongoing_requests=2,
+        autoscaling_config={"min_replicas": 1, "max_replicas": 2},
+    )
+    class Holds:
+        @serve.multiplexed(max_num_models_per_replica=1)
+        async def model(self, name: str) -> str:
+            return name
+
+        async def __call__(self, request: Request) -> str:
+            return await self.model(request.query_params["model"])
+
+    serve.run(Holds.bind(), name="app", route_prefix="/models")
+    for name in ("a", "b", "a", "a"):
+        assert web.get(f"/models?model={name}").text == name
+    own = {"application", "deployment"}
+    replica = {*own, "replica"}
+    assert not lacking(
+        {
+            "ray_serve_deployment_replica_healthy": replica,
+            "ray_serve_deployment_queued_queries": own,
+            "ray_serve_deployment_request_counter_total": {*replica, "route"},
+            "ray_serve_deployment_processing_latency_ms_bucket": {*replica, "route", "le"},
+            "ray_serve_replica_processing_queries": replica,
+            "ray_serve_num_http_requests_total": {"application", "route", "method"},
+            "ray_serve_http_request_latency_ms_bucket": {"application", "route", "le"},
+            "ray_serve_num_ongoing_http_requests": set(),
+            "ray_serve_controller_num_control_loops": set(),
+            "ray_serve_controller_control_loop_duration_s": set(),
+            "ray_serve_multiplexed_model_load_latency_ms_bucket": {*replica, "le"},
+            "ray_serve_multiplexed_model_unload_latency_ms_bucket": {*replica, "le"},
+            "ray_serve_registered_multiplexed_model_id": {"model_id"},
+        }
+    )
+    tags = {"application": "app", "deployment": "Holds"}
+    until("ray_serve_deployment_replica_healthy", 1, **tags)
+    until("ray_serve_multiplexed_get_model_requests_counter_total", 4, **tags)
+    until("ray_serve_multiplexed_models_load_counter_total", 3, **tags)
+    until("ray_serve_multiplexed_models_unload_counter_total", 2, **tags)
+    until("ray_serve_num_multiplexed_models", 1, **tags)
+    serve.delete("app")
+    assert lacking({"ray_serve_controller_num_control_loops": set()}) == {}
+    gone("ray_serve_deployment_replica_healthy", **tags)

@@ -95,6 +95,13 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Have Prometheus read all nodes: config, launch-prometheus, shutdown-prometheus.
+    #[command(disable_help_flag = true)]
+    Metrics {
+        /// See `metrics --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Print logs of any node: cluster, actor, task, worker, job, search.
     #[command(disable_help_flag = true)]
     Logs {

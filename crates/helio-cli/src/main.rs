@@ -62,6 +62,9 @@ fn main() -> ExitCode {
         Command::Logs { arguments } => {
             in_python::run("heliostat.util.state.logs_command", &arguments)
         }
+        Command::Metrics { arguments } => {
+            in_python::run("heliostat.util.metrics_command", &arguments)
+        }
         Command::Memory { arguments } => in_python::run("heliostat.util.state.memory", &arguments),
         Command::Debug { arguments } => in_python::run("heliostat.core.debug_command", &arguments),
         Command::Start(args) => start::run(&args, &ignored),

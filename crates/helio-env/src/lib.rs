@@ -13,3 +13,4 @@ pub mod random;
 pub mod recount;
 pub mod settings;
 pub mod token;
+pub mod usage;

@@ -31,10 +31,16 @@ pub(crate) struct End {
 pub(crate) struct Exits {
     ends: BTreeMap<WorkerId, End>,
     order: VecDeque<WorkerId>,
+    /// How many workers have ended that were not told to, by what their rows say.
+    unexpected: BTreeMap<&'static str, u64>,
 }
 
 impl Exits {
     pub(crate) fn add(&mut self, worker_id: WorkerId, end: End) {
+        let kind = end.cause.exit_type();
+        if !end.is_driver && !kind.starts_with("INTENDED") {
+            *self.unexpected.entry(kind).or_default() += 1;
+        }
         if self.ends.insert(worker_id, end).is_none() {
             self.order.push_back(worker_id);
         }
@@ -48,6 +54,11 @@ impl Exits {
     /// Why the process ended, if it did and is remembered.
     pub(crate) fn get(&self, worker_id: WorkerId) -> Option<&DeathCause> {
         self.ends.get(&worker_id).map(|end| &end.cause)
+    }
+
+    /// How many workers have ended that were not told to, by how they ended.
+    pub(crate) fn unexpected(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.unexpected.iter().map(|(kind, n)| (*kind, *n))
     }
 
     /// The processes that are remembered, the latest first.

@@ -1,7 +1,7 @@
 //! Measurements of the machine's GPUs, under the names that Ray's users know.
 
 use helio_proto::control::GpuUse;
-use helio_proto::inspect::{Metric, MetricKind, Series, Tag};
+use helio_proto::inspect::{Metric, Series};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -29,37 +29,25 @@ fn measurements(gpus: &[GpuUse]) -> Vec<Metric> {
         return Vec::new();
     }
     let each = |value: fn(&GpuUse) -> Option<f64>| {
-        let tag = |key: &str, value: String| Tag { key: key.to_owned(), value };
-        gpus.iter()
-            .filter_map(|gpu| {
-                let tags = vec![
-                    tag("GpuIndex", gpu.index.to_string()),
-                    tag("GpuDeviceName", gpu.name.clone()),
-                ];
-                Some(Series { tags, value: value(gpu)?, counts: Vec::new() })
-            })
-            .collect()
-    };
-    let gauge = |name: &str, description: &str, series: Vec<Series>| Metric {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        kind: MetricKind::Gauge,
-        boundaries: Vec::new(),
-        series,
+        let series = |gpu: &GpuUse| {
+            let index = gpu.index.to_string();
+            Some(Series::of(value(gpu)?, [("GpuIndex", &index), ("GpuDeviceName", &gpu.name)]))
+        };
+        gpus.iter().filter_map(series).collect::<Vec<Series>>()
     };
     vec![
-        gauge("node_gpus_available", "GPUs of the node", each(|_| Some(1.0))),
-        gauge(
+        Metric::gauge("node_gpus_available", "GPUs of the node", each(|_| Some(1.0))),
+        Metric::gauge(
             "node_gpus_utilization",
             "Percentage of the last second during which a GPU ran a kernel",
             each(|gpu| gpu.has_utilization.then_some(f64::from(gpu.utilization))),
         ),
-        gauge(
+        Metric::gauge(
             "node_gram_used",
             "MiB of a GPU's memory in use",
             each(|gpu| Some(gpu.memory_used as f64 / MIB)),
         ),
-        gauge(
+        Metric::gauge(
             "node_gram_available",
             "MiB of a GPU's memory that are free",
             each(|gpu| Some(gpu.memory_total.saturating_sub(gpu.memory_used) as f64 / MIB)),

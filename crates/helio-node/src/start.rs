@@ -121,6 +121,9 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         let endpoint = metrics::Endpoint {
             token: options.token.clone(),
             session_name: options.session_name.clone(),
+            session_dir: options.session_dir.clone(),
+            node_socket: socket_path.clone(),
+            is_head: options.is_head,
         };
         metrics::serve(metrics, endpoint, inputs.clone());
     }

@@ -201,15 +201,25 @@ impl Owner {
         (open.chain(ended).take(limit).collect(), others)
     }
 
-    /// How many unfinished calls are in each phase.
+    /// All calls that this process has made, counted by name and phase: first attempts, and those that are attempts of a
+    /// call that had failed. What is forgotten of the latter counts as the former.
     #[must_use]
-    pub fn task_counts(&self) -> Vec<(TaskPhase, u64)> {
-        let mut counts: std::collections::BTreeMap<TaskPhase, u64> =
-            std::collections::BTreeMap::new();
+    pub fn task_tallies(&self) -> [Tally; 2] {
+        let mut tallies = <[Tally; 2]>::default();
+        tallies[0].add_all(&self.history.forgotten.counts());
+        let mut add = |attempt: u32, template: &Template, phase| {
+            if !template.is_unlisted {
+                let tally = &mut tallies[usize::from(attempt > 0)];
+                tally.add(&template.name, ActorId::NIL, phase, 1);
+            }
+        };
         for task in self.tasks.values() {
-            *counts.entry(phase(task)).or_default() += 1;
+            add(task.attempt, &task.spec.template, phase(task));
         }
-        counts.into_iter().collect()
+        for ended in &self.history.ended {
+            add(ended.attempt, &ended.template, ended.phase());
+        }
+        tallies
     }
 
     fn open_row(&self, task: &Task, now: u64, wall: &impl Fn(u64) -> u64) -> TaskRow {

@@ -659,6 +659,12 @@ impl<M: Memory> Process<M> {
         self.executor.rows(me, |caller| all || is_gone(caller), wall)
     }
 
+    /// The class of the actor that lives here ("": none does), and how many calls of each name run.
+    #[must_use]
+    pub fn running_calls(&self) -> (&str, BTreeMap<&str, u64>) {
+        self.executor.running_calls()
+    }
+
     /// Calls that were sent here and do not run.
     pub fn queued_calls(&self) -> impl Iterator<Item = TaskId> {
         self.executor.queued()

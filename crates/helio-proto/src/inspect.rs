@@ -32,6 +32,10 @@ numbers! {
 /// How many rows a process gives of one kind; how many it has, it says.
 pub const ROWS_MAX: u32 = 10_000;
 
+/// What the measurement `actors` is, which processes and the head make.
+pub const ACTORS: &str =
+    "Actors by state: as the head knows them, and as the processes in which they live do";
+
 /// How many rows of calls a process leaves behind when it ends.
 pub const LAST_ROWS_MAX: u32 = 1_000;
 
@@ -249,5 +253,29 @@ numbers! {
         Gauge = 1,
         /// How often values fell between boundaries.
         Histogram = 2,
+    }
+}
+
+impl Metric {
+    /// A measurement that goes up and down; `name` without the prefix that all have when they are shown.
+    #[must_use]
+    pub fn gauge(name: &str, description: &str, series: Vec<Series>) -> Self {
+        let (name, description) = (name.to_owned(), description.to_owned());
+        Self { name, description, kind: MetricKind::Gauge, boundaries: Vec::new(), series }
+    }
+
+    /// A count of events.
+    #[must_use]
+    pub fn counter(name: &str, description: &str, series: Vec<Series>) -> Self {
+        Self { kind: MetricKind::Counter, ..Self::gauge(name, description, series) }
+    }
+}
+
+impl Series {
+    /// A value with these tags.
+    #[must_use]
+    pub fn of<const N: usize>(value: f64, tags: [(&str, &str); N]) -> Self {
+        let tag = |(key, value): (&str, &str)| Tag { key: key.to_owned(), value: value.to_owned() };
+        Self { tags: tags.map(tag).into(), value, counts: Vec::new() }
     }
 }

@@ -108,6 +108,12 @@ pub(crate) fn record_metric(name: &str, tags: Vec<(String, String)>, value: f64)
     metrics::record(name, tags, value);
 }
 
+/// Lets go of all series of all metrics that have this tag.
+#[pyfunction]
+pub(crate) fn forget_metrics(key: &str, value: &str) {
+    metrics::forget(key, value);
+}
+
 /// Asks every process of the cluster for at most `limit` rows.
 fn ask_all(py: Python<'_>, topic: Topic, limit: usize) -> PyResult<Inspected> {
     let session = session::connected(py)?;

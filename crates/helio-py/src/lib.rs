@@ -65,7 +65,8 @@ mod _heliostat {
     };
     #[pymodule_export]
     use crate::inspect::{
-        declare_metric, object_places, record_metric, state_rows, state_summary, trace, why,
+        declare_metric, forget_metrics, object_places, record_metric, state_rows, state_summary,
+        trace, why,
     };
     #[pymodule_export]
     use crate::object_ref::ObjectRef;

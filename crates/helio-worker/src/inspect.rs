@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use helio_process_state::{Answer, Event};
 use helio_proto::inspect::{
-    Answer as Rows, Asked, Inspected, LAST_ROWS_MAX, LastWords, Metric, MetricKind, Question,
-    ROWS_MAX, Series, Tag, TaskPhase, TaskRow, Topic,
+    ACTORS, Answer as Rows, Asked, Inspected, LAST_ROWS_MAX, LastWords, Metric, Question, ROWS_MAX,
+    Series, TaskPhase, TaskRow, Topic,
 };
 use helio_proto::tally::Tally;
 
@@ -90,38 +90,47 @@ impl State {
     /// The application's, and the runtime's own.
     fn measurements(&self) -> Vec<Metric> {
         let mut all = metrics::snapshot();
-        let tasks = |name: &str, phase: TaskPhase, n: u64| Series {
-            tags: vec![
-                Tag { key: "State".to_owned(), value: name.to_owned() },
-                Tag { key: "Phase".to_owned(), value: format!("{phase:?}") },
-            ],
-            value: n as f64,
-            counts: Vec::new(),
-        };
-        let (finished, failed) = self.process.owner().calls_ended();
-        let mut series: Vec<Series> = self
-            .process
-            .owner()
-            .task_counts()
-            .into_iter()
-            .map(|(phase, n)| tasks(phase.name(), phase, n))
-            .collect();
-        for (phase, n) in [(TaskPhase::Finished, finished), (TaskPhase::Failed, failed)] {
-            if n > 0 {
-                series.push(tasks(phase.name(), phase, n));
+        let (class, running) = self.process.running_calls();
+        let [first, again] = self.process.owner().task_tallies();
+        let mut tasks = Vec::new();
+        for (tally, is_retry) in [(first, "0"), (again, "1")] {
+            for one in tally.counts() {
+                let state = match one.phase {
+                    // Whether it has begun, the process knows that has it.
+                    TaskPhase::Sent => "SUBMITTED_TO_WORKER",
+                    phase => phase.name(),
+                };
+                let tags = [
+                    ("Name", one.name.as_str()),
+                    ("State", state),
+                    ("IsRetry", is_retry),
+                    ("Source", "owner"),
+                ];
+                tasks.push(Series::of(one.count as f64, tags));
             }
         }
-        let gauge = |name: &str, description: &str, series: Vec<Series>| Metric {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            kind: MetricKind::Gauge,
-            boundaries: Vec::new(),
-            series,
-        };
-        all.push(gauge("tasks", "Calls that this process made, by state", series));
+        for (name, n) in &running {
+            for (state, n) in [("RUNNING", *n as f64), ("SUBMITTED_TO_WORKER", -(*n as f64))] {
+                let tags =
+                    [("Name", *name), ("State", state), ("IsRetry", "0"), ("Source", "executor")];
+                tasks.push(Series::of(n, tags));
+            }
+        }
+        let about = "Calls by state; a process that runs one takes it off those that its caller has sent, so that the sum \
+                     over all processes counts each call once";
+        all.push(Metric::gauge("tasks", about, tasks));
+        if !class.is_empty() {
+            let state = if running.is_empty() { "IDLE" } else { "RUNNING_TASK" };
+            let tags = [("Name", class), ("State", state), ("Source", "executor")];
+            all.push(Metric::gauge("actors", ACTORS, vec![Series::of(1.0, tags)]));
+        }
         let (objects, ..) = self.process.owner().census();
-        let one = vec![Series { value: objects as f64, ..Series::default() }];
-        all.push(gauge("owner_objects", "Objects to which this process holds references", one));
+        let one = vec![Series::of(objects as f64, [])];
+        all.push(Metric::gauge(
+            "owner_objects",
+            "Objects to which this process holds references",
+            one,
+        ));
         all
     }
 }

@@ -64,6 +64,13 @@ pub fn record(name: &str, tags: Vec<(String, String)>, value: f64) {
     }
 }
 
+/// Lets go of all series of all metrics that have this tag: what they measured is over.
+pub fn forget(key: &str, value: &str) {
+    for metric in ALL.lock().values_mut() {
+        metric.series.retain(|tags, _| !tags.iter().any(|(k, v)| k == key && v == value));
+    }
+}
+
 /// All of them, by name.
 #[must_use]
 pub fn snapshot() -> Vec<Metric> {
@@ -130,6 +137,17 @@ mod tests {
         assert_eq!(find("t_gauge").series[0].value, 5.0);
         let histogram = &find("t_histogram").series[0];
         assert_eq!((histogram.value, &histogram.counts[..]), (8.0, &[1, 1, 1][..]));
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten() {
+        declare("t_forgotten", "", MetricKind::Gauge, &[]);
+        for run in ["a", "b"] {
+            record("t_forgotten", vec![("run".to_owned(), run.to_owned())], 1.0);
+        }
+        forget("run", "a");
+        let left = find("t_forgotten").series;
+        assert_eq!(left, [Series::of(1.0, [("run", "b")])]);
     }
 
     #[test]

@@ -7,9 +7,11 @@ import functools
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from heliostat.serve.context import request_context
+from heliostat.serve.metrics import Counter, Gauge, Histogram
 
 
 def get_multiplexed_model_id() -> str:
@@ -20,11 +22,44 @@ def get_multiplexed_model_id() -> str:
     return request_context.get().multiplexed_model_id
 
 
+_BOUNDS_MS = [1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 60_000, 600_000]
+
+
+class _Meter:
+    """What a replica measures of its models, under Ray's names."""
+
+    def __init__(self) -> None:
+        self.asked = Counter(
+            "serve_multiplexed_get_model_requests_counter", "How often a model was asked for."
+        )
+        self.loads = Counter("serve_multiplexed_models_load_counter", "Models that were loaded.")
+        self.unloads = Counter(
+            "serve_multiplexed_models_unload_counter", "Models that made room for others."
+        )
+        self.load_ms = Histogram(
+            "serve_multiplexed_model_load_latency_ms",
+            "How long a model took to load.",
+            list(_BOUNDS_MS),
+        )
+        self.unload_ms = Histogram(
+            "serve_multiplexed_model_unload_latency_ms",
+            "How long a model took to go.",
+            list(_BOUNDS_MS),
+        )
+        self.there = Gauge("serve_num_multiplexed_models", "Models that are loaded now.")
+        self.names = Gauge(
+            "serve_registered_multiplexed_model_id",
+            "1 for each model that is loaded.",
+            ("model_id",),
+        )
+
+
 class _Models:
     """The models of one instance, those used last at the end."""
 
     def __init__(self, load: Callable[[str], Any], most: int) -> None:
         self._load = load
+        self._meter = _Meter()
         self._most = most
         self._models: OrderedDict[str, Any] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Any]] = {}
@@ -35,6 +70,7 @@ class _Models:
             raise TypeError("The model ID must be a string.")
         if not name:
             raise ValueError("The model ID cannot be empty.")
+        self._meter.asked.inc()
         if name in self._models:
             self._models.move_to_end(name)
             return self._models[name]
@@ -49,10 +85,23 @@ class _Models:
     async def _add(self, name: str) -> Any:
         async with self._lock:
             while 0 < self._most <= len(self._models):
-                _, old = self._models.popitem(last=False)
-                await _end(old)
+                await self._make_room()
+            began = perf_counter()
             self._models[name] = model = await self._load(name)
+            self._meter.load_ms.observe((perf_counter() - began) * 1e3)
+            self._meter.loads.inc()
+            self._meter.names.set(1, {"model_id": name})
+            self._meter.there.set(len(self._models))
             return model
+
+    async def _make_room(self) -> None:
+        name, old = self._models.popitem(last=False)
+        began = perf_counter()
+        await _end(old)
+        self._meter.unload_ms.observe((perf_counter() - began) * 1e3)
+        self._meter.unloads.inc()
+        self._meter.names.set(0, {"model_id": name})
+        self._meter.there.set(len(self._models))
 
 
 async def _end(model: Any) -> None:

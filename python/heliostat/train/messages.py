@@ -119,6 +119,7 @@ class Assignment:
     saved_by: int | None = None
     # How many workers the largest group has.
     max_workers: int = 1
+    run_id: str = ""
 
 
 @dataclass

@@ -28,6 +28,11 @@ class _Kind(IntEnum):
     HISTOGRAM = 2
 
 
+def forget(key: str, value: str) -> None:
+    """Let go of all series of this process that have this tag: what they measured is over. Not in Ray."""
+    _heliostat.forget_metrics(key, value)
+
+
 class Metric:
     """The parent of every metric."""
 

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::inspect::{
-    Answer, Asked, Inspect, LastWords, Metric, MetricKind, ObjectRow, Question, Series, Tag, Topic,
-    WorkerRow,
+    Answer, Asked, Inspect, LastWords, Metric, ObjectRow, Question, Series, Topic, WorkerRow,
 };
 use helio_scheduler::is_of_bundle;
 use helio_types::{ObjectId, Quantity};
@@ -154,19 +153,7 @@ impl Node {
         for (_, worker) in self.pool.iter() {
             *workers.entry(worker.usage().name()).or_default() += 1.0;
         }
-        let series = |key: &str, name: &str, value: f64| Series {
-            tags: vec![Tag { key: key.to_owned(), value: name.to_owned() }],
-            value,
-            counts: Vec::new(),
-        };
-        let gauge = |name: &str, description: &str, series: Vec<Series>| Metric {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            kind: MetricKind::Gauge,
-            boundaries: Vec::new(),
-            series,
-        };
-        let one = |value: f64| vec![Series { value, ..Series::default() }];
+        let one = |value: f64| vec![Series::of(value, [])];
         let (total, free) = (self.ledger.total(), self.ledger.available());
         let resources = total.iter();
         let resources =
@@ -179,50 +166,56 @@ impl Node {
             };
             [("USED", Quantity(quantity.0 - available.0)), ("AVAILABLE", available)].map(
                 |(state, quantity)| {
-                    let mut one = series("Name", name, quantity.to_f64());
-                    one.tags.push(Tag { key: "State".to_owned(), value: state.to_owned() });
-                    one
+                    Series::of(quantity.to_f64(), [("Name", name), ("State", state)])
                 },
             )
         });
         let drivers =
             self.clients.iter().filter(|(_, client)| client.kind() == Kind::Driver).count();
         let mut measured = vec![
-            gauge(
+            Metric::gauge(
                 "object_store_memory",
-                "Bytes of the object store in use",
-                one(self.store.used() as f64),
+                "Bytes of objects, by where they are",
+                vec![
+                    Series::of(self.store.used() as f64, [("Location", "MMAP_SHM")]),
+                    Series::of(self.store.on_disk() as f64, [("Location", "SPILLED")]),
+                ],
             ),
-            gauge(
+            Metric::gauge(
                 "object_store_available_memory",
                 "Bytes of the object store that are free",
                 one(self.ctx.setup().store_size.saturating_sub(self.store.used()) as f64),
             ),
-            gauge(
+            Metric::gauge(
                 "object_store_num_local_objects",
                 "Objects in the node's store",
                 one(self.store.len() as f64),
             ),
-            gauge("resources", "Logical resources by name and state", resources.collect()),
-            gauge(
+            Metric::gauge("resources", "Logical resources by name and state", resources.collect()),
+            Metric::gauge(
                 "node_workers",
                 "Worker processes by what they are for",
-                workers.iter().map(|(usage, n)| series("State", usage, *n)).collect(),
+                workers.iter().map(|(usage, n)| Series::of(*n, [("State", usage)])).collect(),
             ),
-            gauge("node_drivers", "Drivers on the node", one(drivers as f64)),
-            gauge(
+            Metric::gauge("node_drivers", "Drivers on the node", one(drivers as f64)),
+            Metric::gauge(
                 "node_pending_lease_requests",
                 "Requests for a worker that wait on the node",
                 one(self.leases.waiting_len() as f64),
             ),
-            Metric {
-                kind: MetricKind::Counter,
-                ..gauge(
-                    "memory_manager_worker_eviction_total",
-                    "Workers that the memory monitor ended",
-                    one(self.memory.killed() as f64),
-                )
-            },
+            Metric::counter(
+                "memory_manager_worker_eviction_total",
+                "Workers that the memory monitor ended",
+                one(self.memory.killed() as f64),
+            ),
+            Metric::counter(
+                "node_manager_unexpected_worker_failure_total",
+                "Workers that ended without having been told to, by how they ended",
+                self.exits
+                    .unexpected()
+                    .map(|(kind, n)| Series::of(n as f64, [("Type", kind), ("Name", "")]))
+                    .collect(),
+            ),
         ];
         measured.extend(self.gpus.measurements());
         measured

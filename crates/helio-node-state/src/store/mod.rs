@@ -101,6 +101,11 @@ impl Store {
         self.objects.memory_used()
     }
 
+    /// How many bytes of objects are on the disk alone.
+    pub(crate) fn on_disk(&self) -> u64 {
+        self.objects.on_disk()
+    }
+
     /// How many sealed objects there are.
     pub(crate) fn len(&self) -> usize {
         self.objects.sealed_len()

@@ -145,6 +145,11 @@ impl Objects {
         self.sealed.len() + self.unsealed.len()
     }
 
+    /// Bytes of the objects that are not in memory.
+    pub(super) fn on_disk(&self) -> u64 {
+        self.sealed.values().filter(|object| !object.is_in_memory()).map(Object::size).sum()
+    }
+
     /// Objects that are more than cached copies, pins, and the bytes of those objects.
     pub(super) fn held(&self) -> (usize, u32, u64) {
         let kept = self.sealed.values().filter(|object| object.is_primary || object.pins > 0);

@@ -3,8 +3,14 @@
 //! **AUTH-1** Who reads shows the cluster's token (`Authorization: Bearer …`); everybody else learns
 //! only that it is needed.
 
+mod cluster;
+mod machine;
 mod text;
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use helio_observer::Asker;
 use helio_proto::inspect;
 use helio_types::OPEN_TOKEN;
 use tokio::net::TcpListener;
@@ -13,31 +19,43 @@ use tokio::sync::oneshot;
 use crate::core::{Input, Inputs};
 use crate::http::{self, Answer, Answers};
 
-/// What every series of the node says of itself.
+use self::machine::Watch;
+
+/// Whose measurements are served, and to whom.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub(crate) token: String,
     pub(crate) session_name: String,
+    pub(crate) session_dir: PathBuf,
+    pub(crate) node_socket: PathBuf,
+    pub(crate) is_head: bool,
 }
 
 struct Reader {
-    endpoint: Endpoint,
+    token: String,
+    session_name: String,
+    machine: Arc<Watch>,
+    /// On the head: whom to ask about the cluster.
+    cluster: Option<Asker>,
     inputs: Inputs,
 }
 
 pub(crate) fn serve(listener: TcpListener, endpoint: Endpoint, inputs: Inputs) {
-    http::serve(listener, Reader { endpoint, inputs });
+    let Endpoint { token, session_name, session_dir, node_socket, is_head } = endpoint;
+    let cluster = is_head.then(|| Asker::new(&node_socket, &token));
+    let machine = Arc::new(Watch::new(session_dir, is_head));
+    http::serve(listener, Reader { token, session_name, machine, cluster, inputs });
 }
 
 impl Answers for Reader {
     async fn answer(&self, head: &str) -> Answer {
-        if let Err(refusal) = judge(head, &self.endpoint.token) {
+        if let Err(refusal) = judge(head, &self.token) {
             return refusal;
         }
-        match scrape(&self.inputs).await {
+        match self.scrape().await {
             Some(answers) => Answer {
                 status: "200 OK",
-                body: text::render(&answers, &self.endpoint.session_name),
+                body: text::render(&answers, &self.session_name),
                 ..Answer::default()
             },
             None => {
@@ -76,10 +94,30 @@ fn refuse(status: &'static str, more: &'static str, body: &str) -> Result<(), An
     Err(Answer { status, more, body: body.to_owned() })
 }
 
-async fn scrape(inputs: &Inputs) -> Option<Vec<inspect::Answer>> {
-    let (reply, answers) = oneshot::channel();
-    inputs.send(Input::Scrape { reply }).await.ok()?;
-    answers.await.ok()
+impl Reader {
+    /// What the node's processes say, the daemon first, which also says what the machine uses.
+    async fn scrape(&self) -> Option<Vec<inspect::Answer>> {
+        let (reply, answers) = oneshot::channel();
+        self.inputs.send(Input::Scrape { reply }).await.ok()?;
+        let mut answers = answers.await.ok()?;
+        let watch = Arc::clone(&self.machine);
+        // Files of /proc: not on the thread that serves the node.
+        let reading = tokio::task::spawn_blocking(move || {
+            let measured = watch.measure(&answers);
+            if let Some(own) = answers.iter_mut().find(|answer| answer.is_daemon) {
+                own.metrics.extend(measured);
+            }
+            answers
+        });
+        answers = reading.await.ok()?;
+        if let Some(asker) = &self.cluster {
+            let measured = cluster::measure(asker).await;
+            if let Some(own) = answers.iter_mut().find(|answer| answer.is_daemon) {
+                own.metrics.extend(measured);
+            }
+        }
+        Some(answers)
+    }
 }
 
 #[cfg(test)]

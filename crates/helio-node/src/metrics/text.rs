@@ -38,12 +38,15 @@ pub(super) fn render(answers: &[Answer], session_name: &str) -> String {
     }
     let mut text = String::new();
     for (name, family) in families {
-        let name = format!("ray_{name}");
+        let name = shown(name);
         match family.kind {
             MetricKind::Counter => {
                 let base = name.strip_suffix("_total").unwrap_or(&name);
-                for name in [base.to_owned(), format!("{base}_total")] {
-                    head(&mut text, &name, family.description, "counter");
+                // Under its bare name for whoever asks for that, where no tool expects a counter.
+                for (name, kind) in
+                    [(base.to_owned(), "gauge"), (format!("{base}_total"), "counter")]
+                {
+                    head(&mut text, &name, family.description, kind);
                     plain(&mut text, &name, &family);
                 }
             }
@@ -62,6 +65,11 @@ pub(super) fn render(answers: &[Answer], session_name: &str) -> String {
     text
 }
 
+/// The name under which a metric is shown; dashboards ask for those of the autoscaler without the prefix.
+fn shown(name: &str) -> String {
+    if name.starts_with("autoscaler_") { name.to_owned() } else { format!("ray_{name}") }
+}
+
 fn origin(answer: &Answer, session_name: &str) -> Vec<(&'static str, String)> {
     let mut origin =
         vec![("NodeAddress", answer.host.clone()), ("SessionName", session_name.to_owned())];
@@ -73,7 +81,10 @@ fn origin(answer: &Answer, session_name: &str) -> Vec<(&'static str, String)> {
 }
 
 fn head(text: &mut String, name: &str, description: &str, kind: &str) {
-    let description = description.replace('\\', "\\\\").replace('\n', "\\n");
+    let description = match description {
+        "" => "(without a description)".to_owned(),
+        text => text.replace('\\', "\\\\").replace('\n', "\\n"),
+    };
     let _ = writeln!(text, "# HELP {name} {description}\n# TYPE {name} {kind}");
 }
 
@@ -191,7 +202,7 @@ ray_h_bucket{{{own},le=\"+Inf\"}} 3
 ray_h_sum{{{own}}} 9.5
 ray_h_count{{{own}}} 3
 # HELP ray_n a\\nb
-# TYPE ray_n counter
+# TYPE ray_n gauge
 ray_n{{my_key=\"a\\\"b\\\\\",{own}}} 2.0
 # HELP ray_n_total a\\nb
 # TYPE ray_n_total counter

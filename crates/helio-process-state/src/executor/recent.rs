@@ -3,7 +3,7 @@
 //! The caller of a call knows all of it, and tells it ([`helio_owner_state`]); only where it is gone does
 //! the process that runs the call speak. **LIMIT-1** [`RECENT_MAX`]; the oldest are forgotten.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use helio_owner_state::without_large_function;
 use helio_proto::inspect::{TaskPhase, TaskRow};
@@ -40,6 +40,17 @@ impl<P: Clone> Executor<P> {
     /// The calls that were sent here and do not run.
     pub(crate) fn queued(&self) -> impl Iterator<Item = TaskId> {
         self.inbox.queued()
+    }
+
+    /// The class of the actor that lives here ("": none does), and how many calls of each name run.
+    pub(crate) fn running_calls(&self) -> (&str, BTreeMap<&str, u64>) {
+        let mut names = BTreeMap::new();
+        for begun in self.inbox.running.iter().filter(|one| one.is_running) {
+            if !begun.template.is_unlisted {
+                *names.entry(begun.template.name.as_str()).or_default() += 1;
+            }
+        }
+        (&self.identity.class, names)
     }
 
     /// Rows of the calls that run here, and of the latest that did, the latest first: of those whose caller

@@ -20,6 +20,7 @@ from heliostat.data.context import DataContext
 from heliostat.data.exceptions import ExecutionTimeoutError
 from heliostat.data.execute import small_sides
 from heliostat.data.execute.limits import Limits
+from heliostat.data.execute.measurements import Measurements
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.planner import Planner
 from heliostat.data.execute.progress import Progress
@@ -56,6 +57,8 @@ class Executor:
             self._number = self._context._next_execution()
         planner = Planner(limits, self._context, self._number)
         progress = Progress(self._label, self._context)
+        measured = Measurements(self._label)
+        self.stats.dataset = measured.dataset
         try:
             plan = optimized(self._plan) if self._context._optimizes else self._plan
             last = planner.make(small_sides.resolved(plan, self._run_side))
@@ -65,12 +68,13 @@ class Executor:
             self.stats.budget_bytes = int(limits.store_bytes)
             for operator in self._operators:
                 operator.prepare()
-            yield from self._loop(last, progress)
+            yield from self._loop(last, progress, measured)
         finally:
             self.stats.ended = time.monotonic()
             for operator in planner.operators:
                 operator.close()
             progress.close(self._operators)
+            measured.close(self._operators, self.stats)
 
     def _run_side(self, plan: Operator) -> Iterator[Bundle]:
         """A part of the plan that has to be there before the rest is planned."""
@@ -78,7 +82,7 @@ class Executor:
         yield from executor.run()
         self._sides += [stats for stats in executor.stats.operators if stats.tasks]
 
-    def _loop(self, last: Physical, progress: Progress) -> Iterator[Bundle]:
+    def _loop(self, last: Physical, progress: Progress, measured: Measurements) -> Iterator[Bundle]:
         still_since, stall = time.monotonic(), Stall(self._label)
         while True:
             moved = self._poll(0)
@@ -86,14 +90,17 @@ class Executor:
             started = self._start(bool(last.outbox))
             if last.outbox:
                 bundle = last.outbox.popleft()
+                last.stats.taken([bundle])
                 self.stats.rows += bundle.rows
                 progress.yielded(bundle)
+                measured.show(self._operators, self.stats)
                 yield bundle
                 still_since = time.monotonic()  # what the consumer takes is its own
                 continue
             if last.done:
                 return
             progress.show(self._operators)
+            measured.show(self._operators, self.stats)
             if moved or started or self._poll(WAIT_S):
                 still_since = time.monotonic()
                 stall.moved()
@@ -136,7 +143,8 @@ class Executor:
                 continue
             for port, source in enumerate(operator.sources):
                 operator.inboxes[port].extend(source.outbox)
-                operator.stats.input_rows += sum(bundle.rows for bundle in source.outbox)
+                operator.stats.received(source.outbox)
+                source.stats.taken(source.outbox)
                 source.outbox.clear()
                 operator.complete[port] = operator.complete[port] or source.done
             operator.work()

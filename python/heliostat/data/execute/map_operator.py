@@ -54,6 +54,7 @@ class MapOperator(Physical):
         exact_rows: int = 0,
     ) -> None:
         super().__init__(name, sources)
+        self.cpus, self.gpus = launcher.cpus, launcher.gpus
         self._launcher, self._limits, self._context = launcher, limits, context
         self._reads = deque(reads or ())
         self._min_rows, self._exact_rows = min_rows, exact_rows

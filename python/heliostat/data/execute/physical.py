@@ -13,6 +13,8 @@ from heliostat.data.plan.operators import Bundle
 class Physical:
     """An operator at work. Nothing here waits: the loop does, for all of them."""
 
+    cpus: float = 1.0  # of each of its tasks
+    gpus: float = 0.0
     counts_inbox = True  # whether blocks that wait in it are part of the memory budget
 
     def __init__(self, name: str, sources: list[Physical]) -> None:

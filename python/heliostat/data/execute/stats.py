@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from heliostat.data.block import BlockMetadata
+from heliostat.data.plan.operators import Bundle
 
 
 @dataclass
@@ -44,10 +46,22 @@ class OperatorStats:
     rows: Spread = field(default_factory=Spread)
     bytes: Spread = field(default_factory=Spread)
     input_rows: int = 0
+    input_blocks: int = 0
+    input_bytes: int = 0
+    output_rows: int = 0  # that were taken
+    output_blocks: int = 0
+    output_bytes: int = 0
     nodes: dict[str, int] = field(default_factory=dict)
     begun: float = 0.0
     ended: float = 0.0
     actors: int = 0
+    # Seconds, rows and bytes of the blocks that nobody has measured yet.
+    fresh: list[tuple[float, int, int]] = field(default_factory=list)
+
+    def take_fresh(self) -> list[tuple[float, int, int]]:
+        """The blocks that have come out since the last call."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
 
     def block(self, about: BlockMetadata) -> None:
         """Count a block that came out."""
@@ -59,8 +73,21 @@ class OperatorStats:
         self.udf.add(about.udf_s)
         self.rows.add(about.num_rows)
         self.bytes.add(about.size_bytes)
+        self.fresh.append((about.wall_s, about.num_rows, about.size_bytes))
         if about.node:
             self.nodes[about.node] = self.nodes.get(about.node, 0) + 1
+
+    def received(self, bundles: Collection[Bundle]) -> None:
+        """Count blocks that came in."""
+        self.input_blocks += len(bundles)
+        self.input_rows += sum(bundle.rows for bundle in bundles)
+        self.input_bytes += sum(bundle.size for bundle in bundles)
+
+    def taken(self, bundles: Collection[Bundle]) -> None:
+        """Count blocks that went on to whoever is next."""
+        self.output_blocks += len(bundles)
+        self.output_rows += sum(bundle.rows for bundle in bundles)
+        self.output_bytes += sum(bundle.size for bundle in bundles)
 
     def lines(self, number: int) -> list[str]:
         """The operator in words."""
@@ -112,6 +139,9 @@ class ExecutionStats:
     budget_bytes: int = 0
     wait: Spread = field(default_factory=Spread)  # of the consumer, for its next batch
     user: Spread = field(default_factory=Spread)  # in the consumer, between batches
+    taken_rows: int = 0  # by the consumer, of its batches
+    dataset: str = ""  # as measurements call it
+    split: str = ""  # of several consumers
 
     def text(self) -> str:
         """The whole in words."""

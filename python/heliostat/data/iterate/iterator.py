@@ -14,6 +14,7 @@ import numpy as np
 import heliostat as ray
 from heliostat.core.annotations import RayDeprecationWarning
 from heliostat.data import block
+from heliostat.data.execute.measurements import LoopMeasurements
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.iterate import batching, prefetch
 from heliostat.data.iterate.lending import Lender, Loan
@@ -545,6 +546,7 @@ def _require_passed(left: int, passed: int) -> None:
 def _timed(
     items: Iterator[tuple[T, int]], stats: ExecutionStats, receive: Callable[[Any], T] | None
 ) -> Iterator[tuple[T, int]]:
+    measured = LoopMeasurements(stats)
     try:
         left = time.perf_counter()
         while True:
@@ -558,10 +560,13 @@ def _timed(
             got = time.perf_counter()
             stats.user.add(asked - left)
             stats.wait.add(got - asked)
+            stats.taken_rows += rows
+            measured.show(got)
             left = got
             yield item, rows
             del item
     finally:
+        measured.tell()
         items.close()  # type: ignore[attr-defined] # a generator
 
 

@@ -26,7 +26,8 @@ class SplitIterator(DataIterator):
     def _epoch(self, execution: int | None = None) -> tuple[Iterator[Bundle], ExecutionStats, int]:
         begun = self._coordinator.begin.remote(self._consumer, execution)
         number, execution = ray.get(begun)
-        return self._bundles(number), ExecutionStats(), execution
+        stats = ExecutionStats(dataset="streaming_split", split=str(self._consumer))
+        return self._bundles(number), stats, execution
 
     def _bundles(self, number: int) -> Iterator[Bundle]:
         request = self._coordinator.take.remote(self._consumer, number)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import pickle
+import time
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -30,6 +31,7 @@ from heliostat.serve.controller.machine import (
     restored,
     saved,
 )
+from heliostat.serve.controller.measurements import Measurements
 from heliostat.serve.controller.proxies import Proxies
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
@@ -65,6 +67,7 @@ class ServeController:
         self._logging = logging
         self._location = location
         self._machine = Machine()
+        self._measured = Measurements()
         self._now = Clock()
         self._actors: dict[str, Any] = {}
         self._groups: dict[str, PlacementGroup] = {}  # of replicas
@@ -286,10 +289,14 @@ class ServeController:
         self._machine.recorded(key, replica, stats, self._now())
 
     def _on_counts(self, source: str, counts: dict[str, list[int]]) -> None:
-        for word, (_ongoing, queued) in counts.items():
+        told: dict[DeploymentID, tuple[int, int]] = {}
+        for word, (ongoing, queued) in counts.items():
             app, _, name = word.partition("#")
             key = DeploymentID(app, name)
+            told[key] = (ongoing, queued)
             self._do(self._machine.counted(key, source, queued, self._now(), waiting=True))
+
+        self._measured.counted(source, told)
 
     def _targets(self, key: DeploymentID) -> Targets:
         known = self._machine.deployments.get(key)
@@ -313,7 +320,7 @@ class ServeController:
     # --- what the machine says
 
     def _do(self, actions: list[Action]) -> None:
-        changed = set()
+        began, changed = time.perf_counter(), set()
         for action in actions:
             if isinstance(action, Publish):
                 changed.add(action.deployment)
@@ -336,6 +343,8 @@ class ServeController:
         self._wake()
         if self._ticking is None and self._machine.wants_time():
             self._ticking = asyncio.get_running_loop().create_task(self._tick())
+        if actions:
+            self._measured.acted(self._machine, time.perf_counter() - began)
 
     def _wake(self) -> None:
         self._changed.set()

@@ -292,10 +292,10 @@ class ReplicaActor:
         if self._is_leaving:
             exchange.refuse()
             return
+        began = time.perf_counter()
         entering = self._gate.enter()
         self._count()
         await entering
-        began = time.perf_counter()
         try:
             scope = exchange.scope
             if self._root_path:  # which a proxy before the HTTP server has cut off
@@ -331,7 +331,8 @@ class ReplicaActor:
         finally:
             if exchange.status:
                 method = exchange.scope.get("method", "WEBSOCKET")
-                self._meter.answered(self._route, method, exchange.status)
+                took_s = time.perf_counter() - began
+                self._meter.answered(self._route, method, exchange.status, took_s)
                 if self._is_told:
                     path = exchange.scope["path"]
                     logs.access(f"{method} {path}", str(exchange.status), began)

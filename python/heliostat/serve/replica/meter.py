@@ -31,8 +31,8 @@ class Meter:
         }
         self._requests: Counts[str] = Counts()
         self._errors: Counts[str] = Counts()
-        self._http: Counts[tuple[str, str, str]] = Counts()
         self._latencies: list[tuple[str, float]] = []
+        self._answered: list[tuple[str, str, str, float]] = []
         self._ongoing = 0
         self._telling: asyncio.TimerHandle | None = None
         self._count = Counter(
@@ -53,10 +53,16 @@ class Meter:
         self._answers = Counter(
             "serve_num_http_requests", "HTTP requests that were answered.", _HTTP_TAGS
         )
+        self._took = Histogram(
+            "serve_http_request_latency_ms",
+            "From when a request reached its replica until it was answered, with the time it waited there.",
+            list(_BOUNDS_MS),
+            _HTTP_TAGS,
+        )
         self._refusals = Counter(
             "serve_num_http_error_requests",
             "HTTP requests that were answered with a status of 400 or more.",
-            _HTTP_TAGS,
+            (*_HTTP_TAGS, "error_code"),
         )
 
     def request(self, route: str) -> _Request:
@@ -77,9 +83,9 @@ class Meter:
         self._latencies.append((route, seconds * 1e3))
         self._tell_soon()
 
-    def answered(self, route: str, method: str, status: int) -> None:
-        """It came over HTTP and was answered so."""
-        self._http[route, method, str(status)] += 1
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """It came over HTTP and was answered so, in that time."""
+        self._answered.append((route, method, str(status), seconds * 1e3))
 
     def _tell_soon(self) -> None:
         if self._telling is None:
@@ -93,17 +99,18 @@ class Meter:
             for route, number in counts.items():
                 metric.inc(number, {**self._own, "route": route})
             counts.clear()
-        for (route, method, status), number in self._http.items():
+        answered, self._answered = self._answered, []
+        for route, method, status, value in answered:
             tags = {
                 "route": route,
                 "method": method,
                 "status_code": status,
                 "application": self._own["application"],
             }
-            self._answers.inc(number, tags)
+            self._answers.inc(1, tags)
+            self._took.observe(value, tags)
             if int(status) >= 400:
-                self._refusals.inc(number, tags)
-        self._http.clear()
+                self._refusals.inc(1, {**tags, "error_code": status})
         latencies, self._latencies = self._latencies, []
         for route, value in latencies:
             self._latency.observe(value, {**self._own, "route": route})

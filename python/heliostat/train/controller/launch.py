@@ -118,6 +118,7 @@ class Launcher:
                 memory=self.memory,
                 saved_by=self._saved_by,
                 max_workers=spec.scaling.max_workers,
+                run_id=spec.run_id,
             )
             for ranks, shard, worker in zip(group.ranks, shards, group.workers, strict=True)
         ]

@@ -37,6 +37,7 @@ from heliostat.train.errors import (
     WorkerStartError,
 )
 from heliostat.train.group.worker_group import Worker, WorkerGroup
+from heliostat.train.measurements import RunMeasurements
 from heliostat.train.memory.keepers import Keepers
 from heliostat.train.messages import Event, ReportedRow, WorkerInfo
 from heliostat.train.preemption import PreemptionError
@@ -71,6 +72,7 @@ class TrainRun:
         self._view = open_view(self.record, spec.settings.view)
         self._rows = StateRows(spec, self.record)
         self._told = Told(self.record)
+        self._measured = RunMeasurements(self.record.name, spec.run_id)
         assert spec.run_config.failure_config is not None
         self._policy = FailurePolicy(spec.run_config.failure_config)
         self._sizes = Sizes(spec.scaling)
@@ -136,7 +138,8 @@ class TrainRun:
             self._room_comes_back = True
             self.record.attempts.append(AttemptRecord(number, time.time(), size))
             self._enter("scheduling")
-            size = self.record.attempt.world_size = self._group.start(size)
+            with self._measured.starting():
+                size = self.record.attempt.world_size = self._group.start(size)
             self._rows.group_started(self._group)
             self._tell_size(size)
             result = self._run_group(number, size)
@@ -488,6 +491,7 @@ class TrainRun:
 
     def _enter(self, state: str) -> None:
         self.record.state = state
+        self._measured.entered(state)
         self._rows.changed()
         self._told.refresh()
 
@@ -507,12 +511,14 @@ class TrainRun:
         if error is None and self._group.workers:
             with contextlib.suppress(Exception):
                 self._backend.on_shutdown(self._group, self._spec.backend_config)
-        self._group.stop()
+        with self._measured.stopping():
+            self._group.stop()
         self._keepers.close()
         if self._coordinator is not None:
             with contextlib.suppress(Exception):
                 ray.kill(self._coordinator)
         self.record.finished_at = time.time()
+        self._measured.entered(self.record.state)
         for span in self.record.attempts[-1].workers if self.record.attempts else []:
             span.end = span.end or self.record.finished_at
             span.state = "ended" if span.state == "running" else span.state

@@ -13,6 +13,7 @@ import heliostat as ray
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import Session, TrainContext, the_dataset
 from heliostat.train.errors import AttemptEnded
+from heliostat.train.measurements import WorkerMeasurements
 from heliostat.train.memory.versions import Version
 from heliostat.train.messages import Assignment, Reply, ReportEntry
 from heliostat.train.metrics import checked
@@ -48,6 +49,9 @@ class WorkerSession(Session):
         self._collectives = 0
         self._lock = threading.Lock()
         self._uploads = Uploads()
+        self._measured = WorkerMeasurements(
+            assignment.experiment_name, assignment.run_id, assignment.world_rank
+        )
         # Why the latest checkpoint that may fail did so.
         self._not_stored = ""
         self._at_end: list[Callable[[], None]] = []
@@ -106,6 +110,19 @@ class WorkerSession(Session):
                     "validation_config=ValidationConfig(fn=...)."
                 )
             entry.validation = self._validation.task(validation)
+        with self._measured.reporting():
+            self._hand_over(entry, checkpoint, mode, delete, upload_fn, written)
+
+    def _hand_over(
+        self,
+        entry: ReportEntry,
+        checkpoint: Checkpoint | None,
+        mode: CheckpointUploadMode,
+        delete: bool | None,
+        upload_fn: Any,
+        written: Callable[[], Checkpoint] | None,
+    ) -> None:
+        """Report in this thread, or in that of uploads where the function need not wait."""
         with self._lock:
             index, self._reports = self._reports, self._reports + 1
         if written is not None:
@@ -184,11 +201,12 @@ class WorkerSession(Session):
         self._call(index, entry, blocking)
 
     def _bring(self, checkpoint: Checkpoint, stage: str, final: str, take: bool) -> None:
-        if take:
-            self._storage.take(os.fspath(checkpoint), stage, final)
-            return
-        with checkpoint.as_directory() as folder:
-            self._storage.upload(folder, stage, final)
+        with self._measured.transferring():
+            if take:
+                self._storage.take(os.fspath(checkpoint), stage, final)
+                return
+            with checkpoint.as_directory() as folder:
+                self._storage.upload(folder, stage, final)
 
     def _call(self, index: int, entry: ReportEntry, blocking: bool) -> None:
         reply = self._get(

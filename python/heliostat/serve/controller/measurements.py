@@ -1,0 +1,64 @@
+"""What the controller measures, under the names that Ray's dashboards ask for."""
+
+from __future__ import annotations
+
+from heliostat.serve.controller.machine import Machine
+from heliostat.serve.specs import DeploymentID
+from heliostat.util.metrics import Counter, Gauge, forget
+
+_TAGS = ("deployment", "application")
+
+
+class Measurements:
+    """The figures of one controller."""
+
+    def __init__(self) -> None:
+        self._healthy = Gauge(
+            "serve_deployment_replica_healthy",
+            "1 for each replica that takes requests.",
+            (*_TAGS, "replica"),
+        )
+        self._queued = Gauge(
+            "serve_deployment_queued_queries",
+            "Requests that wait for a replica with room, at the HTTP servers.",
+            _TAGS,
+        )
+        self._ongoing = Gauge(
+            "serve_num_ongoing_http_requests", "Requests that the HTTP servers have open."
+        )
+        self._loops = Counter(
+            "serve_controller_num_control_loops", "How often the controller has acted."
+        )
+        self._loop_s = Gauge(
+            "serve_controller_control_loop_duration_s", "Seconds that it took the last time."
+        )
+        self._replicas: set[str] = set()
+        self._counts: dict[str, dict[DeploymentID, tuple[int, int]]] = {}  # by HTTP server
+
+    def acted(self, machine: Machine, seconds: float) -> None:
+        """The controller has acted: replicas may have come and gone."""
+        self._loops.inc()
+        self._loop_s.set(seconds)
+        there: set[str] = set()
+        for key in machine.deployments:
+            for replica in machine.running(key):
+                there.add(replica.id)
+                if replica.id not in self._replicas:
+                    self._healthy.set(1, {**_tags(key), "replica": replica.id})
+        for gone in self._replicas - there:
+            forget("replica", gone)
+        self._replicas = there
+
+    def counted(self, source: str, counts: dict[DeploymentID, tuple[int, int]]) -> None:
+        """An HTTP server has so many requests open, and so many of them wait."""
+        before = self._counts.get(source, {})
+        self._counts[source] = counts
+        for key in {*before, *counts}:
+            waiting = sum(of.get(key, (0, 0))[1] for of in self._counts.values())
+            self._queued.set(waiting, _tags(key))
+        ongoing = sum(open_ for of in self._counts.values() for open_, _ in of.values())
+        self._ongoing.set(ongoing)
+
+
+def _tags(key: DeploymentID) -> dict[str, str]:
+    return {"deployment": key.name, "application": key.app_name}
