@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import is_alive
 
 CHECK = Path(__file__).with_name("check.py")
 
@@ -111,7 +112,7 @@ def test_one_check_that_fails_or_hangs_or_dies_does_not_stop_the_others(
     # What a check has started ends with it: it would hold memory of the GPU.
     child = int(hung.split("child=")[1].split()[0])
     deadline = time.monotonic() + 30
-    while Path(f"/proc/{child}").exists():
+    while is_alive(child):
         assert time.monotonic() < deadline, f"process {child} of a check that hung is still there"
         time.sleep(0.05)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -234,7 +235,7 @@ class Machine:
         """Every process ends at once, the link first: no goodbye reaches anybody."""
         self.cut()
         os.kill(self.pid, signal.SIGKILL)
-        self.init.wait(60)
+        self.init.wait(170)
 
     def processes(self) -> list[str]:
         """The command lines of what runs on the machine."""
@@ -254,7 +255,7 @@ class Machines:
 
     def __init__(self, count: int) -> None:
         # The names of network interfaces are short.
-        self.prefix = f"hs{os.getpid()}"
+        self.prefix = f"hs{secrets.token_hex(3)}"
         # Outside /tmp, which every machine has to itself.
         self.directory = Path(tempfile.mkdtemp(prefix="machines", dir="/var/tmp"))
         self.bridge = f"{self.prefix}br"
@@ -294,7 +295,7 @@ class Machines:
         for machine in self.all:
             if machine.is_on:
                 os.kill(machine.pid, signal.SIGKILL)
-                machine.init.wait(60)
+                machine.init.wait(170)
             _ip("netns", "del", machine.name, check=False)
         _ip("netns", "del", self.bridge, check=False)
         shutil.rmtree(self.directory, ignore_errors=True)
