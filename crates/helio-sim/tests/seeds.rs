@@ -53,8 +53,8 @@ fn arguments_are_made_again() {
         let case = Case { edition: 3, schedule, ..Case::of(seed) };
         let report = helio_sim::run_with(&case, 0, |plan| {
             plan.lose_nodes_from(seed * 3_000);
-            // One that runs could wait, through a call of its own, for a value that only another method of its actor
-            // makes again: on Ray, too, it would for ever.
+            // A method that runs could wait, through a call of its own, for a value that only another method of its
+            // actor makes again: an actor that runs one call at a time has to wait for ever then.
             plan.methods_wait = false;
         });
         for (what, count) in report.counts {
