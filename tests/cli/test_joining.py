@@ -98,6 +98,7 @@ def test_nodes_that_come_before_their_head_join_it(place: Place) -> None:
     wait_until(lambda: place.cpus() == "4.0", within=60, every=0.2, what="all three are there")
     assert "Ray runtime started." in place.said(0)
     assert blocking.poll() is None
+    wait_until(lambda: "Ray runtime started." in place.said(1), what="it says that it stays")
     blocking.send_signal(signal.SIGTERM)
     assert blocking.wait(60) == 0, place.said(1)
 

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Signalled, SignalKind, signal};
 
 use crate::args::{Ignored, Start};
 use crate::session::{self, Found};
@@ -32,8 +32,10 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     let prepared = prepare(args, ignored)?;
     observer::block_on(async {
         let (child, ready) = launch(args, &prepared).await?;
+        // Whoever reads that it runs may send a signal.
+        let signals = Signals::listen()?;
         announce(args, &ready, &folder::temp_dir(args.offer.temp_dir.as_deref()));
-        if args.block { block(child, &ready).await } else { Ok(()) }
+        if args.block { block(child, &ready, signals).await } else { Ok(()) }
     })?
 }
 
@@ -413,15 +415,31 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
     text
 }
 
+/// The signals by which a command that stays is told to go; they end it by themselves until they are listened to.
+pub(crate) struct Signals {
+    terminate: Signalled,
+    interrupt: Signalled,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Result<Self, String> {
+        let listen = |kind| signal(kind).map_err(|error| error.to_string());
+        let (terminate, interrupt) =
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt })
+    }
+}
+
 /// Stays with the daemon, hands signals on, and says so when it dies.
-pub(crate) async fn block(mut child: Child, ready: &Value) -> Result<(), String> {
-    let failed = |error: std::io::Error| error.to_string();
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+pub(crate) async fn block(
+    mut child: Child,
+    ready: &Value,
+    mut signals: Signals,
+) -> Result<(), String> {
     let status = tokio::select! {
-        status = child.wait() => status.map_err(failed)?,
-        _ = terminate.recv() => return end(child).await,
-        _ = interrupt.recv() => return end(child).await,
+        status = child.wait() => status.map_err(|error| error.to_string())?,
+        _ = signals.terminate.recv() => return end(child).await,
+        _ = signals.interrupt.recv() => return end(child).await,
     };
     if status.success() {
         return Ok(());

@@ -137,8 +137,9 @@ fn await_head(ip: IpAddr, port: u16, patience: Duration) -> Result<(), String> {
 /// Joins the cluster, and stays until it ends.
 async fn join(start: &Start, prepared: &Prepared) -> Result<(), String> {
     let (daemon, ready) = start::launch(start, prepared).await?;
+    let signals = start::Signals::listen()?;
     output::line("This machine is a node of the cluster.");
-    start::block(daemon, &ready).await?;
+    start::block(daemon, &ready, signals).await?;
     output::line("The cluster has ended.");
     Ok(())
 }

@@ -413,8 +413,9 @@ impl<M: Memory> Process<M> {
         match self.owner.object(&id).map(|object| &object.value) {
             None | Some(Stored::Pending) => false,
             Some(Stored::Stores { .. }) if fetch_local => {
-                let is_here = self.read(id).is_some() || mutant!("known-counts-as-here");
-                is_here || self.store.is_refused(id, self.now)
+                // A refusal first: to read is to ask for the object again.
+                let is_answered = self.store.is_refused(id, self.now) || self.read(id).is_some();
+                is_answered || mutant!("known-counts-as-here")
             }
             Some(_) => true,
         }
