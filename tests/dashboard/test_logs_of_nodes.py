@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 DRIVER = """
-import json, os, sys, time
+import json, os, sys, tempfile, time
 import ray
 from ray.experimental import tqdm_ray
 
@@ -50,6 +50,17 @@ def task(text):
     print("error of " + text, file=sys.stderr, flush=True)
     return ray.get_runtime_context().get_task_id(), os.getpid()
 
+@ray.remote(num_cpus=0, resources={"second": 0.01}, max_retries=1)
+def dies_once(mark):
+    is_first = not os.path.exists(mark)
+    print("of attempt", 0 if is_first else 1, flush=True)
+    if is_first:
+        open(mark, "w").close()
+        os._exit(1)
+    return ray.get_runtime_context().get_task_id()
+
+with tempfile.TemporaryDirectory() as folder:
+    retried_id = ray.get(dies_once.remote(os.path.join(folder, "mark")))
 actor = Printer.options(name="the_printer", lifetime="detached").remote()
 pid = ray.get(actor.say.remote("of the Actor"))
 ray.get(actor.bar.remote())
@@ -57,6 +68,7 @@ task_id, task_pid = ray.get(task.remote("of the task"))
 other_id, _ = ray.get(task.remote("of another task"))
 print("SAID", json.dumps({
     "actor_id": actor._actor_id.hex(), "pid": pid, "task_id": task_id, "task_pid": task_pid,
+    "retried_id": retried_id,
 }))
 """
 
@@ -119,6 +131,34 @@ def test_what_a_task_of_another_node_printed(two: Two) -> None:
     which = ("task", "--id", two.said["task_id"])
     assert two.logs(*which) == "of the task\n"
     assert two.logs(*which, "--err") == "error of of the task\n"
+
+
+def test_each_attempt_of_a_task_has_its_own_output(two: Two) -> None:
+    which = ("task", "--id", two.said["retried_id"])
+    assert two.logs(*which) == "of attempt 1\n"
+    assert two.logs(*which, "-a", "0") == "of attempt 0\n"
+    assert two.logs(*which, "--attempt-number=1") == "of attempt 1\n"
+    done = two.head.run("logs", *which, "-a", "2", check=False)
+    assert done.returncode == 1
+    assert "Attempt 2 of task_id" in done.stdout
+
+
+def test_a_process_is_found_on_whatever_node_it_is(two: Two) -> None:
+    pid = str(two.said["pid"])
+    for what in ("worker", "actor"):
+        assert two.logs(what, "-pid", pid).splitlines()[0] == "of the Actor"
+    # Where several nodes have files of one process id, it takes a node to say which is meant.
+    folder = two.head.home / "ray" / "session_latest" / "logs"
+    other = folder / f"worker-of-another-node-{pid}.out"
+    other.write_text("of the head's\n")
+    try:
+        done = two.head.run("logs", "worker", "--pid", pid, check=False)
+        assert done.returncode == 1
+        assert f"Process {pid} is there on 2 nodes" in done.stdout
+        assert two.node_id in done.stdout
+        assert two.logs("worker", "--pid", pid, "-id", two.node_id).startswith("of the Actor")
+    finally:
+        other.unlink()
 
 
 def test_what_a_job_printed(two: Two) -> None:
@@ -201,7 +241,8 @@ for found in ray.util.list_named_actors(all_namespaces=True):
         (("actor", "--id", "00"), "There is no actor_id 00"),
         (("task", "--id", "00"), "There is no task_id 00"),
         (("job", "--id", "none"), "There is no job none"),
-        (("worker", "--pid", "1"), "Give --node-ip or --node-id"),
+        (("worker", "--pid", "1"), "There is no log file of process 1 on any node."),
+        (("worker", "--pid", "one"), "--pid is 'one': write the number of a process."),
         (("actor",), "Give --id"),
         (("cluster", "--node-id", "00"), "There is no node 00"),
     ],

@@ -183,9 +183,11 @@ class World:
 
     def launch(self, wanted: Mapping[str, int]) -> None:
         for name, count in wanted.items():
-            for _ in range(count):
+            batch = self.kinds[name].batch
+            for place in range(count):
                 self.wanted[name] += 1
-                made = Instance(f"{name}-{self.wanted[name]}-{self.now:g}", name)
+                unit = f"{name}-unit-{place // batch}-{self.now:g}" if batch > 1 else ""
+                made = Instance(f"{name}-{self.wanted[name]}-{self.now:g}", name, unit)
                 self.machines[made.id] = made
 
     def terminate(self, instances: Sequence[Instance]) -> None:
@@ -254,6 +256,64 @@ def test_a_machine_is_drained_first_and_ended_when_its_node_has_left() -> None:
     world.after(1)
     assert world.ended == [first.instance]
     assert world.wanted == {"small": 1}
+
+
+def with_slices() -> World:
+    """Two slices of two machines each, which have joined, and of which nobody wants anything any more."""
+    world = World(NodeType("slice", {"CPU": 1}, most=8, batch=2), idle_s=10)
+    world.cluster.demands = [Demand({"CPU": 1}, 4)]
+    world.scaler.step()
+    world.join(is_idle=False, available={})
+    world.cluster.demands = []
+    assert world.wanted == {"slice": 4}
+    return world
+
+
+def test_machines_that_come_together_go_together() -> None:
+    world = with_slices()
+    first, second, third, _ = world.cluster.nodes
+    for one in (first, third):  # one of each slice
+        one.is_idle, one.available = True, dict(one.total)
+    world.after(30)
+    assert not world.drained, "the other machine of each slice is busy"
+    second.is_idle, second.available = True, dict(second.total)
+    world.after(9)
+    assert not world.drained, "the second has not been idle for long enough"
+    world.after(2)
+    assert sorted(world.drained) == sorted([first.id, second.id])
+    world.cluster.nodes.remove(first)
+    world.after(5)
+    assert not world.ended, "the second has not left yet"
+    world.cluster.nodes.remove(second)
+    world.after(1)
+    assert sorted(world.ended) == sorted([first.instance, second.instance])
+    assert world.wanted == {"slice": 2}
+
+
+def test_an_order_that_one_of_several_lost_is_given_anew() -> None:
+    world = with_slices()
+    first, second, *_ = world.cluster.nodes
+    for one in (first, second):
+        one.is_idle, one.available = True, dict(one.total)
+    world.after(11)
+    assert len(world.drained) == 2
+    second.is_draining = False
+    world.after(22)  # until it is clear that the order is lost, and then idle for as long as before
+    assert world.drained[2:] == [second.id]
+
+
+def test_slices_that_never_come_are_given_up_as_a_whole() -> None:
+    world = World(NodeType("slice", {"CPU": 1}, most=8, batch=2), idle_s=10)
+    world.cluster.demands = [Demand({"CPU": 1}, 4)]
+    world.scaler.step()
+    # One machine of the first slice has joined: that slice is not taken apart.
+    (here, *_), machines = list(world.machines.values()), list(world.machines.values())
+    world.cluster.nodes.append(
+        node(world.kinds["slice"], 0, id="here", instance=here.id, is_idle=False, available={})
+    )
+    world.cluster.demands = []
+    world.after(30)
+    assert sorted(world.ended) == sorted(one.id for one in machines[2:])
 
 
 def with_a_drained_machine() -> World:

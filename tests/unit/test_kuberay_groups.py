@@ -161,6 +161,31 @@ def test_more_and_fewer_are_said_by_replicas_and_names() -> None:
     assert server.of(0)["replicas"] == 3
 
 
+def test_replicas_of_several_hosts_are_named_by_all_their_pods() -> None:
+    server = Server(group(numOfHosts=2, replicas=2), group("large"))
+    for number in range(4):
+        server.add(f"p{number}", "small")
+        server.pods[-1]["metadata"]["labels"]["ray.io/worker-group-replica-name"] = (
+            f"r{number // 2}"
+        )
+    server.add("alone", "large")
+    # With one host each pod is a replica, whatever labels it has.
+    server.pods[-1]["metadata"]["labels"]["ray.io/worker-group-replica-name"] = "r9"
+    scaled = server.scaled()
+    assert scaled.instances() == [
+        Instance("p0", "small", "r0"),
+        Instance("p1", "small", "r0"),
+        Instance("p2", "small", "r1"),
+        Instance("p3", "small", "r1"),
+        Instance("alone", "large"),
+    ]
+    scaled.terminate([one for one in scaled.instances() if one.unit == "r0"])
+    assert server.of(0)["replicas"] == 1
+    assert server.of(0)["scaleStrategy"] == {"workersToDelete": ["p0", "p1"]}
+    scaled.launch({"small": 2})
+    assert server.of(0)["replicas"] == 2
+
+
 def test_conservative_scaling_asks_for_few_at_a_time() -> None:
     assert Server(group()).scaled().more_max() is None
     server = Server(group(replicas=3), upscalingMode="Conservative")

@@ -325,7 +325,8 @@ async fn which(app: &App, fields: &Fields) -> Result<Option<Meant>, Refusal> {
     }
     for (resource, name) in [(Resource::Actors, "actor_id"), (Resource::Tasks, "task_id")] {
         if let Some(id) = fields.get(name) {
-            return of_row(app, resource, name, id, suffix).await;
+            let attempt = fields.number("attempt_number")?;
+            return of_row(app, resource, name, id, attempt, suffix).await;
         }
     }
     let (file, pid) = (fields.get("filename"), fields.number("pid")?);
@@ -347,16 +348,30 @@ async fn which(app: &App, fields: &Fields) -> Result<Option<Meant>, Refusal> {
     Ok(whole(place, name.ok_or_else(none)?))
 }
 
+/// `attempt`: which one of a task [default: the last that is known].
 async fn of_row(
     app: &App,
     resource: Resource,
     name: &str,
     id: &str,
+    attempt: Option<i64>,
     suffix: &str,
 ) -> Result<Option<Meant>, Refusal> {
     let told = app.asker.rows(resource).await.map_err(Refusal::unavailable)?;
-    let row: Option<&Row> = told.rows.iter().rev().find(|row| row[name].as_str() == Some(id));
-    let row = row.ok_or_else(|| Refusal::missing(format!("There is no {name} {id}.")))?;
+    let mut rows: Vec<&Row> =
+        told.rows.iter().filter(|row| row[name].as_str() == Some(id)).collect();
+    if rows.is_empty() {
+        return Err(Refusal::missing(format!("There is no {name} {id}.")));
+    }
+    // Actors have none.
+    let number_of = |row: &Row| row.get("attempt_number").and_then(Value::as_i64);
+    if let Some(number) = attempt.filter(|_| resource == Resource::Tasks) {
+        rows.retain(|row| number_of(row) == Some(number));
+    }
+    let row = rows.into_iter().max_by_key(|row| number_of(row)).ok_or_else(|| {
+        let number = attempt.unwrap_or_default();
+        Refusal::missing(format!("Attempt {number} of {name} {id} is not known (any more)."))
+    })?;
     let pid =
         row[if name == "actor_id" { "pid" } else { "worker_pid" }].as_u64().filter(|pid| *pid > 0);
     let node_id = row["node_id"].as_str().filter(|id| !id.is_empty());

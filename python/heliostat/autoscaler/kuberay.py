@@ -35,6 +35,8 @@ _ANSWER_S = 30.0
 # With `upscalingMode: Conservative`: so many may be on their way, or as many as there are.
 _LAUNCHES_MAX = 5
 _GROUP_LABEL = "ray.io/group"
+# Which replica of a group of several hosts a pod belongs to: the operator's since 1.5.
+_REPLICA_LABEL = "ray.io/worker-group-replica-name"
 # What pods ask of Kubernetes, and what nodes call it.
 _DEVICES = {"google.com/tpu": "TPU", "aws.amazon.com/neuroncore": "neuron_cores"}
 
@@ -99,7 +101,7 @@ class KubeRay:
             f"/api/v1/namespaces/{namespace}/pods?labelSelector=ray.io%2Fcluster%3D{name}"
         )
         self._cluster: dict[str, Any] = {}
-        self._pods: dict[str, str] = {}
+        self._pods: dict[str, Instance] = {}
         self._n_ready = 0
 
     # --- what there is, as it was read last
@@ -118,12 +120,18 @@ class KubeRay:
             if "deletionTimestamp" not in pod["metadata"]
             and pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")
         ]
-        self._pods = {
-            pod["metadata"]["name"]: pod["metadata"]["labels"].get(_GROUP_LABEL, "") for pod in pods
-        }
+        self._pods = {pod["metadata"]["name"]: self._instance(pod["metadata"]) for pod in pods}
         groups = {group["groupName"] for group in self._groups()}
         ready = [pod for pod in pods if _is_ready(pod)]
-        self._n_ready = sum(self._pods[pod["metadata"]["name"]] in groups for pod in ready)
+        self._n_ready = sum(self._pods[pod["metadata"]["name"]].type in groups for pod in ready)
+
+    def _instance(self, pod: Mapping[str, Any]) -> Instance:
+        group, name = pod["labels"].get(_GROUP_LABEL, ""), pod["name"]
+        hosts = {one["groupName"]: one.get("numOfHosts") or 1 for one in self._groups()}
+        is_one_of_several = hosts.get(group, 1) > 1
+        return Instance(
+            name, group, pod["labels"].get(_REPLICA_LABEL, "") if is_one_of_several else ""
+        )
 
     def _groups(self) -> list[dict[str, Any]]:
         groups: list[dict[str, Any]] = self._cluster["spec"].get("workerGroupSpecs") or []
@@ -155,9 +163,7 @@ class KubeRay:
         doomed = {name for group in self._groups() for name in _doomed(group)}
         groups = {group["groupName"] for group in self._groups()}
         return [
-            Instance(name, group)
-            for name, group in self._pods.items()
-            if name not in doomed and group in groups
+            pod for name, pod in self._pods.items() if name not in doomed and pod.type in groups
         ]
 
     # --- what is to be done
@@ -180,7 +186,8 @@ class KubeRay:
             going = [one.id for one in fewer if one.type == name and one.id in self._pods]
             hosts = group.get("numOfHosts") or 1
             replicas = _replicas(group)
-            wanted = replicas + math.ceil(more.get(name, 0) / hosts) - len(going)
+            n_fewer = len({self._pods[one].unit or one for one in going})
+            wanted = replicas + math.ceil(more.get(name, 0) / hosts) - n_fewer
             wanted = min(max(wanted, group.get("minReplicas", 0)), group.get("maxReplicas", wanted))
             # Those that were named before are named until they are gone: a patch says all of them.
             before = _doomed(group)

@@ -179,19 +179,25 @@ class Autoscaler:
         }
         self._idle_since = {one: self._idle_since.get(one, now) for one in idle}
         left = self._kept()
-        for node_id, since in sorted(self._idle_since.items(), key=lambda pair: pair[1]):
-            node = idle[node_id]
-            kind = self._types.get(node.type)
+        units: dict[str, list[str]] = {}
+        for node_id in sorted(idle, key=lambda one: self._idle_since[one]):
+            units.setdefault(_unit(self._instances[idle[node_id].instance]), []).append(node_id)
+        leaving = Counter(_unit(one.instance) for one in self._leaving.values())
+        for unit, members in units.items():
+            kind = self._types.get(idle[members[0]].type)
             # Those that come and go together are not taken apart.
-            if kind is None or kind.batch > 1 or left[kind.name] <= kind.least:
+            if kind is None or len(members) + leaving[unit] < kind.batch:
                 continue
-            if now - since < self._timeout_s(kind):
+            idle_s = now - self._idle_since[members[-1]]
+            if left[kind.name] - len(members) < kind.least or idle_s < self._timeout_s(kind):
                 continue
-            self.head.drain(node_id, _IDLE.format(seconds=now - since))
-            logger.info("Drains %s (%s): it is idle.", node.instance, node.type)
-            left[kind.name] -= 1
-            instance = self._instances[node.instance]
-            self._leaving[node.instance] = _Leaving(instance, node_id, now)
+            left[kind.name] -= len(members)
+            for node_id in members:
+                node = idle[node_id]
+                self.head.drain(node_id, _IDLE.format(seconds=now - self._idle_since[node_id]))
+                logger.info("Drains %s (%s): it is idle.", node.instance, node.type)
+                instance = self._instances[node.instance]
+                self._leaving[node.instance] = _Leaving(instance, node_id, now)
 
     def _end_left(self, state: State) -> None:
         """End the machines whose nodes have left."""
@@ -201,7 +207,14 @@ class Autoscaler:
             is_lost = node is not None and not node.is_draining
             if is_lost and self.now() - one.since >= _ORDER_LOST_S:
                 del self._leaving[one.instance.id]
-        gone = [one for one in self._leaving.values() if one.node not in alive]
+        joined = {node.instance for node in state.nodes}
+        stay = {_unit(one.instance) for one in self._leaving.values() if one.node in alive}
+        stay |= {
+            _unit(one)
+            for one in self._instances.values()
+            if one.id in joined and one.id not in self._leaving
+        }
+        gone = [one for one in self._leaving.values() if _unit(one.instance) not in stay]
         if not gone:
             return
         self.provider.terminate([one.instance for one in gone])
@@ -220,15 +233,16 @@ class Autoscaler:
         for name, count in wanted.unneeded.items():
             kind = self._types[name]
             since = self._unneeded_since.setdefault(name, now)
-            if kind.batch > 1 or now - since < max(self._timeout_s(kind), _UNNEEDED_S_MIN):
+            if now - since < max(self._timeout_s(kind), _UNNEEDED_S_MIN):
                 continue
             spare = min(count, self._asked[name] - kind.least)
-            absent = [
-                one
-                for one in self._instances.values()
-                if one.type == name and one.id not in joined and one.id not in self._leaving
-            ]
-            if chosen := absent[: max(spare, 0)]:
+            absent: dict[str, list[Instance]] = {}
+            for one in self._instances.values():
+                if one.type == name and one.id not in joined and one.id not in self._leaving:
+                    absent.setdefault(_unit(one), []).append(one)
+            whole = [members for members in absent.values() if len(members) >= kind.batch]
+            n_units = max(spare, 0) // kind.batch
+            if chosen := [one for members in whole[:n_units] for one in members]:
                 self.provider.terminate(chosen)
                 logger.info("Gave up %d of %s, which nobody needs any more.", len(chosen), name)
                 del self._unneeded_since[name]
@@ -276,6 +290,11 @@ class Autoscaler:
         # Another one asked, before this one was started.
         moment = waiting[0][1] if waiting else self.moment()
         return int(moment * 1000)
+
+
+def _unit(one: Instance) -> str:
+    """What comes and goes as a whole: several machines, or this one."""
+    return one.unit or one.id
 
 
 def _joined(state: State) -> Counter[str]:

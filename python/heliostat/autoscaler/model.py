@@ -36,11 +36,12 @@ class NodeType:
 class Instance:
     """A machine that was asked for, whether or not its node has joined.
 
-    ``id`` is what its provider calls it.
+    ``id`` is what its provider calls it. Those of one ``unit`` come and go together; ``""``: it is alone.
     """
 
     id: str
     type: str
+    unit: str = ""
 
 
 @dataclass

@@ -80,19 +80,21 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
     actor = command("actor", _actor, "What an actor has printed.")
     actor.add_argument("--id", "-a", dest="actor_id", help="the actor")
-    actor.add_argument("--pid", help="its process, on the node that is named")
+    actor.add_argument("-pid", "--pid", help="its process; with a node where several have that id")
     with_node(actor)
     reading(actor)
     streams(actor)
 
     task = command("task", _task, "What a task has printed.")
     task.add_argument("--id", dest="task_id", required=True, help="the task")
-    task.add_argument("--attempt-number", "-a", type=int, default=0, help=argparse.SUPPRESS)
+    task.add_argument("--attempt-number", "-a", type=int, help="from 0 [default: the last]")
     reading(task)
     streams(task)
 
     worker = command("worker", _worker, "What a worker's process has printed.")
-    worker.add_argument("--pid", required=True, help="its process id, on the node that is named")
+    worker.add_argument(
+        "-pid", "--pid", required=True, help="its process; with a node where several have that id"
+    )
     with_node(worker)
     reading(worker)
     streams(worker)
@@ -161,7 +163,7 @@ def _owner(owner: dict[str, Any] | None) -> str:
 
 def _actor(options: argparse.Namespace) -> int:
     if not options.actor_id and not options.pid:
-        raise ValueError("Give --id, or --pid with --node-ip or --node-id: which actor is meant?")
+        raise ValueError("Give --id, or --pid: which actor is meant?")
     server = _server(options)
     if options.actor_id:
         return _print(server, options, {"actor_id": options.actor_id})
@@ -169,14 +171,33 @@ def _actor(options: argparse.Namespace) -> int:
 
 
 def _task(options: argparse.Namespace) -> int:
-    return _print(_server(options), options, {"task_id": options.task_id})
+    return _print(_server(options), options, _fields(options, "task_id", "attempt_number"))
 
 
 def _worker(options: argparse.Namespace) -> int:
+    server = _server(options)
     wanted = _fields(options, "node_id", "node_ip", "pid")
     if not (options.node_id or options.node_ip):
-        raise ValueError("Give --node-ip or --node-id, too: a process id is one of a node's.")
-    return _print(_server(options), options, wanted)
+        wanted["node_id"] = _node_of(server, options.pid)
+    return _print(server, options, wanted)
+
+
+def _node_of(server: Server, pid: str) -> str:
+    """The one node on which a worker with that process id has printed something."""
+    if not pid.isdecimal():
+        raise ValueError(f"--pid is {pid!r}: write the number of a process.")
+    found = _told(server, "/api/v0/logs", {"glob": f"*worker-*-{pid}.*", "detail": 1})
+    _warn(found["silent"])
+    nodes = {file["node_id"]: file["node_ip"] for file in found["files"]}
+    if not nodes:
+        raise RuntimeError(f"There is no log file of process {pid} on any node.")
+    if len(nodes) > 1:
+        raise ValueError(
+            f"Process {pid} is there on {len(nodes)} nodes: give --node-ip or --node-id, too "
+            f"({', '.join(sorted(nodes))})."
+        )
+    (node_id,) = nodes
+    return str(node_id)
 
 
 def _job(options: argparse.Namespace) -> int:
