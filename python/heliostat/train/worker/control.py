@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -48,6 +49,10 @@ class Control:
         self.on_save: Callable[[int], int | None] = lambda _: None
         # Asked here, so that the coordinator knows of this worker before the function can hang.
         self._command = self._ask()
+        # A call that was made may not have left yet, and stays where it is if the function stops this
+        # process; the answer to the next one says that it has. Without a coordinator the driver acts.
+        with contextlib.suppress(Exception):
+            ray.get(coordinator.is_dismissed.remote(number))
         threading.Thread(target=self._listen, name="train-control", daemon=True).start()
 
     def guard(self, call: Callable[[], Any]) -> Any:
