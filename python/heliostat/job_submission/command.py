@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from heliostat.core.errors import AuthenticationError
 from heliostat.job_submission.client import JobSubmissionClient
 from heliostat.job_submission.types import JobStatus
+from heliostat.util.commands import exit_code
 
 _LOOK_EVERY_S = 0.2
 _RESOURCES = (
@@ -37,13 +37,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     if options.action is not _submit and command:
         _parser(program).error(f"unrecognized arguments: {' '.join(command)}")
     options.entrypoint = command
-    try:
-        return int(options.action(options))
-    except (AuthenticationError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: options.action(options))
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

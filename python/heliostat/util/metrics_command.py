@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from heliostat.core import settings
-from heliostat.core.errors import AuthenticationError
+from heliostat.util.commands import exit_code
 from heliostat.util.http import Server, server_url
 
 PORT = 9090
@@ -33,13 +33,7 @@ _REFRESH = "10s"
 def main(arguments: Sequence[str], program: str) -> int:
     """Do what is asked for; the exit code."""
     options = _parser(program).parse_args(list(arguments))
-    try:
-        return int(options.action(options))
-    except (AuthenticationError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: options.action(options))
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

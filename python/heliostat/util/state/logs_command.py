@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from heliostat.core.errors import AuthenticationError
+from heliostat.util.commands import exit_code
 from heliostat.util.http import Server, server_url
 
 _LINES = 1000
@@ -31,13 +31,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         options.pattern = rest[0]
     elif rest:
         _parser(program).error(f"unrecognized arguments: {' '.join(rest)}")
-    try:
-        return int(options.action(options))
-    except (AuthenticationError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: options.action(options))
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
