@@ -24,9 +24,16 @@ if TYPE_CHECKING:
 EVERY_S = 1.0
 KEPT = 20
 
-_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 3600]
-_BYTES = [float(4**n * 1024) for n in range(12)]  # 1 KiB to 4 GiB
-_ROWS = [float(10**n) for n in range(9)]
+# Figures of a block: what each is, and the bounds of its buckets.
+_BLOCK: dict[str, tuple[str, list[float]]] = {
+    "block_completion_time": (
+        "Seconds that a block took to be made",
+        [0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 3600],
+    ),
+    "block_size_rows": ("Rows of a block", [float(10**n) for n in range(9)]),
+    # 1 KiB to 4 GiB.
+    "block_size_bytes": ("Bytes of a block", [float(4**n * 1024) for n in range(12)]),
+}
 
 _numbers = itertools.count()
 _ended: deque[str] = deque()
@@ -116,10 +123,8 @@ def _counter(name: str, about: str) -> Counter:
 
 
 @functools.cache
-def _histogram(name: str, about: str) -> Histogram:
-    bounds = {"seconds": _SECONDS, "bytes": _BYTES, "rows": _ROWS}[
-        about.split(maxsplit=1)[0].lower()
-    ]
+def _histogram(name: str) -> Histogram:
+    about, bounds = _BLOCK[name]
     return Histogram(f"data_{name}", about, bounds, ("dataset", "operator"))
 
 
@@ -143,13 +148,9 @@ class Measurements:
             tags = {**own, "operator": f"{operator.name}_{number}"}
             for name, about, figure in _OPERATOR:
                 _gauge(name, about, *tags).set(float(figure(operator, operator.stats)), tags)
-            for wall_s, rows, size in operator.stats.take_fresh():
-                for name, about, value in (
-                    ("block_completion_time", "Seconds that a block took to be made", wall_s),
-                    ("block_size_rows", "Rows of a block", rows),
-                    ("block_size_bytes", "Bytes of a block", size),
-                ):
-                    _histogram(name, about).observe(value, tags)
+            for figures in operator.stats.take_fresh():
+                for name, value in zip(_BLOCK, figures, strict=True):
+                    _histogram(name).observe(value, tags)
             for node, blocks in operator.stats.nodes.items():
                 nodes[node] = nodes.get(node, 0) + blocks
         for node, blocks in nodes.items():
