@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-import web
 from harness import free_port, wait_until
 from web import CLI, Head
 
@@ -45,14 +44,6 @@ said["series"] = [get("http://" + target + "/metrics").count("# TYPE") for targe
 print(json.dumps(said), flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def head() -> Iterator[Head]:
-    head = web.new()
-    head.start()
-    yield head
-    web.end(head)
 
 
 def run(env: dict[str, str], *args: str) -> tuple[int, str]:

@@ -13,19 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import web
 from harness import wait_until
 from web import CLI, Head
 
 pytestmark = pytest.mark.heliostat_only("it is Heliostat's words that are read")
-
-
-@pytest.fixture
-def head() -> Iterator[Head]:
-    head = web.new()
-    head.start()
-    yield head
-    web.end(head)
 
 
 @pytest.fixture
