@@ -47,6 +47,9 @@ _BEAT_MIN_S = 0.1
 # takes the processor from the ranks.
 _GATHER_S = 0.01
 
+# Ranks that were asked to save, and whose files could not be stored, are asked again after this.
+_SAVE_AGAIN_S = 1.0
+
 
 class TrainCoordinator:
     """One per run. All methods are coroutines: any number of ranks can wait in it."""
@@ -110,6 +113,7 @@ class TrainCoordinator:
             self._attempt.end()
         if self._saving is not None:
             self._saving.end()
+            self._saving = None
         if self._desk is not None:
             self._desk.close()
             self._desk = None
@@ -168,9 +172,10 @@ class TrainCoordinator:
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
             return
-        was_asked = self._resize or self._preemption is not None
+        was_wanted, was_asked = self._resize, self._resize or self._preemption is not None
         self._resize, self._preemption = wanted, preemption
-        if not was_asked and (wanted or preemption is not None):
+        # What was saved when the ranks heard of a node is old when the attempt is to end.
+        if (wanted and not was_wanted) or (preemption is not None and not was_asked):
             self._ask_to_save()
 
     async def events(self, wait_s: float) -> list[Event]:
@@ -398,6 +403,24 @@ class TrainCoordinator:
         for queue in attempt.commands.values():
             queue.put_nowait(f"{SAVE}{self._saving.number}")
 
+    def _is_outrun(self, step: int | None) -> bool:
+        """Whether a checkpoint is of a step before that behind which the ranks were asked to save."""
+        return self._saving is not None and self._saving.is_later(step)
+
+    def _save_later(self) -> None:
+        """What the ranks were asked to save could not be stored: ask again, if it is still wanted then."""
+        saving = self._saving
+        if saving is None:
+            return
+        saving.failed()
+
+        def again() -> None:
+            is_due = self._steps is not None and self._steps.is_due
+            if self._saving is saving and (self._resize or self._preemption is not None or is_due):
+                self._ask_to_save()
+
+        asyncio.get_running_loop().call_later(_SAVE_AGAIN_S, again)
+
     def _saving_of(self, number: int, round_: int) -> SaveRound | None:
         if self._attempt is None or self._attempt.number != number or self._saving is None:
             return None
@@ -483,9 +506,11 @@ class TrainCoordinator:
             self._emit("report", {"row": row})
             if row.checkpoint is not None:
                 self._validate(book.entries[-1])
-            if row.checkpoint is not None:
+            if row.checkpoint is not None and not self._is_outrun(pick(entries).step):
                 is_replaced = self._steps is not None and self._steps.take_due()
                 reply.go_on = not (self._resize or is_replaced)
+        if reply.failed and not self._is_outrun(pick(entries).step):
+            self._save_later()
         if not reply.go_on:
             attempt.dismiss()  # ranks whose uploads wait for this go on meanwhile
         attempt.settle(REPORT, round_, reply)

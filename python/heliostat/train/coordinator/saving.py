@@ -18,6 +18,7 @@ class SaveRound:
         self._silent = set(range(world_size))
         self._target: int | None = None
         self._is_known = asyncio.Event()
+        self._has_failed = False
 
     def heard(self, rank: int, made: int | None) -> None:
         """A rank knows that it shall save; None: it has not begun to count steps."""
@@ -31,6 +32,18 @@ class SaveRound:
         """How many steps a rank is to make in all that stands between two, behind ``made``."""
         await self._is_known.wait()
         return made if self._target is None else self._target
+
+    def is_later(self, step: int | None) -> bool:
+        """Whether the ranks save a later state than that after ``step`` steps; None: nobody counts them."""
+        if step is None:
+            return False
+        if self._silent or self._has_failed:
+            return True
+        return self._target is not None and step < self._target
+
+    def failed(self) -> None:
+        """What they saved could not be stored: they are asked again, and have gone on meanwhile."""
+        self._has_failed = True
 
     def end(self) -> None:
         """The attempt is over: nobody waits any longer."""

@@ -85,6 +85,11 @@ class StepDesk:
         if times:
             self._emit("steps", {"times": times})
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a rank waits for a checkpoint to be replaced."""
+        return self._due is not None
+
     def take_due(self) -> bool:
         """A checkpoint is published: whether a rank is replaced now, which the driver hears."""
         due, self._due = self._due, None
