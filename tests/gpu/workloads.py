@@ -37,6 +37,7 @@ SIZES = {
     ("gpt", "cuda"): Size(width=768, depth=12, batch=16, length=1024, steps=60, warm_up=10),
     ("gpt", "cpu"): Size(width=64, depth=2, batch=2, length=32, steps=3, warm_up=1),
 }
+SHARDED = "_fsdp2"  # at the end of a kind: the model is sharded, over the one rank that there is
 HEADS = 12
 PATCH = 16
 VOCABULARY = 32_000
@@ -107,13 +108,28 @@ def make(kind: str, size: Size, device: torch.device) -> tuple[nn.Module, Any, A
     return Gpt(size), text[:, :-1], text[:, 1:]
 
 
+def shard(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model on the device, sharded block by block; as it is where there is no process group."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = model.to(device)
+    if dist.is_initialized():
+        mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+        for part in (*(one for one in model.modules() if isinstance(one, Block)), model):
+            fully_shard(part, mesh=mesh)
+    return model
+
+
 def train(
     kind: str, device: torch.device, prepare: Callable[[nn.Module], nn.Module]
 ) -> dict[str, Any]:
     """Steps a second in bf16, and the loss of the first and the last step."""
-    size = SIZES[kind, device.type]
-    model, inputs, targets = make(kind, size, device)
-    model = prepare(model)
+    name = kind.removesuffix(SHARDED)
+    size = SIZES[name, device.type]
+    model, inputs, targets = make(name, size, device)
+    model = shard(model, device) if kind.endswith(SHARDED) else prepare(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
     def step() -> torch.Tensor:
