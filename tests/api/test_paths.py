@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,9 @@ def test_a_module_that_is_nowhere_is_missing_as_before() -> None:
         ("ray.dashboard.no_such", "this release of Heliostat has no"),
         ("ray._common.no_such", "is private to Ray"),
         ("ray.serve._private.no_such", "is private to Ray"),
+        ("ray.core.generated.common_pb2", "the messages of Ray's own daemons, which speak gRPC"),
+        ("ray.experimental.channel", "compiled graphs, which Heliostat does not have: call the"),
+        ("ray.experimental.channel.torch_tensor_type", "use ray.util.collective between them"),
     ):
         with pytest.raises(ModuleNotFoundError, match=words):
             importlib.import_module(name)
@@ -409,6 +413,66 @@ def test_a_function_that_uses_a_path_travels() -> None:
         [sys.executable, "-c", USES], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "['TrialPlateauStopper', False]\n"
+
+
+def test_the_kinds_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import accelerators
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
+    from ray._private.accelerators import TPUAcceleratorManager as Tpu
+    from ray._private.accelerators.accelerator import AcceleratorManager
+    from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
+
+    assert NvidiaGPUAcceleratorManager is Nvidia
+    managers = accelerators.get_all_accelerator_managers()
+    assert all(issubclass(one, AcceleratorManager) for one in managers)
+    kinds = accelerators.get_all_accelerator_resource_names()
+    assert {"GPU", "TPU", "NPU", "HPU", "neuron_cores"} <= kinds
+    for kind in kinds:
+        found = accelerators.get_accelerator_manager_for_resource(kind)
+        assert found is not None
+        assert found.get_resource_name() == kind
+    assert accelerators.get_accelerator_manager_for_resource("CPU") is None
+
+    variables = {one.get_visible_accelerator_ids_env_var() for one in managers}
+    assert {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS"} <= variables
+    monkeypatch.delenv("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", raising=False)
+    for value, ids in ((None, None), ("", []), ("NoDevFiles", []), ("3,1", ["3", "1"])):
+        if value is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+        assert Nvidia.get_current_process_visible_accelerator_ids() == ids
+    Nvidia.set_current_process_visible_accelerator_ids(["0", "2"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,2"
+    monkeypatch.setenv("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", "1")
+    Nvidia.set_current_process_visible_accelerator_ids(["5"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,2"
+
+    assert Nvidia.validate_resource_request_quantity(0.5) == (True, None)
+    assert Tpu.validate_resource_request_quantity(4) == (True, None)
+    assert Tpu.validate_resource_request_quantity(3)[0] is False
+    assert Nvidia.get_current_node_num_accelerators() >= 0
+    for name, kind in (
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("NVIDIA L4", "L4"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),
+        ("NVIDIA GeForce RTX 5090", "GeForce-RTX-5090"),
+    ):
+        assert Nvidia._gpu_name_to_accelerator_type(name) == kind
+
+
+@pytest.mark.heliostat_only("the variables of its own table")
+def test_every_kind_has_the_variable_of_the_table() -> None:
+    from ray._private import accelerators
+
+    rows = importlib.import_module("heliostat._heliostat").device_kinds()
+    table = {kind: variable for kind, variable, *_ in rows}
+    assert table.keys() == accelerators.get_all_accelerator_resource_names()
+    for kind, variable in table.items():
+        found = accelerators.get_accelerator_manager_for_resource(kind)
+        assert found is not None, kind
+        assert found.get_visible_accelerator_ids_env_var() == variable
 
 
 def test_small_helpers(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

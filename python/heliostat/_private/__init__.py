@@ -29,6 +29,7 @@ name under ``ray.``                               who uses it, and for what
 ``_private.ray_constants``                        many: ports, names of variables, ``env_bool``
 ``util.rpdb.set_trace``                           debuggers of programs: stops in the caller
 ``air.util.node``                                 searches and loggers: keeps a call on this node
+``_private.accelerators``                         vllm, deephyper: how many devices, by which variable
 ``_private.client_mode_hook``                     raydp, exoflow: wrap Ray's calls
 ``tune.stopper.trial_plateau`` and so on          many: public names in Ray's files (:mod:`.paths` lists all)
 ================================================  ==========================================================
@@ -67,12 +68,25 @@ def has_row(module: str) -> bool:
 
 
 def is_private(module: str) -> bool:
-    """Whether a module path below ``ray`` is one of Ray's own: ``_private.utils``, ``tune._internal``."""
-    return any(part.startswith("_") for part in module.split("."))
+    """Whether a module path below ``ray`` is one of Ray's own: ``_private.utils``, ``core.generated``."""
+    named = any(part.startswith("_") for part in module.split("."))
+    return named or any(f"{module}.".startswith(f"{part}.") for part in _ELSEWHERE)
+
+
+# Parts of Ray that programs import and that cannot be here: what they are of, and what to do.
+_ELSEWHERE = {
+    "core.generated": "has the messages of Ray's own daemons, which speak gRPC. Heliostat's do not: ask by "
+    "ray.util.state, by ray.nodes(), or by the routes of the head",
+    "experimental.channel": "has the channels of compiled graphs, which Heliostat does not have: call the "
+    "actors' methods, or use ray.util.collective between them",
+}
 
 
 def missing(name: str) -> str:
     """What to say of a private name that is not here. ``name`` begins with ``ray.``."""
+    for part, reason in _ELSEWHERE.items():
+        if f"{name}.".startswith(f"ray.{part}."):
+            return f"ray.{part} {reason}"
     return (
         f"{name} is private to Ray and Heliostat does not have it: ask for it in an issue of Heliostat, "
         "naming the library that uses it"

@@ -23,6 +23,7 @@ class Row(NamedTuple):
 
 _TYPES = "annotations and isinstance checks"
 _OLDER = "programs written before the package itself had the names"
+_DEVICES = "launchers that show processes their devices"
 _TESTS = "tests of programs and libraries"
 
 ROWS: dict[str, Row] = {
@@ -40,6 +41,21 @@ ROWS: dict[str, Row] = {
     "util.accelerators.accelerators": Row("options of programs", {"util.accelerators": "*"}),
     "util.collective.collective": Row("worker groups", {"util.collective": "*"}),
     "util.joblib.ray_backend": Row("joblib backends", {"util.joblib.backend": "RayBackend"}),
+    "_private.accelerators.amd_gpu": Row(
+        _DEVICES, {"_private.accelerators": "AMDGPUAcceleratorManager"}
+    ),
+    "_private.accelerators.hpu": Row(_DEVICES, {"_private.accelerators": "HPUAcceleratorManager"}),
+    "_private.accelerators.intel_gpu": Row(
+        _DEVICES, {"_private.accelerators": "IntelGPUAcceleratorManager"}
+    ),
+    "_private.accelerators.neuron": Row(
+        _DEVICES, {"_private.accelerators": "NeuronAcceleratorManager"}
+    ),
+    "_private.accelerators.npu": Row(_DEVICES, {"_private.accelerators": "NPUAcceleratorManager"}),
+    "_private.accelerators.nvidia_gpu": Row(
+        _DEVICES, {"_private.accelerators": "NvidiaGPUAcceleratorManager"}
+    ),
+    "_private.accelerators.tpu": Row(_DEVICES, {"_private.accelerators": "TPUAcceleratorManager"}),
     # --- jobs ---
     "dashboard": Row("a package"),
     "dashboard.modules": Row("a package"),
