@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import pytest
 import ray
 from harness import wait_until
 from ray import train
-from ray.train import Checkpoint, ControllerError, FailureConfig, WorkerGroupError
+from ray.train import Checkpoint, ControllerError, FailureConfig, RunConfig, WorkerGroupError
 
 pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
 
@@ -343,6 +344,68 @@ def test_a_coordinator_that_is_lost_as_an_attempt_begins(
     else:
         with pytest.raises(ControllerError):
             fit(loop, 2, failure_config=failures)
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("the moment is one inside of the controller")
+@pytest.mark.parametrize("limit", [-1, 2])
+def test_a_coordinator_that_is_lost_while_the_storage_is_away(
+    fit: Any, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The run waits for its storage, and each look counts against the limit of such failures."""
+    from heliostat.train.controller import pauses, run
+
+    begin, opens, away = run.TrainRun._run_group, run.open_run, []
+
+    def begin_without(self: run.TrainRun, number: int, size: int) -> Any:
+        if not away:
+            ray.kill(self._coordinator)
+        return begin(self, number, size)
+
+    def open_later(storage: Any, config: RunConfig) -> Any:
+        away.append(storage)
+        if len(away) <= 2:
+            raise ValueError("The disk is full.") from OSError(errno.ENOSPC, "full")
+        return opens(storage, config)
+
+    monkeypatch.setattr(run.TrainRun, "_run_group", begin_without)
+    monkeypatch.setattr(run, "open_run", open_later)
+    monkeypatch.setattr(pauses, "_FIRST_S", 0.01)
+
+    def loop() -> int:
+        train.report({"a": 1})
+        return 7
+
+    failures = FailureConfig(controller_failure_limit=limit)
+    if limit < 0:
+        assert fit(loop, 2, failure_config=failures).return_value == 7
+        assert len(away) == 3
+    else:
+        with pytest.raises(ControllerError, match="The disk is full"):
+            fit(loop, 2, failure_config=failures)
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("Ray begins again at once")
+def test_a_function_that_fails_again_and_again_is_given_time(
+    fit: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where storage is away, restarts without a pause are used up before it is back."""
+    from heliostat.train.controller.run import TrainRun
+
+    pauses: list[float] = []
+    monkeypatch.setattr(TrainRun, "_pause", lambda run, seconds, why: pauses.append(seconds))
+
+    def loop() -> None:
+        tried = len(list(tmp_path.glob("try-*"))) + 1
+        tmp_path.joinpath(f"try-{tried}").touch()
+        if tried == 2:
+            train.report({"a": 1})
+        if tried < 6:
+            raise OSError("the storage is away")
+
+    fit(loop, 1, failure_config=FailureConfig(max_failures=-1))
+    assert pauses == [0.0, 0.0, 1.0, 2.0]
 
 
 @pytest.mark.contract("F9.02")

@@ -94,6 +94,11 @@ class RunRecord:
         """The last report."""
         return self.reports[-1] if self.reports else None
 
+    @property
+    def has_reported(self) -> bool:
+        """Whether the current attempt has reported."""
+        return self.latest is not None and self.latest.time > self.attempt.requested_at
+
     def add_report(self, row: ReportedRow) -> None:
         """Note a complete report."""
         self.reports.append(row)

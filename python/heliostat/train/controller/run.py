@@ -14,10 +14,12 @@ import heliostat as ray
 from heliostat.train.backend import Replicas
 from heliostat.train.callbacks import TrainRunContext
 from heliostat.train.controller.attempt import AttemptResult, AttemptRunner, EventStream
-from heliostat.train.controller.checks import checkpoint_of
+from heliostat.train.controller.checks import checkpoint_of, open_run
 from heliostat.train.controller.failures import FailurePolicy, RankFailure, describe
 from heliostat.train.controller.interrupts import Interrupts
 from heliostat.train.controller.launch import CoordinatorLost, Launcher
+from heliostat.train.controller.newcomers import Newcomers
+from heliostat.train.controller.pauses import Pauses
 from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord, WorkerSpan
 from heliostat.train.controller.replacing import Replacer
 from heliostat.train.controller.resizing import Resizer
@@ -39,7 +41,7 @@ from heliostat.train.errors import (
 from heliostat.train.group.worker_group import Worker, WorkerGroup
 from heliostat.train.measurements import RunMeasurements
 from heliostat.train.memory.keepers import Keepers
-from heliostat.train.messages import Event, ReportedRow, WorkerInfo
+from heliostat.train.messages import Event, ReportedRow
 from heliostat.train.preemption import PreemptionError
 from heliostat.train.result import Result
 from heliostat.train.view import open_view
@@ -48,8 +50,6 @@ from heliostat.train.view import open_view
 _RESTART = "restarting from the latest checkpoint"
 _GO_ON = "the other replica groups go on, and this one is replaced"
 _GIVE_UP = "giving up"
-# So many attempts in a row may fail to begin because newcomers die, before that counts as a failure.
-_MAX_LOST_STARTS = 3
 
 
 class TrainRun:
@@ -85,6 +85,8 @@ class TrainRun:
             self._note,
             self._view.refresh,
         )
+        # Between attempts that end by an exception before they have reported.
+        self._pauses = Pauses()
         self._results = ResultBuilder(spec, self.record)
         self._book: CheckpointBook = spec.book
         self._keepers = Keepers()
@@ -99,9 +101,9 @@ class TrainRun:
             self._note,
             self._backend.has_replica_groups,
         )
-        # Whether room comes back from workers that ended, and how often in a row an attempt could not begin.
+        self._newcomers = Newcomers(self.record, self._group, self._resizer, self._note)
+        # Whether room comes back from workers that ended.
         self._room_comes_back = True
-        self._lost_starts = 0
         # Ranks whose workers are replaced behind the checkpoint that ends the attempt.
         self._slow: set[int] = set()
 
@@ -154,7 +156,8 @@ class TrainRun:
         except CoordinatorLost as lost:
             result = AttemptResult(coordinator_error=lost.error)
         except ray.exceptions.RayError as error:
-            if self._begins_without_newcomers():
+            if self._newcomers.have_kept_from_beginning():
+                self.record.attempt.ended_at = time.time()
                 return False
             result = AttemptResult(failed_at=time.time())
             result.failures.append(_start_failure(self._group, error))
@@ -194,35 +197,6 @@ class TrainRun:
         self._room_comes_back = bool(set(range(len(self._group))) - kept - moving)
         self._group.keep(kept)
         self._slow.clear()
-
-    def _begins_without_newcomers(self) -> bool:
-        """Whether an attempt that could not begin has only lost workers that had just joined."""
-        is_first = self.record.attempt.number == 0
-        dead = self._group.lose_dead() if self.record.attempt.started_at is None else None
-        if is_first or not dead or self._lost_starts >= _MAX_LOST_STARTS:
-            return False
-        self.record.attempt.ended_at = time.time()
-        self._newcomers_died([worker.info for worker in dead])
-        return True
-
-    def _has_lost_newcomers(self, failures: list[RankFailure]) -> bool:
-        """Whether an attempt has failed before its first report, since nodes died that had just joined."""
-        number, row = self.record.attempt.number, self.record.latest
-        has_reported = row is not None and row.time > self.record.attempt.requested_at
-        died = [f for f in failures if f.died and f.info is not None]
-        fresh = [f.info for f in died if f.info and self._group.workers[f.rank].fresh]
-        if number == 0 or has_reported or not died or len(fresh) < len(died):
-            return False
-        is_gone = all(self._resizer.is_gone(info.node_id) for info in fresh)
-        if not is_gone or self._lost_starts >= _MAX_LOST_STARTS:
-            return False
-        self._newcomers_died(fresh)
-        return True
-
-    def _newcomers_died(self, infos: list[WorkerInfo]) -> None:
-        self._lost_starts += 1
-        hosts = ", ".join(sorted({info.node_ip for info in infos}))
-        self._note(f"workers died while they joined, on {hosts}: the group goes on without them")
 
     def _after_deadline(self, result: AttemptResult) -> None:
         """A node goes before a checkpoint has come: the run goes on from the one before."""
@@ -347,7 +321,7 @@ class TrainRun:
             fallen = {f.rank for f in failures if not f.died}
             for span in self.record.attempt.workers:
                 span.state = "ended" if span.rank in fallen else span.state
-        if self._has_lost_newcomers(failures):
+        if self._newcomers.have_failed_alone(failures):
             self._keep(result)
             return
         exceptions = {f.rank: _with_traceback(f) for f in failures}
@@ -375,6 +349,8 @@ class TrainRun:
         if not restart:
             raise WorkerGroupError(text, exceptions) from failures[0].error
         self._keep(result)
+        if not failures[0].died and not self.record.has_reported:
+            self._pause(self._pauses.next_s(), "training failed again before its first report.")
 
     def _was_announced(self, failure: RankFailure) -> bool:
         """Whether a worker has died with a node of which it was known that it would be taken away."""
@@ -409,10 +385,27 @@ class TrainRun:
         self._group.stop()
         with contextlib.suppress(Exception):
             ray.kill(self._coordinator)
-        from heliostat.train.controller.checks import open_run
-
-        self._book = open_run(self._spec.storage, self._spec.run_config)
+        self._book = self._reopened()
         self._start_coordinator()
+
+    def _reopened(self) -> CheckpointBook:
+        """What the storage has; one that is away or full is waited for, as long as failures are allowed."""
+        pauses = Pauses()
+        while True:
+            try:
+                return open_run(self._spec.storage, self._spec.run_config)
+            except ValueError as error:
+                is_away = isinstance(error.__cause__, OSError)
+                if not is_away or not self._policy.allows_controller_restart():
+                    raise
+                self._pause(pauses.next_s(), f"the run waits for its storage. {error}")
+
+    def _pause(self, seconds: float, why: str) -> None:
+        text = f"{why} It is tried again in {seconds:.0f} s"
+        if seconds and text not in [last for _, last in self.record.notes[-1:]]:
+            self._note(text)
+        self._tick()
+        time.sleep(seconds)
 
     # ---- what happens meanwhile ----
 
@@ -449,7 +442,8 @@ class TrainRun:
 
     def _reported(self, row: ReportedRow) -> None:
         pid = self.record.attempt.workers[0].pid if self.record.attempt.workers else 0
-        self._lost_starts = 0
+        self._newcomers.reported()
+        self._pauses.over()
         self._results.reported(row, pid)
         self.record.add_report(row)
         self._view.reported(row)
