@@ -436,6 +436,22 @@ def test_tensors_come_back_writable_and_equal() -> None:
     assert float(large.sum()) == 200_000
 
 
+def test_tensors_begin_at_multiples_of_64_bytes_and_can_grow() -> None:
+    torch = pytest.importorskip("torch")
+    sizes = [1, 3, 5, 77, 1000, 100_001]
+    kinds = [torch.float32, torch.int8, torch.bfloat16, torch.bool]
+    tensors = [torch.ones(size, dtype=kind) for kind in kinds for size in sizes]
+    model = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Linear(5, 3))
+    found = back({"list": tensors, "deep": [("text", tensors[1]), {"a": tensors[-1][3:]}]})
+    flat = [*found["list"], found["deep"][0][1], found["deep"][1]["a"]]
+    flat += back(dict(model.state_dict())).values()
+    flat += back(model).parameters()
+    assert {tensor.data_ptr() % 64 for tensor in flat} == {0}
+    grown = back(torch.ones(3))
+    grown.resize_(1000)
+    assert grown[:3].tolist() == [1, 1, 1]
+
+
 class _Nested:
     """A value that pickles another one while it is pickled itself."""
 

@@ -196,10 +196,26 @@ def _reduce_tensor(tensor: Any) -> Any:
 
 
 def _load_tensor(data: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """A tensor of its own: unlike arrays, tensors have no read-only state, so the bytes are copied."""
+    """A tensor of its own: unlike arrays, tensors have no read-only state, so the bytes are copied.
+
+    Its memory is torch's, which begins at a multiple of 64 bytes and can grow.
+    """
+    import ctypes
+
     import torch
 
-    with memoryview(data) as view:
-        if view.nbytes == 0:
-            return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(bytearray(view), dtype=dtype).reshape(shape)
+    try:
+        import numpy
+    except ImportError:  # though it was there where the tensor was pickled
+        with memoryview(data) as view:
+            given = bytearray(view)
+        return (
+            torch.frombuffer(given, dtype=dtype).reshape(shape)
+            if given
+            else torch.empty(shape, dtype=dtype)
+        )
+    made = torch.empty(shape, dtype=dtype)
+    if made.nbytes:
+        given = numpy.frombuffer(data, numpy.uint8, made.nbytes)
+        ctypes.memmove(made.data_ptr(), given.__array_interface__["data"][0], made.nbytes)
+    return made
