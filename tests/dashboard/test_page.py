@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
+import harness
 import pytest
 from web import Head
 
@@ -60,12 +64,10 @@ def test_a_browser_gets_the_page(head: Head, cookie: dict[str, str]) -> None:
 BROWSER = os.environ.get("HELIOSTAT_BROWSER", "")
 
 
-@pytest.mark.skipif(not BROWSER, reason="HELIOSTAT_BROWSER names no Chromium")
-def test_a_real_browser_shows_the_cluster(head: Head) -> None:
+@contextlib.contextmanager
+def opened(head: Head) -> Iterator[Any]:
+    """The page in a browser, which must report no problem."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    head.ask(
-        "POST", "/api/jobs/", '{"entrypoint": "echo seen in the page", "submission_id": "shown"}'
-    )
     link = head.run("dashboard").stdout.strip()
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
@@ -77,15 +79,92 @@ def test_a_real_browser_shows_the_cluster(head: Head) -> None:
         )
         page.goto(link)
         page.get_by_text("ALIVE").first.wait_for(timeout=60_000)
+        yield page
+        browser.close()
+    assert problems == []
+
+
+@pytest.mark.skipif(not BROWSER, reason="HELIOSTAT_BROWSER names no Chromium")
+def test_a_real_browser_shows_the_cluster(head: Head) -> None:
+    head.ask(
+        "POST", "/api/jobs/", '{"entrypoint": "echo seen in the page", "submission_id": "shown"}'
+    )
+    with opened(head) as page:
         for part, text in (
             ("nodes", "head"),
             ("jobs", "shown"),
             ("jobs/shown", "seen in the page"),
+            ("training", "No training run was started"),
             ("actors", "No actors here"),
             ("tasks", "By function"),
             ("logs", "node.err"),
         ):
             page.goto(f"{head.url}/#/{part}")
             page.get_by_text(text).first.wait_for(timeout=60_000)
-        browser.close()
-    assert problems == []
+
+
+# Goes on until it is killed, and so does the upload of its checkpoint. Rank 1 is lost once.
+TRAINS = """
+import os, pathlib, signal, sys, tempfile, time, ray
+from ray import train
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import FaultTolerantConfig, TorchTrainer
+
+mark = pathlib.Path(sys.argv[1], "lost")
+
+def loop():
+    import torch
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = train.torch.fault_tolerant(model=model, optimizer=optimizer)
+    reported = False
+    for step in run.steps():
+        if step == 5 and train.get_context().get_world_rank() == 1 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        time.sleep(0.01)
+        if step > 5 and run.count == 2 and not reported:  # behind the same step on both
+            reported = True
+            train.report(
+                {"loss": 0.25},
+                train.Checkpoint.from_directory(tempfile.mkdtemp()),
+                checkpoint_upload_mode=train.CheckpointUploadMode.ASYNC,
+                checkpoint_upload_fn=lambda checkpoint, name: time.sleep(1000),
+            )
+
+TorchTrainer(
+    loop,
+    torch_config=FaultTolerantConfig(),
+    scaling_config=ScalingConfig(num_workers=2),
+    run_config=RunConfig(name="seen", storage_path=sys.argv[1],
+                         failure_config=FailureConfig(max_failures=-1)),
+).fit()
+"""
+
+
+@pytest.mark.skipif(not BROWSER, reason="HELIOSTAT_BROWSER names no Chromium")
+def test_a_real_browser_shows_a_training_run_that_goes_on(head: Head, tmp_path: Path) -> None:
+    env = {**head.env, "RAY_ADDRESS": f"127.0.0.1:{head.port}", "HELIOSTAT_TRAIN_VIEW": "off"}
+    driver = harness.start_driver(tmp_path, TRAINS, args=[str(tmp_path)], env=env)
+    try:
+        with opened(head) as page:
+            page.goto(f"{head.url}/#/training")
+            page.get_by_role("heading", name="seen RUNNING").wait_for(timeout=120_000)
+            bars = page.get_by_role("img", name="Times of a step, by rank")
+            bars.get_by_text("rank 1", exact=True).wait_for(timeout=120_000)
+            assert bars.locator("rect").count() == 2 * 6
+            page.locator("p", has_text="2 of 2 in quorum").wait_for(timeout=120_000)
+            table = page.get_by_role("table", name="Replacements")
+            table.get_by_text("killed by signal 9").wait_for(timeout=120_000)
+            table.get_by_text(re.compile(r"^after \d")).wait_for(timeout=120_000)
+            table = page.get_by_role("table", name="Checkpoints")
+            row = table.get_by_role("row").filter(has_text="of report 1").filter(has_text="0, 1")
+            row.get_by_text("on its way").wait_for(timeout=120_000)
+            driver.process.kill()
+            driver.process.wait(120)
+            page.get_by_role("heading", name="ITS DRIVER HAS ENDED").wait_for(timeout=120_000)
+    finally:
+        driver.process.kill()

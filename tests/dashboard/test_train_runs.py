@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 DRIVER = """
-import os, sys, time, ray
+import os, sys, tempfile, time, ray
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -33,6 +33,14 @@ def loop(config):
         if rank == 0:
             open(mark, "w").close()
         time.sleep(1000)
+    if how == "uploads":
+        ray.train.report(
+            {"loss": 0.5},
+            ray.train.Checkpoint.from_directory(tempfile.mkdtemp()),
+            checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
+            checkpoint_upload_fn=lambda checkpoint, name: time.sleep(1000),
+        )
+        return
     ray.train.report({"a": 1})
     if rank == 0 and (how == "fails" or how == "recovers" and not os.path.exists(mark)):
         open(mark, "w").close()
@@ -116,6 +124,31 @@ def test_a_run_that_ends(
             assert worker["status"] == "DEAD"
     failed = [attempt for attempt in run["attempts"] if attempt["status"] == "ERRORED"]
     assert all(attempt["status_detail"] for attempt in failed)
+
+
+def test_what_the_page_is_told_of_a_run_that_goes_on(head: Head, tmp_path: Path) -> None:
+    driver = start(head, tmp_path, "uploads", tracked=False)
+
+    def told() -> dict[str, Any]:
+        runs = head.ask("GET", "/api/v0/training").json()["runs"]
+        return {run["name"]: run for run in reversed(runs)}.get("uploads", {})
+
+    def is_on_its_way() -> bool:
+        storing = told().get("seen", {}).get("storing", [])
+        return [row["ranks"] for row in storing] == [[0, 1]]
+
+    try:
+        wait_until(is_on_its_way, what="the checkpoint of both ranks", within=120)
+        run = told()
+        assert not run["is_left"]
+        assert "Checkpoints on their way, of report 1: all ranks" in run["text"]
+        assert (run["seen"]["state"], run["seen"]["workers"]) == ("running", 2)
+        assert run["written_at"] >= run["seen"]["storing"][0]["since"] >= run["seen"]["started_at"]
+        driver.process.kill()
+        driver.process.wait(120)
+        wait_until(lambda: told()["is_left"], what="the run to be left behind")
+    finally:
+        driver.process.kill()
 
 
 @pytest.mark.parametrize("how", ["interrupted", "killed"])

@@ -116,6 +116,9 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Show training runs over each other: what they took, their metrics, the steps of their ranks.
+    #[command(disable_help_flag = true)]
+    CompareRuns(Rest),
     /// Connect to a task that waits at a breakpoint of RAY_DEBUG=legacy.
     #[command(disable_help_flag = true)]
     Debug {

@@ -67,6 +67,9 @@ fn main() -> ExitCode {
         }
         Command::Memory { arguments } => in_python::run("heliostat.util.state.memory", &arguments),
         Command::Debug { arguments } => in_python::run("heliostat.core.debug_command", &arguments),
+        Command::CompareRuns(rest) => {
+            in_python::run("heliostat.train.compare_command", &rest.arguments)
+        }
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
         Command::SymmetricRun(args) => match symmetric_run::run(args, &ignored) {

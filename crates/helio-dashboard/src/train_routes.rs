@@ -1,5 +1,6 @@
 //! Training runs: `/api/train/v2/runs/v1`, from the rows that drivers keep with
-//! `RAY_TRAIN_ENABLE_STATE_TRACKING=1` (`train/controller/state_rows.py`).
+//! `RAY_TRAIN_ENABLE_STATE_TRACKING=1` (`train/controller/state_rows.py`), and for the page
+//! `/api/v0/training`, what every driver tells of its runs (`train/controller/told.py`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,9 @@ use crate::{App, job_routes};
 /// Where the rows are: `<start>-<run>/run` and `<start>-<run>/attempt-<number>`.
 const ROWS: &str = "_train_state";
 
+/// Where drivers tell of their runs, under `<start>-<run>`.
+const TOLD: &str = "_train_runs";
+
 /// How many rows are asked for at a time.
 const ASKED_MAX: usize = 16;
 
@@ -30,7 +34,7 @@ pub(crate) async fn runs(
     Extension(verdict): Extension<Verdict>,
 ) -> Result<Reply, Refusal> {
     let jobs = job_routes::details(&app, verdict).await?;
-    let runs = ordered(rows(&app).await?);
+    let runs = ordered(rows(&app, ROWS).await?);
     if runs.is_empty() {
         let text = "There are no rows of training runs. Drivers keep them with RAY_TRAIN_ENABLE_STATE_TRACKING=1.";
         return Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text));
@@ -39,16 +43,51 @@ pub(crate) async fn runs(
     Ok(reply::json(&json!({ "train_runs": runs })))
 }
 
+/// `GET /api/v0/training`: what is told of each run, while it goes on and afterwards, the latest first.
+pub(crate) async fn told(
+    State(app): State<Arc<App>>,
+    Extension(verdict): Extension<Verdict>,
+) -> Result<Reply, Refusal> {
+    let jobs = job_routes::details(&app, verdict).await?;
+    let runs = latest_first(rows(&app, TOLD).await?, &jobs);
+    Ok(reply::json(&json!({ "runs": runs })))
+}
+
+/// The runs that say what there is to see of them, each with whether its driver has ended before it did.
+fn latest_first(mut rows: Vec<(String, Value)>, jobs: &[Value]) -> Vec<Value> {
+    rows.sort_by(|one, other| other.0.cmp(&one.0));
+    let is_seen = |run: &Value| run["seen"].is_object();
+    let runs = rows.into_iter().map(|(_, run)| run).filter(is_seen);
+    runs.map(|mut run| {
+        let lives = job_of(&run, jobs).is_some_and(lives);
+        run["is_left"] = json!(run["is_over"] != true && !lives);
+        run
+    })
+    .collect()
+}
+
+/// The job whose driver has started a run.
+fn job_of<'jobs>(run: &Value, jobs: &'jobs [Value]) -> Option<&'jobs Value> {
+    jobs.iter().find(|job| {
+        let driver = job.pointer("/driver_info/id");
+        job["job_id"] == run["job_id"] || driver.is_some_and(|id| *id == run["job_id"])
+    })
+}
+
+fn lives(job: &Value) -> bool {
+    job["status"] == "RUNNING" || job["status"] == "PENDING"
+}
+
 /// Key and row of each; what was removed meanwhile is left out.
-async fn rows(app: &App) -> Result<Vec<(String, Value)>, Refusal> {
-    let keys = KvKeys { namespace: ROWS.to_owned(), prefix: Vec::new() };
+async fn rows(app: &App, namespace: &str) -> Result<Vec<(String, Value)>, Refusal> {
+    let keys = KvKeys { namespace: namespace.to_owned(), prefix: Vec::new() };
     let keys = match app.asker.ask(keys).await.map_err(Refusal::unavailable)? {
         ControlResponse::KvList(list) => list.keys,
         _ => return Err(Refusal::unavailable("the control service gave an unexpected answer")),
     };
     let found: Vec<Result<Option<(String, Value)>, String>> = stream::iter(keys)
         .map(|key| async move {
-            let wanted = KvGet { namespace: ROWS.to_owned(), key: key.value.clone() };
+            let wanted = KvGet { namespace: namespace.to_owned(), key: key.value.clone() };
             let ControlResponse::KvValue(row) = app.asker.ask(wanted).await? else {
                 return Ok(None);
             };
@@ -89,14 +128,9 @@ fn ordered(rows: Vec<(String, Value)>) -> Vec<Value> {
 
 /// A run with its job, and aborted where its driver is gone.
 fn decorated(mut run: Value, jobs: &[Value]) -> Value {
-    let is_its = |job: &&Value| {
-        let driver = job.pointer("/driver_info/id");
-        job["job_id"] == run["job_id"] || driver.is_some_and(|id| *id == run["job_id"])
-    };
-    let job = jobs.iter().find(is_its).cloned().unwrap_or(Value::Null);
+    let job = job_of(&run, jobs).cloned().unwrap_or(Value::Null);
     let is_over = |row: &Value| row["end_time_ns"].is_u64();
-    let is_left = job["status"] != "RUNNING" && job["status"] != "PENDING";
-    if is_left && !is_over(&run) {
+    if !lives(&job) && !is_over(&run) {
         let ended = job["end_time"].as_u64().map(|ms| ms * 1_000_000);
         let abort = |row: &mut Value| {
             row["status"] = json!("ABORTED");
@@ -151,6 +185,29 @@ mod tests {
             runs[1]["attempts"].as_array().unwrap().iter().map(|one| &one["status"]).collect();
         assert_eq!(attempts, ["ERRORED", "FINISHED"]);
         assert_eq!(runs[0]["attempts"], json!([]));
+    }
+
+    #[test]
+    fn what_is_told_comes_with_whether_the_driver_is_gone() {
+        let told = |id: &str, is_over: bool| json!({ "run_id": id, "job_id": id, "is_over": is_over, "seen": {} });
+        let rows = vec![
+            ("1-01".to_owned(), told("01", false)),
+            ("2-02".to_owned(), told("02", false)),
+            ("3-03".to_owned(), told("03", true)),
+            // A driver of an older version says in words only what there is to see.
+            ("4-04".to_owned(), json!({ "run_id": "04", "text": "running" })),
+        ];
+        let jobs = [json!({ "job_id": "02", "status": "RUNNING" })];
+        let runs = latest_first(rows, &jobs);
+        let found: Vec<_> = runs.iter().map(|run| (&run["run_id"], &run["is_left"])).collect();
+        assert_eq!(
+            found,
+            [
+                (&json!("03"), &json!(false)),
+                (&json!("02"), &json!(false)),
+                (&json!("01"), &json!(true))
+            ]
+        );
     }
 
     #[test]

@@ -68,6 +68,8 @@ class ReportedRow:
     all_metrics: list[dict[str, Any]] | None = None
     # Seconds that publishing took.
     publish_s: float = 0.0
+    # Seconds from the first rank that began to store its files until the checkpoint was there.
+    in_flight_s: float = 0.0
 
 
 @dataclass

@@ -8,12 +8,14 @@ import { Actors, Tasks } from "./lists";
 import { Log, Logs } from "./logs";
 import { Nodes } from "./nodes";
 import { Overview } from "./overview";
+import { Training } from "./training";
 import "./style.css";
 
 const PARTS: [string, string][] = [
   ["", "Overview"],
   ["nodes", "Nodes"],
   ["jobs", "Jobs"],
+  ["training", "Training"],
   ["actors", "Actors"],
   ["tasks", "Tasks"],
   ["logs", "Logs"],
@@ -39,6 +41,8 @@ function Shown({ parts }: { parts: string[] }): JSX.Element {
       return <Nodes />;
     case "jobs":
       return first ? <Job id={first} /> : <Jobs />;
+    case "training":
+      return <Training id={first} />;
     case "actors":
       return <Actors />;
     case "tasks":

@@ -12,6 +12,8 @@ from heliostat.train.steps.words import StepTimes
 
 # Reports that are remembered one by one; older ones are dropped.
 MAX_REPORTS = 100_000
+# Quorums that are remembered; one is made when a replica group is lost, and one when it is in again.
+MAX_QUORUMS = 2_000
 
 
 @dataclass
@@ -59,6 +61,30 @@ class Failure:
 
 
 @dataclass
+class Storing:
+    """A checkpoint that is on its way: not all ranks have stored their files, or it is not published."""
+
+    since: float
+    # The ranks that have begun.
+    ranks: set[int] = field(default_factory=set)
+
+
+@dataclass
+class QuorumRecord:
+    """The replica groups that take steps together from a time on."""
+
+    time: float
+    attempt: int
+    number: int
+    # The step that it begins with; None: it was made within a step, of those that were left.
+    step: int | None
+    groups: tuple[int, ...]
+    # How many groups there are with those that are being replaced, and workers in each.
+    of: int
+    size: int
+
+
+@dataclass
 class RunRecord:
     """The record of one ``fit()``."""
 
@@ -80,6 +106,9 @@ class RunRecord:
     resumed_from: str | None = None
     # The mean step of each rank, of late.
     step_times: list[StepTimes] = field(default_factory=list)
+    # By the number of the report in the attempt.
+    storing: dict[int, Storing] = field(default_factory=dict)
+    quorums: deque[QuorumRecord] = field(default_factory=lambda: deque(maxlen=MAX_QUORUMS))
     # Ranks that were replaced for being slow.
     slow_replaced: int = 0
     page: str | None = None
@@ -98,6 +127,22 @@ class RunRecord:
     def has_reported(self) -> bool:
         """Whether the current attempt has reported."""
         return self.latest is not None and self.latest.time > self.attempt.requested_at
+
+    @property
+    def quorum(self) -> QuorumRecord | None:
+        """The quorum of the current attempt; None without replica groups."""
+        last = self.quorums[-1] if self.quorums else None
+        return last if last is not None and last.attempt == self.attempt.number else None
+
+    def begin_storing(self, report: int, rank: int, at: float) -> None:
+        """A rank begins to store the checkpoint of a report."""
+        self.storing.setdefault(report, Storing(at)).ranks.add(rank)
+
+    def stored(self, report: int, row: ReportedRow | None = None) -> None:
+        """A report is complete, with its checkpoint or, where the storage has refused it, without."""
+        storing = self.storing.pop(report, None)
+        if storing is not None and row is not None and row.checkpoint is not None:
+            row.in_flight_s = max(0.0, row.time + row.publish_s - storing.since)
 
     def add_report(self, row: ReportedRow) -> None:
         """Note a complete report."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -11,18 +10,17 @@ from typing import Any
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.controller.checks import checkpoint_of
 from heliostat.train.controller.record import RunRecord
+from heliostat.train.controller.saved import SavedRun, dump
 from heliostat.train.controller.spec import RunSpec
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
 from heliostat.train.errors import TrainingFailedError
 from heliostat.train.messages import ReportedRow
 from heliostat.train.metrics import LegacyFields
 from heliostat.train.result import Result
-from heliostat.train.storage.base import SNAPSHOT_FILE, Storage, open_storage
+from heliostat.train.storage.base import SNAPSHOT_FILE, open_storage
 
 PAGE_FILE = "run.html"
 REPORTS_FILE = "reports.json"
-# Reports that are kept in the folder of the run, for `Result.from_path`.
-_SAVED_REPORTS = 10_000
 
 
 class ResultBuilder:
@@ -82,7 +80,7 @@ class ResultBuilder:
         """
         storage, record = self._spec.storage, self._record
         try:
-            self._write_reports(storage)
+            storage.write(REPORTS_FILE, dump(record, summary(record)))
             if self._spec.settings.html:
                 from heliostat.train.view.page import render
 
@@ -92,15 +90,6 @@ class ResultBuilder:
             record.page = None
             return f"the page of the run was not written: {problem!r}"
         return ""
-
-    def _write_reports(self, storage: Storage) -> None:
-        rows = list(self._record.reports)[-_SAVED_REPORTS:]
-        content = {
-            "reports": [r.metrics for r in rows],
-            "state": self._record.state,
-            "summary": summary(self._record),
-        }
-        storage.write(REPORTS_FILE, json.dumps(content, default=str).encode())
 
 
 def summary(record: RunRecord) -> str:
@@ -152,9 +141,9 @@ def result_from_path(path: str, filesystem: Any | None) -> Result:
     try:
         if snapshot is not None:
             book.load(snapshot)
-        saved = json.loads(reports) if reports is not None else {}
-        rows = saved.get("reports", [])
-    except (ValueError, AttributeError) as error:
+        saved = SavedRun.load(reports) if reports is not None else SavedRun()
+        rows = saved.reports
+    except ValueError as error:
         raise RuntimeError(f"The files of the run at {path} cannot be read: {error}") from error
     latest = book.latest
     if latest is not None:
@@ -171,6 +160,6 @@ def result_from_path(path: str, filesystem: Any | None) -> Result:
         best_checkpoints=checkpoints,
         _storage_filesystem=storage.filesystem,
         page=page if storage.filesystem is None and os.path.exists(page) else None,
-        summary=saved.get("summary", ""),
+        summary=saved.summary,
         _rows=lambda: rows,
     )

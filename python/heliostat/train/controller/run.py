@@ -20,7 +20,13 @@ from heliostat.train.controller.interrupts import Interrupts
 from heliostat.train.controller.launch import CoordinatorLost, Launcher
 from heliostat.train.controller.newcomers import Newcomers
 from heliostat.train.controller.pauses import Pauses
-from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord, WorkerSpan
+from heliostat.train.controller.record import (
+    AttemptRecord,
+    Failure,
+    QuorumRecord,
+    RunRecord,
+    WorkerSpan,
+)
 from heliostat.train.controller.replacing import Replacer
 from heliostat.train.controller.resizing import Resizer
 from heliostat.train.controller.results import ResultBuilder
@@ -162,6 +168,7 @@ class TrainRun:
             result = AttemptResult(failed_at=time.time())
             result.failures.append(_start_failure(self._group, error))
         self.record.attempt.ended_at = time.time()
+        self.record.storing.clear()  # what is not published by now will not be
         if result.coordinator_error is not None:
             self._replace_coordinator(result.coordinator_error)
             return False
@@ -412,7 +419,13 @@ class TrainRun:
     def _hear(self, events: list[Event]) -> None:
         for event in events:
             if event.kind == "report":
+                self.record.stored(event.data["report"], event.data["row"])
                 self._reported(event.data["row"])
+            elif event.kind == "storing":
+                self.record.begin_storing(event.data["report"], event.data["rank"], event.time)
+            elif event.kind == "quorum":
+                number = self.record.attempt.number
+                self.record.quorums.append(QuorumRecord(event.time, number, **event.data))
             elif event.kind == "deleted":
                 self.record.deleted.update(event.data["names"])
             elif event.kind == "validated":
@@ -429,6 +442,7 @@ class TrainRun:
             elif event.kind == "slow":
                 self._is_slow(**event.data)
             elif event.kind == "publish_failed":
+                self.record.stored(event.data["report"])
                 self._note(f"a checkpoint could not be stored: {event.data['error']}")
             elif event.kind == "kept":
                 # What the keepers of leaving nodes had is in memory elsewhere, in a newer state.

@@ -1,4 +1,4 @@
-"""What ``heliostat why <run>`` says of a run, kept by the cluster's head so that it outlives the driver."""
+"""What ``heliostat why <run>`` and the head's page say of a run, kept where it outlives the driver."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ import heliostat as ray
 from heliostat.experimental import internal_kv
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration, summary
+from heliostat.train.controller.seen import seen
 from heliostat.train.steps import pace
 from heliostat.train.steps.words import PHASES, StepTimes
+from heliostat.train.view.replicas import quorum_text
+from heliostat.train.view.text import storing_text
 
-# The command line reads the same namespace (helio-cli, why_run.rs).
+# The command line reads the same namespace (helio-cli, why_run.rs), and the page (helio-dashboard,
+# train_routes.rs).
 NAMESPACE = "_train_runs"
 # Runs that a cluster knows; those of the oldest go when more begin.
 MAX_RUNS = 100
-# What has changed is written no more often; a state of its own at once.
+# What has changed is written no more often. A state of the run is written at once, and soon what passes
+# quickly: a checkpoint that is on its way, a group that is lost or in again.
 _PERIOD_S = 5.0
+_SOON_S = 1.0
 _MAX_RANKS, _MAX_NOTES, _MAX_NOTE = 64, 5, 20_000
 
 
@@ -31,8 +37,9 @@ class Told:
         self._key = f"{time.time_ns():020d}-{record.run_id}"
         self._is_on = False
         self._written_at = 0.0
-        self._written = ""
+        self._written: dict[str, Any] = {}
         self._state = ""
+        self._passing: Any = None
 
     def begin(self) -> None:
         """The run begins; the oldest ones make room for it."""
@@ -45,21 +52,23 @@ class Told:
 
     def refresh(self) -> None:
         """Write what has changed."""
-        now, state = time.monotonic(), self._record.state
-        if not self._is_on or (state == self._state and now - self._written_at < _PERIOD_S):
+        now, state, passing = time.monotonic(), self._record.state, _passing(self._record)
+        period = _PERIOD_S if passing == self._passing else _SOON_S
+        if not self._is_on or (state == self._state and now - self._written_at < period):
             return
-        self._written_at, self._state = now, state
-        text = explained(self._record)
-        if text == self._written:
-            return
-        self._written = text
+        self._written_at, self._state, self._passing = now, state, passing
         about: dict[str, Any] = {
             "name": self._record.name,
             "run_id": self._record.run_id,
             "job_id": ray.get_runtime_context().get_job_id(),
             "is_over": self._record.finished_at is not None,
-            "text": text,
+            "text": explained(self._record),
+            "seen": seen(self._record),
         }
+        if about == self._written:
+            return
+        self._written = dict(about)
+        about["written_at"] = time.time()
         # What is trained is worth more than what is told of it.
         with contextlib.suppress(ray.exceptions.RayError):
             internal_kv._internal_kv_put(self._key, json.dumps(about), namespace=NAMESPACE)
@@ -69,6 +78,11 @@ class Told:
         self._written_at = -_PERIOD_S
         self._state = ""
         self.refresh()
+
+
+def _passing(record: RunRecord) -> Any:
+    number = len(record.quorums) and record.quorums[-1].number
+    return set(record.storing), number, sum(f.replaced_s is None for f in record.failures)
 
 
 def explained(record: RunRecord) -> str:
@@ -82,6 +96,11 @@ def explained(record: RunRecord) -> str:
         lines.append(f"Steps: {text}.")
     if times:
         lines += table(times)
+    now = record.finished_at or time.time()
+    if text := storing_text(record, now):
+        lines.append(f"Checkpoints on their way, {text}.")
+    if text := quorum_text(record, now):
+        lines.append(f"Replica groups: {text}.")
     for failure in record.failures[-_MAX_NOTES:]:
         lines.append(f"Failure, attempt {failure.attempt + 1}: {failure.title}.")
     for at, text in record.notes[-_MAX_NOTES:]:

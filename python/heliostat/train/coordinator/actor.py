@@ -229,6 +229,15 @@ class TrainCoordinator:
             entry.staged = False
         return await self._arrive(attempt, REPORT, rank, index, entry, blocking)
 
+    async def storing(self, number: int, rank: int, index: int) -> None:
+        """``rank`` begins to store the checkpoint of a report."""
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over or self._is_outside(rank):
+            return
+        index += attempt.offsets.get(rank, 0)
+        if index >= attempt.next_report:  # else the report was complete before this came
+            self._emit("storing", {"report": index, "rank": rank})
+
     async def collective(self, number: int, rank: int, index: int, kind: str, data: Any) -> Reply:
         """Meet the other ranks; returns what rank 0 brought."""
         attempt = self._attempt
@@ -481,7 +490,7 @@ class TrainCoordinator:
         if reply.failed:
             name = attempt.names.pop(round_.index, None)
             await self._publisher.abandon(f"{attempt.number}-{round_.index}", name)
-            self._emit("publish_failed", {"error": reply.failed})
+            self._emit("publish_failed", {"error": reply.failed, "report": round_.index})
         elif any(e.staged or e.external for e in entries.values()):
             start = time.perf_counter()
             stage = f"{attempt.number}-{round_.index}"
@@ -497,13 +506,13 @@ class TrainCoordinator:
                     reply.error = error
                 if name is not None:
                     attempt.names[round_.index] = name
-                self._emit("publish_failed", {"error": repr(error)})
+                self._emit("publish_failed", {"error": repr(error), "report": round_.index})
             row.publish_s = time.perf_counter() - start
             row.checkpoint = reply.checkpoint
         if reply.error is None:
             if self._callbacks:
                 row.all_metrics = [entries[r].metrics for r in sorted(entries)]
-            self._emit("report", {"row": row})
+            self._emit("report", {"row": row, "report": round_.index})
             if row.checkpoint is not None:
                 self._validate(book.entries[-1])
             if row.checkpoint is not None and not self._is_outrun(pick(entries).step):

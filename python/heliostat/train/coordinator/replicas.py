@@ -60,6 +60,7 @@ class ReplicaDesk:
         admitted: Callable[[list[int]], None],
     ) -> None:
         self.quorum = Quorum(groups, size, least)
+        self._groups = groups
         self._size = size
         self._emit = emit
         self._admitted = admitted
@@ -70,6 +71,7 @@ class ReplicaDesk:
         # How many newcomers have not read it yet.
         self._takers: dict[tuple[int, int], int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._told_quorum = -1
         # Ranks of groups that were replaced and are not in again.
         self.outside: set[int] = set()
 
@@ -171,9 +173,14 @@ class ReplicaDesk:
             if isinstance(action, Dissolve):
                 self._emit("dissolved", {"text": action.text})
             elif isinstance(action, Abort | Form | Announce):
+                if isinstance(action, Form):
+                    formed = action.formation
+                    self._tell_quorum(formed.quorum, formed.groups, None)
                 self._queue(action.rank).put_nowait(action)
             elif isinstance(action, Admit):
                 inside.append(action.rank)
+                admitted = action.admission
+                self._tell_quorum(admitted.quorum, admitted.groups, admitted.step)
                 self._reply(action.rank, action.admission)
             elif isinstance(action, Refuse):
                 self._reply(action.rank, RefusedError(action.text))
@@ -183,6 +190,13 @@ class ReplicaDesk:
         if admissions:
             self._let_in(admissions[0], inside)
         self._watch_the_end()
+
+    def _tell_quorum(self, number: int, groups: tuple[int, ...], step: int | None) -> None:
+        """Have the driver know who takes the steps from now on, once for each quorum."""
+        if number > self._told_quorum:
+            self._told_quorum = number
+            about = {"number": number, "groups": groups, "step": step, "of": self._groups}
+            self._emit("quorum", {**about, "size": self._size})
 
     def _let_in(self, admission: Any, ranks: list[int]) -> None:
         for shard in range(self._size):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration
 from heliostat.train.messages import ReportedRow
 from heliostat.train.view.text import number
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 320.0, 170.0, 44.0, 18.0, 8.0
+T = TypeVar("T")
+
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 320.0, 170.0, 54.0, 18.0, 8.0
 _MAX_CHARTS, _MAX_POINTS = 24, 600
 # Fields that the library itself adds, which say nothing about the training.
 _NOT_SHOWN = {
@@ -36,15 +38,14 @@ def curves(record: RunRecord) -> str:
     """One chart per numeric metric; nested ones as ``a/b``."""
     series: dict[str, _Series] = {}
     for row in record.reports:
-        for key, value in _numbers(row.metrics, ""):
+        for key, value in numbers(row.metrics):
             found = series.setdefault(key, _Series())
             found.last = value
             if math.isfinite(value):
                 found.points.append((row, value))
             else:
                 found.others += 1
-    series = {k: v for k, v in series.items() if k not in _NOT_SHOWN}
-    series = {k: v for k, v in series.items() if k not in _COUNTERS} or series
+    series = told(series)
     if not series:
         return "<p>No numbers were reported.</p>"
     charts = "".join(_chart(record, k, v) for k, v in list(series.items())[:_MAX_CHARTS])
@@ -53,11 +54,18 @@ def curves(record: RunRecord) -> str:
     return f'<div class="charts">{charts}</div>{rest}'
 
 
-def _numbers(metrics: dict[str, Any], prefix: str) -> list[tuple[str, float]]:
+def told(series: dict[str, T]) -> dict[str, T]:
+    """Those that say something about the training."""
+    series = {k: v for k, v in series.items() if k not in _NOT_SHOWN}
+    return {k: v for k, v in series.items() if k not in _COUNTERS} or series
+
+
+def numbers(metrics: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+    """What can be drawn of a report; nested ones as ``a/b``."""
     found = []
     for key, value in metrics.items():
         if isinstance(value, dict) and key != "config":
-            found += _numbers(value, f"{prefix}{key}/")
+            found += numbers(value, f"{prefix}{key}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             try:
                 found.append((f"{prefix}{key}", float(value)))

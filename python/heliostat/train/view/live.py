@@ -14,7 +14,8 @@ from heliostat.train.controller.record import Failure, RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.steps.pace import milliseconds, sentence
 from heliostat.train.view.base import View
-from heliostat.train.view.text import metrics_text, pace
+from heliostat.train.view.replicas import quorum_text
+from heliostat.train.view.text import metrics_text, pace, storing_text
 
 _MAX_WORKERS = 12
 # Columns of a terminal that has room for the nodes of the workers.
@@ -82,8 +83,12 @@ class LiveView(View):
             when = f", {age} ago" if record.finished_at is None else ""
             text = f"{len(record.checkpoints)}, latest {row.checkpoint}{when}"
             facts.add_row("checkpoints", Text(text))
+        if text := storing_text(record, time.time()):
+            facts.add_row("in flight", Text(text))
         if text := sentence(record.step_times):
             facts.add_row("steps", Text(text))
+        if text := quorum_text(record, time.time()):
+            facts.add_row("groups", Text(text))
         for failure in record.failures[-3:]:
             back = f", back after {duration(failure.recovered_s)}" if failure.recovered_s else ""
             facts.add_row("failure", Text(f"{failure.title}{back}", style="red"))

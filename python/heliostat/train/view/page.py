@@ -11,8 +11,9 @@ from typing import Any
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.view.curves import curves
+from heliostat.train.view.replicas import replicas
 from heliostat.train.view.steps import steps
-from heliostat.train.view.style import CSS
+from heliostat.train.view.style import document
 from heliostat.train.view.text import metrics_text
 from heliostat.train.view.timeline import timeline
 
@@ -29,16 +30,13 @@ def render(record: RunRecord, error: BaseException | None = None) -> str:
         _failures(record, error),
         _section("Metrics", curves(record)),
         _section("Steps", steps(record)),
+        _section("Replica groups", replicas(record)),
         _section("Workers and restarts", timeline(record)),
         _section("Checkpoints", _checkpoints(record)),
         _section("Notes", _notes(record)),
         _section("Configuration", _configuration(record)),
     ]
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{CSS}</style></head><body><main>{''.join(sections)}</main></body></html>\n"
-    )
+    return document(title, "".join(sections))
 
 
 def _section(title: str, body: str) -> str:
@@ -110,11 +108,11 @@ def _checkpoints(record: RunRecord) -> str:
             f"<td>{duration(row.time - record.started_at)}</td>"
             f"<td><code>{name}</code>{' (not kept)' if gone else ''}</td>"
             f"<td>{html.escape(metrics_text(row.metrics))}</td>"
-            f"<td>{row.publish_s * 1000:.1f} ms</td></tr>"
+            f"<td>{duration(row.in_flight_s)}</td><td>{row.publish_s * 1000:.1f} ms</td></tr>"
         )
     if not rows:
         return "<p>None was reported.</p>"
-    head = "<tr><th>report<th>at<th>folder<th>metrics<th>publishing</tr>"
+    head = "<tr><th>report<th>at<th>folder<th>metrics<th>in flight<th>publishing</tr>"
     more = len(record.checkpoints) - _MAX_ROWS
     rest = f"<p>{more} older ones are not shown.</p>" if more > 0 else ""
     return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>{rest}'

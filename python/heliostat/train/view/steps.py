@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.steps.pace import milliseconds, sentence
 from heliostat.train.steps.words import COMMUNICATION, PHASES, StepTimes
@@ -17,24 +19,29 @@ def steps(record: RunRecord) -> str:
     if not times:
         return ""
     shown = sorted(sorted(times, key=lambda t: -t.own)[:_MAX_LANES], key=lambda t: t.rank)
-    longest = max(t.total for t in shown) or 1.0
-    height = _TOP + len(shown) * _LANE + 18
-    parts = [f'<svg viewBox="0 0 {_WIDTH:.0f} {height:.0f}" role="img">']
-    for lane, each in enumerate(shown):
-        parts += _bar(each, _TOP + lane * _LANE, longest)
-    parts.append(f'<text x="{_LEFT}" y="{height - 4}">0</text>')
-    parts.append(
-        f'<text x="{_WIDTH - 6}" y="{height - 4}" text-anchor="end">{milliseconds(longest)}</text></svg>'
-    )
     text = sentence(times)
     more = len(times) - len(shown)
     rest = f"<p>{more} ranks with shorter steps are not drawn.</p>" if more else ""
     said = f"<p>{text[0].upper()}{text[1:]}.</p>" if text else ""
-    return f"{said}<figure>{''.join(parts)}{_legend()}</figure>{rest}"
+    return f"{said}{bars([(f'rank {each.rank}', each) for each in shown])}{rest}"
 
 
-def _bar(times: StepTimes, top: float, longest: float) -> list[str]:
-    parts = [f'<text x="{_LEFT - 8}" y="{top + 13}" text-anchor="end">rank {times.rank}</text>']
+def bars(lanes: list[tuple[str, StepTimes]]) -> str:
+    """A bar for each, under its name, all on one scale."""
+    longest = max(times.total for _, times in lanes) or 1.0
+    height = _TOP + len(lanes) * _LANE + 18
+    parts = [f'<svg viewBox="0 0 {_WIDTH:.0f} {height:.0f}" role="img">']
+    for lane, (name, times) in enumerate(lanes):
+        parts += _bar(name, times, _TOP + lane * _LANE, longest)
+    parts.append(f'<text x="{_LEFT}" y="{height - 4}">0</text>')
+    parts.append(
+        f'<text x="{_WIDTH - 6}" y="{height - 4}" text-anchor="end">{milliseconds(longest)}</text></svg>'
+    )
+    return f"<figure>{''.join(parts)}{_legend()}</figure>"
+
+
+def _bar(name: str, times: StepTimes, top: float, longest: float) -> list[str]:
+    parts = [f'<text x="{_LEFT - 8}" y="{top + 13}" text-anchor="end">{html.escape(name)}</text>']
     x, scale = _LEFT, (_WIDTH - _LEFT - 6) / longest
     # Waiting comes last, so that the ranks' own times begin at one line.
     order = [p for p in range(len(PHASES)) if p != COMMUNICATION] + [COMMUNICATION]
@@ -43,7 +50,7 @@ def _bar(times: StepTimes, top: float, longest: float) -> list[str]:
         if width >= 0.05:
             parts.append(
                 f'<rect class="phase" style="fill:var(--{_COLORS[phase]})" x="{x:.1f}" y="{top + 2}" '
-                f'height="{_LANE - 5}" width="{width:.1f}"><title>rank {times.rank}, '
+                f'height="{_LANE - 5}" width="{width:.1f}"><title>{html.escape(name)}, '
                 f"{PHASES[phase]}: {milliseconds(times.spent[phase])} of "
                 f"{milliseconds(times.total)}, mean of the last steps</title></rect>"
             )

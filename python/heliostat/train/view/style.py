@@ -1,4 +1,4 @@
-"""The style sheet of the page, for light and dark screens."""
+"""The style sheet of the pages, for light and dark screens, and the frame of a page."""
 
 CSS = """
 :root{color-scheme:light dark;--bg:#fafafa;--fg:#1b1f24;--dim:#667;--line:#d8dbe0;--card:#fff;
@@ -23,6 +23,7 @@ figcaption{font-size:13px;display:flex;justify-content:space-between}
 figcaption b{font-weight:600}figcaption span{color:var(--dim)}
 svg{width:100%;height:auto;display:block}svg text{font:10px system-ui,sans-serif;fill:var(--dim)}
 .curve{fill:none;stroke:var(--blue);stroke-width:1.5;vector-effect:non-scaling-stroke}
+.flight{fill:var(--teal);opacity:.5}
 .axis{stroke:var(--line)}.mark{fill:var(--teal)}.restart{stroke:var(--red);stroke-dasharray:3 3}
 .bar{fill:var(--blue);opacity:.75}.bar.died,.bar.failed{fill:var(--red)}
 .bar.ended{fill:var(--amber)}.bar.finished{fill:var(--green)}.start{fill:var(--line)}
@@ -32,3 +33,12 @@ border-radius:2px;margin:0 4px 0 12px}
 td,th{text-align:left;padding:4px 10px;border-bottom:1px solid var(--line);white-space:nowrap}
 tr.gone{color:var(--dim)}details{margin:4px 0}summary{cursor:pointer}em{color:var(--dim)}
 """.replace("\n", "")
+
+
+def document(title: str, body: str) -> str:
+    """A whole page; ``title`` is HTML already."""
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{CSS}</style></head><body><main>{body}</main></body></html>\n"
+    )

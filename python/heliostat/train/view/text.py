@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from heliostat.train.controller.record import RunRecord
+from heliostat.train.controller.results import duration
+from heliostat.train.coordinator.attempt import ranks_text
+
 _SHOWN_METRICS, _MAX_DIGITS = 8, 20
 
 
@@ -33,6 +37,19 @@ def metrics_text(metrics: dict[str, Any]) -> str:
         if len(parts) == _SHOWN_METRICS:
             break
     return "  ".join(parts)
+
+
+def storing_text(record: RunRecord, now: float) -> str:
+    """Which checkpoints are on their way: written or uploaded, and not there yet; "" when none is."""
+    parts = []
+    for report, storing in sorted(record.storing.items()):
+        who = ranks_text(sorted(storing.ranks))
+        if len(storing.ranks) == record.attempt.world_size > 1:
+            who = "all ranks"
+        parts.append(
+            f"of report {report + 1}: {who}, for {duration(max(0.0, now - storing.since))}"
+        )
+    return "; ".join(parts)
 
 
 def places(nodes: list[str]) -> str:

@@ -18,7 +18,8 @@ def timeline(record: RunRecord) -> str:
         return "<p>No worker was started.</p>"
     end = max(record.finished_at or 0.0, record.started_at + 1e-3)
     span = end - record.started_at
-    lanes = min(_MAX_LANES, max(len(a.workers) for a in record.attempts))
+    ranks = [worker.rank for attempt in record.attempts for worker in attempt.workers]
+    lanes = min(_MAX_LANES, max(ranks) + 1)
     height = _TOP + lanes * _LANE + 22
 
     def x(t: float) -> float:
@@ -32,11 +33,17 @@ def timeline(record: RunRecord) -> str:
     for attempt in record.attempts:
         parts += _bars(attempt, lanes, end, x)
     for row in record.checkpoints[-_MAX_MARKS:]:
-        at = x(row.time)
+        at, there = x(row.time), row.time + row.publish_s
+        begun = x(there - row.in_flight_s)
+        said = f"{html.escape(str(row.checkpoint))} at {duration(row.time - record.started_at)}"
+        if row.in_flight_s:
+            parts.append(
+                f'<rect class="flight" x="{begun:.1f}" y="12" height="4" '
+                f'width="{max(0.0, x(there) - begun):.1f}"><title>{said}, '
+                f"{duration(row.in_flight_s)} in flight</title></rect>"
+            )
         parts.append(
-            f'<path class="mark" d="M{at:.1f} 8l5 6l-5 6l-5 -6z"><title>'
-            f"{html.escape(str(row.checkpoint))} at "
-            f"{duration(row.time - record.started_at)}</title></path>"
+            f'<path class="mark" d="M{at:.1f} 8l5 6l-5 6l-5 -6z"><title>{said}</title></path>'
         )
     for failure in record.failures:
         at = x(failure.time)
@@ -53,10 +60,15 @@ def timeline(record: RunRecord) -> str:
 
 def _bars(attempt: AttemptRecord, lanes: int, end: float, x: Callable[[float], float]) -> list[str]:
     rows = []
-    for worker in attempt.workers[:lanes]:
+    # A rank has several workers in an attempt when its replica group was replaced.
+    asked_at: dict[int, float] = {}
+    for worker in attempt.workers:
+        if worker.rank >= lanes:
+            continue
         top = _TOP + worker.rank * _LANE
         begin, stop = x(worker.start), x(worker.end or end)
-        asked = x(attempt.requested_at)
+        asked = x(asked_at.get(worker.rank, attempt.requested_at))
+        asked_at[worker.rank] = worker.end or end
         rows.append(
             f'<rect class="start" x="{asked:.1f}" y="{top + 7}" height="6" '
             f'width="{max(0.5, begin - asked):.1f}"><title>starting</title></rect>'
@@ -74,7 +86,7 @@ def _legend() -> str:
         ("green", "finished"),
         ("red", "failed or died"),
         ("amber", "ended for a restart"),
-        ("teal", "checkpoint"),
+        ("teal", "checkpoint, and how long it was on its way"),
         ("line", "starting"),
     )
     return (

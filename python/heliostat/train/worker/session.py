@@ -125,6 +125,11 @@ class WorkerSession(Session):
         """Report in this thread, or in that of uploads where the function need not wait."""
         with self._lock:
             index, self._reports = self._reports, self._reports + 1
+        if written is not None or (
+            checkpoint is not None and mode is not CheckpointUploadMode.NO_UPLOAD
+        ):
+            # Nobody waits for the answer: it is for whoever looks at the run.
+            self._coordinator.storing.remote(self._number, self._rank, index)
         if written is not None:
             self._uploads.raise_failure()
             self._uploads.submit(lambda: self._store_and_call(index, entry, written))

@@ -1,0 +1,62 @@
+"""What there is to see of a run, as plain data for the head's page. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from heliostat.train.controller.record import RunRecord
+from heliostat.train.steps.words import PHASES
+from heliostat.train.view.curves import numbers
+
+# The page shows so many of each; of ranks those with the longest steps of their own.
+_MAX_RANKS, _MAX_CHECKPOINTS, _MAX_REPLACEMENTS, _MAX_METRICS, _MAX_TITLE = 64, 10, 20, 12, 500
+
+
+def seen(record: RunRecord) -> dict[str, Any]:
+    """Times are seconds since the epoch, and durations in seconds."""
+    quorum = record.quorum if record.attempts else None
+    latest = numbers(record.latest.metrics) if record.latest is not None else []
+    times = sorted(record.step_times, key=lambda t: -t.own)[:_MAX_RANKS]
+    lost = [f for f in record.failures if f.went_on][-_MAX_REPLACEMENTS:]
+    size = record.quorums[-1].size if record.quorums else 1
+    return {
+        "state": record.state,
+        "path": record.path,
+        "started_at": record.started_at,
+        "finished_at": record.finished_at,
+        "workers": record.attempts[-1].world_size if record.attempts else 0,
+        "reports": record.report_count,
+        "failures": len(record.failures),
+        "metrics": {k: v for k, v in latest[:_MAX_METRICS] if math.isfinite(v)},
+        "phases": PHASES,
+        "times": [
+            {"rank": t.rank, "steps": t.steps, "spent": t.spent}
+            for t in sorted(times, key=lambda t: t.rank)
+        ],
+        "storing": [
+            {"report": report, "ranks": sorted(storing.ranks), "since": storing.since}
+            for report, storing in sorted(record.storing.items())
+        ],
+        "checkpoints": [
+            {"name": str(row.checkpoint), "at": row.time, "in_flight_s": row.in_flight_s}
+            for row in record.checkpoints[-_MAX_CHECKPOINTS:]
+        ],
+        "quorum": None
+        if quorum is None
+        else {
+            "number": quorum.number,
+            "step": quorum.step,
+            "groups": quorum.groups,
+            "of": quorum.of,
+        },
+        "replacements": [
+            {
+                "at": f.time,
+                "group": f.ranks[0] // size,
+                "title": f.title[:_MAX_TITLE],
+                "replaced_s": f.replaced_s,
+            }
+            for f in lost
+        ],
+    }
