@@ -97,7 +97,7 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
     for name in ("num_gpus", "memory", "resources", "label_selector"):
         if needs.get(f"entrypoint_{name}"):
             options[name] = needs[f"entrypoint_{name}"]
-    holder = api.remote(**options, max_concurrency=2)(_Holder).remote()
+    holder = api.remote(**options, max_concurrency=2)(JobEntrypoint).remote()
     waits = os.environ.pop(WAIT_FILE, "")
 
     def stop(number: int, _: object) -> None:
@@ -137,7 +137,7 @@ def _say(path: str, what: Mapping[str, Any]) -> None:
             os.replace(draft, path)
 
 
-class _Holder:
+class JobEntrypoint:
     """Holds the resources, and runs the command."""
 
     def __init__(self) -> None:
