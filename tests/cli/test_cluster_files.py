@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from heliostat.autoscaler.launcher import command
-from heliostat.autoscaler.launcher.config import ConfigError, load
+from heliostat.autoscaler.launcher.checks import ConfigError
+from heliostat.autoscaler.launcher.config import load
 from heliostat.autoscaler.launcher.providers import provider_of
 
 pytestmark = pytest.mark.heliostat_only("our own sentences")
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.heliostat_only("our own sentences")
 GOOD = """
 cluster_name: team
 provider: {type: local, head_ip: 10.0.0.1, worker_ips: [10.0.0.2, 10.0.0.3]}
+"""
+
+CLOUD = """
+cluster_name: team
+provider: {type: aws, region: us-west-2}
+available_node_types:
+  head: {resources: {}, node_config: {InstanceType: m5.large}}
 """
 
 MISTAKES = {
@@ -27,7 +35,39 @@ MISTAKES = {
     ),
     "no provider": ("cluster_name: team", "`provider` is missing."),
     "no type": (GOOD.replace("type: local, ", ""), "`provider` has no `type`"),
-    "a cloud": (GOOD.replace("local", "aws"), "`provider.type` is 'aws', which is not supported"),
+    "another cloud": (
+        GOOD.replace("local", "azure"),
+        "`provider.type` is 'azure', which is not supported: aws and local are.",
+    ),
+    "a cloud without kinds of machines": (
+        GOOD.replace("local", "aws"),
+        "`available_node_types` is missing",
+    ),
+    "no kind for the head": (CLOUD, "`head_node_type` is missing: it must be one of"),
+    "another kind for the head": (
+        CLOUD + "head_node_type: haed",
+        "`head_node_type` is 'haed': it must be one of `available_node_types`. Did you mean 'head'?",
+    ),
+    "a misspelt key of a kind": (
+        CLOUD.replace("node_config", "nodeconfig") + "head_node_type: head",
+        "`available_node_types.head`: `nodeconfig` is not a key",
+    ),
+    "a quantity that is none": (
+        CLOUD.replace("resources: {}", "resources: {CPU: many}") + "head_node_type: head",
+        "`available_node_types.head`: `resources.CPU` is 'many': write a number of 0 or more.",
+    ),
+    "more at least than at most": (
+        CLOUD + "  small: {min_workers: 3}\nhead_node_type: head",
+        "`min_workers` of `available_node_types` are 3 together, and `max_workers` is 2.",
+    ),
+    "min_workers of a cloud": (
+        CLOUD + "min_workers: 1",
+        "`min_workers` stands in each of `available_node_types`.",
+    ),
+    "kinds of old releases": (
+        CLOUD + "head_node: {InstanceType: m5.large}",
+        "`head_node` is of old releases: write `available_node_types`.",
+    ),
     "no head": (GOOD.replace("head_ip: 10.0.0.1, ", ""), "`provider.head_ip` must name"),
     "no workers": (
         "cluster_name: a\nprovider: {type: local, head_ip: b}",

@@ -22,12 +22,13 @@ def why_no_ssh() -> str:
     return f"not installed: {', '.join(missing)} (Debian: openssh-server, rsync)" if missing else ""
 
 
-def start(machines: Sequence[Machine]) -> Path:
-    """Start sshd on all of them; the private key that opens them."""
-    folder = machines[0].field.directory / "ssh"
-    folder.mkdir()
-    key = folder / "id_ed25519"
-    _make_key(key)
+def start(machines: Sequence[Machine], key: Path | None = None) -> Path:
+    """Start sshd on all of them; the private key that opens them, made if none is given."""
+    if key is None:
+        folder = machines[0].field.directory / "ssh"
+        folder.mkdir()
+        key = folder / "id_ed25519"
+        _make_key(key)
     # The daemon wants it, whoever starts it; where the system's own runs it is there already.
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     for machine in machines:

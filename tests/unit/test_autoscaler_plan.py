@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ pytest.importorskip("heliostat", reason="Heliostat's own modules")
 from heliostat.autoscaler.loop import Autoscaler  # noqa: E402
 from heliostat.autoscaler.model import (  # noqa: E402
     Demand,
+    Failure,
     Gang,
     Instance,
     Node,
@@ -176,6 +177,12 @@ class World:
 
     def instances(self) -> list[Instance]:
         return list(self.machines.values())
+
+    def joined(self, instances: Collection[str]) -> None:
+        self.have_joined = set(instances)
+
+    def failures(self) -> list[Failure]:
+        return []
 
     def more_max(self) -> int | None:
         on_their_way = sum(self.wanted.values()) - len(self.cluster.nodes)

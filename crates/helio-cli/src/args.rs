@@ -88,6 +88,13 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Makes and ends the machines of a cluster in a cloud, as `up` has it run beside the head.
+    #[command(hide = true, disable_help_flag = true)]
+    Autoscaler {
+        /// See `autoscaler --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Submit a job, or say what became of it: submit, status, stop, delete, logs, list.
     #[command(disable_help_flag = true)]
     Job {

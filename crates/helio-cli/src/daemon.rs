@@ -40,7 +40,7 @@ use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
 use crate::port::Port;
 use crate::session::Session;
-use crate::{folder, kubernetes, observer, old_sessions, settings, values};
+use crate::{folder, kubernetes, observer, old_sessions, overrides, settings, values};
 
 /// How long the control service may take to end after the node has.
 const CONTROL_END_MAX: Duration = Duration::from_secs(2);
@@ -84,15 +84,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
             format!("the end of the starting process cannot be followed: {error}")
         })?;
     }
+    let offer = overrides::applied(&args.offer)?;
     let resources =
-        args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
+        offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
     let mut labels = kubernetes::labels()?;
-    labels
-        .extend(args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default());
-    if let Some(text) = helio_env::settings::text(&table::OVERRIDE_LABELS) {
-        let wrong = |error| format!("OVERRIDE_LABELS of the environment: {error}");
-        labels.extend(values::labels(&text).map_err(wrong)?);
-    }
+    labels.extend(offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default());
+    labels.extend(overrides::labels()?);
     // Only a new cluster has a new token; one that is there says what it thinks of none.
     let token = match &args.address {
         None => helio_env::token::load_or_create(),
@@ -101,7 +98,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let token = token.map_err(|error| format!("the authentication token: {error}"))?;
     let host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
     let kept = settings::kept_sessions()?;
-    let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
+    let temp_dir = folder::temp_dir(offer.temp_dir.as_deref());
     let failed =
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
     let session = Session::create(&temp_dir, args.session_name.as_deref())
@@ -141,14 +138,14 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let options = helio_node::Options {
         host: host.clone(),
         listener: port.listener(),
-        num_cpus: args.offer.num_cpus,
-        num_gpus: args.offer.num_gpus,
+        num_cpus: offer.num_cpus,
+        num_gpus: offer.num_gpus,
         resources,
         labels,
-        object_store_memory: args.offer.object_store_memory,
+        object_store_memory: offer.object_store_memory,
         store_part: read(&table::DEFAULT_OBJECT_STORE_MEMORY_PROPORTION)?,
         store_max: read(&table::DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES)?,
-        memory: args.offer.memory,
+        memory: offer.memory,
         memory_usage_threshold: read(&table::MEMORY_USAGE_THRESHOLD)?,
         arguments_part: read(&table::MAX_TASK_ARGS_MEMORY_FRACTION)?,
         output_bounds: helio_node::Bounds {
@@ -161,11 +158,11 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         room_ms_max: (read(&table::OOM_GRACE_PERIOD_S)? * 1000.0) as u64,
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: helio_env::settings::text(&table::MEMORY_CGROUP).map(Into::into),
-        metrics_port: args.offer.metrics_export_port.or((!is_local).then_some(0)),
-        agent_port: args.offer.dashboard_agent_listen_port.filter(|port| *port > 0),
+        metrics_port: offer.metrics_export_port.or((!is_local).then_some(0)),
+        agent_port: offer.dashboard_agent_listen_port.filter(|port| *port > 0),
         instance_id: helio_env::settings::text(&table::CLOUD_INSTANCE_ID).unwrap_or_default(),
         session_dir: session.dir.clone(),
-        spill_dir: session.spill_dir(args.offer.object_spilling_directory.as_deref())?,
+        spill_dir: session.spill_dir(offer.object_spilling_directory.as_deref())?,
         session_name: control.session_name.clone(),
         temp_dir: temp_dir.clone(),
         python: args.python.clone(),
@@ -176,7 +173,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         headless_ms_max: settings::headless_ms_max()?,
         preemption_grace_ms: settings::preemption_grace_ms()?,
         owner_driver: args.owner_driver,
-        node_name: args.offer.node_name.clone().unwrap_or_default(),
+        node_name: offer.node_name.clone().unwrap_or_default(),
         is_head: args.head,
     };
     // Where drivers look that only know the address: nobody can be asked for it at a port.

@@ -24,6 +24,7 @@ mod names;
 mod observer;
 mod old_sessions;
 mod output;
+mod overrides;
 mod plans;
 mod port;
 mod report;
@@ -82,6 +83,9 @@ fn main() -> ExitCode {
         Command::HealthCheck { address, .. } => health_check::run(address.as_deref()),
         Command::KuberayAutoscaler { arguments } => {
             in_python::run("heliostat.autoscaler.kuberay", &arguments)
+        }
+        Command::Autoscaler { arguments } => {
+            in_python::run("heliostat.autoscaler.launcher.head_autoscaler", &arguments)
         }
         Command::Up(rest) => in_python::launch("up", rest.arguments),
         Command::Down(rest) => in_python::launch("down", rest.arguments),

@@ -1,7 +1,7 @@
 //! What the autoscaler says of its plans (WHY-1): which machines it has asked for, and for whose sake.
 //!
 //! It writes them into the key-value table: `{"pending": [{"type", "count", "since_ms"}], "waiting": [{"resources",
-//! "gang", "types": {type: since_ms}, "why"}]}`; moments are milliseconds since 1970.
+//! "gang", "types": {type: since_ms}, "why"}], "failures": [{"type", "why", "at_ms"}]}`; moments are milliseconds since 1970.
 
 use helio_proto::control::{ControlRequest, ControlResponse, KvGet};
 use helio_report::{Resource, Row};
@@ -45,6 +45,16 @@ impl Plans {
         let line = |row: &Value| {
             let (count, kind) = (row["count"].as_u64()?, row["type"].as_str()?);
             Some(format!("{count} {kind}, asked for {}", self.ago(row["since_ms"].as_u64()?)))
+        };
+        rows.filter_map(line).collect()
+    }
+
+    /// Machines that were not had, the newest first: a line each.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let rows = self.report["failures"].as_array().into_iter().flatten().rev();
+        let line = |row: &Value| {
+            let (kind, why) = (row["type"].as_str()?, row["why"].as_str()?);
+            Some(format!("{kind}, {}: {why}", self.ago(row["at_ms"].as_u64()?)))
         };
         rows.filter_map(line).collect()
     }
@@ -152,6 +162,10 @@ mod tests {
                 { "resources": { "GPU": 1.0 }, "types": {}, "why": "no type has a GPU" },
                 { "gang": "ab", "types": { "small": 97_000, "large": 99_500 } },
             ],
+            "failures": [
+                { "type": "large", "why": "no room", "at_ms": 90_000 },
+                { "type": "small", "why": "no ssh", "at_ms": 98_000 },
+            ],
         });
         Plans::of(report, 100_000)
     }
@@ -168,6 +182,7 @@ mod tests {
         let gang = plans.of_gang("ab").unwrap();
         assert!(gang.contains("type small, asked for 3 s") && gang.contains("large"), "{gang}");
         assert_eq!(plans.pending(), ["2 small, asked for 3 s ago"]);
+        assert_eq!(plans.failures(), ["small, 2 s ago: no ssh", "large, 10 s ago: no room"]);
         assert_eq!(plans.requested(), ["{'CPU': 4.0}: 3 from request_resources()"]);
     }
 

@@ -69,8 +69,9 @@ fn members(text: &mut String, nodes: &[NodeInfo], plans: &Plans) {
     lines(text, &plans.pending(), "(no pending nodes)");
     text.push_str("Recent failures:\n");
     let mut dead: Vec<&NodeInfo> = nodes.iter().filter(|node| !node.alive).collect();
-    if dead.is_empty() {
-        text.push_str(" (no failures)\n");
+    let missing = plans.failures();
+    if dead.is_empty() || !missing.is_empty() {
+        lines(text, &missing, "(no failures)");
     }
     // Versions rise with time, so the last to die come first.
     dead.sort_by_key(|node| std::cmp::Reverse(node.version));

@@ -131,6 +131,8 @@ settings! {
         AUTH_TOKEN_PATH = Both "AUTH_TOKEN_PATH" text("") "file", ALL;
         /// 0: calls before `init()` raise an error instead of starting a session.
         ENABLE_AUTO_CONNECT = Both "ENABLE_AUTO_CONNECT" flag(true) "", DRIVER;
+        /// Resources of the node, which replace those of its flags and of its machine.
+        OVERRIDE_RESOURCES = Both "OVERRIDE_RESOURCES" text("") "JSON object", DAEMON;
         /// Labels of the node, which replace its own of the same key.
         OVERRIDE_LABELS = Both "OVERRIDE_LABELS" text("") "JSON object", "driver, node daemon";
         /// How long `start --address` waits for a head that cannot be reached yet.

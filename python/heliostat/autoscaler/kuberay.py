@@ -16,13 +16,13 @@ import signal
 import ssl
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from heliostat.autoscaler.head import HttpHead
 from heliostat.autoscaler.loop import Autoscaler
-from heliostat.autoscaler.model import Instance, NodeType
+from heliostat.autoscaler.model import Failure, Instance, NodeType
 from heliostat.core import auth
 from heliostat.core.errors import AuthenticationError
 
@@ -140,6 +140,13 @@ class KubeRay:
     def idle_timeout_s(self) -> float:
         """``idleTimeoutSeconds`` of ``autoscalerOptions``."""
         return float(self._options().get("idleTimeoutSeconds", IDLE_TIMEOUT_S))
+
+    def joined(self, instances: Collection[str]) -> None:
+        """The operator looks after its pods."""
+
+    def failures(self) -> list[Failure]:
+        """None that others do not tell: Kubernetes' events do."""
+        return []
 
     def more_max(self) -> int | None:
         """With ``upscalingMode: Conservative`` no more may be on their way than are ready."""

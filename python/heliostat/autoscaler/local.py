@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from heliostat.autoscaler.head import HttpHead
 from heliostat.autoscaler.loop import Autoscaler
-from heliostat.autoscaler.model import Instance, NodeType
+from heliostat.autoscaler.model import Failure, Instance, NodeType
 from heliostat.core import auth, daemon, knobs, settings
 from heliostat.core.daemon import Daemon, NodeOptions
 
@@ -95,6 +95,13 @@ class LocalMachines:
                     del self._daemons[name]
                     self._machines.pop(name, None)
             return list(self._machines.values())
+
+    def joined(self, instances: Collection[str]) -> None:
+        """A daemon that has ended is noticed by itself."""
+
+    def failures(self) -> list[Failure]:
+        """None that others do not tell: its log does."""
+        return []
 
     def more_max(self) -> int | None:
         """``max_workers`` of the configuration bounds them."""

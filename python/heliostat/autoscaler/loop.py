@@ -102,6 +102,7 @@ class Autoscaler:
             self._ask_provider()
             wanted = self._plan(state)
         self._note_joined(state)
+        self.provider.joined({node.instance for node in state.nodes})
         self._launch(wanted)
         self._end_left(state)
         self._give_back(state, wanted)
@@ -268,6 +269,10 @@ class Autoscaler:
             ],
             "waiting": [self._row(one) for one in wanted.waits if one.types or one.why],
             "leaving": sorted(self._leaving),
+            "failures": [
+                {"type": one.kind, "why": one.why, "at_ms": int(one.moment * 1000)}
+                for one in self.provider.failures()
+            ],
         }
         if report == self._told and now - self._told_at < REPORT_EVERY_S:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -42,6 +42,15 @@ class Instance:
     id: str
     type: str
     unit: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A machine of the kind that was not had, why, and when: seconds since 1970."""
+
+    kind: str
+    why: str
+    moment: float
 
 
 @dataclass
@@ -102,6 +111,12 @@ class Provider(Protocol):
 
     def instances(self) -> list[Instance]:
         """The machines that have a name already, and are not being ended."""
+
+    def joined(self, instances: Collection[str]) -> None:
+        """Told at each look: the machines that have a node now."""
+
+    def failures(self) -> list[Failure]:
+        """What went wrong lately, the newest last."""
 
     def more_max(self) -> int | None:
         """How many more may be asked for now; ``None``: any number."""

@@ -15,6 +15,7 @@ from typing import Any
 _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "aim": (("aim", "aim"),),
     "avro": (("fastavro", "fastavro"),),
+    "aws": (("boto3", "boto3"),),
     "ax": (("ax", "ax-platform"),),
     "bayesopt": (("bayes_opt", "bayesian-optimization"),),
     "bohb": (("hpbandster", "hpbandster"), ("ConfigSpace", "ConfigSpace")),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from heliostat.autoscaler.launcher import beside_head
+from heliostat.autoscaler.launcher.cloud import CloudProvider
 from heliostat.autoscaler.launcher.config import Config
 from heliostat.autoscaler.launcher.providers import Host, Provider, alone, provider_of
 from heliostat.autoscaler.launcher.remote import Remote, RemoteError, quote
@@ -89,7 +91,8 @@ class Cluster:
         env = {"RAY_CLUSTER_NAME": self.config.cluster_name}
         if head is not None:
             env["RAY_HEAD_IP"] = head.inner
-        return Remote(host, self.config.auth, env, self._token_file, self._is_login_shell)
+        env |= self.provider.env_of(host)
+        return Remote(host, self.provider.auth(), env, self._token_file, self._is_login_shell)
 
     def _hears(self, remote: Remote) -> Callable[[str], None]:
         return lambda line: self._say(f"[{remote.host.address}] {line}")
@@ -114,6 +117,9 @@ class Cluster:
             head = self._remote(self.provider.take_head())
             self._begin(head, True, starts=not (no_restart and was_up), sets_up=not restart_only)
             self.provider.joined(head.host)
+            if isinstance(self.provider, CloudProvider):
+                beside_head.start(head, self.config, self.provider, self._hears(head))
+                return
             before = self.provider.workers()
             wanted = self.provider.take_workers()
             self._stop_unwanted([one for one in before if one not in wanted])
@@ -153,6 +159,9 @@ class Cluster:
             ClusterError: A machine was not reached or a command failed there. The others were stopped.
         """
         with alone(self.config.cluster_name):
+            if isinstance(self.provider, CloudProvider):
+                self._release(self.provider, workers_only, keep_min_workers)
+                return
             kept = self.provider.take_workers() if keep_min_workers else []
             going = [one for one in self.provider.everything() if one not in kept]
 
@@ -167,6 +176,29 @@ class Cluster:
                 if head.host not in errors:
                     self.provider.release([head.host])
         _raise(errors, "The other machines were stopped.")
+
+    def _release(self, provider: CloudProvider, workers_only: bool, keep_min: bool) -> None:
+        """The same in a cloud, which ends machines whether or not ssh reaches them."""
+        head = provider.head()
+        goes_on = workers_only or keep_min
+        if head is not None and not goes_on:
+            # What would make new ones ends first.
+            remote = self._remote(head)
+            for stop in (beside_head.stop, lambda one, _: one.run("ray stop", self._hears(one))):
+                try:
+                    stop(remote, self.config)
+                except RemoteError as error:
+                    self._say(f"Ended nevertheless: {error}")
+        kept = provider.take_workers() if keep_min else []
+        going = [one for one in provider.workers() if one not in kept]
+        heads = [] if head is None or goes_on else [head]
+        provider.release([*going, *heads])
+        for one in [*going, *heads]:
+            self._say(f"[{one.address}] {one.id} is ended")
+
+    def bring(self, host: Host) -> None:
+        """Set up a machine that was made just now, and start its node. Raises ``RemoteError``."""
+        self._begin(self._remote(host), False, starts=True, sets_up=True)
 
     def _each(
         self, hosts: Sequence[Host], do: Callable[[Remote], object]
@@ -187,6 +219,7 @@ class Cluster:
     def _begin(self, remote: Remote, is_head: bool, *, starts: bool, sets_up: bool) -> None:
         """Set one machine up, if what it needs has changed, and start its daemon."""
         says = self._hears(remote)
+        remote.wait(self.provider.boot_s, says)
         self._hand_token(remote)
         if sets_up:
             for path, local in self.config.file_mounts.items():
@@ -200,11 +233,15 @@ class Cluster:
 
     def _set_up(self, remote: Remote, is_head: bool) -> None:
         says = self._hears(remote)
-        commands = [*self.config.initialization_commands, *self.config.setup_of(is_head)]
+        commands = [
+            *self.config.initialization_commands,
+            *self.config.setup_of(is_head, remote.host.kind),
+        ]
         if not commands:
             return
         # Machines may share their home: the mark is one machine's.
-        name = f"{self.config.cluster_name}.{remote.host.address}.setup"
+        machine = remote.host.id or remote.host.address
+        name = f"{self.config.cluster_name}.{machine}.setup"
         mark = quote(f"{_OWN_FOLDER}/clusters/{name}")
         fingerprint = self._fingerprint(commands)
         if remote.run(f"cat {mark} 2>/dev/null || true").strip() == fingerprint:

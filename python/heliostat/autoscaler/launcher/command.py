@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heliostat.autoscaler.launcher.beside_head import log_file
+from heliostat.autoscaler.launcher.checks import ConfigError
 from heliostat.autoscaler.launcher.cluster import Cluster, ClusterError, in_the_background
-from heliostat.autoscaler.launcher.config import ConfigError, load
+from heliostat.autoscaler.launcher.config import load
 from heliostat.autoscaler.launcher.remote import RemoteError
 from heliostat.core.errors import AuthenticationError
 
@@ -160,8 +162,10 @@ def _up(options: argparse.Namespace) -> int:
             return 1
         cluster.up(no_restart=options.no_restart, restart_only=options.restart_only)
     head = cluster.head().host
-    count = len(cluster.provider.workers())
-    print(f"Cluster {name!r} is up: its head is {head.address}, with {count} further machines.")
+    others = f"with {len(cluster.provider.workers())} further machines"
+    if cluster.provider.grows:
+        others = "and further machines come as they are needed"
+    print(f"Cluster {name!r} is up: its head is {head.address}, {others}.")
     for verb, rest, what in (
         ("exec", " 'ray status'", "what it has"),
         ("submit", " SCRIPT.py", "runs a script there"),
@@ -283,9 +287,11 @@ def _monitor(options: argparse.Namespace) -> int:
     if options.lines < 0:
         raise ValueError(f"--lines is {options.lines}: write a number of 0 or more.")
     cluster = _cluster(options)
-    folder = '"${RAY_TMPDIR:-/tmp}"/ray/session_latest/logs'
+    files = '"${RAY_TMPDIR:-/tmp}"/ray/session_latest/logs/node.log'
+    if cluster.provider.grows:
+        files += f" {log_file(cluster.config.cluster_name)}"
     return cluster.run_here(
-        cluster.head(), f"tail -n {options.lines} --follow=name --retry {folder}/node.log"
+        cluster.head(), f"tail -n {options.lines} --follow=name --retry {files}"
     )
 
 
@@ -299,7 +305,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.Namespace], int]]] = {
     "rsync-down": ("Copy files from a cluster's head.", _rsync_down),
     "get-head-ip": ("Print the address of a cluster's head.", _head_ip),
     "get-worker-ips": ("Print the addresses of a cluster's workers.", _worker_ips),
-    "monitor": ("Follow the log of a cluster's head.", _monitor),
+    "monitor": ("Follow the logs of a cluster's head and autoscaler.", _monitor),
 }
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from heliostat.autoscaler.launcher.checks import (
+    ConfigError,
+    boolean,
+    count,
+    known,
+    number,
+    section,
+    texts,
+)
+from heliostat.autoscaler.launcher.node_types import WORKERS_MAX, NodeTypes, read
 from heliostat.core.extras import missing
-from heliostat.core.hints import did_you_mean
 
 _COMMANDS = (
     "initialization_commands",
@@ -19,8 +28,10 @@ _COMMANDS = (
     "head_start_ray_commands",
     "worker_start_ray_commands",
 )
-# What says how a cloud's machines grow: a list of machines has no use for it.
-_WITHOUT_EFFECT = ("idle_timeout_minutes", "upscaling_speed", "metadata")
+# Who has machines: `providers.py` knows each.
+PROVIDER_TYPES = ("aws", "local")
+# What says how a cloud's machines come and go: a list of machines has no use for it.
+_GROWTH = ("idle_timeout_minutes", "upscaling_speed")
 _KEYS = (
     "cluster_name",
     "provider",
@@ -38,7 +49,8 @@ _KEYS = (
     "head_node",
     "worker_nodes",
     *_COMMANDS,
-    *_WITHOUT_EFFECT,
+    *_GROWTH,
+    "metadata",
 )
 _AUTH = (
     "ssh_user",
@@ -51,10 +63,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 HEAD_START = ("ray stop", "ulimit -c unlimited; ray start --head --port=6379")
 WORKER_START = ("ray stop", "ray start --address=$RAY_HEAD_IP:6379")
-
-
-class ConfigError(ValueError):
-    """What is wrong with the file, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +94,21 @@ class Config:
     worker_setup_commands: tuple[str, ...] = ()
     head_start_ray_commands: tuple[str, ...] = HEAD_START
     worker_start_ray_commands: tuple[str, ...] = WORKER_START
+    node_types: NodeTypes | None = None
+    """The kinds of a cloud's machines; ``None`` for a list of machines."""
+    idle_timeout_s: float = 300.0
+    upscaling_speed: float = 1.0
     told: Mapping[str, Any] = field(default_factory=dict)
     """All that the file says."""
     notes: tuple[str, ...] = ()
     """What the file says that has no effect, a sentence each."""
 
-    def setup_of(self, is_head: bool) -> tuple[str, ...]:
-        """The commands that set up the head, or another machine, in their order."""
+    def setup_of(self, is_head: bool, kind: str = "") -> tuple[str, ...]:
+        """The commands that set up the head, or another machine of that kind, in their order."""
         own = self.head_setup_commands if is_head else self.worker_setup_commands
+        found = self.node_types.of(kind) if self.node_types and not is_head else None
+        if found is not None and found.setup_commands is not None:
+            own = found.setup_commands
         return (*self.setup_commands, *own)
 
     def start_of(self, is_head: bool) -> tuple[str, ...]:
@@ -131,7 +146,7 @@ def _checked(told: Any, path: str, overrides: Mapping[str, Any]) -> Config:
     if not isinstance(told, Mapping):
         raise ConfigError("it must be a mapping that begins with `cluster_name:`.")
     told = {**told, **overrides}
-    _known(told, _KEYS, "")
+    known(told, _KEYS, "")
     for key in ("cluster_name", "provider"):
         if key not in told:
             raise ConfigError(f"`{key}` is missing.")
@@ -140,56 +155,60 @@ def _checked(told: Any, path: str, overrides: Mapping[str, Any]) -> Config:
         raise ConfigError(
             f"`cluster_name` is {name!r}: write a name of letters, digits, `-`, `_` and `.`."
         )
-    least, most = (_count(told, key) for key in ("min_workers", "max_workers"))
+    least, most = (count(told, key) for key in ("min_workers", "max_workers"))
     if least is not None and most is not None and least > most:
         raise ConfigError(f"`min_workers` ({least}) is more than `max_workers` ({most}).")
+    provider = _provider(told)
+    is_list = provider["type"] == "local"
     notes = [
         f"{path}: `{key}` has no effect: all machines of a list stay in the cluster."
-        for key in ("idle_timeout_minutes", "upscaling_speed")
-        if key in told
+        for key in _GROWTH
+        if key in told and is_list
     ]
-    if _bool(told, "file_mounts_sync_continuously"):
+    if least is not None and not is_list:
+        raise ConfigError("`min_workers` stands in each of `available_node_types`.")
+    if boolean(told, "file_mounts_sync_continuously"):
         notes.append(
             f"{path}: `file_mounts_sync_continuously` has no effect: `rsync-up --all-nodes` "
             "copies the file mounts again."
         )
-    docker = told.get("docker") or {}
-    if not isinstance(docker, Mapping) or any(docker.get(key) for key in docker if "image" in key):
+    docker = section(told, "docker")
+    if any(docker.get(key) for key in docker if "image" in key):
         raise ConfigError(
             "`docker` is not supported: leave it out, and start containers by your own commands."
         )
     return Config(
         path=path,
         cluster_name=name,
-        provider=_provider(told),
+        provider=provider,
         auth=_auth(told),
         min_workers=least,
         max_workers=most,
         file_mounts=_mounts(told),
-        cluster_synced_files=_texts(told, "cluster_synced_files"),
-        rsync_exclude=_texts(told, "rsync_exclude"),
-        rsync_filter=_texts(told, "rsync_filter"),
+        cluster_synced_files=texts(told, "cluster_synced_files"),
+        rsync_exclude=texts(told, "rsync_exclude"),
+        rsync_filter=texts(told, "rsync_filter"),
+        node_types=None if is_list else read(told, WORKERS_MAX if most is None else most),
+        idle_timeout_s=60.0 * number(told, "idle_timeout_minutes", 5.0),
+        upscaling_speed=number(told, "upscaling_speed", 1.0),
         told=told,
         notes=tuple(notes),
-        **{key: _texts(told, key) for key in _COMMANDS if told.get(key) is not None},
+        **{key: texts(told, key) for key in _COMMANDS if told.get(key) is not None},
     )
-
-
-def _known(told: Mapping[Any, Any], keys: Iterable[str], where: str) -> None:
-    for key in told:
-        if key not in keys:
-            raise ConfigError(
-                f"{where}`{key}` is not a key of a cluster's file.{did_you_mean(str(key), keys)}"
-            )
 
 
 def _provider(told: Mapping[str, Any]) -> Mapping[str, Any]:
     found = told["provider"]
     if not isinstance(found, Mapping):
         raise ConfigError("`provider` must be a mapping that begins with `type:`.")
-    if not isinstance(found.get("type"), str):
+    kind = found.get("type")
+    if not isinstance(kind, str):
         raise ConfigError("`provider` has no `type`: write `type: local` for a list of machines.")
-    if found["type"] == "local":
+    if kind not in PROVIDER_TYPES:
+        raise ConfigError(
+            f"`provider.type` is {kind!r}, which is not supported: {' and '.join(PROVIDER_TYPES)} are."
+        )
+    if kind == "local":
         for key in ("head_node", "worker_nodes", "available_node_types", "head_node_type"):
             if told.get(key):
                 raise ConfigError(
@@ -200,10 +219,8 @@ def _provider(told: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _auth(told: Mapping[str, Any]) -> Auth:
-    found = told.get("auth") or {}
-    if not isinstance(found, Mapping):
-        raise ConfigError("`auth` must be a mapping, such as `auth: {ssh_user: ubuntu}`.")
-    _known(found, _AUTH, "auth: ")
+    found = section(told, "auth")
+    known(found, _AUTH, "auth: ")
     for key in ("ssh_user", "ssh_private_key", "ssh_proxy_command"):
         if found.get(key) is not None and (not isinstance(found[key], str) or not found[key]):
             raise ConfigError(f"`auth.{key}` must be a text, not {found[key]!r}.")
@@ -215,9 +232,7 @@ def _auth(told: Mapping[str, Any]) -> Auth:
 
 
 def _mounts(told: Mapping[str, Any]) -> dict[str, Path]:
-    found = told.get("file_mounts") or {}
-    if not isinstance(found, Mapping):
-        raise ConfigError("`file_mounts` must be a mapping of remote paths to local ones.")
+    found = section(told, "file_mounts")
     mounts = {}
     for remote, local in found.items():
         if not isinstance(remote, str) or not isinstance(local, str):
@@ -226,24 +241,3 @@ def _mounts(told: Mapping[str, Any]) -> dict[str, Path]:
         if not mounts[remote].exists():
             raise ConfigError(f"`file_mounts`: {remote!r} is {local!r}, and there is no such file.")
     return mounts
-
-
-def _count(told: Mapping[str, Any], key: str) -> int | None:
-    found = told.get(key)
-    if found is not None and (type(found) is not int or found < 0):
-        raise ConfigError(f"`{key}` is {found!r}: write a whole number of 0 or more.")
-    return found
-
-
-def _bool(told: Mapping[str, Any], key: str) -> bool:
-    found = told.get(key) or False
-    if not isinstance(found, bool):
-        raise ConfigError(f"`{key}` is {found!r}: write true or false.")
-    return found
-
-
-def _texts(told: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = told.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ConfigError(f"`{key}` must be a list of texts, one a line after `- `.")
-    return tuple(found)

@@ -6,12 +6,13 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from heliostat.autoscaler.launcher.config import Config, ConfigError
+from heliostat.autoscaler.launcher.checks import ConfigError
+from heliostat.autoscaler.launcher.config import Auth, Config
 from heliostat.core.hints import did_you_mean
 
 _LOCAL_KEYS = ("type", "head_ip", "worker_ips", "external_head_ip", "use_internal_ips")
@@ -19,10 +20,15 @@ _LOCAL_KEYS = ("type", "head_ip", "worker_ips", "external_head_ip", "use_interna
 
 @dataclass(frozen=True)
 class Host:
-    """A machine. ``address``: where ssh finds it; ``inner``: where the cluster's other machines do."""
+    """A machine. ``address``: where ssh finds it; ``inner``: where the cluster's other machines do.
+
+    ``id`` is what its cloud calls it, ``kind`` one of the file's node types; a machine of a list has neither.
+    """
 
     address: str
     inner: str
+    id: str = ""
+    kind: str = ""
 
 
 class Provider(Protocol):
@@ -33,6 +39,18 @@ class Provider(Protocol):
 
     notes: list[str]
     """What the file asks for that cannot be had, a sentence each."""
+
+    grows: bool
+    """Whether machines are made as they are needed, by an autoscaler beside the head."""
+
+    boot_s: float
+    """How long a machine may take until ssh reaches it, in seconds."""
+
+    def auth(self) -> Auth:
+        """How ssh gets in."""
+
+    def env_of(self, host: Host) -> Mapping[str, str]:
+        """Variables of all commands on that machine."""
 
     def head(self) -> Host | None:
         """The machine of the head; ``None`` where it has none."""
@@ -65,6 +83,9 @@ class LocalProvider:
     Which of them belong to the cluster is kept in a file of the user who starts it.
     """
 
+    grows = False
+    boot_s = 0.0
+
     def __init__(self, config: Config) -> None:
         """Raises ``ConfigError`` where the section is wrong."""
         told = config.provider
@@ -84,7 +105,14 @@ class LocalProvider:
             for key, value in (("min_workers", asked), ("max_workers", most))
             if value is not None and value > len(workers)
         ]
+        self._auth = config.auth
         self._file = folder() / f"{config.cluster_name}.json"
+
+    def auth(self) -> Auth:
+        return self._auth
+
+    def env_of(self, host: Host) -> Mapping[str, str]:
+        return {}
 
     def head(self) -> Host | None:
         return self._head
@@ -164,18 +192,14 @@ def _telling(path: str) -> Iterator[None]:
         raise ConfigError(f"{path}: {error}") from None
 
 
-PROVIDERS: dict[str, Callable[[Config], Provider]] = {"local": LocalProvider}
-
-
 def provider_of(config: Config) -> Provider:
-    """The provider that the file names. Raises ``ConfigError`` where it, or its section, is wrong."""
-    kind = config.provider["type"]
-    if kind not in PROVIDERS:
-        raise ConfigError(
-            f"{config.path}: `provider.type` is {kind!r}, which is not supported: "
-            f"{', '.join(sorted(PROVIDERS))} is."
-        )
-    return PROVIDERS[kind](config)
+    """The provider that the file names. Raises ``ConfigError`` where its section is wrong."""
+    if config.provider["type"] == "local":
+        return LocalProvider(config)
+    from heliostat.autoscaler.launcher.cloud import CloudProvider, cloud_of
+
+    with _telling(config.path):
+        return CloudProvider(config, cloud_of(config))
 
 
 def folder() -> Path:

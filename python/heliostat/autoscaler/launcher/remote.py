@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ _SSH_FAILED = 255
 # Runs `$0` as in a login. An interactive bash complains where it has no terminal: that goes nowhere, and what
 # it runs has its standard error again.
 _LOGIN = 'exec 3>&2; exec bash --login -i -c "$0" 2>/dev/null'
+
+# How often a machine that boots is tried, in seconds.
+_BOOT_LOOK_S = 2.0
 
 Say = Callable[[str], None]
 
@@ -65,6 +69,9 @@ class Remote:
             "StrictHostKeyChecking": "accept-new",
             "UserKnownHostsFile": f'"{known}" ~/.ssh/known_hosts',
         }
+        if self.host.id:
+            # A cloud gives an address to one machine after the other, each with a key of its own.
+            options["HostKeyAlias"] = self.host.id
         if self.auth.private_key is not None:
             options["IdentitiesOnly"] = "yes"
         if self.auth.proxy_command is not None:
@@ -118,6 +125,22 @@ class Remote:
                     say(text)
         self._judge(process.returncode, command, lines)
         return "".join(f"{line}\n" for line in lines)
+
+    def wait(self, seconds: float, say: Say) -> None:
+        """Wait until ssh reaches it, for so long at most. Raises ``RemoteError``."""
+        until = time.monotonic() + seconds
+        is_told = False
+        while True:
+            try:
+                self.run("true")
+                return
+            except RemoteError as error:
+                if error.code != _SSH_FAILED or time.monotonic() >= until:
+                    raise
+            if not is_told:
+                say("waits until ssh reaches it")
+                is_told = True
+            time.sleep(_BOOT_LOOK_S)
 
     def _judge(self, code: int, command: str, lines: Sequence[str]) -> None:
         last = next((line for line in reversed(lines) if line.strip()), "")
