@@ -184,11 +184,11 @@ class Cluster:
         if head is not None and not goes_on:
             # What would make new ones ends first.
             remote = self._remote(head)
-            for stop in (beside_head.stop, lambda one, _: one.run("ray stop", self._hears(one))):
-                try:
-                    stop(remote, self.config)
-                except RemoteError as error:
-                    self._say(f"Ended nevertheless: {error}")
+            try:
+                beside_head.stop(remote, self.config)
+                remote.run("ray stop", self._hears(remote))
+            except RemoteError as error:
+                self._say(f"Ended nevertheless: {error}")
         kept = provider.take_workers() if keep_min else []
         going = [one for one in provider.workers() if one not in kept]
         heads = [] if head is None or goes_on else [head]
