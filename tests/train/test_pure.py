@@ -97,6 +97,17 @@ def test_the_snapshot_is_read_back() -> None:
         copy.load(b'{"a": 1}')
 
 
+def test_a_checkpoint_that_workers_may_begin_from_is_kept_beside_the_others() -> None:
+    book = CheckpointBook(num_to_keep=1)
+    book.add("a", {}, 0)
+    book.held = "a"
+    assert book.add("b", {}, 1) == []
+    assert book.add("c", {}, 2) == ["b"]
+    assert book.release() == ["a"]
+    assert [e.name for e in book.entries] == ["c"]
+    assert book.leaving == ["b", "a"]
+
+
 def test_a_snapshot_that_ray_wrote() -> None:
     data = {
         "ray_version": "2.60.0",

@@ -513,7 +513,7 @@ class TrainRun:
         if self._coordinator is not None and self.record.attempts:
             with contextlib.suppress(Exception):
                 # A run that has succeeded waits for its validations.
-                last = self._coordinator.checkpoints.remote(error is None)
+                last = self._coordinator.finish.remote(error is None)
                 self._book = ray.get(last, timeout=None if error is None else 30)
                 self._events.drain()
         if error is None and self._group.workers:

@@ -94,6 +94,7 @@ class TrainCoordinator:
             self._publisher.discard(self._attempt.names.values())
         self._attempt = Attempt(number, world_size)
         self._memory = MemoryProgress()
+        self._publisher.book.held = None  # it goes with the next one that is stored
         self._resize, self._preemption = False, None
         await self._publisher.clear_staging()
         for entry in self._publisher.book.entries:  # those that an earlier coordinator has left
@@ -130,6 +131,8 @@ class TrainCoordinator:
         assert attempt is not None
         attempt.group_size = size
         attempt.has_foreign_quorum = not has_quorum
+        # Who is replaced within the attempt begins where the others have begun.
+        self._publisher.book.held = self._publisher.latest
         assert self._steps is not None
         self._steps.replaces_at_once = True
         if has_quorum:
@@ -199,6 +202,14 @@ class TrainCoordinator:
                 await asyncio.wait_for(self._validations.wait(), timeout_s)
         await self._publisher.settle()
         return self._publisher.book
+
+    async def finish(self, validated: bool) -> CheckpointBook:
+        """The run is over: return the record of its checkpoints, of which only those to keep are left."""
+        await self.checkpoints(validated)
+        with contextlib.suppress(Exception):  # storage that is away keeps one more
+            await self._publisher.release()
+        self._publisher.prune_soon(self._emit)
+        return await self.checkpoints(False)
 
     # ---- the workers' side ----
 

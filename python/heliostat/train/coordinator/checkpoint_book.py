@@ -47,6 +47,8 @@ class CheckpointBook:
     # No longer kept, while their folders may still be there: whoever dies meanwhile leaves them to
     # the next coordinator.
     leaving: list[str] = field(default_factory=list)
+    # Kept beside those: workers that are replaced begin from it. No snapshot says so.
+    held: str | None = None
 
     @property
     def latest(self) -> Entry | None:
@@ -93,11 +95,16 @@ class CheckpointBook:
                 entry.metrics = {**entry.metrics, **metrics}
         return self._drop()
 
+    def release(self) -> list[str]:
+        """Nobody begins from the held checkpoint any more; returns the names that are no longer kept."""
+        self.held = None
+        return self._drop()
+
     def _drop(self) -> list[str]:
-        if self.num_to_keep is None:
+        if self.num_to_keep is None or not self.entries:
             return []
         kept = {id(e) for e in self.ranked()[-self.num_to_keep :]} | {id(self.entries[-1])}
-        kept |= {id(e) for e in self.entries if e.pending is not None}
+        kept |= {id(e) for e in self.entries if e.pending is not None or e.name == self.held}
         dropped = [e.name for e in self.entries if id(e) not in kept]
         self.entries = [e for e in self.entries if id(e) in kept]
         self.leaving += dropped

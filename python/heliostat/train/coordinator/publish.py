@@ -91,6 +91,12 @@ class Publisher:
         self._doomed += self.book.validated(name, status, metrics)
         await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
 
+    async def release(self) -> None:
+        """No worker begins from the held checkpoint any more."""
+        if doomed := self.book.release():
+            await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
+            self._doomed += doomed
+
     def checkpoint(self, name: str) -> Checkpoint:
         """The checkpoint that the book calls ``name``."""
         path = name if os.path.isabs(name) else self._storage.join(name)
