@@ -158,7 +158,7 @@ class Worker:
         return WorkerInfo(node.name, node.name, node.name, 1, [])
 
     async def run(self, assignment: Assignment, job: list[Any], coordinator: Handle) -> Outcome:
-        function = Function(self, assignment, coordinator)
+        function = self.world.function(self, assignment, coordinator)
         outcome = Outcome(ok=False)
         main = self.actor.spawn(function.run())
         control = self.actor.spawn(function.control(main))
@@ -199,6 +199,7 @@ class Function:
         self.to, self.coordinator = assignment, coordinator
         self.rank, self.size = assignment.world_rank, assignment.world_size
         self.number = assignment.attempt
+        self.incarnation = 0
         self.training = Training(self.world.new_plan(self.size))
         self.is_in_step = False
         self.save_round = self.saved_round = 0
@@ -218,7 +219,7 @@ class Function:
         with contextlib.suppress(Gone):
             while True:
                 command = await self.coordinator.control.remote(
-                    self.number, self.rank, 0, None, None
+                    self.number, self.rank, self.incarnation, None, None
                 )
                 if command.startswith(SAVE):
                     round_ = int(command.removeprefix(SAVE))
@@ -293,7 +294,7 @@ class Function:
         """A checkpoint of the state as it is, stored beside the next steps where it is resumable."""
         index, self.reports = self.reports, self.reports + 1
         step = self.reported = self.training.step
-        part = self.training.part(self.rank, self.size)
+        part = self.part()
         world = self.world
         entry = ReportEntry({"step": step, "score": (step * 7) % 5})
         entry.may_fail = world.is_resumable
@@ -306,6 +307,10 @@ class Function:
             self.uploads.put_nowait(lambda: self.store(index, step, part, entry))
         else:
             await self.store(index, step, part, entry)
+
+    def part(self) -> bytes:
+        """What this rank stores."""
+        return self.training.part(self.rank, self.size)
 
     async def upload(self) -> None:
         while True:
@@ -363,7 +368,7 @@ class Function:
         if self.sending is not None:
             await self.sending
         version = Version(self.training.step, self.number)
-        part = self.training.part(self.rank, self.size)
+        part = self.part()
         ref = self.world.ray.put([part])
         self.sending = self.actor.spawn(self.send(version, ref))
 

@@ -1,0 +1,352 @@
+"""Replica groups on a simulated cluster: what ``fault_tolerant`` and its rings do, as a model.
+
+Each rank has the real ``Member`` and ``SamplePlan``, and speaks to the real coordinator; the votes of a round
+arrive after random delays, also from a rank that has died since, and a broken ring is noticed or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from heliostat.train.backend import Backend, BackendConfig, Replicas
+from heliostat.train.errors import AttemptEnded
+from heliostat.train.messages import Assignment
+from heliostat.train.replicas.member import Member
+from heliostat.train.replicas.plan import places
+from heliostat.train.replicas.words import Abort, Admission, Announce, Arrival, Form, Join, Vote
+from simulated_ray import Gone, Handle
+from simulated_run import History
+from simulated_training import EPOCHS, Function, Training, Worker
+
+SIGNATURE = (("w", (1,), "float"),)
+
+
+@dataclass
+class ReplicaConfig(BackendConfig):
+    """So many workers hold one copy of the model."""
+
+    size: int
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _Backend
+
+
+class _Backend(Backend):
+    has_replica_groups = True
+
+    def replicas(self, world_size: int, backend_config: Any) -> Replicas:
+        return Replicas(backend_config.size, 1, "gloo", 30.0)
+
+
+class Cut(Exception):
+    """The ring of a quorum is broken."""
+
+
+class Rings:
+    """The averages of an attempt's quorums: a round is complete when all members have voted."""
+
+    def __init__(self, world: History) -> None:
+        self._world = world
+        self._votes: dict[Any, dict[int, tuple[bool, int]]] = {}
+        self._waiting: dict[Any, dict[int, asyncio.Future[Any]]] = {}
+
+    async def vote(
+        self, ring: tuple[int, int], round_: int, rank: int, members: int, vote: tuple[bool, int]
+    ) -> dict[int, tuple[bool, int]]:
+        """Wait for the votes of all. Raises Cut."""
+        key = (*ring, round_)
+        votes = self._votes.setdefault(key, {})
+        mine = self._world.loop.create_future()
+        self._waiting.setdefault(key, {})[rank] = mine
+        # It is under way also when its sender dies now.
+        self._world.later(self._world.delay_s() * 3, lambda: self._arrive(key, rank, members, vote))
+        found: dict[int, tuple[bool, int]] = await mine
+        assert len(votes) == members
+        return found
+
+    def _arrive(self, key: Any, rank: int, members: int, vote: tuple[bool, int]) -> None:
+        votes = self._votes[key]
+        votes[rank] = vote
+        if len(votes) == members:
+            for future in self._waiting[key].values():
+                self._world.later(self._world.delay_s() * 5, lambda f=future: _settle(f, votes))
+
+    def give_up(self, ring: tuple[int, int], rank: int) -> None:
+        """``rank`` leaves it: its own wait ends, and others notice, most of them."""
+        for key, waiting in self._waiting.items():
+            if key[:2] != ring:
+                continue
+            for other, future in waiting.items():
+                if other == rank:
+                    _settle(future, Cut("given up"))
+                elif self._world.rng.random() < 0.7:
+                    delay = self._world.delay_s() * 5
+                    self._world.later(delay, lambda f=future: _settle(f, Cut("a peer is gone")))
+
+
+def _settle(future: asyncio.Future[Any], found: Any) -> None:
+    if future.done():
+        return
+    if isinstance(found, Exception):
+        future.set_exception(found)
+        future.exception()
+    else:
+        future.set_result(found)
+
+
+class ReplicaFunction(Function):
+    """A training function in a replica group."""
+
+    world: ReplicaHistory
+
+    def __init__(self, worker: Worker, assignment: Assignment, coordinator: Handle) -> None:
+        super().__init__(worker, assignment, coordinator)
+        assert assignment.seat is not None
+        self.seat = assignment.seat
+        self.me = (self.number, self.rank, self.seat.incarnation)
+        self.incarnation = self.seat.incarnation
+        self.member = Member()
+        self.training = Training(self.world.new_plan(self.seat.groups))
+        self.groups: tuple[int, ...] = ()
+        self.made = 0  # steps of this attempt
+        self.news = asyncio.Event()
+        self.is_over = False
+        self.broken = 0  # the last quorum whose ring has broken
+        self.listener: asyncio.Task[None] | None = None
+        self.world.functions[self.rank] = self
+        self.actor.on_end.append(self.leave_rings)
+
+    # ---- what it hears ----
+
+    async def listen(self) -> None:
+        with contextlib.suppress(Gone):
+            while True:
+                found = await self.coordinator.replica_listen.remote(*self.me)
+                if found is None:
+                    break
+                for message in found:
+                    self.hear(message)
+        self.is_over = True
+        self.news.set()
+
+    def hear(self, message: Any) -> None:
+        if isinstance(message, Abort):
+            progress = self.member.abort(message.quorum)
+            if progress is not None:
+                self.world.rings.give_up((self.number, message.quorum), self.rank)
+                self.coordinator.replica_answer.remote(*self.me, message.quorum, progress)
+        elif isinstance(message, Form):
+            self.member.form(message.formation)
+        elif isinstance(message, Announce):
+            self.member.announce(message.quorum)
+        self.news.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            if self.is_over:
+                raise AttemptEnded("the attempt is over")
+            self.news.clear()
+            await self.news.wait()
+
+    # ---- the function ----
+
+    async def run(self) -> None:
+        world = self.world
+        await self.enter()
+        name = self.to.checkpoint
+        if name is not None:
+            self.to.storage.faults.strike(False)
+            found = world.whole(world.parts_of(name))
+            self.training = Training(replace(found.plan, groups=self.seat.groups), found.ledger)
+        if not self.incarnation:
+            where = f"storage, {name}" if name is not None else ""
+            world.restored(self.number, self.training, where)
+        self.listener = self.actor.spawn(self.listen())
+        join = Join(SIGNATURE, f"at {self.rank}")
+        await self.take_place(await self.ask("replica_join", join))
+        while True:
+            plan = self.training.plan
+            shares = plan.shares(self.groups)
+            if not shares and plan.epoch + 1 < EPOCHS:
+                plan.next_epoch()
+                continue
+            if not shares:
+                break
+            await asyncio.sleep(0.02 + world.rng.random() * 0.01)
+            vote = await self.average(sum(b - a for a, b in shares[self.seat.group]))
+            counted = {g for g, weight in vote.weights.items() if weight}
+            given = [span for g in counted if g in shares for span in shares[g]]
+            self.training.ledger += ((plan.epoch, tuple(sorted(places(given)))),)
+            plan.done(shares, counted)
+            self.made += 1
+            assert self.made == vote.round, f"step {self.made} is round {vote.round}"
+            world.counted(self)
+            self.groups = tuple(sorted(vote.weights))
+            if self.made % world.report_every == 0:
+                await self.report()
+            if vote.edge:
+                await self.take_place(await self.edge())
+        await self.take_place(await self.edge(last=True))
+        self.coordinator.replica_finish.remote(*self.me, self.member.progress)
+        if self.reported != self.training.step:
+            await self.report()
+
+    async def average(self, weight: int) -> Vote:
+        """A round, made anew with those that are left as often as its ring breaks."""
+        number, has_voted = self.made + 1, False
+        while True:
+            await self.until(lambda: self.member.is_open and self.member.quorum > self.broken)
+            found = self.member.outcome(number)
+            if found is None:
+                has_voted = True
+                found = await self.round(number, weight)
+            if found is not None:
+                assert has_voted, f"round {number} counts for a rank that has not brought its part"
+                return found
+
+    async def round(self, number: int, weight: int) -> Vote | None:
+        """One try at a round; None: its ring has broken."""
+        member, ring = self.member, self.member.quorum
+        assert self.seat.group in member.groups, "it is left out of its own quorum"
+        members = len(member.groups) * self.seat.size
+        mine = member.is_awaited, weight
+        rings = self.world.rings
+        if self.world.may_strike(0.01):
+            self.world.later(
+                self.world.delay_s() * 5, lambda: self.actor.end("it dies as it votes")
+            )
+        try:
+            votes = await rings.vote((self.number, ring), number, self.rank, members, mine)
+        except Cut:
+            self.broken = ring
+            if member.is_open and member.quorum == ring:
+                self.coordinator.replica_failed.remote(*self.me, ring)
+            return None
+        await asyncio.sleep(self.world.delay_s() * 5)  # it may be told to give up now
+        weights = {rank // self.seat.size: given for rank, (_, given) in votes.items()}
+        vote = Vote(number, any(awaited for awaited, _ in votes.values()), weights)
+        if member.complete(ring, vote):
+            return vote
+        self.broken = ring
+        return None
+
+    # ---- between steps ----
+
+    async def ask(self, name: str, what: Any) -> Admission:
+        admission = await getattr(self.coordinator, name).remote(*self.me, what)
+        if admission is None:
+            raise AttemptEnded("the attempt is over")
+        return admission  # type: ignore[no-any-return]
+
+    async def edge(self, last: bool = False) -> Admission:
+        counts = self.reports, self.collectives
+        arrival = Arrival(self.made, self.member.progress.round, counts, last)
+        return await self.ask("replica_edge", arrival)
+
+    async def take_place(self, admission: Admission) -> None:
+        """Give the state to newcomers, or take it as one."""
+        is_new = self.seat.group in admission.newcomers
+        self.member.admit(admission, is_new)
+        self.groups = admission.groups
+        if is_new:
+            self.reports, self.collectives = admission.counts
+            state = await self.coordinator.replica_take.remote(
+                self.number, admission.quorum, self.rank
+            )
+            if state is None:
+                raise AttemptEnded("the group that gave its state is gone")
+            position, ledger, self.reported = state
+            plan = self.world.new_plan(self.seat.groups)
+            plan.load_state_dict(position)
+            self.training = Training(plan, ledger)
+            self.made = admission.step
+            self.coordinator.replica_taken.remote(self.number, admission.quorum, self.rank)
+            if self.incarnation:
+                self.world.note(f"rank {self.rank} is in again at step {self.training.step}")
+        elif admission.donor == self.seat.group:
+            if self.world.may_strike(0.1):
+                self.actor.end("it dies as it is to give its state")
+                raise asyncio.CancelledError
+            state = self.training.plan.state_dict(), self.training.ledger, self.reported
+            self.coordinator.replica_give.remote(self.number, admission.quorum, self.rank, state)
+
+    def part(self) -> bytes:
+        return pickle.dumps((self.training.plan.state_dict(), self.training.ledger))
+
+    def leave_rings(self) -> None:
+        self.world.rings.give_up((self.number, self.member.quorum), self.rank)
+
+    def close(self) -> None:
+        super().close()
+        if self.listener is not None:
+            self.listener.cancel()
+        if self.world.functions.get(self.rank) is self:
+            del self.world.functions[self.rank]
+        self.leave_rings()
+
+
+class ReplicaHistory(History):
+    """A run with replica groups."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed, folder)
+        rng = self.rng
+        self.is_resumable = self.is_elastic = False
+        self.memory_every = None
+        size, groups = rng.choice((1, 1, 2)), rng.randint(2, 4)
+        self.workers = size * groups
+        self.keeps_batch = rng.random() < 0.5
+        self.replica_groups = groups
+        self.backend = ReplicaConfig(size)
+        self.trouble_of = TROUBLE
+        self.functions: dict[int, ReplicaFunction] = {}
+        self.rings = Rings(self)
+
+    def new_plan(self, size: int) -> Any:
+        return replace(super().new_plan(self.replica_groups), keeps_batch=self.keeps_batch)
+
+    def begin_life(self) -> None:
+        super().begin_life()
+        self.rings = Rings(self)
+
+    def function(self, worker: Worker, assignment: Any, coordinator: Handle) -> Function:
+        return ReplicaFunction(worker, assignment, coordinator)
+
+    def whole(self, parts: list[bytes]) -> Training:
+        """Each rank has stored the whole state."""
+        states = [pickle.loads(part) for part in parts]
+        position, ledger = states[0]
+        assert all(state == states[0] for state in states), "ranks have stored different states"
+        plan = self.new_plan(1)
+        plan.load_state_dict(position)
+        return Training(plan, ledger)
+
+    def counted(self, function: ReplicaFunction) -> None:
+        """Members that live agree on each step that they hold as complete."""
+        mine = function.training.ledger
+        for other in self.functions.values():
+            if other.number == function.number and other.actor.lives and other is not function:
+                ledger = other.training.ledger
+                if len(ledger) >= len(mine):
+                    assert ledger[len(mine) - 1] == mine[-1], (
+                        f"step {len(mine)} of ranks {function.rank} and {other.rank} differs: "
+                        f"{mine[-1]} and {ledger[len(mine) - 1]}"
+                    )
+
+
+TROUBLE = [
+    *[History.kill_worker] * 6,
+    History.join,
+    History.lose_node,
+    History.kill_coordinator,
+    History.end_driver,
+    History.lose_storage,
+    History.slow_down,
+]
