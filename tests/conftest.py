@@ -55,6 +55,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
+# `make test-extras` has what other tests are skipped without. What is skipped there would run nowhere.
+NONE_SKIPPED = bool(os.environ.get("HELIOSTAT_EXTRAS"))
+# Begins the reason of a test that `make test` alone can run.
+OF_TEST = "of make test: "
+
+
+def unskip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """A test that is skipped fails, where none is to be."""
+    if NONE_SKIPPED and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if OF_TEST not in reason:
+            report.outcome = "failed"
+            report.longrepr = f"skipped everywhere: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    unskip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    unskip(report)
+    return report
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """If not even the signal of the time limit is served, print every stack and end."""

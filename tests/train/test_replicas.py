@@ -479,7 +479,7 @@ def test_torchft_is_asked_for_by_name(ray_start: Any, tmp_path: Path) -> None:
     from ray.train.v2.torch.torchft_config import TorchftConfig
 
     if importlib.util.find_spec("torchft") is not None:
-        pytest.skip("torchft is installed here")
+        pytest.skip("of make test: torchft is installed here")
     with pytest.raises(ValueError, match="must be a dict"):
         TorchftConfig(lighthouse_kwargs=None)
     config = TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo")

@@ -58,6 +58,7 @@ def loss(config: dict[str, Any]) -> float:
     return float((config["model"]["x"] - 0.3) ** 2 + (config["y"] - 1) ** 2 + (kind == "bad"))
 
 
+@pytest.mark.timeout(900)  # models of Ax and HEBO are fitted by all cores
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "bohb"])
 def test_a_searcher_learns(name: str, mode: str, tmp_path: Path) -> None:

@@ -65,6 +65,13 @@ fn ray() -> Result<Venv, String> {
     Ok(venv)
 }
 
+/// Ray with what its clients of jobs and of the state import.
+pub(crate) fn client_of_ray() -> Result<Venv, String> {
+    let venv = ray()?;
+    venv.need("client", &[RAY.replace("ray", "ray[default]")])?;
+    Ok(venv)
+}
+
 /// Prints where results differ; arguments go to `tests/differential/compare.py`.
 pub(crate) fn differential(arguments: &[String]) -> Outcome {
     let theirs = ray()?;

@@ -2,43 +2,77 @@
 //!
 //! Each environment is kept between checkouts and has the Heliostat of this one.
 
+use std::path::PathBuf;
 use std::process::Command;
 
+use crate::bench;
 use crate::python::{self, Venv};
-use crate::sh::{self, Outcome, cache, command, have, root};
+use crate::sh::{self, Outcome, cache, command, root};
 
-/// The tests that `make test` skips where their package is not installed.
-const OF_EXTRAS: [&str; 12] = [
+/// The tests that `make test` skips where their library or their program is not installed.
+const OF_EXTRAS: [&str; 18] = [
+    "tests/cli/test_metrics_command.py",
     "tests/dashboard/test_page.py",
+    "tests/dashboard/test_rays_own_client.py",
     "tests/data/test_jax_batches.py",
     "tests/data/test_lakes.py",
     "tests/data/test_record_files.py",
     "tests/data/test_tf_batches.py",
     "tests/frameworks/test_table.py",
+    "tests/machines/test_launcher.py",
+    "tests/machines/test_slurm.py",
     "tests/train/test_legacy.py",
+    "tests/train/test_replicas.py",
     "tests/train/test_tensorflow.py",
     "tests/tune/test_hyperband.py",
     "tests/tune/test_libraries.py",
     "tests/tune/test_loggers.py",
     "tests/tune/test_tracking.py",
+    "tests/util/test_metrics.py",
 ];
 /// The browser, as distributions name it; Debian's package is `chromium`.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+/// The other programs that these tests start, and Debian's packages that have them.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("munged", "munge"),
+    ("prometheus", "prometheus"),
+    ("rsync", "rsync"),
+    ("slurmctld", "slurmctld"),
+    ("slurmd", "slurmd"),
+    ("sshd", "openssh-server"),
+];
 
-/// Installs the libraries of all extras and runs the tests that need one; arguments go to pytest.
+/// Installs the libraries of all extras and runs the tests that need one; arguments go to pytest. None is skipped.
 pub(crate) fn extras(arguments: &[String]) -> Outcome {
+    let browser = std::env::var_os("HELIOSTAT_BROWSER")
+        .map(PathBuf::from)
+        .or_else(|| BROWSERS.iter().find_map(|name| installed(name)));
+    let mut packages: Vec<&str> =
+        PROGRAMS.iter().filter(|(name, _)| installed(name).is_none()).map(|&(_, of)| of).collect();
+    if browser.is_none() {
+        packages.push("chromium");
+    }
+    let (Some(browser), true) = (browser, packages.is_empty()) else {
+        return Err(format!("not installed: `apt-get install {}`", packages.join(" ")));
+    };
     let venv = environment("extras")?;
     venv.locked("extras")?;
     python::install(&venv)?;
     let mut test = pytest(&venv);
-    test.env("HELIOSTAT_EXTRAS", "1"); // the whole table of tests/frameworks
-    if std::env::var_os("HELIOSTAT_BROWSER").is_none() {
-        let found = BROWSERS.iter().find(|name| have(name, &["--version"]));
-        let browser = found.ok_or("no Chromium is installed: `apt-get install chromium`")?;
-        let path = sh::read(command("sh").args(["-c", &format!("command -v {browser}")]))?;
-        test.env("HELIOSTAT_BROWSER", path.trim());
-    }
+    test.env("HELIOSTAT_EXTRAS", "1"); // the whole table of tests/frameworks; a skipped test fails
+    test.env("HELIOSTAT_BROWSER", browser);
+    test.env("HELIOSTAT_RAY_PYTHON", bench::client_of_ray()?.program("python"));
     sh::run(test.args(OF_EXTRAS).args(arguments))
+}
+
+/// Where a program lies, which may be a daemon's.
+fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let daemons = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(daemons)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 /// Which releases an environment gets, of those that pyproject.toml allows.
