@@ -13,8 +13,9 @@ from heliostat.tune.stopper import flattened
 class HEBOSearch(LibrarySearcher):
     """Heteroscedastic evolutionary Bayesian optimization.
 
-    Its releases that know today's pandas ask for NumPy before 1.25, and run with newer ones. Beside Tune it is
-    installed by ``uv pip install "heliostat[tune,hebo]" --override newer.txt``, a file that says ``numpy>=1.26``.
+    Its releases that know today's pandas ask for NumPy before 1.25, and run with newer ones. Beside
+    Tune it is installed by ``uv pip install "heliostat[tune,hebo]" --override newer.txt``, a file
+    that says ``numpy>=1.26``.
 
     Args:
         space: A ``DesignSpace`` of HEBO, or a dict with Tune's domains. Default: ``param_space`` of the
