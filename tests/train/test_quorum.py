@@ -6,6 +6,7 @@ sample of an epoch is in exactly one complete step, and once deaths stop everybo
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter, deque
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 pytest.importorskip("heliostat.train.replicas")
 
+from heliostat.train.coordinator.replicas import ReplicaDesk
 from heliostat.train.replicas.member import Member
 from heliostat.train.replicas.plan import SamplePlan, part, places
 from heliostat.train.replicas.quorum import Quorum
@@ -432,3 +434,20 @@ def test_who_votes_late_hears_what_became_of_the_round() -> None:
         (0, Progress(1, vote)),
         (1, Progress(1, vote)),
     ]
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.parametrize(("lost", "taken"), [(0, None), (1, "state")])
+def test_who_asks_late_for_the_state_of_a_donor_is_answered(lost: int, taken: str | None) -> None:
+    """Group 0 gives its state; it, or another group, is lost before group 2 asks."""
+
+    async def history() -> Any:
+        desk = ReplicaDesk(3, 1, 1, lambda kind, data: None, lambda groups: None)
+        joins = [desk.join(rank, 0, Join((), None)) for rank in range(3)]
+        admissions = await asyncio.gather(*joins)
+        assert {(a.quorum, a.donor, a.newcomers) for a in admissions} == {(1, 0, (1, 2))}
+        desk.give(1, 0, "state")
+        desk.lost(lost)
+        return await asyncio.wait_for(desk.take(1, 2), 60)
+
+    assert asyncio.run(history()) == taken

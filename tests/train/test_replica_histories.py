@@ -68,11 +68,10 @@ def _forget(self: SamplePlan, shares: Any, counted: Any) -> None:
     DONE(self, shares, set(shares))
 
 
-def _keep_states(self: ReplicaDesk, group: int) -> None:
-    """Who takes the state of a donor that is gone waits on."""
-    states, self._states = self._states, {}
+def _forget_orphans(self: ReplicaDesk, group: int) -> None:
+    """Who asks late for the state of a donor that is gone waits for ever."""
     LOST(self, group)
-    self._states = states
+    self._orphaned = 0
 
 
 async def _unheld(self: TrainCoordinator, *rest: Any) -> Any:
@@ -93,7 +92,7 @@ BUGS: dict[str, tuple[Any, str, Any]] = {
     "a quorum that breaks goes on counting": (Member, "abort", _go_on),
     "a quorum is formed before all have answered": (Quorum, "answer", _as_first_said),
     "the samples of a lost group are gone": (SamplePlan, "done", _forget),
-    "a lost donor is waited for": (ReplicaDesk, "lost", _keep_states),
+    "a lost donor is waited for": (ReplicaDesk, "lost", _forget_orphans),
     "a replaced worker's checkpoint is removed": (TrainCoordinator, "begin_replicas", _unheld),
     "a worker is replaced for a quorum that does not know": (
         Quorum,

@@ -2,12 +2,14 @@
 
 A loss is told to the coordinator at once: it has the others finish their step without the group. What
 is left of the group (where it has several workers) ends its function; then all of its ranks
-are started again, on fresh workers where the process is gone.
+are started again, on fresh workers where the process is gone. A group whose function fails again before
+it is in is given time: what it wants, such as its storage, may be away.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.train.backend import Replicas
 from heliostat.train.controller.failures import RankFailure
+from heliostat.train.controller.pauses import Pauses
 from heliostat.train.group.worker_group import WorkerGroup
 from heliostat.train.messages import Outcome
 
@@ -26,8 +29,15 @@ class _Broken:
     # Ranks whose functions still run, and until when they may.
     running: set[int]
     deadline: float
+    # When it is started again, once none of them does.
+    begins_at: float
     # Ranks whose processes can be used again.
     reusable: set[int] = field(default_factory=set)
+
+    @property
+    def due(self) -> float:
+        """When something has to be done about it."""
+        return self.deadline if self.running else self.begins_at
 
 
 class Replacer:
@@ -56,6 +66,7 @@ class Replacer:
         self._incarnations: dict[int, int] = {}
         # Groups that have been replaced and are not in again.
         self._outside: set[int] = set()
+        self._pauses: defaultdict[int, Pauses] = defaultdict(Pauses)
         # Where fresh workers run, as soon as they can say.
         self.infos: dict[Any, int] = {}
 
@@ -72,7 +83,9 @@ class Replacer:
         if not self._may_allow(failure) or not self._tell_lost(number):
             return False
         self._allow(failure)
-        self._break(number, failure.rank, refs, reusable)
+        failed_again = number in self._outside and not failure.died
+        pause_s = self._pauses[number].next_s() if failed_again else 0.0
+        self._break(number, failure.rank, refs, reusable, pause_s)
         return True
 
     def retire(self, rank: int, refs: dict[Any, int]) -> bool:
@@ -86,10 +99,13 @@ class Replacer:
         self._break(number, rank, refs, False)
         return True
 
-    def _break(self, number: int, rank: int, refs: dict[Any, int], reusable: bool) -> None:
+    def _break(
+        self, number: int, rank: int, refs: dict[Any, int], reusable: bool, pause_s: float = 0.0
+    ) -> None:
         """The first rank of a group has ended: the others of the group are to follow."""
         running = {r for r in refs.values() if r // self._replicas.size == number}
-        self._broken[number] = _Broken(running, time.monotonic() + self._unwind_s)
+        now = time.monotonic()
+        self._broken[number] = _Broken(running, now + self._unwind_s, now + pause_s)
         self._ended(number, rank, refs, reusable)
 
     def unwound(self, rank: int, refs: dict[Any, int], outcome: Outcome) -> None:
@@ -99,8 +115,8 @@ class Replacer:
             # It could not get the state of a peer, and has another try; or the training is over.
             if not self._tell_lost(number):
                 return
-            running = {r for r in refs.values() if r // self._replicas.size == number}
-            self._broken[number] = _Broken(running, time.monotonic() + self._unwind_s)
+            self._break(number, rank, refs, outcome.reusable)
+            return
         self._ended(number, rank, refs, outcome.reusable)
 
     def _ended(self, number: int, rank: int, refs: dict[Any, int], reusable: bool) -> None:
@@ -108,20 +124,20 @@ class Replacer:
         broken.running.discard(rank)
         if reusable:
             broken.reusable.add(rank)
-        if not broken.running:
+        if not broken.running and time.monotonic() >= broken.begins_at:
             self._restart(number, refs)
 
     def tick(self, refs: dict[Any, int]) -> float | None:
         """Replace what has not ended in time; in how many seconds to look again."""
         now = time.monotonic()
         for number, broken in list(self._broken.items()):
-            if now < broken.deadline:
+            if now < broken.due:
                 continue
             for ref in [ref for ref, rank in refs.items() if rank in broken.running]:
                 del refs[ref]
             broken.running.clear()
             self._restart(number, refs)
-        waits = [b.deadline - now for b in self._broken.values()]
+        waits = [b.due - now for b in self._broken.values()]
         return max(0.0, min(waits)) if waits else None
 
     def _restart(self, number: int, refs: dict[Any, int]) -> None:
@@ -139,6 +155,8 @@ class Replacer:
     def admitted(self, groups: list[int]) -> None:
         """Replaced groups train again."""
         self._outside.difference_update(groups)
+        for group in groups:
+            self._pauses[group].over()
 
     def are_late(self, ranks: Iterable[int]) -> bool:
         """Whether all of ``ranks`` belong to groups that have been lost and are not in again."""

@@ -70,6 +70,10 @@ class ReplicaDesk:
         self._states: dict[tuple[int, int], asyncio.Future[Any]] = {}
         # How many newcomers have not read it yet.
         self._takers: dict[tuple[int, int], int] = {}
+        # The last admission of newcomers: its quorum, and the group whose state they take.
+        self._donor: tuple[int, int | None] = (0, None)
+        # The donors of quorums up to this one are gone: who asks for their state only now hears so.
+        self._orphaned = 0
         self._timer: asyncio.TimerHandle | None = None
         self._told_quorum = -1
         # Ranks of groups that were replaced and are not in again.
@@ -121,12 +125,16 @@ class ReplicaDesk:
 
     def give(self, quorum: int, rank: int, state: Any) -> None:
         """A donor's state for the newcomers of ``quorum``."""
+        if quorum <= self._orphaned:
+            return
         future = self._state(quorum, rank % self._size)
         if not future.done():
             future.set_result(state)
 
     async def take(self, quorum: int, rank: int) -> Any:
         """Wait for the donor's state; None: the donor is gone."""
+        if quorum <= self._orphaned:
+            return None
         return await asyncio.shield(self._state(quorum, rank % self._size))
 
     def taken(self, quorum: int, rank: int) -> None:
@@ -149,10 +157,12 @@ class ReplicaDesk:
             future = self._answers.pop(rank, None)
             if future is not None and not future.done():
                 future.set_result(None)
-        for future in self._states.values():  # it may have been the donor
-            if not future.done():
-                future.set_result(None)
-        self._states.clear()
+        if group == self._donor[1]:
+            self._orphaned = self._donor[0]
+            for future in self._states.values():
+                if not future.done():
+                    future.set_result(None)
+            self._states.clear()
         self._do(self.quorum.lost(group))
 
     # ---- inside ----
@@ -199,6 +209,8 @@ class ReplicaDesk:
             self._emit("quorum", {**about, "size": self._size})
 
     def _let_in(self, admission: Any, ranks: list[int]) -> None:
+        if admission.donor is not None:
+            self._donor = admission.quorum, admission.donor
         for shard in range(self._size):
             self._takers[admission.quorum, shard] = len(admission.newcomers)
         again = [rank for rank in ranks if rank in self.outside]
