@@ -83,6 +83,36 @@ def draw(seed: int, seconds: float, machines: int) -> list[Step]:
     return plan
 
 
+@dataclass(frozen=True)
+class Silence:
+    """The head and a machine did not hear each other, through a fault of the machine or of the head."""
+
+    machine: int
+    began: float
+    over: float
+    is_heads: bool = False
+
+
+def verdicts(silences: list[Silence]) -> list[tuple[int, float, float]]:
+    """What may have had a machine declared dead: the machine, from when and until when.
+
+    Silences that follow each other may be one: a connection tries again when about as long has passed as it
+    was silent. Nobody is declared dead for a silence of the head alone.
+    """
+    found = []
+    for machine in sorted({silence.machine for silence in silences}):
+        row = sorted((one for one in silences if one.machine == machine), key=lambda one: one.began)
+        while row:
+            began, over, is_heads = row[0].began, row[0].over, row[0].is_heads
+            row.pop(0)
+            while row and row[0].began <= over + min(over - began, FORGIVEN_S):
+                over, is_heads = max(over, row[0].over), is_heads and row[0].is_heads
+                row.pop(0)
+            if over - began > FORGIVEN_S and not is_heads:
+                found.append((machine, began, over))
+    return found
+
+
 @dataclass
 class Injector:
     """Injects the steps of a plan, and mends what they did."""
@@ -95,7 +125,9 @@ class Injector:
     # What may have ended a process, and with it what only the process or its machine had: the machine, when
     # the fault began and when it was over.
     ending: list[tuple[int, float, float]] = field(default_factory=list)
-    _active: list[tuple[float, Step]] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
+    # When it is over, when it began, what it is.
+    _active: list[tuple[float, float, Step]] = field(default_factory=list)
 
     def run(self, plan: list[Step], seconds: float, is_well: Callable[[], bool]) -> None:
         """Inject until the time is over or the workload has ended, then mend everything."""
@@ -126,9 +158,9 @@ class Injector:
         blocks = step.kind not in LASTING
         while (
             len(self._active) >= TROUBLED_MAX
-            or any(other.machine == step.machine for _, other in self._active)
+            or any(other.machine == step.machine for *_, other in self._active)
             # Who joins or leaves needs the head.
-            or (blocks and any(other.machine == HEAD for _, other in self._active))
+            or (blocks and any(other.machine == HEAD for *_, other in self._active))
         ):
             self._mend_oldest()
         self.say(str(step))
@@ -142,7 +174,7 @@ class Injector:
                 machine.hang()
             else:
                 machine.stop_sending_to(*(self.field_of.all[index] for index in step.deaf))
-            self._active.append((time.monotonic() + step.seconds, step))
+            self._active.append((time.monotonic() + step.seconds, began, step))
             self._active.sort(key=lambda entry: entry[0])
         elif step.kind == "power-off":
             machine.power_off()
@@ -160,31 +192,31 @@ class Injector:
             self._leave(machine, step.kind)
         if blocks:
             self.ending.append((step.machine, began, time.monotonic()))
-        elif step.seconds > FORGIVEN_S and step.machine != HEAD:
-            self.ending.append((step.machine, began, began + step.seconds))
 
     def may_have_ended(self, machine: int, since: float, at: float) -> bool:
         """Whether a fault may have ended what was on the machine between these times."""
         return any(
             index == machine and began <= at and since <= over + JOINED_S
-            for index, began, over in self.ending
+            for index, began, over in [*self.ending, *verdicts(self.silences)]
         )
 
     def _mend_oldest(self) -> None:
-        due, step = self._active.pop(0)
+        due, began, step = self._active.pop(0)
         time.sleep(max(0.0, due - time.monotonic()))
         machine = self.field_of.all[step.machine]
-        # Others may have been blocking meanwhile, so that it lasted for longer than was meant.
-        if time.monotonic() > due + 0.5 and step.machine != HEAD:
-            began = due - step.seconds
-            if time.monotonic() - began > FORGIVEN_S:
-                self.ending.append((step.machine, began, time.monotonic()))
         self.say(f"machine {step.machine}: the {step.kind} is over")
         if step.kind == "hang":
             self.woken.append((step.machine, time.monotonic()))
             machine.wake_up()
         else:
             machine.heal()
+        # Others may have been blocking meanwhile, so that it lasted for longer than was meant.
+        over = time.monotonic()
+        if step.machine != HEAD:
+            self.silences.append(Silence(step.machine, began, over))
+        elif step.kind != "hang":  # what is sent to a head that hangs waits there
+            others = step.deaf or range(HEAD + 1, len(self.field_of.all))
+            self.silences += [Silence(other, began, over, is_heads=True) for other in others]
 
     def _kill_worker(self, machine: Machine, which: int) -> None:
         workers = [line for line in machine.processes() if "ray::" in line]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -91,7 +92,10 @@ def run(seed: int, seconds: float, keep_logs: Path | None = None) -> Verdict:
             for machine in machines.all:
                 path = keep_logs / f"seed{seed}-machine{machine.index}.log"
                 path.write_text(machine.logs())
-            say(f"the logs of the machines are in {keep_logs}")
+            said = machines.all[HEAD].directory / "workload.stdout"
+            if said.exists():
+                shutil.copy(said, keep_logs / f"seed{seed}-driver.log")
+            say(f"the logs of the machines and of the driver are in {keep_logs}")
         machines.close()
     return verdict
 

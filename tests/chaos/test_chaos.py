@@ -7,7 +7,7 @@ from typing import Any
 
 from machines.machines import Machines
 
-from chaos.faults import HEAD, HEAD_AWAY_MAX_S, Injector, draw
+from chaos.faults import HEAD, HEAD_AWAY_MAX_S, Injector, Silence, draw, verdicts
 from chaos.run import MACHINES, Verdict, judge_the_named, read_lines
 
 
@@ -45,6 +45,20 @@ def test_a_loss_needs_a_cause_and_the_contract() -> None:
     assert "no fault has hit" in _judged([(2, 9.5, 9.6)], loss)[0]
     assert "must not" in _judged([(2, 6.0, 7.0)], {**loss, "loss": "task"})[0]
     assert "unanswered" in _judged([], {"unanswered": "task"})[0]
+
+
+def test_silences_that_follow_each_other_are_one() -> None:
+    """A one-way fault of the head and then one of the machine: together longer than what is forgiven."""
+    heads, own = Silence(2, 10.0, 14.2, is_heads=True), Silence(2, 14.8, 16.9)
+    assert verdicts([own, heads]) == [(2, 10.0, 16.9)]
+    # Each for itself costs nothing: nobody is declared dead for a silence of the head.
+    assert verdicts([heads]) == verdicts([own]) == []
+    assert verdicts([heads, Silence(3, 14.8, 16.9)]) == []
+    # A short silence is forgotten soon: the connection has been heard since.
+    short = Silence(2, 10.0, 12.0)
+    assert verdicts([short, Silence(2, 14.1, 17.0)]) == []
+    assert verdicts([short, Silence(2, 13.9, 17.0)]) == [(2, 10.0, 17.0)]
+    assert verdicts([Silence(2, 10.0, 15.0)]) == [(2, 10.0, 15.0)]
 
 
 def test_two_named_actors_are_seen() -> None:
