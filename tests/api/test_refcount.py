@@ -386,3 +386,29 @@ def test_what_a_dropped_stream_made_is_freed() -> None:
     assert ray.get(next(generator))[0] == 1
     del generator
     wait_empty()
+
+
+@pytest.mark.contract("F3.09", "F3.13")
+def test_what_was_read_of_another_process_goes_with_the_last_call_that_takes_it(
+    tmp_path: Any,
+) -> None:
+    """The handle is dropped first: what this process has read stays pinned for no longer than the call."""
+    wait_empty()
+    gate = tmp_path / "gate"
+
+    @ray.remote
+    def put() -> list[Any]:
+        return [ray.put(big())]
+
+    @ray.remote
+    def take(_: np.ndarray) -> None:
+        while not gate.exists():
+            time.sleep(0.01)
+
+    inner = ray.get(put.remote())[0]
+    assert ray.get(inner)[0] == 1
+    call = take.remote(inner)
+    del inner
+    gate.touch()
+    ray.get(call)
+    wait_empty()

@@ -333,6 +333,8 @@ pub enum Action {
         /// The nodes that have copies.
         locations: Vec<NodeAddress>,
     },
+    /// Nobody here holds the object any more, and nothing of it is to be freed from here.
+    Forget(ObjectId),
     /// A copy that was made for a reader is to stay until it is freed: there is no other.
     Keep {
         /// The object.

@@ -336,6 +336,9 @@ impl Owner {
     fn gone(&mut self, id: ObjectId, object: Object, out: &mut Vec<Action>) {
         slim(&mut self.objects, out);
         let was_in_stores = object.is_in_stores();
+        if object.owner.is_some() || matches!(object.value, Stored::Error(_)) {
+            out.push(Action::Forget(id));
+        }
         match (&object.owner, object.value) {
             (Some(owner), _) => {
                 let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };

@@ -12,7 +12,7 @@ use helio_proto::node::{
 };
 use helio_proto::peer::{Args, Frame};
 use helio_proto::template::Template;
-use helio_types::{NodeAddress, NodeId, ObjectId};
+use helio_types::{NodeAddress, NodeId, ObjectId, mutant};
 
 use crate::executor::{Construct, Item, Waiting, Work};
 use crate::explain::{Asker, HOPS_OF_NODE};
@@ -300,6 +300,12 @@ impl<M: Memory> Process<M> {
         self.end_fetch(request, id);
         if is_copied {
             self.tell_of_copy(id);
+        }
+        let is_wanted = self.owner.object(&id).is_some() || self.executor.lacks(id).is_some();
+        if !is_wanted && !mutant!("late-object-pinned") {
+            // Whoever read it has let go of it meanwhile.
+            self.links.tell_node(ReleaseObject { object_id: id, pins: 1 });
+            return;
         }
         let Some(payload) = self.store.pin(id, offset, size) else {
             self.links.tell_node(ReleaseObject { object_id: id, pins: 1 });

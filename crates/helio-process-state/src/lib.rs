@@ -261,14 +261,11 @@ impl<M: Memory> Process<M> {
         }
     }
 
-    /// Handles were dropped. Pins of objects that nobody knows any more go with them.
+    /// Handles were dropped.
     fn on_dropped(&mut self, ids: &[ObjectId]) {
         for batch in ids.chunks(DROPPED_AT_ONCE) {
             for id in batch {
                 self.queue_for_owner(OwnerEvent::DropRef { id: *id });
-                if self.store.is_pinned(*id) && self.owner.object(id).is_none() {
-                    self.store.unpin(*id);
-                }
             }
             self.run_owner();
         }
@@ -491,6 +488,12 @@ impl<M: Memory> Process<M> {
     pub fn unpin_unreferenced(&mut self) {
         let owner = &self.owner;
         self.store.unpin_unreferenced(|id| owner.object(&id).is_some());
+    }
+
+    /// How many objects this process has pinned.
+    #[must_use]
+    pub fn pins_count(&self) -> usize {
+        self.store.pins_count()
     }
 
     /// Whether the object is pinned in this process.

@@ -9,7 +9,7 @@ use helio_proto::node::{
     CancelLease, ControlCall, FreeObject, KeepObject, Liveness, Register, RequestLease, ReturnLease,
 };
 use helio_proto::peer::{CallFlags, Frame, Returned, Value};
-use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress};
+use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress, mutant};
 
 use crate::executor::Cancelled;
 use crate::links::Peer;
@@ -105,6 +105,11 @@ impl<M: Memory> Process<M> {
             OwnerAction::Free { id, locations } => {
                 self.store.unpin(id);
                 self.links.tell_node(FreeObject { object_id: id, locations });
+            }
+            OwnerAction::Forget(id) => {
+                if !mutant!("forgotten-object-stays-pinned") {
+                    self.store.unpin(id);
+                }
             }
             OwnerAction::Keep { id, at } => self.links.tell_node(KeepObject { object_id: id, at }),
             OwnerAction::CreateActor { actor, request } => {

@@ -56,6 +56,10 @@ impl<M: Memory> StoreClient<M> {
         self.pins.get(&id).map(|pin| Payload::value(Bytes::Pinned(pin.clone())))
     }
 
+    pub(crate) fn pins_count(&self) -> usize {
+        self.pins.len()
+    }
+
     pub(crate) fn is_pinned(&self, id: ObjectId) -> bool {
         self.pins.contains_key(&id)
     }

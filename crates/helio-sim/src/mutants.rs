@@ -72,6 +72,12 @@ pub const MUTANTS: &[Mutant] = &[
         "a method with retries fails while its actor restarts",
     ),
     row("pins", "pin-forgotten", "an object that is read can be moved"),
+    row(
+        "pins",
+        "forgotten-object-stays-pinned",
+        "what somebody else owns stays pinned when nobody here refers to it",
+    ),
+    row("pins", "late-object-pinned", "what comes after its reader has left stays pinned"),
     row("pins", "free-ignored", "an object that its owner freed stays"),
     row("pins", "borrow-not-counted", "an object is freed that somebody else holds"),
     row(

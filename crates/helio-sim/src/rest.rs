@@ -95,6 +95,13 @@ impl World {
             if !open.is_empty() && !has_keeper {
                 found.push(format!("a leak: p{} has requests open at rest: {open:?}", process.pid));
             }
+            let pins = process.pins_count();
+            if pins > 0 && !has_keeper {
+                let pid = process.pid;
+                found.push(format!(
+                    "a leak: p{pid} has dropped every reference and pins {pins} objects"
+                ));
+            }
         }
         for host in self.nodes.iter().flatten() {
             if let Err(text) = host.node.check() {

@@ -180,6 +180,11 @@ impl Process {
         self.machine.as_ref().map(Machine::owner)
     }
 
+    /// How many objects the machine has pinned.
+    pub(crate) fn pins_count(&self) -> usize {
+        self.machine.as_ref().map_or(0, Machine::pins_count)
+    }
+
     /// Requests of the machine that are open, and answers that nobody took.
     pub(crate) fn open_requests(&self) -> Vec<String> {
         self.machine.as_ref().map(Machine::open_requests).unwrap_or_default()
