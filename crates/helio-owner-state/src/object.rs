@@ -570,6 +570,12 @@ impl Owner {
             .collect();
         lost.sort_unstable();
         for id in lost {
+            // Its owner does not free the copies any more.
+            if let Some(Stored::Stores { locations, .. }) =
+                self.objects.get(&id).map(|object| &object.value)
+            {
+                out.push(Action::Free { id, locations: locations.clone() });
+            }
             let text = "the object's owner has died: the process that created the reference is gone, and with it \
                         what was known of the object";
             self.set_value(id, error(ErrorKind::OwnerDied, text, id), &[], now, out);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use helio_owner_state::{Event, Outcome};
 use helio_proto::peer::{Frame, Reference, Returned, Value};
 
-use super::{Play, call, from, inline, object, outgoing, put, reference, reply, task, worker};
+use super::{
+    Play, call, from, inline, object, outgoing, put, reference, reply, stored_on, task, worker,
+};
 
 fn adopt(number: u64, owner: u8) -> Event {
     let Reference { id, owner } = reference(number, owner);
@@ -97,6 +99,21 @@ fn a_dead_owner_opens_the_gate_and_ends_its_objects() {
     assert_eq!(play.value(object(1, 1)), "OwnerDied", "OWN-1");
     play.drop_ref(object(1, 1), &["w2: RemoveBorrow t1.1 as 1"]);
     play.is_empty();
+}
+
+/// LIMIT-1: the copies of what a dead process owned are freed by those who know of them.
+#[test]
+fn the_copies_of_what_a_dead_process_owned_are_freed() {
+    let mut play = Play::new();
+    play.check(adopt(1, 2), &["w2: AddBorrow t1.1 as 1"]);
+    play.check(Event::Watch { id: object(1, 1) }, &["w2: Resolve t1.1"]);
+    play.check(from(2, added(1)), &[]);
+    let resolved = Frame::Resolved { object: object(1, 1), returned: Some(stored_on(3)) };
+    play.check(from(2, resolved), &[]);
+    play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
+    let dead = Event::Liveness { worker: worker(2).worker_id, dead: true };
+    play.check(dead, &["free t1.1 on 1"]);
+    assert_eq!(play.value(object(1, 1)), "OwnerDied", "OWN-1");
 }
 
 #[test]
