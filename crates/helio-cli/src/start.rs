@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use helio_config::session::{CONTROL_PORT, LOG_FILE, START_S_MAX};
@@ -27,6 +27,9 @@ const LOG_TAIL: usize = 4000;
 
 /// How long a blocking `start` waits for its daemon after a signal.
 const END_MAX: Duration = Duration::from_secs(20);
+
+/// How long a daemon whose connection has ended is waited for, to tell a death from a refusal.
+const GONE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     let prepared = prepare(args, ignored)?;
@@ -96,11 +99,15 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
 /// Starts the daemon, and waits until its node is in the cluster. Returns its process and the line that it said when it
 /// was ready.
 pub(crate) async fn launch(args: &Start, prepared: &Prepared) -> Result<(Child, Value), String> {
-    let (child, ready) =
+    let (mut child, ready) =
         spawn(&prepared.arguments).await.map_err(|error| explain(&error, args, &prepared.host))?;
-    nodes(&ready)
-        .await
-        .map_err(|error| format!("The daemon runs, but is not in the cluster: {error}"))?;
+    if let Err(error) = nodes(&ready).await {
+        // A daemon that dies has closed its connections a moment before it is gone.
+        return Err(match tokio::time::timeout(GONE_MAX, child.wait()).await {
+            Ok(Ok(status)) => unexpected_end(status, &ready),
+            _ => format!("The daemon runs, but is not in the cluster: {error}"),
+        });
+    }
     Ok((child, ready))
 }
 
@@ -444,15 +451,20 @@ pub(crate) async fn block(
     if status.success() {
         return Ok(());
     }
+    Err(unexpected_end(status, ready))
+}
+
+/// What a daemon's death says, with the end of its log.
+fn unexpected_end(status: ExitStatus, ready: &Value) -> String {
     let log = PathBuf::from(ready["session_dir"].as_str().unwrap_or_default())
         .join("logs")
         .join(LOG_FILE);
     let tail = fs::read(&log).unwrap_or_default();
     let tail = String::from_utf8_lossy(&tail[tail.len().saturating_sub(LOG_TAIL)..]).into_owned();
-    Err(format!(
+    format!(
         "Some Ray subprocesses exited unexpectedly:\n  heliostat node [{status}]\nThe last lines of {}:\n{tail}",
         log.display()
-    ))
+    )
 }
 
 /// Has the daemon end in order, and kills it when it takes too long.

@@ -314,8 +314,13 @@ fn block_stays_until_a_signal_or_the_daemons_death() {
         let port = format!("--port={}", place.port);
         let mut command =
             place.command(&["start", "--head", "--block", &port, "--object-store-memory=80000000"]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_until("it runs", || place.run(&["status"]).ok);
+        // The daemon answers before the command knows that it does.
+        let said = place.folder.join("said");
+        let output = fs::File::create(&said).unwrap();
+        let child = command.stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("it says that it runs", || {
+            fs::read_to_string(&said).unwrap().contains("Ray runtime started")
+        });
         child
     };
     for signal in ["-TERM", "-INT"] {
