@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
@@ -14,10 +13,13 @@ PASSES = "AWS Error NETWORK_CONNECTION during PutObject"
 def fails(marks: str, times: int) -> bool:
     """Whether a thing fails that is to fail so many times, in whichever process it is tried."""
     os.makedirs(marks, exist_ok=True)
-    if len(os.listdir(marks)) >= times:
-        return False
-    open(os.path.join(marks, uuid.uuid4().hex), "w").close()
-    return True
+    for number in range(times):
+        try:
+            open(os.path.join(marks, str(number)), "x").close()
+        except FileExistsError:  # of another process, which may be at it just now
+            continue
+        return True
+    return False
 
 
 class Flaky(LocalFileSystem):
