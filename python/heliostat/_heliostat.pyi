@@ -808,6 +808,9 @@ def _runs_calls() -> bool:
 def device_kinds() -> list[tuple[str, str, list[str] | None, list[int] | None]]:
     """Resources whose units are devices: name, variable, visible ones, quantities that can be asked for."""
 
+def gpu_counts() -> dict[str, int]:
+    """How many GPUs of each maker this machine has, by the variable that names those which a process sees."""
+
 def _display_name() -> str:
     """Whose lines are printed now."""
 

@@ -89,12 +89,22 @@ fn visible_list(kind: &DeviceKind) -> Option<String> {
 
 /// Whose GPUs there are, and how many.
 fn gpu_kind(root: &Path) -> (DeviceKind, usize) {
-    let (amd, intel) = (present_amd(root), present_intel(root));
-    match (present(root), amd, intel) {
-        (0, 1.., _) => (AMD_GPU, amd),
-        (0, 0, 1..) => (INTEL_GPU, intel),
-        (nvidia, ..) => (DEVICE_KINDS[0], nvidia),
-    }
+    let all = counts(root);
+    all.into_iter().find(|(_, count)| *count > 0).unwrap_or(all[0])
+}
+
+fn counts(root: &Path) -> [(DeviceKind, usize); 3] {
+    [
+        (DEVICE_KINDS[0], present(root)),
+        (AMD_GPU, present_amd(root)),
+        (INTEL_GPU, present_intel(root)),
+    ]
+}
+
+/// How many GPUs of each maker the drivers show.
+#[must_use]
+pub fn gpu_counts() -> [(DeviceKind, usize); 3] {
+    counts(Path::new("/"))
 }
 
 /// The indices of the GPUs that this process may use: those that the variable of their kind names where it is

@@ -85,7 +85,7 @@ mod _heliostat {
     #[pymodule_export]
     use crate::terminal::{flush_logs, take_logs, take_notices, take_unhandled};
     #[pymodule_export]
-    use crate::worker::devices::device_kinds;
+    use crate::worker::devices::{device_kinds, gpu_counts};
     #[pymodule_export]
     use crate::worker::{
         _ask_to_leave, _asked_to_leave, _display_name, _end_in_time, _line_is_open, _look_again,

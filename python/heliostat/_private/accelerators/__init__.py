@@ -12,6 +12,7 @@ from heliostat import _heliostat
 from heliostat._private import missing
 from heliostat._private.accelerators.accelerator import AcceleratorManager
 from heliostat._private.accelerators.kinds import (
+    KINDS,
     AMDGPUAcceleratorManager,
     FuriosaAcceleratorManager,
     HPUAcceleratorManager,
@@ -46,19 +47,7 @@ __all__ = [
 
 def get_all_accelerator_managers() -> set[type[AcceleratorManager]]:
     """All kinds of devices."""
-    return {
-        AMDGPUAcceleratorManager,
-        FuriosaAcceleratorManager,
-        HPUAcceleratorManager,
-        IntelGPUAcceleratorManager,
-        MBLTAcceleratorManager,
-        NPUAcceleratorManager,
-        NeuronAcceleratorManager,
-        NvidiaGPUAcceleratorManager,
-        RBLNAcceleratorManager,
-        TPUAcceleratorManager,
-        TTNPUAcceleratorManager,
-    }
+    return set(KINDS)
 
 
 def get_all_accelerator_resource_names() -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,31 +12,16 @@ from heliostat import _heliostat
 from heliostat._private.accelerators.accelerator import AcceleratorManager
 from heliostat._private.ray_constants import env_bool
 
-__all__ = [
-    "AMDGPUAcceleratorManager",
-    "FuriosaAcceleratorManager",
-    "HPUAcceleratorManager",
-    "IntelGPUAcceleratorManager",
-    "MBLTAcceleratorManager",
-    "NPUAcceleratorManager",
-    "NeuronAcceleratorManager",
-    "NvidiaGPUAcceleratorManager",
-    "RBLNAcceleratorManager",
-    "TPUAcceleratorManager",
-    "TTNPUAcceleratorManager",
-]
-
 
 class _Kind(AcceleratorManager):
     """A kind by its resource and its variable."""
 
     _resource: ClassVar[str]
     _variable: ClassVar[str]
-    _leave_alone: ClassVar[
-        str
-    ]  # of Ray's variables, the one by which workers are shown all devices
-    _prefix: ClassVar[str] = ""  # of a device's name in the variable
-    _count: ClassVar[Callable[[], int] | None] = None
+    # Of Ray's variables, the one by which workers are shown all devices.
+    _leave_alone: ClassVar[str]
+    # Of a device's name in the variable.
+    _prefix: ClassVar[str] = ""
 
     @classmethod
     def get_resource_name(cls) -> str:
@@ -50,9 +34,10 @@ class _Kind(AcceleratorManager):
     @classmethod
     def get_current_node_num_accelerators(cls) -> int:
         """How many there are: GPUs on this machine; of others, which nodes do not look for, those it sees."""
-        if cls._count is None:
-            return len(cls.get_current_process_visible_accelerator_ids() or ())
-        return cls._count()
+        gpus = _heliostat.gpu_counts()
+        if cls._variable in gpus:
+            return gpus[cls._variable]
+        return len(cls.get_current_process_visible_accelerator_ids() or ())
 
     @classmethod
     def get_current_node_accelerator_type(cls) -> str | None:
@@ -83,31 +68,12 @@ class _Kind(AcceleratorManager):
             os.environ[cls._variable] = ",".join(f"{cls._prefix}{one}" for one in ids)
 
 
-# GPUs are counted as nodes count them: `helio-env`, machine.rs.
-
-
-def _of_nvidia() -> int:
-    files = [name for name in glob.glob("/dev/nvidia*") if name[len("/dev/nvidia") :].isdigit()]
-    return len(files or glob.glob("/proc/driver/nvidia/gpus/*"))
-
-
-def _of_amd() -> int:
-    ids = (Path(file) for file in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/gpu_id"))
-    return sum(one.read_text().strip() not in ("", "0") for one in ids)
-
-
-def _of_intel() -> int:
-    cards = glob.glob("/sys/bus/pci/drivers/i915/*:*") + glob.glob("/sys/bus/pci/drivers/xe/*:*")
-    return sum(os.path.basename(card).split(":")[1] != "00" for card in cards)
-
-
 class NvidiaGPUAcceleratorManager(_Kind):
     """GPUs of NVIDIA."""
 
     _resource = "GPU"
     _variable = "CUDA_VISIBLE_DEVICES"
     _leave_alone = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
-    _count = staticmethod(_of_nvidia)
 
     @classmethod
     def get_current_node_accelerator_type(cls) -> str | None:
@@ -133,7 +99,6 @@ class AMDGPUAcceleratorManager(_Kind):
     _resource = "GPU"
     _variable = "HIP_VISIBLE_DEVICES"
     _leave_alone = "RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES"
-    _count = staticmethod(_of_amd)
 
 
 class IntelGPUAcceleratorManager(_Kind):
@@ -142,7 +107,6 @@ class IntelGPUAcceleratorManager(_Kind):
     _resource = "GPU"
     _variable = "ZE_AFFINITY_MASK"
     _leave_alone = "RAY_EXPERIMENTAL_NOSET_ZE_AFFINITY_MASK"
-    _count = staticmethod(_of_intel)
 
 
 class TPUAcceleratorManager(_Kind):
@@ -208,3 +172,6 @@ class TTNPUAcceleratorManager(_Kind):
     _resource = "TTNPU"
     _variable = "TT_VISIBLE_DEVICES"
     _leave_alone = "RAY_EXPERIMENTAL_NOSET_TENSTORRENT_VISIBLE_DEVICES"
+
+
+KINDS: frozenset[type[AcceleratorManager]] = frozenset(_Kind.__subclasses__())
