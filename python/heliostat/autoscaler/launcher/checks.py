@@ -12,13 +12,20 @@ class ConfigError(ValueError):
     """What is wrong with the file, in one sentence."""
 
 
-def known(told: Mapping[Any, Any], keys: Iterable[str], where: str) -> None:
-    """Raises ``ConfigError`` for a key that is none of ``keys``."""
+def known(
+    told: Mapping[Any, Any],
+    keys: Iterable[str],
+    where: str = "",
+    *,
+    within: str = "",
+    of: str = "a cluster's file",
+) -> None:
+    """Raises ``ConfigError`` for a key that is none of ``keys``; ``within`` stands before its name."""
     keys = tuple(keys)
     for key in told:
         if key not in keys:
             raise ConfigError(
-                f"{where}`{key}` is not a key of a cluster's file.{did_you_mean(str(key), keys)}"
+                f"{where}`{within}{key}` is not a key of {of}.{did_you_mean(str(key), keys)}"
             )
 
 
@@ -38,11 +45,21 @@ def count(told: Mapping[str, Any], key: str, where: str = "") -> int | None:
     return found
 
 
-def number(told: Mapping[str, Any], key: str, usual: float) -> float:
-    """A number of 0 or more. Raises ``ConfigError``."""
+def bounds(told: Mapping[str, Any], where: str = "") -> tuple[int | None, int | None]:
+    """``min_workers`` and ``max_workers``; ``None`` where there is none. Raises ``ConfigError``."""
+    least, most = (count(told, key, where) for key in ("min_workers", "max_workers"))
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"{where}`min_workers` ({least}) is more than `max_workers` ({most}).")
+    return least, most
+
+
+def number(
+    told: Mapping[Any, Any], key: str, usual: float = 0.0, where: str = "", *, within: str = ""
+) -> float:
+    """A number of 0 or more; ``within`` stands before its name. Raises ``ConfigError``."""
     found = told.get(key, usual)
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not found >= 0:
-        raise ConfigError(f"`{key}` is {found!r}: write a number of 0 or more.")
+        raise ConfigError(f"{where}`{within}{key}` is {found!r}: write a number of 0 or more.")
     return float(found)
 
 

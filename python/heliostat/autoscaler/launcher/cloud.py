@@ -77,9 +77,6 @@ def kinds_of(config: Config) -> NodeTypes:
 class CloudProvider:
     """The machines of a cluster in a cloud, as the launcher sees them."""
 
-    grows = True
-    boot_s = BOOT_S
-
     def __init__(
         self,
         config: Config,

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from heliostat.autoscaler.launcher import beside_head
-from heliostat.autoscaler.launcher.cloud import CloudProvider
+from heliostat.autoscaler.launcher.cloud import BOOT_S, CloudProvider
 from heliostat.autoscaler.launcher.config import Config
 from heliostat.autoscaler.launcher.providers import Host, Provider, alone, provider_of
 from heliostat.autoscaler.launcher.remote import Remote, RemoteError, quote
@@ -48,6 +48,11 @@ class Cluster:
         self._is_login_shell = is_login_shell
         self._say = say
         self._token_file = f"{_OWN_FOLDER}/clusters/{config.cluster_name}.token"
+
+    @property
+    def grows(self) -> bool:
+        """Whether machines are made as they are needed, by an autoscaler beside the head."""
+        return isinstance(self.provider, CloudProvider)
 
     def notes(self) -> list[str]:
         """What of the file has no effect, a sentence each."""
@@ -219,7 +224,8 @@ class Cluster:
     def _begin(self, remote: Remote, is_head: bool, *, starts: bool, sets_up: bool) -> None:
         """Set one machine up, if what it needs has changed, and start its daemon."""
         says = self._hears(remote)
-        remote.wait(self.provider.boot_s, says)
+        if self.grows:
+            remote.wait(BOOT_S, says)
         self._hand_token(remote)
         if sets_up:
             for path, local in self.config.file_mounts.items():

@@ -163,7 +163,7 @@ def _up(options: argparse.Namespace) -> int:
         cluster.up(no_restart=options.no_restart, restart_only=options.restart_only)
     head = cluster.head().host
     others = f"with {len(cluster.provider.workers())} further machines"
-    if cluster.provider.grows:
+    if cluster.grows:
         others = "and further machines come as they are needed"
     print(f"Cluster {name!r} is up: its head is {head.address}, {others}.")
     for verb, rest, what in (
@@ -288,7 +288,7 @@ def _monitor(options: argparse.Namespace) -> int:
         raise ValueError(f"--lines is {options.lines}: write a number of 0 or more.")
     cluster = _cluster(options)
     files = '"${RAY_TMPDIR:-/tmp}"/ray/session_latest/logs/node.log'
-    if cluster.provider.grows:
+    if cluster.grows:
         files += f" {log_file(cluster.config.cluster_name)}"
     return cluster.run_here(
         cluster.head(), f"tail -n {options.lines} --follow=name --retry {files}"

@@ -11,7 +11,7 @@ from typing import Any
 from heliostat.autoscaler.launcher.checks import (
     ConfigError,
     boolean,
-    count,
+    bounds,
     known,
     number,
     section,
@@ -146,7 +146,7 @@ def _checked(told: Any, path: str, overrides: Mapping[str, Any]) -> Config:
     if not isinstance(told, Mapping):
         raise ConfigError("it must be a mapping that begins with `cluster_name:`.")
     told = {**told, **overrides}
-    known(told, _KEYS, "")
+    known(told, _KEYS)
     for key in ("cluster_name", "provider"):
         if key not in told:
             raise ConfigError(f"`{key}` is missing.")
@@ -155,9 +155,7 @@ def _checked(told: Any, path: str, overrides: Mapping[str, Any]) -> Config:
         raise ConfigError(
             f"`cluster_name` is {name!r}: write a name of letters, digits, `-`, `_` and `.`."
         )
-    least, most = (count(told, key) for key in ("min_workers", "max_workers"))
-    if least is not None and most is not None and least > most:
-        raise ConfigError(f"`min_workers` ({least}) is more than `max_workers` ({most}).")
+    least, most = bounds(told)
     provider = _provider(told)
     is_list = provider["type"] == "local"
     notes = [

@@ -206,12 +206,8 @@ class Growing:
     def _make(self, name: str, count: int) -> None:
         try:
             made = self._cloud.run(self._kinds.workers[name], count)
-        except OSError as error:
-            self._failed(name, str(error))
-            made = []
         except Exception as error:
-            logger.exception("A machine of %s was not made.", name)
-            self._failed(name, repr(error))
+            self._failed(name, _words(error))
             made = []
         now = self._now()
         kept = [_Kept(Instance(one, name), now, is_busy=True) for one in made]
@@ -226,12 +222,8 @@ class Growing:
         one = kept.instance
         try:
             self._set_up(self._addressed(one.id))
-        except (OSError, RemoteError) as error:
-            self._failed(one.type, str(error))
-            self.terminate([one])
         except Exception as error:
-            logger.exception("%s was not set up.", one.id)
-            self._failed(one.type, repr(error))
+            self._failed(one.type, _words(error))
             self.terminate([one])
         else:
             logger.info("%s (%s) is set up.", one.id, one.type)
@@ -269,3 +261,11 @@ class Growing:
         """What is under way ends with the process: a new autoscaler sets it up."""
         with contextlib.suppress(RuntimeError):
             self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _words(error: Exception) -> str:
+    """What a cloud or a machine says; what nobody has thought of goes to the log with its stack."""
+    if isinstance(error, (OSError, RemoteError)):
+        return str(error)
+    logger.error("An unexpected error.", exc_info=error)
+    return repr(error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import logging
 import os
 import signal
@@ -23,7 +22,7 @@ from heliostat.autoscaler.launcher.cloud import CloudProvider, kinds_of
 from heliostat.autoscaler.launcher.cluster import Cluster
 from heliostat.autoscaler.launcher.config import Config, load
 from heliostat.autoscaler.launcher.growing import Growing
-from heliostat.autoscaler.launcher.providers import folder
+from heliostat.autoscaler.launcher.providers import held
 from heliostat.autoscaler.loop import Autoscaler
 from heliostat.autoscaler.model import State
 from heliostat.core import address, auth, settings
@@ -32,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 # How long an autoscaler may take to end, in seconds, before it is killed.
 _END_S = 20.0
+_END_LOOK_S = 0.1
 
 
 class LocatedHead:
@@ -119,26 +119,16 @@ def _work(config: Config) -> None:
 @contextlib.contextmanager
 def _only_one(cluster_name: str) -> Iterator[None]:
     """Ends the autoscaler of that cluster which runs on this machine, and stands in its place."""
-    with (folder() / f"{cluster_name}.autoscaler.lock").open("a+") as file:
-        until = time.monotonic() + _END_S
-        number = signal.SIGTERM
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                file.seek(0)
-                said = file.read().strip()
-            if time.monotonic() >= until:
-                number = signal.SIGKILL
-            if said.isdigit():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(said), number)
-            time.sleep(0.1)
-        file.seek(0)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+    until = time.monotonic() + _END_S
+
+    def end(holder: str) -> None:
+        number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
+        if holder.isdigit():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(holder), number)
+        time.sleep(_END_LOOK_S)
+
+    with held(f"{cluster_name}.autoscaler.lock", end):
         yield
 
 

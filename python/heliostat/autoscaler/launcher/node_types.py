@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.autoscaler.launcher.checks import ConfigError, count, known, section, texts
+from heliostat.autoscaler.launcher.checks import ConfigError, bounds, known, number, section, texts
 from heliostat.core.hints import did_you_mean
 
 _KEYS = (
@@ -90,21 +90,14 @@ def _one(name: str, row: Any, workers_max: int) -> NodeType:
     if not isinstance(row, Mapping):
         raise ConfigError(f"{where}it must be a mapping with `node_config`.")
     known(row, _KEYS, where)
-    resources = {}
-    for key, value in section(row, "resources", where).items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ConfigError(
-                f"{where}`resources.{key}` is {value!r}: write a number of 0 or more."
-            )
-        resources[str(key)] = float(value)
+    told = section(row, "resources", where)
+    resources = {str(key): number(told, key, where=where, within="resources.") for key in told}
     labels = {}
     for key, value in section(row, "labels", where).items():
         if not isinstance(value, str):
             raise ConfigError(f"{where}`labels.{key}` is {value!r}: write a text.")
         labels[str(key)] = value
-    least, most = (count(row, key, where) for key in ("min_workers", "max_workers"))
-    if least is not None and most is not None and least > most:
-        raise ConfigError(f"{where}`min_workers` ({least}) is more than `max_workers` ({most}).")
+    least, most = bounds(row, where)
     setup = None
     if row.get("worker_setup_commands") is not None:
         setup = texts(row, "worker_setup_commands", where)

@@ -6,14 +6,13 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from heliostat.autoscaler.launcher.checks import ConfigError
+from heliostat.autoscaler.launcher.checks import ConfigError, known
 from heliostat.autoscaler.launcher.config import Auth, Config
-from heliostat.core.hints import did_you_mean
 
 _LOCAL_KEYS = ("type", "head_ip", "worker_ips", "external_head_ip", "use_internal_ips")
 
@@ -39,12 +38,6 @@ class Provider(Protocol):
 
     notes: list[str]
     """What the file asks for that cannot be had, a sentence each."""
-
-    grows: bool
-    """Whether machines are made as they are needed, by an autoscaler beside the head."""
-
-    boot_s: float
-    """How long a machine may take until ssh reaches it, in seconds."""
 
     def auth(self) -> Auth:
         """How ssh gets in."""
@@ -82,9 +75,6 @@ class LocalProvider:
 
     Which of them belong to the cluster is kept in a file of the user who starts it.
     """
-
-    grows = False
-    boot_s = 0.0
 
     def __init__(self, config: Config) -> None:
         """Raises ``ConfigError`` where the section is wrong."""
@@ -165,11 +155,7 @@ def _local_section(told: Mapping[str, Any]) -> tuple[str, list[str]]:
         raise ConfigError(
             "`provider.coordinator_address` is not supported: name `head_ip` and `worker_ips`."
         )
-    for key in told:
-        if key not in _LOCAL_KEYS:
-            raise ConfigError(
-                f"`provider.{key}` is not a key of `type: local`.{did_you_mean(key, _LOCAL_KEYS)}"
-            )
+    known(told, _LOCAL_KEYS, within="provider.", of="`type: local`")
     head, workers = told.get("head_ip"), told.get("worker_ips")
     if not isinstance(head, str) or not head:
         raise ConfigError("`provider.head_ip` must name the head's machine.")
@@ -212,15 +198,32 @@ def folder() -> Path:
 @contextlib.contextmanager
 def alone(cluster_name: str) -> Iterator[None]:
     """Nobody else of this user changes the cluster meanwhile. Raises ``RuntimeError`` if somebody does."""
-    with (folder() / f"{cluster_name}.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise RuntimeError(
-                f"Process {file.read().strip()} starts or stops cluster {cluster_name!r} just now: "
-                "try again when it has ended."
-            ) from None
+
+    def refuse(holder: str) -> None:
+        raise RuntimeError(
+            f"Process {holder} starts or stops cluster {cluster_name!r} just now: try again when it "
+            "has ended."
+        )
+
+    with held(f"{cluster_name}.lock", refuse):
+        yield
+
+
+@contextlib.contextmanager
+def held(name: str, is_busy: Callable[[str], None]) -> Iterator[None]:
+    """Hold a file of this user's, which names the process that has it.
+
+    ``is_busy`` is told the number of another one's, again and again until it raises or the file is free.
+    """
+    with (folder() / name).open("a+") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip()
+            is_busy(holder)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

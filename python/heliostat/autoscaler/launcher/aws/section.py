@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.autoscaler.launcher.checks import ConfigError, boolean, section
+from heliostat.autoscaler.launcher.checks import ConfigError, boolean, known, section
 from heliostat.autoscaler.launcher.cloud import kinds_of
 from heliostat.autoscaler.launcher.config import Config
-from heliostat.core.hints import did_you_mean
 
 _KEYS = (
     "type",
@@ -42,11 +41,7 @@ class Section:
 def read(config: Config) -> Section:
     """Raises ``ConfigError`` where it is wrong."""
     told = config.provider
-    for key in told:
-        if key not in _KEYS:
-            raise ConfigError(
-                f"`provider.{key}` is not a key of `type: aws`.{did_you_mean(str(key), _KEYS)}"
-            )
+    known(told, _KEYS, within="provider.", of="`type: aws`")
     region = told.get("region")
     if not isinstance(region, str) or not region:
         raise ConfigError("`provider.region` must name a region of AWS, such as us-west-2.")
