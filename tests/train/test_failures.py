@@ -315,6 +315,21 @@ def test_a_lost_coordinator_is_replaced(fit: Any, tmp_path: Path) -> None:
     assert fit(loop, 1).return_value == 2
 
 
+def fit_without(fit: Any, limit: int, says: str | None = None) -> None:
+    """A run that loses its coordinator ends well without a limit for that, and with one says why it ends."""
+
+    def loop() -> int:
+        train.report({"a": 1})
+        return 7
+
+    failures = FailureConfig(controller_failure_limit=limit)
+    if limit < 0:
+        assert fit(loop, 2, failure_config=failures).return_value == 7
+    else:
+        with pytest.raises(ControllerError, match=says):
+            fit(loop, 2, failure_config=failures)
+
+
 @pytest.mark.contract("F9.09")
 @pytest.mark.heliostat_only("the moment is one inside of the controller")
 @pytest.mark.parametrize("limit", [-1, 0])
@@ -334,16 +349,7 @@ def test_a_coordinator_that_is_lost_as_an_attempt_begins(
 
     monkeypatch.setattr(TrainRun, "_run_group", begin_without)
 
-    def loop() -> int:
-        train.report({"a": 1})
-        return 7
-
-    failures = FailureConfig(controller_failure_limit=limit)
-    if limit < 0:
-        assert fit(loop, 2, failure_config=failures).return_value == 7
-    else:
-        with pytest.raises(ControllerError):
-            fit(loop, 2, failure_config=failures)
+    fit_without(fit, limit)
 
 
 @pytest.mark.contract("F9.09")
@@ -372,17 +378,9 @@ def test_a_coordinator_that_is_lost_while_the_storage_is_away(
     monkeypatch.setattr(run, "open_run", open_later)
     monkeypatch.setattr(pauses, "_FIRST_S", 0.01)
 
-    def loop() -> int:
-        train.report({"a": 1})
-        return 7
-
-    failures = FailureConfig(controller_failure_limit=limit)
+    fit_without(fit, limit, "The disk is full")
     if limit < 0:
-        assert fit(loop, 2, failure_config=failures).return_value == 7
         assert len(away) == 3
-    else:
-        with pytest.raises(ControllerError, match="The disk is full"):
-            fit(loop, 2, failure_config=failures)
 
 
 @pytest.mark.contract("F9.09")
