@@ -108,7 +108,7 @@ def test_tasks_follow_their_large_arguments(four: list[str], at_once: bool) -> N
     wanted = [(i, four[i % NODES]) for i in range(4 * NODES)]
 
     def all_follow() -> bool:
-        """Calls wait 200 ms for a node that asks its idle workers back: a busy machine may need a second round."""
+        """Calls wait 200 ms for a node that asks its idle workers back; a busy machine takes longer."""
         all_free()
         at = [make.options(resources={f"at{i % NODES}": 0.1}).remote(i) for i, _ in wanted]
         ray.wait(at, num_returns=len(at), fetch_local=False, timeout=LIMIT_S)

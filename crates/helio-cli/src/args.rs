@@ -123,6 +123,18 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Print what the Python workers of this machine, or of all nodes, are doing: their stacks.
+    #[command(disable_help_flag = true)]
+    Stack(Rest),
+    /// Show nodes, calls and actors as they change, in the terminal.
+    #[command(disable_help_flag = true)]
+    Top(Rest),
+    /// End a named actor.
+    #[command(disable_help_flag = true)]
+    KillActor(Rest),
+    /// Pack logs, states and versions of all nodes into one file, for a report.
+    #[command(disable_help_flag = true)]
+    ClusterDump(Rest),
     /// Show training runs over each other: what they took, their metrics, the steps of their ranks.
     #[command(disable_help_flag = true)]
     CompareRuns(Rest),

@@ -1,4 +1,4 @@
-//! `job`, `logs`, `memory`, `metrics`, `debug`, `compare-runs`, and what `up` and `down` belong to: done in Python, where programs are told the same.
+//! `job`, `logs`, `memory`, `metrics`, `debug`, `stack`, `top`, `compare-runs` and others, and what `up` and `down` belong to: done in Python, where programs are told the same.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;

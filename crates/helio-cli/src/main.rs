@@ -68,6 +68,16 @@ fn main() -> ExitCode {
         }
         Command::Memory { arguments } => in_python::run("heliostat.util.state.memory", &arguments),
         Command::Debug { arguments } => in_python::run("heliostat.core.debug_command", &arguments),
+        Command::Stack(rest) => {
+            in_python::run("heliostat.util.state.stack_command", &rest.arguments)
+        }
+        Command::Top(rest) => in_python::run("heliostat.util.state.top", &rest.arguments),
+        Command::KillActor(rest) => {
+            in_python::run("heliostat.util.kill_actor_command", &rest.arguments)
+        }
+        Command::ClusterDump(rest) => {
+            in_python::run("heliostat.util.state.dump_command", &rest.arguments)
+        }
         Command::CompareRuns(rest) => {
             in_python::run("heliostat.train.compare_command", &rest.arguments)
         }

@@ -415,6 +415,11 @@ def drive(items: Any) -> Iterator[Any]:
         loop.close()
 
 
+def loops() -> list[asyncio.AbstractEventLoop]:
+    """Those on which this process's calls run; none, if it is no async actor."""
+    return [] if _server is None else [group.loop for group in _server.groups.values()]
+
+
 def warned(what: str) -> bool:
     """Whether a blocking call of this kind (``get``, ``wait``) has warned, or is not to."""
     return what in _warned

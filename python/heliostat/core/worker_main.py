@@ -14,7 +14,7 @@ import traceback
 from typing import Any, NoReturn, TextIO
 
 from heliostat import _heliostat
-from heliostat.core import settings, worker_children, worker_setup
+from heliostat.core import settings, stacks, worker_children, worker_setup
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
@@ -98,6 +98,7 @@ def main() -> NoReturn:
         # It may put files of its own in the place of the outputs.
         worker_setup.apply(setup)
     _listen_to_sigterm()
+    stacks.open_stacks()
     if "PYTHONBREAKPOINT" not in os.environ:  # it names a debugger of the user's
         sys.breakpointhook = _on_breakpoint
     code = -2

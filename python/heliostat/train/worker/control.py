@@ -16,7 +16,7 @@ import heliostat as ray
 from heliostat.train.errors import AttemptEnded
 from heliostat.train.messages import SAVE
 from heliostat.train.steps.clock import StepClock
-from heliostat.train.worker.outside import open_stacks, stacks_of_children
+from heliostat.train.worker.outside import own_place, stacks_of_children
 
 # Real-time signals are used by nobody else; it only serves to interrupt blocking system calls.
 _SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
@@ -39,7 +39,7 @@ class Control:
         self._coordinator = coordinator
         self._clock = clock
         self._incarnation = incarnation
-        self._place = open_stacks(ray.get_runtime_context().get_node_id())
+        self._place = own_place(ray.get_runtime_context().get_node_id())
         self._number = number
         self._rank = rank
         self._thread_id = threading.get_ident()
@@ -117,4 +117,4 @@ class Control:
         # What takes the times of steps stands between the function and torch, and is neither.
         shown = [entry for entry in frames[first:] if entry.filename != _TIMING]
         text = "".join(traceback.StackSummary.from_list(shown).format())
-        return text if self._place is None else text + stacks_of_children(self._place)
+        return text + stacks_of_children(self._place)

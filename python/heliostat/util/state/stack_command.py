@@ -1,0 +1,114 @@
+"""``stack``: what the Python workers of this machine, or of all nodes, are doing right now."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+
+import heliostat
+from heliostat.core import settings, stacks
+from heliostat.util.commands import exit_code
+from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from heliostat.util.state import list_workers
+
+# How long the nodes may take to tell, in seconds.
+_NODES_S = 60.0
+_ROWS_MAX = 10_000
+
+
+def main(arguments: Sequence[str], program: str) -> int:
+    """Print what is asked for; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog=f"{program} stack",
+        description="Print the Python stacks of this machine's workers: threads, coroutines of async "
+        "actors, and the calls that they are in. It needs no cluster that answers, and no rights of a "
+        "debugger.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--pid", type=int, action="append", help="of this worker; may be repeated")
+    parser.add_argument(
+        "--all-nodes", action="store_true", help="of all nodes' workers, told by a task on each"
+    )
+    parser.add_argument(
+        "--address",
+        help="with --all-nodes: of the cluster's head [default: $RAY_ADDRESS, else the cluster of "
+        "this machine]",
+    )
+    options = parser.parse_args(arguments)
+    if options.address and not options.all_nodes:
+        parser.error(
+            "--address goes with --all-nodes: without that this machine's workers are asked."
+        )
+    if options.all_nodes:
+        address = options.address or settings.text("ADDRESS") or "auto"
+        return exit_code(lambda: _print_nodes(address, options.pid))
+    return exit_code(lambda: _print_here(options.pid))
+
+
+def _print_here(pids: list[int] | None) -> int:
+    known = stacks.workers()
+    for pid in pids or []:
+        if pid not in known:
+            raise ValueError(f"{pid} is no worker of this machine; they are {_listed(known)}")
+    asked = known if pids is None else pids
+    if not asked:
+        print(f"No workers run on {platform.node()}.", file=sys.stderr)
+    for pid in asked:
+        print(_section(platform.node(), pid, stacks.title(pid), stacks.stacks_of(pid)))
+    return 0
+
+
+def _print_nodes(address: str, pids: list[int] | None) -> int:
+    heliostat.init(address=address, log_to_driver=False, logging_level="warning")
+    try:
+        there: dict[str, list[int]] = defaultdict(list)
+        for row in list_workers(limit=_ROWS_MAX, raise_on_missing_output=False):
+            if (
+                row.pid
+                and row.is_alive
+                and row.worker_type == "WORKER"
+                and (not pids or row.pid in pids)
+            ):
+                there[row.node_id].append(row.pid)
+        if not there:
+            print("No such worker runs." if pids else "No workers run.", file=sys.stderr)
+            return 1 if pids else 0
+        task = heliostat.remote(_of_node)
+        asked = {
+            task.options(
+                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
+            ).remote(found): node
+            for node, found in there.items()
+        }
+        told, silent = heliostat.wait(list(asked), num_returns=len(asked), timeout=_NODES_S)
+        for ref in told:
+            for section in heliostat.get(ref):
+                print(section)
+        for ref in silent:
+            print(f"Node {asked[ref]} did not answer within {_NODES_S:.0f} s.", file=sys.stderr)
+    finally:
+        heliostat.shutdown()
+    return 1 if silent else 0
+
+
+def _of_node(pids: list[int]) -> list[str]:
+    """In a task: the sections of those workers of its node."""
+    node = platform.node()
+    asked = (pid for pid in pids if pid != os.getpid())
+    return [_section(node, pid, stacks.title(pid), stacks.stacks_of(pid)) for pid in asked]
+
+
+def _section(machine: str, pid: int, title: str, text: str) -> str:
+    return f"{machine}, process {pid}, {title}\n{text}"
+
+
+def _listed(pids: list[int]) -> str:
+    return ", ".join(map(str, pids)) if pids else "none"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[2:], sys.argv[1]))
