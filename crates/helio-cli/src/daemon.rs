@@ -20,7 +20,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use helio_env::logs;
 use helio_env::settings::read;
 use helio_node::{Ended, Reach};
 use helio_storage::{Embedded, Memory, Storage};
+use helio_tls::Identity;
 use helio_types::OPEN_TOKEN;
 use helio_types::address::host_port;
 use rustix::process::Signal;
@@ -98,6 +99,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let token = token.map_err(|error| format!("the authentication token: {error}"))?;
     let host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
     let kept = settings::kept_sessions()?;
+    // A certificate of no use is told at once, and not when the first machine comes.
+    let identity = helio_tls::current().map_err(|error| format!("{error}."))?;
     let temp_dir = folder::temp_dir(offer.temp_dir.as_deref());
     let failed =
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
@@ -128,7 +131,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         () => Port::open(&host, args.port, args.head),
     }?;
     let control = match &args.address {
-        None => Control::start(args, &host, port.number(), &token, &session)?,
+        None => Control::start(args, &host, port.number(), &token, identity.clone(), &session)?,
         Some(address) => Control::elsewhere(address, &token, (&host, port.number()))?,
     };
     let mut dashboard = Server::open(&args.dashboard, &host)?;
@@ -168,6 +171,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         python: args.python.clone(),
         package_path: None,
         token: token.clone(),
+        identity: identity.clone(),
         control: control.reach.clone(),
         control_address: control_address.clone(),
         headless_ms_max: settings::headless_ms_max()?,
@@ -279,6 +283,7 @@ impl Control {
         host: &str,
         port: u16,
         token: &str,
+        identity: Option<Arc<Identity>>,
         session: &Session,
     ) -> Result<Self, String> {
         let storage: Box<dyn Storage> = if args.owner_driver {
@@ -296,6 +301,7 @@ impl Control {
             socket: socket.clone(),
             host: ip,
             token: token.to_owned(),
+            identity,
             session_name: session.name.clone(),
             health: settings::health()?,
             storage,

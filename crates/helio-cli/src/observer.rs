@@ -55,6 +55,7 @@ pub(crate) fn cluster(
             "Failed to connect to the cluster at {address}: {error}. Is the head node running, and can its port \
              be reached from this machine?"
         ),
+        Error::Tls(why) => format!("No encrypted connection to the cluster at {address}: {why}."),
         other => format!("What answers at {address} is no cluster of this release: {other}"),
     })
 }

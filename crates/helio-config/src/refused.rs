@@ -1,6 +1,5 @@
 //! Variables of Ray's that ask for something which this release does not do, and whose want would be found too late:
-//! a cluster that was to be encrypted and is not, state that was to outlive the machine and does not. They are
-//! refused at the start, not passed over.
+//! state that was to outlive the machine and does not. They are refused at the start, not passed over.
 
 use crate::setting::Environment;
 
@@ -14,12 +13,6 @@ struct Refused {
 }
 
 const REFUSED: &[Refused] = &[
-    Refused {
-        name: "USE_TLS",
-        asks: |text| !matches!(text.to_ascii_lowercase().as_str(), "0" | "false" | "no" | "off"),
-        instead: "connections are not encrypted in this release. Unset it, and keep the traffic in a network that you \
-                  trust or in a tunnel, such as WireGuard",
-    },
     Refused {
         name: "REDIS_ADDRESS",
         asks: |_| true,
@@ -62,12 +55,6 @@ mod tests {
 
     #[test]
     fn only_what_asks_for_something_is_refused() {
-        for text in ["1", "true", "yes"] {
-            check("RAY_USE_TLS", text, true);
-        }
-        for text in ["0", "false", "", " "] {
-            check("RAY_USE_TLS", text, false);
-        }
         check("RAY_REDIS_ADDRESS", "redis:6379", true);
         check("RAY_REDIS_ADDRESS", "", false);
         check("RAY_gcs_storage", "redis", true);
@@ -75,6 +62,6 @@ mod tests {
         check("RAY_gcs_storage", "memory", false);
         check("RAY_external_storage_namespace", "cluster-a", true);
         check("RAY_external_storage_namespace", "default", false);
-        check("RAY_TLS_CA_CERT", "/file", false);
+        check("RAY_USE_TLS", "1", false);
     }
 }

@@ -129,6 +129,14 @@ settings! {
         AUTH_TOKEN = Both "AUTH_TOKEN" text("") "", ALL;
         /// A file with the cluster's token, for processes without AUTH_TOKEN; none: `~/.heliostat/auth_token`.
         AUTH_TOKEN_PATH = Both "AUTH_TOKEN_PATH" text("") "file", ALL;
+        /// 1: connections between machines are encrypted, and both ends show a certificate; set it on all of them.
+        USE_TLS = Ray "USE_TLS" flag(false) "", ALL;
+        /// The certificate that this machine shows, and those between it and the authority.
+        TLS_SERVER_CERT = Ray "TLS_SERVER_CERT" text("") "PEM file", ALL;
+        /// The private key of that certificate.
+        TLS_SERVER_KEY = Ray "TLS_SERVER_KEY" text("") "PEM file", ALL;
+        /// The authorities whose certificates are believed.
+        TLS_CA_CERT = Ray "TLS_CA_CERT" text("") "PEM file", ALL;
         /// 0: calls before `init()` raise an error instead of starting a session.
         ENABLE_AUTO_CONNECT = Both "ENABLE_AUTO_CONNECT" flag(true) "", DRIVER;
         /// Resources of the node, which replace those of its flags and of its machine.

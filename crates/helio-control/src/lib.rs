@@ -19,9 +19,11 @@ mod service;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helio_storage::Storage;
+use helio_tls::Identity;
 use helio_types::NodeId;
 
 pub use helio_control_state::Health;
@@ -45,6 +47,8 @@ pub struct Options {
     pub host: IpAddr,
     /// The cluster's token.
     pub token: String,
+    /// What other machines are shown, which have to encrypt; `None`: they speak in the clear.
+    pub identity: Option<Arc<Identity>>,
     /// The session's name, which joining nodes take over.
     pub session_name: String,
     /// How it tells whether nodes are alive.

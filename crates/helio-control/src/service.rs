@@ -64,7 +64,7 @@ pub fn run(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> 
 }
 
 async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
-    let Options { socket, host, token, session_name, health, storage, gone } = options;
+    let Options { socket, host, token, identity, session_name, health, storage, gone } = options;
     let clock = Clock::start();
     let (mut control, actions) =
         Control::recover(&session_name, storage.load()?, &gone, clock.now_us());
@@ -72,7 +72,7 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
     let listener = listen_unix(&socket).map_err(|source| listen_failed(&socket, source))?;
     let (inputs, queue) = mpsc::channel(INPUTS_MAX);
     let welcome = Welcome { pid: std::process::id(), ..Welcome::default() };
-    let gate = Arc::new(Gate::new("control", &token, welcome));
+    let gate = Arc::new(Gate::new("control", &token, welcome).encrypting(identity));
     let mut service = Service {
         control,
         storage,

@@ -78,6 +78,7 @@ impl Running {
             socket: socket.clone(),
             host: [127, 0, 0, 1].into(),
             token: TOKEN.into(),
+            identity: None,
             session_name: "session_x".into(),
             health: Default::default(),
             storage,

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use helio_tls::Identity;
 use helio_types::NodeId;
 
 use crate::output_files::Bounds;
@@ -88,6 +89,8 @@ pub struct Options {
     pub package_path: Option<PathBuf>,
     /// The cluster's token.
     pub token: String,
+    /// What other machines are shown, which have to encrypt; `None`: they speak in the clear.
+    pub identity: Option<Arc<Identity>>,
     /// How the control service is reached.
     pub control: Reach,
     /// Its name, for people and drivers: `host:port` of the head.

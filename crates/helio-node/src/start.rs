@@ -88,7 +88,8 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let zygote = Zygote::start(Kind::Bare, zygote_options.clone(), inputs.clone());
     let welcome =
         Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
-    let gate = Arc::new(Gate::new("node", &options.token, welcome));
+    let gate = Gate::new("node", &options.token, welcome);
+    let gate = Arc::new(gate.encrypting(options.identity.clone()).handing_over());
     let logs = Arc::new(logs);
     listen::unix(unix, Arc::clone(&gate), Arc::clone(&logs), inputs.clone());
     let hello = Hello {

@@ -94,6 +94,9 @@ messages! {
         /// Between drivers and workers: so many times the connector found that its connections with the other
         /// end were over, or heard that from the other end.
         13 epoch: u32,
+        /// This is no greeting yet: it only says whom the connection is for, and a TLS session follows, in which the
+        /// greeting comes.
+        14 is_encrypted: bool,
     }
     /// The acceptor's first frame.
     pub struct Welcome {
@@ -130,6 +133,12 @@ pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
                 .to_owned(),
         );
     }
+    misrouted(hello).or_else(|| (hello.role == Role::Unknown).then(|| "unknown role".to_owned()))
+}
+
+/// Why a connection gets nowhere, whoever makes it, or nothing.
+#[must_use]
+pub fn misrouted(hello: &Hello) -> Option<String> {
     if hello.version != VERSION {
         return Some(format!(
             "wire version {} (release {}) cannot speak with version {VERSION} (release {}): install the same \
@@ -139,13 +148,36 @@ pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
             env!("CARGO_PKG_VERSION"),
         ));
     }
-    if Destination::from_number(hello.to).is_none() {
-        return Some("unknown destination".to_owned());
-    }
-    (hello.role == Role::Unknown).then(|| "unknown role".to_owned())
+    Destination::from_number(hello.to).is_none().then(|| "unknown destination".to_owned())
 }
 
+/// What a listener that does not encrypt says to a connection that does, and the other way round.
+pub const ENCRYPTED_HERE: &str = "connections of this cluster are encrypted: set RAY_USE_TLS=1, RAY_TLS_SERVER_CERT, \
+                                  RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT where the connection comes from";
+/// See [`ENCRYPTED_HERE`].
+pub const PLAIN_HERE: &str = "connections of this cluster are not encrypted: unset RAY_USE_TLS where the connection \
+                              comes from, or start all nodes with it";
+
 impl Hello {
+    /// What is said in the clear before a session in which this greeting comes: whom it is for.
+    #[must_use]
+    pub fn routing(&self) -> Self {
+        Self {
+            version: VERSION,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            to: self.to,
+            to_process: self.to_process,
+            is_encrypted: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether it is for the one that another one was routed to.
+    #[must_use]
+    pub fn goes_where(&self, routed: &Self) -> bool {
+        (self.to, self.to_process) == (routed.to, routed.to_process)
+    }
+
     /// Whether it is that of a node, or of one that is about to join.
     fn is_of_node(&self) -> bool {
         self.role == Role::Node || (self.role == Role::Observer && !self.host.is_empty())

@@ -16,6 +16,7 @@ mod bulk;
 mod gate;
 mod handshake;
 mod read;
+mod secure;
 mod stream;
 mod write;
 
@@ -35,7 +36,7 @@ use helio_proto::frame::TooLong;
 pub enum Error {
     /// The operating system says so.
     #[error("{0}")]
-    Io(#[from] std::io::Error),
+    Io(#[source] std::io::Error),
     /// The peer announced a frame that is too long here.
     #[error("{0}")]
     TooLong(#[from] TooLong),
@@ -54,10 +55,23 @@ pub enum Error {
     /// More than [`HANDSHAKES_MAX`] peers owe their greeting, and this one for longest.
     #[error("too many connections are being opened")]
     Crowded,
+    /// It was to be encrypted, and why it is not.
+    #[error("{0}")]
+    Tls(String),
     /// The other side said no, and why.
     #[error("refused: {0}")]
     Refused(String),
     /// This side said no, and why.
     #[error("peer refused: {0}")]
     Unwelcome(String),
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        let of_session = error.get_ref().and_then(|inner| inner.downcast_ref::<helio_tls::Error>());
+        match of_session {
+            Some(helio_tls::Error(why)) => Self::Tls(why.clone()),
+            None => Self::Io(error),
+        }
+    }
 }

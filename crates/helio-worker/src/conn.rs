@@ -7,10 +7,14 @@ use std::os::unix::net::UnixStream;
 
 use helio_process_state::Output;
 use helio_proto::frame;
+use helio_tls::Session;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+/// How much is encrypted at a time, in bytes.
+const PIECE: usize = 64 << 10;
 
 /// What is written at one go, and read at one go, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -99,6 +103,13 @@ impl Received {
         self.taken += end;
         Ok(Some(&rest[start..end]))
     }
+
+    /// What was read and not taken, which the session takes up.
+    fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.bytes.split_off(std::mem::take(&mut self.taken));
+        self.bytes.clear();
+        rest
+    }
 }
 
 /// A connection.
@@ -107,6 +118,8 @@ pub(crate) struct Conn {
     pub(crate) socket: Socket,
     pub(crate) greeting: Greeting,
     input: Received,
+    /// Between machines, where that is encrypted.
+    pub(crate) session: Option<Box<Session>>,
     /// The greeting of this end, which goes out before the link's output.
     pub(crate) preface: Vec<u8>,
     /// The socket took no more; `epoll` says when it does again.
@@ -122,6 +135,7 @@ impl Conn {
             socket,
             greeting,
             input: Received::default(),
+            session: None,
             preface: Vec::new(),
             stuffed: false,
             is_deaf: false,
@@ -132,6 +146,9 @@ impl Conn {
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let Received { bytes, taken } = &mut self.input;
         bytes.drain(..std::mem::take(taken));
+        if let Some(session) = &mut self.session {
+            return fill_session(&self.socket, session, bytes);
+        }
         loop {
             let start = bytes.len();
             // A frame that has begun tells how much is to come: read it in few calls.
@@ -185,6 +202,22 @@ impl Conn {
         self.input = input;
     }
 
+    /// What came behind the frame that announced the session belongs to it.
+    pub(crate) fn read_in_session(&mut self, input: &mut Received) -> io::Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let taken = session.take(&input.take_rest());
+        input.bytes.append(session.plain());
+        taken.map_err(io::Error::other)
+    }
+
+    /// Whether something is to be written that is neither the greeting nor the link's output.
+    pub(crate) fn is_due(&self) -> bool {
+        let is_due = |session: &Session| {
+            !session.outgoing().is_empty() || (session.is_open() && !self.preface.is_empty())
+        };
+        self.session.as_deref().is_some_and(is_due)
+    }
+
     /// Writes what the socket takes of the greeting and the link's output.
     pub(crate) fn flush(&mut self, output: Option<&mut Output>) {
         self.stuffed = false;
@@ -194,6 +227,9 @@ impl Conn {
     }
 
     fn write_out(&mut self, output: Option<&mut Output>) -> io::Result<()> {
+        if self.session.is_some() {
+            return self.write_session(output);
+        }
         while !self.preface.is_empty() {
             match write(&mut self.socket, &self.preface)? {
                 Some(n) => drop(self.preface.drain(..n)),
@@ -210,10 +246,62 @@ impl Conn {
         Ok(())
     }
 
+    /// The same through the session: one piece at a time, so that what cannot go out yet stays with the link.
+    fn write_session(&mut self, mut output: Option<&mut Output>) -> io::Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        loop {
+            while !session.outgoing().is_empty() {
+                match write(&mut self.socket, session.outgoing())? {
+                    Some(n) => session.sent(n),
+                    None => {
+                        self.stuffed = true;
+                        return Ok(());
+                    }
+                }
+            }
+            if !session.is_open() {
+                return Ok(());
+            }
+            if !self.preface.is_empty() {
+                session.say(&self.preface).map_err(io::Error::other)?;
+                self.preface.clear();
+                continue;
+            }
+            let Some(output) = output.as_deref_mut().filter(|output| output.unwritten() > 0) else {
+                return Ok(());
+            };
+            let pending = output.pending();
+            let piece = &pending[..pending.len().min(PIECE)];
+            session.say(piece).map_err(io::Error::other)?;
+            output.advance(piece.len());
+        }
+    }
+
     fn is_stuffed(&mut self) -> io::Result<()> {
         self.stuffed = true;
         Ok(())
     }
+}
+
+/// Reads what is there into the session, and what was said in it into `bytes`.
+fn fill_session(socket: &Socket, session: &mut Session, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    let open = loop {
+        let room = session.room();
+        let full = room.len();
+        match rustix::io::read(socket, room) {
+            Ok(0) => break Ok(false),
+            Ok(n) => match session.came(n) {
+                Ok(()) if n == full => {}
+                Ok(()) => break Ok(true),
+                Err(error) => break Err(io::Error::other(error)),
+            },
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break Ok(true),
+            Err(error) => break Err(error.into()),
+        }
+    };
+    bytes.append(session.plain());
+    open.map(|is_open| is_open && !session.has_ended())
 }
 
 /// Writes once; `None`: the socket takes nothing now.

@@ -10,9 +10,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use helio_process_state::{Event, Peer};
-use helio_proto::frame;
 use helio_proto::hello::{self, Destination, Hello, Role, Welcome};
 use helio_proto::node::{ClientToNode, NodeToClient, Notice, Register, Registered};
+use helio_proto::{Wire, frame};
+use helio_tls::Session;
 use helio_types::{WorkerAddress, WorkerId};
 use rustix::event::epoll;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -206,6 +207,35 @@ pub(crate) fn tcp_connect(host: &str, port: u32) -> io::Result<TcpStream> {
     Err(last)
 }
 
+/// Connects to another machine, encrypted where this process is told to: then the session takes the greeting.
+fn machine_connect(
+    host: &str,
+    port: u32,
+    hello: &Hello,
+) -> io::Result<(Socket, Option<Box<Session>>)> {
+    let mut socket = tcp_connect(host, port)?;
+    let session = begin_session(&mut socket, host, hello)?;
+    Ok((Socket::Tcp(socket), session.map(Box::new)))
+}
+
+/// Says whom the connection is for, in the clear, and begins a session; `None`: nothing is encrypted here.
+pub(crate) fn begin_session(
+    socket: &mut TcpStream,
+    host: &str,
+    hello: &Hello,
+) -> io::Result<Option<Session>> {
+    let Some(identity) = helio_tls::current().map_err(io::Error::other)? else { return Ok(None) };
+    let session = identity.connect(host).map_err(io::Error::other)?;
+    let mut routing = Vec::new();
+    put(&mut routing, &hello.routing());
+    io::Write::write_all(socket, &routing)?;
+    Ok(Some(session))
+}
+
+fn put<M: Wire>(out: &mut Vec<u8>, message: &M) {
+    frame::put(out, |b| b.extend_from_slice(&helio_proto::encode(message)));
+}
+
 impl State {
     pub(crate) fn add_conn(
         &mut self,
@@ -233,21 +263,30 @@ impl State {
     /// Opens the connection of a new link, and greets.
     pub(crate) fn connect(&mut self, link: u64, to: &Peer) {
         let own_node = self.process.address().node_id;
-        let socket = match to {
+        let hello = self.hello(to);
+        let opened = match to {
             Peer::Process(address) if address.node_id == own_node => {
                 let path = self.sockets_dir.join(address.worker_id.socket_name());
-                unix_connect(&path).map(Socket::Unix)
+                unix_connect(&path).map(|socket| (Socket::Unix(socket), None))
             }
             Peer::Process(address) if address.port != 0 => {
-                tcp_connect(&address.host, address.port).map(Socket::Tcp)
+                machine_connect(&address.host, address.port, &hello)
             }
-            Peer::RemoteNode(address) => tcp_connect(&address.host, address.port).map(Socket::Tcp),
+            Peer::RemoteNode(address) => machine_connect(&address.host, address.port, &hello),
             Peer::Process(_) | Peer::Node => Err(io::ErrorKind::NotFound.into()),
         };
-        match socket.and_then(|socket| self.add_conn(link, socket, Greeting::Sent)) {
-            Ok(()) => {
+        let added = opened.and_then(|(socket, session)| {
+            self.add_conn(link, socket, Greeting::Sent)?;
+            Ok(session)
+        });
+        match added {
+            Ok(session) => {
                 tracing::debug!(link, ?to, "connecting");
-                self.greet(link, to);
+                if let Some(conn) = self.conns.get_mut(&link) {
+                    conn.session = session;
+                    put(&mut conn.preface, &hello);
+                }
+                self.process.links().touch(link);
             }
             Err(error) => {
                 tracing::info!(link, ?to, %error, "no connection");
@@ -256,7 +295,8 @@ impl State {
         }
     }
 
-    fn greet(&mut self, link: u64, to: &Peer) {
+    /// The greeting of a new link.
+    fn hello(&mut self, to: &Peer) -> Hello {
         let (to, to_process) = match to {
             Peer::Process(address) => (Destination::Process, address.worker_id),
             Peer::RemoteNode(_) | Peer::Node => (Destination::Daemon, WorkerId::NIL),
@@ -264,7 +304,7 @@ impl State {
         let role = if self.options.is_driver { Role::Driver } else { Role::Worker };
         let epoch = self.process.links().epoch(to_process);
         let me = self.process.address();
-        let hello = Hello {
+        Hello {
             node_id: me.node_id,
             host: me.host.clone(),
             port: me.port,
@@ -272,11 +312,7 @@ impl State {
             to_process,
             epoch,
             ..greeting(&self.options.token, role, me.worker_id)
-        };
-        if let Some(conn) = self.conns.get_mut(&link) {
-            frame::put(&mut conn.preface, |b| b.extend_from_slice(&helio_proto::encode(&hello)));
         }
-        self.process.links().touch(link);
     }
 
     /// Somebody connected.
@@ -311,7 +347,7 @@ impl State {
     /// Reads what a connection has; an error is how it ended.
     pub(crate) fn read_conn(&mut self, link: u64) -> Result<(), Ending> {
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
-        let open = if conn.greeting == Greeting::Expected {
+        let open = if conn.greeting == Greeting::Expected && conn.session.is_none() {
             self.fill_stranger(link)
         } else {
             conn.fill()
@@ -321,6 +357,9 @@ impl State {
         let result = self.take_frames(link, &mut input);
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
         conn.put_input(input);
+        if conn.is_due() {
+            self.flush_one(link);
+        }
         result?;
         // What came before the error was read, too.
         let reason = match open {
@@ -344,7 +383,13 @@ impl State {
             match greeting {
                 Greeting::Done => self.apply_one_of_many(Event::Frame { link, bytes }, now),
                 Greeting::Sent => self.welcomed(link, bytes)?,
-                Greeting::Expected => self.greeted_by(link, bytes)?,
+                Greeting::Expected => {
+                    if self.greeted_by(link, bytes)?
+                        && let Some(conn) = self.conns.get_mut(&link)
+                    {
+                        conn.read_in_session(input).map_err(|error| error.to_string())?;
+                    }
+                }
             }
         }
         self.execute_actions();
@@ -364,11 +409,15 @@ impl State {
         Ok(true)
     }
 
-    /// A stranger's first frame.
-    fn greeted_by(&mut self, link: u64, bytes: &[u8]) -> Result<(), String> {
+    /// A stranger's first frame. `true`: it only announces a session, in which the greeting comes.
+    fn greeted_by(&mut self, link: u64, bytes: &[u8]) -> Result<bool, String> {
         let hello: Hello =
             helio_proto::decode(bytes).map_err(|_| "its greeting is malformed".to_owned())?;
-        let refused = hello::refusal(&hello, &self.options.token);
+        let refused = self.refused_as_it_comes(link, &hello)?;
+        if hello.is_encrypted && refused.is_none() {
+            return Ok(true);
+        }
+        let refused = refused.or_else(|| hello::refusal(&hello, &self.options.token));
         let me = self.process.address();
         let welcome = Welcome {
             refused: refused.clone().unwrap_or_default(),
@@ -378,8 +427,8 @@ impl State {
             pid: std::process::id(),
             features: 0,
         };
-        let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
-        frame::put(&mut conn.preface, |b| b.extend_from_slice(&helio_proto::encode(&welcome)));
+        let Some(conn) = self.conns.get_mut(&link) else { return Ok(false) };
+        put(&mut conn.preface, &welcome);
         if let Some(refused) = refused {
             conn.flush(None);
             return Err(refused);
@@ -394,7 +443,26 @@ impl State {
         };
         self.apply(Event::Accepted { link, from, epoch: hello.epoch });
         self.process.links().touch(link);
-        Ok(())
+        Ok(false)
+    }
+
+    /// **TLS-1** Why a stranger is refused that comes in the clear and should not, or the other way round; a session
+    /// that is announced begins.
+    fn refused_as_it_comes(&mut self, link: u64, hello: &Hello) -> Result<Option<String>, String> {
+        let identity = helio_tls::current().map_err(|error| error.to_string())?;
+        let Some(conn) = self.conns.get_mut(&link) else { return Ok(None) };
+        let is_secured = conn.session.is_some() || conn.socket.is_of_this_machine();
+        let wanted = identity.filter(|_| !is_secured);
+        Ok(match (wanted, hello.is_encrypted) {
+            (None, false) => None,
+            (Some(identity), true) => {
+                let session = identity.accept().map_err(|error| error.to_string())?;
+                conn.session = Some(Box::new(session));
+                None
+            }
+            (Some(_), false) => Some(hello::ENCRYPTED_HERE.to_owned()),
+            (None, true) => Some(hello::PLAIN_HERE.to_owned()),
+        })
     }
 
     /// The greeting of this process was answered.
@@ -422,12 +490,17 @@ impl State {
         let Some(conn) = self.close_socket(link) else { return };
         let reason = ending.reason.as_ref();
         tracing::debug!(link, reason, "connection ended");
-        if conn.greeting == Greeting::Expected
+        let what = match conn.greeting {
+            Greeting::Expected => Some("a connection was refused"),
+            Greeting::Sent if conn.session.is_some() => Some("another machine is not reached"),
+            Greeting::Sent | Greeting::Done => None,
+        };
+        if let Some(what) = what
             && reason != CLOSED
             && self.refusal_logged.is_none_or(|at| now >= at + REFUSAL_LOG_US)
         {
             self.refusal_logged = Some(now);
-            let text = format!("a connection was refused: {reason}");
+            let text = format!("{what}: {reason}");
             self.tell_user(Notice { is_warning: true, text });
         }
         self.strangers.retain(|(stranger, _)| *stranger != link);

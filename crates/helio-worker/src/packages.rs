@@ -9,13 +9,17 @@ use std::time::Duration;
 use helio_proto::cluster::{PackageAnswer, PackageRequest};
 use helio_proto::hello::{Destination, Hello, Role, Welcome};
 use helio_proto::{Wire, frame};
+use helio_tls::Session;
 use helio_types::WorkerId;
 
 use crate::api::Error;
-use crate::connect::{greeting, tcp_connect};
+use crate::connect::{begin_session, greeting, tcp_connect};
 
 /// How long the head may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How much is encrypted at a time, in bytes.
+const PIECE: usize = 64 << 10;
 
 /// The daemon of the head, and what it asks for.
 #[derive(Debug)]
@@ -62,13 +66,16 @@ impl Head<'_> {
         accepted(receive(&mut stream)?).map(drop)
     }
 
-    fn connect(&self) -> Result<TcpStream, Error> {
-        let mut stream = tcp_connect(self.host, u32::from(self.port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
+    fn connect(&self) -> Result<Stream, Error> {
+        let mut socket = tcp_connect(self.host, u32::from(self.port))?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(SILENCE_MAX))?;
+        socket.set_write_timeout(Some(SILENCE_MAX))?;
         let to = Destination::Packages as u32;
         let hello = Hello { to, ..greeting(self.token, Role::Observer, WorkerId::NIL) };
+        let session = begin_session(&mut socket, self.host, &hello)?;
+        let mut stream = Stream { socket, session };
+        stream.shake_hands()?;
         send(&mut stream, &hello)?;
         let welcome: Welcome = receive(&mut stream)?;
         if welcome.refused.is_empty() {
@@ -79,18 +86,85 @@ impl Head<'_> {
     }
 }
 
+/// A connection that is waited for, encrypted or not.
+struct Stream {
+    socket: TcpStream,
+    session: Option<Session>,
+}
+
+impl Stream {
+    fn shake_hands(&mut self) -> io::Result<()> {
+        while self.session.as_ref().is_some_and(|session| !session.is_open()) {
+            self.flush()?;
+            if self.read_some()? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.flush()
+    }
+
+    /// Reads once from the socket into the session.
+    fn read_some(&mut self) -> io::Result<usize> {
+        let Some(session) = &mut self.session else { return Ok(0) };
+        let count = self.socket.read(session.room())?;
+        let read = session.came(count);
+        if read.is_err() {
+            // The other end hears why.
+            let _ = self.flush();
+        }
+        read.map(|()| count).map_err(io::Error::other)
+    }
+}
+
+impl io::Read for Stream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(session) = &mut self.session else { return self.socket.read(out) };
+            let plain = session.plain();
+            if !plain.is_empty() {
+                let count = plain.len().min(out.len());
+                out[..count].copy_from_slice(&plain[..count]);
+                plain.drain(..count);
+                return Ok(count);
+            }
+            if session.has_ended() || self.read_some()? == 0 {
+                return Ok(0);
+            }
+        }
+    }
+}
+
+impl io::Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.session else { return self.socket.write(bytes) };
+        let piece = &bytes[..bytes.len().min(PIECE)];
+        session.say(piece).map_err(io::Error::other)?;
+        self.flush()?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        while !session.outgoing().is_empty() {
+            let count = self.socket.write(session.outgoing())?;
+            session.sent(count);
+        }
+        Ok(())
+    }
+}
+
 fn accepted(answer: PackageAnswer) -> Result<PackageAnswer, Error> {
     if answer.refused.is_empty() { Ok(answer) } else { Err(Error::Disconnected(answer.refused)) }
 }
 
-fn send<M: Wire>(stream: &mut TcpStream, message: &M) -> Result<(), Error> {
+fn send<M: Wire>(stream: &mut Stream, message: &M) -> Result<(), Error> {
     let mut out = Vec::new();
     frame::put(&mut out, |b| b.extend_from_slice(&helio_proto::encode(message)));
     Ok(stream.write_all(&out)?)
 }
 
 /// Reads a whole frame and no byte more: what follows may be in none.
-fn receive<M: Wire>(stream: &mut TcpStream) -> Result<M, Error> {
+fn receive<M: Wire>(stream: &mut Stream) -> Result<M, Error> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;

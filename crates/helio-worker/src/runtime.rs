@@ -59,6 +59,8 @@ impl Runtime {
             getrandom::fill(&mut options.worker_id.0)
                 .map_err(|error| Error::Io(error.to_string()))?;
         }
+        // Later it would only be told where a connection fails.
+        helio_tls::current().map_err(|error| Error::Invalid(format!("{error}.")))?;
         // Before the daemon hears of us: it hands our address out at once.
         let sockets_dir = options.node_socket.parent().unwrap_or_else(|| "/".as_ref()).to_owned();
         let unix = connect::unix_listen(&sockets_dir.join(options.worker_id.socket_name()))?;

@@ -14,11 +14,13 @@ use std::sync::Arc;
 use bytes::{Buf, BytesMut};
 use helio_proto::frame::{self, FRAME_MAX, HELLO_MAX};
 use helio_proto::hello::{Hello, VERSION, Welcome, refusal};
+use helio_tls::Identity;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 use tokio::net::TcpStream;
 
 use super::handshake::{HANDSHAKE_MAX, connect_path};
+use super::secure::Secure;
 use super::{Error, Reader, Stream, Writer};
 
 /// The longest greeting with its length, in bytes: nothing beyond it is read before the peer is let in.
@@ -45,7 +47,7 @@ impl Arrival {
         tokio::time::timeout(HANDSHAKE_MAX, read).await.map_err(|_| Error::Silent)?
     }
 
-    async fn read_unhurried(mut stream: Stream) -> Result<Self, Error> {
+    pub(super) async fn read_unhurried(mut stream: Stream) -> Result<Self, Error> {
         let mut buffer = BytesMut::with_capacity(GREETING_MAX);
         loop {
             if let Some((start, end)) = frame::split(&buffer, HELLO_MAX)? {
@@ -60,6 +62,25 @@ impl Arrival {
                 return Err(if buffer.is_empty() { Error::Left } else { Error::Truncated });
             }
         }
+    }
+
+    /// Whether another machine sends it in the clear.
+    pub(super) fn is_plain_of_machine(&self) -> bool {
+        matches!(self.stream, Stream::Tcp(_))
+    }
+
+    /// Takes up the session that was announced, and waits for the greeting in it. **TLS-1** Whom it is for was said
+    /// before anything was proven, so the greeting has to say the same.
+    pub(super) async fn secured(self, identity: &Identity) -> Result<Self, Error> {
+        let Stream::Tcp(socket) = self.stream else { return Err(Error::Truncated) };
+        let session = identity.accept().map_err(|error| Error::Tls(error.0))?;
+        let early = &self.buffer[self.greeting..];
+        let secure = Secure::shake_hands(socket, session, &[], early).await?;
+        let greeted = Box::pin(Self::read_unhurried(secure.into())).await?;
+        if greeted.hello.is_encrypted || !greeted.hello.goes_where(&self.hello) {
+            return Err(Error::Unwelcome("it greets another one than it was routed to".to_owned()));
+        }
+        Ok(greeted)
     }
 
     /// What the peer said of itself; nothing of it is proven.
@@ -91,7 +112,8 @@ impl Arrival {
         token: &str,
         welcome: Welcome,
     ) -> Result<(Reader, Writer, Hello), Error> {
-        if let Some(refused) = refusal(&self.hello, token) {
+        let unproven = || self.hello.is_encrypted.then(|| "the greeting is missing".to_owned());
+        if let Some(refused) = refusal(&self.hello, token).or_else(unproven) {
             self.refuse(&refused);
             return Err(Error::Unwelcome(refused));
         }

@@ -2,12 +2,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use helio_proto::hello::{Hello, Welcome, refusal};
+use helio_proto::hello::{
+    Destination, ENCRYPTED_HERE, Hello, PLAIN_HERE, Welcome, misrouted, refusal,
+};
+use helio_tls::Identity;
 use tokio::sync::oneshot;
 
+use super::handshake::HANDSHAKE_MAX;
 use super::{Arrival, Error, Reader, Stream, Writer};
 
 /// How many peers may owe their greeting at a time. One more, and the oldest is turned away: who means it has
@@ -27,6 +31,10 @@ pub struct Gate {
     name: &'static str,
     token: String,
     welcome: Welcome,
+    /// Whether other machines have to encrypt, and what they are shown.
+    identity: Option<Arc<Identity>>,
+    /// Whether what is for other processes of the node is handed over to them, handshake and all.
+    is_door: bool,
     /// Who owes a greeting, oldest first, and how each is told to give up.
     pending: Mutex<VecDeque<(u64, oneshot::Sender<()>)>>,
     /// How many have come.
@@ -43,10 +51,24 @@ impl Gate {
             name,
             token: token.to_owned(),
             welcome,
+            identity: None,
+            is_door: false,
             pending: Mutex::default(),
             count: AtomicU64::new(0),
             logged: Mutex::default(),
         }
+    }
+
+    /// The same gate; with an identity, connections of other machines have to be encrypted.
+    #[must_use]
+    pub fn encrypting(self, identity: Option<Arc<Identity>>) -> Self {
+        Self { identity, ..self }
+    }
+
+    /// The same gate, for who hands over what is for other processes of the node: they take up the session.
+    #[must_use]
+    pub fn handing_over(self) -> Self {
+        Self { is_door: true, ..self }
     }
 
     /// The handshake with one peer; `None` when it was turned away, which is logged, but not so often
@@ -73,7 +95,9 @@ impl Gate {
         }
         let outcome = tokio::select! {
             biased;
-            arrival = Arrival::read(stream) => arrival,
+            arrival = tokio::time::timeout(HANDSHAKE_MAX, self.arrived(stream)) => {
+                arrival.unwrap_or(Err(Error::Silent))
+            }
             _ = given_up => Err(Error::Crowded),
         };
         self.pending().retain(|(pending, _)| *pending != number);
@@ -88,10 +112,30 @@ impl Gate {
         }
     }
 
-    /// Whether the peer would be let in.
+    /// Waits for the greeting, and before it for the session that it comes in.
+    async fn arrived(&self, stream: Stream) -> Result<Arrival, Error> {
+        let arrival = Arrival::read_unhurried(stream).await?;
+        let hello = arrival.hello();
+        let wanted = self.identity.as_ref().filter(|_| arrival.is_plain_of_machine());
+        let refused = match (wanted, hello.is_encrypted) {
+            (None, false) => return Ok(arrival),
+            (Some(identity), true) => match misrouted(hello) {
+                None if self.is_door && is_handed_over(hello) => return Ok(arrival),
+                None => return arrival.secured(identity).await,
+                Some(refused) => refused,
+            },
+            (Some(_), false) => ENCRYPTED_HERE.to_owned(),
+            (None, true) => PLAIN_HERE.to_owned(),
+        };
+        arrival.refuse(&refused);
+        Err(Error::Unwelcome(refused))
+    }
+
+    /// Whether the peer would be let in; one whose greeting is still to come is let in by whom it is for.
     #[must_use]
     pub fn would_let_in(&self, arrival: &Arrival) -> bool {
-        refusal(arrival.hello(), &self.token).is_none()
+        let hello = arrival.hello();
+        hello.is_encrypted || refusal(hello, &self.token).is_none()
     }
 
     /// Lets a peer in that has greeted; `None` when it was refused, see [`Gate::admit`].
@@ -130,4 +174,9 @@ impl Gate {
             if *lines == LINES_MAX { "; further ones are not logged for a minute" } else { "" };
         tracing::warn!(listener = self.name, source, reason = what, "connection closed{rest}");
     }
+}
+
+fn is_handed_over(hello: &Hello) -> bool {
+    let to = Destination::from_number(hello.to);
+    matches!(to, Some(Destination::Control | Destination::Process))
 }

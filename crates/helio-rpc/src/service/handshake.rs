@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use helio_proto::frame::{FRAME_MAX, HELLO_MAX};
+use helio_proto::frame::{self, FRAME_MAX, HELLO_MAX};
 use helio_proto::hello::{Hello, VERSION, Welcome};
+use helio_tls::Identity;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 
+use super::secure::Secure;
 use super::{Arrival, Error, Reader, Stream, Writer};
 
 /// The longest path that is a socket's address as it is, in bytes.
@@ -34,7 +36,7 @@ pub async fn accept(
     Arrival::read(stream).await?.welcome(token, welcome)
 }
 
-/// Connects over TCP.
+/// Connects over TCP, encrypted where this process is told to.
 ///
 /// # Errors
 /// When nobody listens there, the peer is silent, or it says no ([`Error::Refused`]).
@@ -44,7 +46,12 @@ pub async fn connect_tcp(
     hello: Hello,
 ) -> Result<(Reader, Writer, Welcome), Error> {
     tokio::time::timeout(HANDSHAKE_MAX, async {
-        greet(TcpStream::connect((host, port)).await?.into(), hello).await
+        let socket = TcpStream::connect((host, port)).await?;
+        let stream = match helio_tls::current().map_err(|error| Error::Tls(error.0))? {
+            None => socket.into(),
+            Some(identity) => encrypted(socket, &identity, host, &hello).await?,
+        };
+        greet(stream, hello).await
     })
     .await
     .map_err(|_| Error::Silent)?
@@ -88,6 +95,21 @@ fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let folder = File::open(path.parent().unwrap_or(path))?;
     let through = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     Ok((through.join(path.file_name().unwrap_or_default()), Some(folder)))
+}
+
+/// The connecting end of an encrypted connection.
+async fn encrypted(
+    socket: TcpStream,
+    identity: &Identity,
+    host: &str,
+    hello: &Hello,
+) -> Result<Stream, Error> {
+    // Only what follows waits for nothing: it fails on a socket that is closed already, which the first read reports.
+    let _ = socket.set_nodelay(true);
+    let session = identity.connect(host).map_err(|error| Error::Tls(error.0))?;
+    let mut before = Vec::new();
+    frame::put(&mut before, |b| b.extend_from_slice(&helio_proto::encode(&hello.routing())));
+    Ok(Secure::shake_hands(socket, session, &before, &[]).await?.into())
 }
 
 async fn greet(stream: Stream, hello: Hello) -> Result<(Reader, Writer, Welcome), Error> {

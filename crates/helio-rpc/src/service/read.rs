@@ -1,5 +1,6 @@
 //! The receiving half of a connection.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -50,13 +51,18 @@ impl Reader {
             if let Some(bytes) = self.take_frame()? {
                 return Ok(Some(bytes));
             }
-            // Memory follows the bytes that have arrived, not the length that was announced: a peer
-            // that promises a large frame and sends nothing costs nothing (LIMIT-1).
-            self.buffer.reserve(READ_SIZE);
-            if self.stream.read(&mut self.buffer).await? == 0 {
+            if !self.read_some().await? {
                 return if self.buffer.is_empty() { Ok(None) } else { Err(Error::Truncated) };
             }
         }
+    }
+
+    /// Reads what is there, waiting for the first byte; false at the end.
+    pub(super) async fn read_some(&mut self) -> io::Result<bool> {
+        // Memory follows the bytes that have arrived, not the length that was announced: a peer
+        // that promises a large frame and sends nothing costs nothing (LIMIT-1).
+        self.buffer.reserve(READ_SIZE);
+        Ok(self.stream.read(&mut self.buffer).await? > 0)
     }
 
     /// Takes what has arrived by now, for [`Reader::buffered`], without waiting.

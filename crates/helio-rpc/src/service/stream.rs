@@ -11,6 +11,8 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
+use super::secure::Secure;
+
 /// How much is read at a time, and at most, of what a process that has ended had sent: the kernel keeps far
 /// less.
 const ARRIVED_SIZE: usize = 64 << 10;
@@ -21,8 +23,10 @@ const ARRIVED_MAX: usize = 64 << 20;
 pub enum Stream {
     /// On this machine.
     Unix(UnixStream),
-    /// Between machines.
+    /// Between machines, in the clear.
     Tcp(TcpStream),
+    /// Between machines, encrypted.
+    Secure(Box<Secure>),
 }
 
 impl From<UnixStream> for Stream {
@@ -40,6 +44,12 @@ impl From<TcpStream> for Stream {
     }
 }
 
+impl From<Secure> for Stream {
+    fn from(secure: Secure) -> Self {
+        Self::Secure(Box::new(secure))
+    }
+}
+
 impl Stream {
     /// Reads what is there, waiting for the first byte; 0 at the end. Cancel safe.
     pub(super) async fn read(&self, out: &mut bytes::BytesMut) -> io::Result<usize> {
@@ -53,6 +63,7 @@ impl Stream {
                     s.readable().await?;
                     s.try_read_buf(out)
                 }
+                Self::Secure(s) => return s.read(out).await,
             };
             match outcome {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -64,6 +75,9 @@ impl Stream {
     /// Reads what has arrived, without waiting, and without asking the runtime whether something has: it
     /// may not have looked yet. A connection that broke has nothing more.
     pub(super) fn read_arrived(&self, out: &mut bytes::BytesMut) {
+        if let Self::Secure(s) = self {
+            return s.read_arrived(out, ARRIVED_MAX);
+        }
         let mut some = vec![0; ARRIVED_SIZE];
         while out.len() < ARRIVED_MAX {
             match recv(self.as_fd(), &mut some[..], RecvFlags::DONTWAIT) {
@@ -90,7 +104,7 @@ impl Stream {
         }
     }
 
-    /// Writes some of `bytes`, and with the first of them `fd`. Cancel safe.
+    /// Writes some of `bytes`, and with the first of them `fd`. Cancel safe, unless it is encrypted.
     pub(super) async fn write(
         &self,
         bytes: &[u8],
@@ -111,12 +125,18 @@ impl Stream {
                     s.writable().await?;
                     s.try_write(bytes)
                 }
+                Self::Secure(s) => return s.write(bytes).await,
             };
             match outcome {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 other => return other,
             }
         }
+    }
+
+    /// Whether its bytes are those that the kernel moves: what is encrypted passes through this process.
+    pub(super) fn is_plain(&self) -> bool {
+        !matches!(self, Self::Secure(_))
     }
 
     /// Does `read` when there is something to be read, until it does not have to wait. Cancel safe.
@@ -134,6 +154,7 @@ impl Stream {
                     s.readable().await?;
                     s.try_io(Interest::READABLE, || read(s.as_fd()))
                 }
+                Self::Secure(_) => return Err(io::ErrorKind::Unsupported.into()),
             };
             match outcome {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -157,6 +178,7 @@ impl Stream {
                     s.writable().await?;
                     s.try_io(Interest::WRITABLE, || write(s.as_fd()))
                 }
+                Self::Secure(_) => return Err(io::ErrorKind::Unsupported.into()),
             };
             match outcome {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -170,6 +192,7 @@ impl Stream {
         Ok(match self {
             Self::Unix(s) => Self::Unix(UnixStream::from_std(s.into_std()?)?),
             Self::Tcp(s) => Self::Tcp(TcpStream::from_std(s.into_std()?)?),
+            Self::Secure(s) => s.into_this_runtime()?.into(),
         })
     }
 
@@ -185,9 +208,14 @@ impl Stream {
             Self::Unix(s) => {
                 s.peer_cred().map_or_else(|_| "unix".to_owned(), |c| format!("user {}", c.uid()))
             }
-            Self::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_owned(), |a| a.ip().to_string()),
+            Self::Tcp(s) => ip_of(s),
+            Self::Secure(s) => ip_of(&s.tcp),
         }
     }
+}
+
+fn ip_of(socket: &TcpStream) -> String {
+    socket.peer_addr().map_or_else(|_| "tcp".to_owned(), |address| address.ip().to_string())
 }
 
 impl AsFd for Stream {
@@ -195,6 +223,7 @@ impl AsFd for Stream {
         match self {
             Self::Unix(s) => s.as_fd(),
             Self::Tcp(s) => s.as_fd(),
+            Self::Secure(s) => s.tcp.as_fd(),
         }
     }
 }

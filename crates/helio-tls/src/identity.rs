@@ -1,0 +1,193 @@
+//! What a process shows to other machines, and whom it believes. Files that change are read again for the next
+//! connection; those that are open go on as they are.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{cipher_suite, default_provider};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::reasons::of_certificate;
+use crate::{Error, Files, Session};
+
+/// See the module.
+pub struct Identity {
+    files: Files,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    /// The files when they were read last, of use or not.
+    seen: Seen,
+    loaded: Loaded,
+}
+
+#[derive(Clone)]
+struct Loaded {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    /// For HTTP: browsers have no certificate, the token says who they are.
+    https: Arc<ServerConfig>,
+}
+
+/// What changes when a file is written or replaced: device, number, size, time.
+type Stamp = (u64, u64, u64, i64, i64);
+type Seen = [Option<Stamp>; 3];
+
+impl Identity {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Names the file that cannot be read, is no PEM of its kind, or is not believed by the authority: what the other
+    /// machines would refuse is refused here.
+    pub fn load(files: Files) -> Result<Self, Error> {
+        let seen = seen(&files);
+        let loaded = Loaded::read(&files)?;
+        Ok(Self { files, kept: Mutex::new(Kept { seen, loaded }) })
+    }
+
+    /// The connecting end of a session with the host, which its certificate has to name.
+    ///
+    /// # Errors
+    /// When the host is neither an address nor a name.
+    pub fn connect(&self, host: &str) -> Result<Session, Error> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| Error(format!("{host:?} is no name of a host")))?;
+        Session::client(self.loaded().client, name)
+    }
+
+    /// The accepting end of a session.
+    ///
+    /// # Errors
+    /// Never with files that were of use.
+    pub fn accept(&self) -> Result<Session, Error> {
+        Session::server(self.loaded().server)
+    }
+
+    /// For a server of HTTP, which asks for no certificate.
+    #[must_use]
+    pub fn https(&self) -> Arc<ServerConfig> {
+        self.loaded().https
+    }
+
+    fn loaded(&self) -> Loaded {
+        let mut kept: MutexGuard<'_, Kept> =
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = seen(&self.files);
+        if seen != kept.seen {
+            kept.seen = seen;
+            match Loaded::read(&self.files) {
+                Ok(loaded) => {
+                    tracing::info!(certificate = %self.files.certificate.display(), "certificates were read anew");
+                    kept.loaded = loaded;
+                }
+                // Half of a change, most likely: the other half is seen in its turn.
+                Err(error) => {
+                    tracing::warn!(%error, "new certificates are of no use: the old ones stay")
+                }
+            }
+        }
+        kept.loaded.clone()
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+fn seen(files: &Files) -> Seen {
+    [&files.certificate, &files.key, &files.authority].map(|path| {
+        let found = fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+    })
+}
+
+impl Loaded {
+    fn read(files: &Files) -> Result<Self, Error> {
+        let chain = certificates("RAY_TLS_SERVER_CERT", &files.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&files.key)
+            .map_err(|error| of_file("RAY_TLS_SERVER_KEY", &files.key, &error))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates("RAY_TLS_CA_CERT", &files.authority)? {
+            roots
+                .add(certificate)
+                .map_err(|error| of_file("RAY_TLS_CA_CERT", &files.authority, &error))?;
+        }
+        let (roots, provider) = (Arc::new(roots), provider());
+        let broken = |error: &dyn fmt::Display| Error(format!("TLS cannot be set up: {error}"));
+        let peers =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .build()
+                .map_err(|error| broken(&error))?;
+        // What other machines would say of this one.
+        let (own, between) = chain.split_first().ok_or_else(|| broken(&"no certificate"))?;
+        if let Err(error) = peers.verify_client_cert(own, between, UnixTime::now()) {
+            let why = match &error {
+                rustls::Error::InvalidCertificate(why) => of_certificate(why),
+                other => format!("is of no use ({other})"),
+            };
+            let path = files.certificate.display();
+            return Err(Error(format!("RAY_TLS_SERVER_CERT={path} {why}")));
+        }
+        let of_pair = |error: rustls::Error| {
+            Error(format!(
+                "RAY_TLS_SERVER_KEY={} is not the key of RAY_TLS_SERVER_CERT={} ({error})",
+                files.key.display(),
+                files.certificate.display()
+            ))
+        };
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| broken(&error))?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(of_pair)?;
+        // Connections are few and last: a session that is taken up again would save nothing.
+        client.resumption = Resumption::disabled();
+        let of_server = || {
+            ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(&[&TLS13])
+                .map_err(|error| broken(&error))
+        };
+        let mut server = of_server()?
+            .with_client_cert_verifier(peers)
+            .with_single_cert(chain.clone(), key.clone_key())
+            .map_err(of_pair)?;
+        server.send_tls13_tickets = 0;
+        let https =
+            of_server()?.with_no_client_auth().with_single_cert(chain, key).map_err(of_pair)?;
+        Ok(Self { client: Arc::new(client), server: Arc::new(server), https: Arc::new(https) })
+    }
+}
+
+/// The shortest key first: it is as good as any, and a third faster.
+fn provider() -> Arc<CryptoProvider> {
+    let mut provider = default_provider();
+    let first = cipher_suite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.sort_by_key(|suite| *suite != first);
+    Arc::new(provider)
+}
+
+fn certificates(variable: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = read.map_err(|error| of_file(variable, path, &error))?;
+    if found.is_empty() {
+        return Err(of_file(variable, path, &"there is no certificate in it"));
+    }
+    Ok(found)
+}
+
+fn of_file(variable: &str, path: &Path, why: &dyn fmt::Display) -> Error {
+    Error(format!("{variable}={} cannot be used: {why}", path.display()))
+}
