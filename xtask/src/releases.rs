@@ -10,7 +10,8 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed.
-const OF_EXTRAS: [&str; 18] = [
+const OF_EXTRAS: [&str; 19] = [
+    "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/dashboard/test_page.py",
     "tests/dashboard/test_rays_own_client.py",
@@ -30,12 +31,16 @@ const OF_EXTRAS: [&str; 18] = [
     "tests/tune/test_tracking.py",
     "tests/util/test_metrics.py",
 ];
+/// The tests of stores with the servers that operators run.
+const OF_STORES: [&str; 8] =
+    ["test", "--quiet", "-p", "helio-storage", "--test", "outside", "--", "--ignored"];
 /// The browser, as distributions name it; Debian's package is `chromium`.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// The other programs that these tests start, and Debian's packages that have them.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("munged", "munge"),
     ("prometheus", "prometheus"),
+    ("redis-server", "redis-server"),
     ("rsync", "rsync"),
     ("slurmctld", "slurmctld"),
     ("slurmd", "slurmd"),
@@ -55,6 +60,7 @@ pub(crate) fn extras(arguments: &[String]) -> Outcome {
     let (Some(browser), true) = (browser, packages.is_empty()) else {
         return Err(format!("not installed: `apt-get install {}`", packages.join(" ")));
     };
+    sh::run(command("cargo").args(OF_STORES))?;
     let venv = environment("extras")?;
     venv.locked("extras")?;
     python::install(&venv)?;

@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Run the daemon.
     #[command(hide = true)]
     Node(Node),
+    /// Delete the cluster's state that heads keep in a store; ends with 0 where there was any.
+    #[command(hide = true)]
+    CleanupControlStore(Store),
     /// Ends with 0 where the head of the cluster answers: what Kubernetes asks before it starts a node.
     #[command(hide = true)]
     HealthCheck {
@@ -280,6 +283,8 @@ pub(crate) struct Start {
     #[arg(long, value_name = "FILE", conflicts_with = "labels")]
     pub(crate) labels_file: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) store: Store,
+    #[command(flatten)]
     pub(crate) dashboard: Dashboard,
     #[command(flatten)]
     pub(crate) offer: Offer,
@@ -329,6 +334,21 @@ pub(crate) struct SymmetricRun {
     /// The command that runs on the head, and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Where the head keeps the cluster's state.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct Store {
+    /// Keep the cluster's state at redis://HOST:PORT, so that another head can go on with it [default:
+    /// $RAY_REDIS_ADDRESS, else a file of the session].
+    #[arg(long, value_name = "URL")]
+    pub(crate) control_store: Option<String>,
+    /// The user to log in as there [default: $RAY_REDIS_USERNAME].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) redis_username: Option<String>,
+    /// Their password [default: $RAY_REDIS_PASSWORD].
+    #[arg(long, value_name = "PASSWORD")]
+    pub(crate) redis_password: Option<String>,
 }
 
 /// The head's HTTP server; for `start`.
@@ -546,8 +566,6 @@ const IGNORED: &[(&str, bool)] = &[
     ("disable-usage-stats", false),
     ("tracing-startup-hook", true),
     ("enable-object-reconstruction", false),
-    ("redis-username", true),
-    ("redis-password", true),
     ("redis-shard-ports", true),
     ("proxy-server-url", true),
     ("ray-debugger-external", false),
@@ -578,13 +596,6 @@ impl Ignored {
     /// Whether that flag was given.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(given, _)| *given == name)
-    }
-
-    /// One that asks for state in Redis.
-    pub(crate) fn of_redis(&self) -> Option<&'static str> {
-        let given =
-            self.0.iter().find(|(name, value)| name.starts_with("redis-") && !value.is_empty());
-        given.map(|(name, _)| *name)
     }
 
     /// Those that ask for something which does not happen.

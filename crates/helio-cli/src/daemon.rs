@@ -20,28 +20,33 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use helio_config::session::{CONTROL_FILE, CONTROL_SOCKET, LOG_FILE, START_S_MAX, TOKEN_FILE};
+use helio_config::session::{
+    CONTROL_FILE, CONTROL_SOCKET, LOG_FILE, READY_FILE, START_S_MAX, TOKEN_FILE,
+};
 use helio_config::table;
 use helio_env::logs;
 use helio_env::settings::read;
-use helio_node::{Ended, Reach};
+use helio_node::{Ended, Head, Reach};
+use helio_storage::outside::Leased;
 use helio_storage::{Embedded, Memory, Storage};
 use helio_tls::Identity;
 use helio_types::OPEN_TOKEN;
 use helio_types::address::host_port;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::args::Node;
+use crate::args::{Node, Store};
 use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
 use crate::port::Port;
 use crate::session::Session;
-use crate::{folder, kubernetes, observer, old_sessions, overrides, settings, values};
+use crate::{
+    control_store, folder, kubernetes, names, observer, old_sessions, overrides, settings, values,
+};
 
 /// How long the control service may take to end after the node has.
 const CONTROL_END_MAX: Duration = Duration::from_secs(2);
@@ -126,18 +131,34 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let mut cleaner = Cleaner { session: &session, discards: args.session_name.is_none() };
     // A session that ends with its driver is the driver's machine's alone.
     let is_local = args.head && args.owner_driver;
+    let store = control_store::target(&Store::default(), &token)?.filter(|_| args.head);
+    if is_local && store.is_some() {
+        return Err(format!(
+            "{} is refused: this cluster ends with its driver, and so does its state. Unset it, or start the cluster \
+             with `{} start --head`.",
+            control_store::given(),
+            names::command(),
+        ));
+    }
+    // A head that waits has no port: nobody is to take it for the one that leads.
+    let store =
+        store.map(|target| control_store::open(&target, args, &host, starter)).transpose()?;
     let port = match () {
         () if is_local => Port::name(),
         () => Port::open(&host, args.port, args.head),
     }?;
+    let control_store = store.as_ref().map(Leased::place).unwrap_or_default();
     let control = match &args.address {
-        None => Control::start(args, &host, port.number(), &token, identity.clone(), &session)?,
+        None => {
+            Control::start(args, &host, port.number(), &token, identity.clone(), &session, store)?
+        }
         Some(address) => Control::elsewhere(address, &token, (&host, port.number()))?,
     };
     let mut dashboard = Server::open(&args.dashboard, &host)?;
     let job_grace = settings::job_grace()?;
     let webui_url = dashboard.as_ref().map(|server| server.url.clone()).unwrap_or_default();
     let control_address = control.address.clone();
+    let (moved, moves) = mpsc::channel();
     let options = helio_node::Options {
         host: host.clone(),
         listener: port.listener(),
@@ -173,6 +194,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         token: token.clone(),
         identity: identity.clone(),
         control: control.reach.clone(),
+        head: Arc::new(Head::new(moved)),
         control_address: control_address.clone(),
         headless_ms_max: settings::headless_ms_max()?,
         preemption_grace_ms: settings::preemption_grace_ms()?,
@@ -189,6 +211,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     {
         tracing::warn!(dir = %usual.display(), %error, "no link to the session");
     }
+    let announced = Announced::new(&session.dir, &temp_dir, moves);
     let mut is_ready = false;
     let mut served = None;
     let mut serve = || {
@@ -199,15 +222,14 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                 "node_id": ready.node_id.hex(),
                 "host": host,
                 "port": ready.port,
-                "control_address": control_address,
+                "control_address": announced.head().unwrap_or_else(|| control_address.clone()),
+                "control_store": control_store,
                 "node_socket": ready.node_socket,
                 "is_head": args.head,
                 "webui_url": webui_url,
             });
             tracing::info!(node_id = %ready.node_id, host, port = ready.port, "node is ready");
-            if let Err(error) = session.keep_ready(&line.to_string()) {
-                tracing::error!(dir = %session.dir.display(), %error, "the node's address cannot be kept");
-            }
+            announced.keep(&line);
             if let Some(server) = dashboard.take() {
                 served = server.serve(Serving {
                     token: &token,
@@ -275,6 +297,8 @@ struct Control {
     reach: Reach,
     session_name: String,
     local: Option<(helio_control::Handle, JoinHandle<()>)>,
+    /// Its state is where another head finds it.
+    is_shared: bool,
 }
 
 impl Control {
@@ -285,8 +309,12 @@ impl Control {
         token: &str,
         identity: Option<Arc<Identity>>,
         session: &Session,
+        store: Option<Leased>,
     ) -> Result<Self, String> {
-        let storage: Box<dyn Storage> = if args.owner_driver {
+        let is_shared = store.is_some();
+        let storage: Box<dyn Storage> = if let Some(store) = store {
+            Box::new(store)
+        } else if args.owner_driver {
             // Its state ends with the driver, so nothing is written.
             Box::new(Memory::forgetful())
         } else {
@@ -300,6 +328,7 @@ impl Control {
         let options = helio_control::Options {
             socket: socket.clone(),
             host: ip,
+            port,
             token: token.to_owned(),
             identity,
             session_name: session.name.clone(),
@@ -332,6 +361,7 @@ impl Control {
             reach: Reach::Socket(socket),
             session_name: ready.session_name,
             local: Some((ready.handle, thread)),
+            is_shared,
         })
     }
 
@@ -339,16 +369,69 @@ impl Control {
         let (host, port) = values::address(address)?;
         let session_name = observer::cluster(&host, port, token, Some(own))?.session_name;
         let address = host_port(&host, port);
-        Ok(Self { address, reach: Reach::Port(host, port), session_name, local: None })
+        Ok(Self {
+            address,
+            reach: Reach::Port(host, port),
+            session_name,
+            local: None,
+            is_shared: false,
+        })
     }
 
-    /// The node has ended: on the head the cluster ends with it.
+    /// The node has ended: on the head the cluster ends with it, unless another head can go on with it.
     fn end(self) {
         let Some((handle, thread)) = self.local else { return };
-        handle.stop("the head node has ended");
+        if self.is_shared {
+            handle.leave();
+        } else {
+            handle.stop("the head node has ended");
+        }
         let until = std::time::Instant::now() + CONTROL_END_MAX;
         while !thread.is_finished() && std::time::Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// What the daemon said when it was ready, in its session's folder for those who look for it. Where the head is changes
+/// with the head.
+struct Announced(Arc<Mutex<(PathBuf, Value)>>);
+
+impl Announced {
+    fn new(dir: &Path, temp_dir: &Path, moves: mpsc::Receiver<String>) -> Self {
+        let announced = Self(Arc::new(Mutex::new((dir.to_owned(), Value::Null))));
+        let (shared, temp_dir) = (Self(Arc::clone(&announced.0)), temp_dir.to_owned());
+        let follow = move || {
+            for address in moves {
+                let before = shared.head();
+                let mut line = shared.lock().1.clone();
+                line["control_address"] = address.clone().into();
+                shared.keep(&line);
+                if let Some(before) = before {
+                    folder::current_cluster_moved(&temp_dir, &before, &address);
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("head".to_owned()).spawn(follow) {
+            tracing::warn!(%error, "commands here will not follow the head to another machine");
+        }
+        announced
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (PathBuf, Value)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of the head, once it was said.
+    fn head(&self) -> Option<String> {
+        self.lock().1["control_address"].as_str().map(str::to_owned)
+    }
+
+    fn keep(&self, line: &Value) {
+        let mut kept = self.lock();
+        kept.1 = line.clone();
+        if let Err(error) = folder::write_whole(&kept.0.join(READY_FILE), &line.to_string()) {
+            tracing::error!(dir = %kept.0.display(), %error, "the node's address cannot be kept");
         }
     }
 }
@@ -373,7 +456,7 @@ fn end_own_process() {
 }
 
 /// Whoever started the daemon and waits for one line.
-struct Starter {
+pub(crate) struct Starter {
     pipe: Option<File>,
     is_stdout: bool,
 }
@@ -387,12 +470,23 @@ impl Starter {
         Ok(Self { pipe, is_stdout: number == Some(1) })
     }
 
+    /// Says that it takes longer, and why.
+    pub(crate) fn note(&mut self, waits: &str) {
+        let line = format!("{}\n", json!({ "waits": waits }));
+        // One that has gone away meanwhile is served like one that waits.
+        let _ = match &mut self.pipe {
+            Some(pipe) => pipe.write_all(line.as_bytes()),
+            None if self.is_stdout => std::io::stdout().write_all(line.as_bytes()),
+            None => Ok(()),
+        };
+    }
+
     fn is_there(&self) -> bool {
         self.is_stdout || self.pipe.is_some()
     }
 
     /// Says it and closes; only the first line is said. Whether this was it.
-    fn say(&mut self, line: &serde_json::Value) -> bool {
+    fn say(&mut self, line: &Value) -> bool {
         let line = format!("{line}\n");
         let said = if let Some(mut pipe) = self.pipe.take() {
             pipe.write_all(line.as_bytes())

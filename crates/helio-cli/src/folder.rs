@@ -164,6 +164,15 @@ pub(crate) fn name_current_cluster(temp_dir: &Path, address: &str) -> io::Result
     write_whole(&temp_dir.join(CURRENT_CLUSTER_FILE), address)
 }
 
+/// The cluster of that address has another one now.
+pub(crate) fn current_cluster_moved(temp_dir: &Path, before: &str, address: &str) {
+    if current_cluster(temp_dir).is_some_and(|named| named == before)
+        && let Err(error) = name_current_cluster(temp_dir, address)
+    {
+        tracing::warn!(%error, "`address=\"auto\"` may not find the cluster");
+    }
+}
+
 /// Nobody is to look for that cluster any more.
 pub(crate) fn forget_current_cluster(temp_dir: &Path, address: &str) {
     if current_cluster(temp_dir).is_some_and(|named| named == address) {

@@ -10,6 +10,7 @@
 
 mod args;
 mod clock;
+mod control_store;
 mod daemon;
 mod dashboard;
 mod drain;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Command::DrainNode(args) => drain::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
+        Command::CleanupControlStore(flags) => control_store::clean(&flags),
         Command::HealthCheck { address, .. } => health_check::run(address.as_deref()),
         Command::KuberayAutoscaler { arguments } => {
             in_python::run("heliostat.autoscaler.kuberay", &arguments)

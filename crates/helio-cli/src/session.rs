@@ -95,11 +95,6 @@ impl Session {
         }
     }
 
-    /// Keeps what the daemon says when it is ready, for those who look for it.
-    pub(crate) fn keep_ready(&self, line: &str) -> io::Result<()> {
-        folder::write_whole(&self.dir.join(READY_FILE), line)
-    }
-
     /// The daemon ends in order: what only a living one has goes, and so does state that nobody is to
     /// take up again. Logs stay.
     pub(crate) fn clean(&self) {
@@ -148,9 +143,13 @@ impl Found {
         File::open(self.dir.join(PID_FILE)).map_or(true, |file| file.try_lock_shared().is_ok())
     }
 
-    /// Whether durable state of a daemon that died is left.
-    pub(crate) fn can_be_recovered(&self) -> bool {
-        self.pid.is_none() && self.dir.join(CONTROL_FILE).exists()
+    /// Whether durable state of a daemon that died is left: here, or in the store of that name.
+    pub(crate) fn can_be_recovered(&self, store: &str) -> bool {
+        let is_kept = match store {
+            "" => self.dir.join(CONTROL_FILE).exists(),
+            store => self.text("control_store") == store,
+        };
+        self.pid.is_none() && is_kept
     }
 
     /// Cleans up after a daemon that died.
@@ -214,7 +213,11 @@ mod tests {
         let folder = Folder::new("session");
         let session = Session::create(&folder.0, None).unwrap();
         session.is_latest(&folder.0).unwrap();
-        session.keep_ready(r#"{"host": "10.0.0.1", "is_head": true}"#).unwrap();
+        folder::write_whole(
+            &session.dir.join(READY_FILE),
+            r#"{"host": "10.0.0.1", "is_head": true}"#,
+        )
+        .unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&folder.0), 0o1777);
         assert_eq!([mode(&session.dir), mode(&session.dir.join("sockets"))], [0o700, 0o700]);
@@ -237,7 +240,8 @@ mod tests {
         fs::write(dir.join(CONTROL_FILE), "state").unwrap();
         drop(session);
         let found = find(&folder.0);
-        assert!(found.len() == 1 && !found[0].is_alive() && found[0].can_be_recovered());
+        assert!(found.len() == 1 && !found[0].is_alive() && found[0].can_be_recovered(""));
+        assert!(!found[0].can_be_recovered("redis://a:1"), "its state is elsewhere");
         let again = Session::create(&folder.0, Some(&name)).unwrap();
         assert_eq!(again.dir, dir);
         assert!(find(&folder.0)[0].is_alive());

@@ -20,10 +20,15 @@ use tokio::signal::unix::{Signal as Signalled, SignalKind, signal};
 
 use crate::args::{Ignored, Start};
 use crate::session::{self, Found};
-use crate::{daemon, dashboard, folder, leftovers, locate, names, observer, output, values};
+use crate::{
+    control_store, daemon, dashboard, folder, leftovers, locate, names, observer, output, values,
+};
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
 const LOG_TAIL: usize = 4000;
+
+/// The end of a `start` that a signal ended before its daemon was ready.
+const ENDED: &str = "it was told to end while it waited";
 
 /// How long a blocking `start` waits for its daemon after a signal.
 const END_MAX: Duration = Duration::from_secs(20);
@@ -45,6 +50,8 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
 /// A daemon that may be started now.
 pub(crate) struct Prepared {
     arguments: Vec<String>,
+    /// What no list of processes may show.
+    environment: Vec<(&'static str, String)>,
     host: String,
 }
 
@@ -84,8 +91,10 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
     let mut arguments = arguments(args, &host, &temp_dir)?;
     if args.head {
         let port = args.port.unwrap_or(CONTROL_PORT);
+        let store = control_store::target(&args.store, "")?;
+        let store = store.map(|target| target.name()).unwrap_or_default();
         refuse_second(&sessions, &host, port)?;
-        if let Some(name) = crashed(&sessions, port).filter(|_| !args.ends_with_starter) {
+        if let Some(name) = crashed(&sessions, port, &store).filter(|_| !args.ends_with_starter) {
             output::line(&format!(
                 "The cluster's state of before its daemon died is taken up again: {name}"
             ));
@@ -93,14 +102,14 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
         }
     }
     arguments.extend(args.ends_with_starter.then(|| "--ends-with-starter".to_owned()));
-    Ok(Prepared { arguments, host })
+    Ok(Prepared { arguments, environment: control_store::environment(&args.store), host })
 }
 
 /// Starts the daemon, and waits until its node is in the cluster. Returns its process and the line that it said when it
 /// was ready.
 pub(crate) async fn launch(args: &Start, prepared: &Prepared) -> Result<(Child, Value), String> {
     let (mut child, ready) =
-        spawn(&prepared.arguments).await.map_err(|error| explain(&error, args, &prepared.host))?;
+        spawn(prepared).await.map_err(|error| explain(&error, args, &prepared.host))?;
     if let Err(error) = nodes(&ready).await {
         // A daemon that dies has closed its connections a moment before it is gone.
         return Err(match tokio::time::timeout(GONE_MAX, child.wait()).await {
@@ -128,6 +137,7 @@ fn check(args: &Start, ignored: &Ignored) -> Result<(), String> {
             ("port", args.port.is_some()),
             ("include-dashboard", args.dashboard.include_dashboard.is_some()),
             ("redis-shard-ports", ignored.has("redis-shard-ports")),
+            ("control-store", args.store.control_store.is_some()),
         ];
         if let Some((name, _)) = head_only.into_iter().find(|(_, given)| *given) {
             return Err(format!(
@@ -145,13 +155,14 @@ fn check(args: &Start, ignored: &Ignored) -> Result<(), String> {
             "`--head` starts a new cluster; to join the one at {address}, leave `--head` out."
         ));
     }
-    if let Some(name) = ignored.of_redis() {
-        return Err(format!(
-            "`--{name}` is refused: no Redis is used. The head keeps the cluster's state in a file of its session's \
-             folder, and takes it up when it is started again there. Leave it out."
-        ));
+    if ignored.has("redis-shard-ports") {
+        return Err(
+            "`--redis-shard-ports` is refused: no Redis is started. Leave it out; to keep the cluster's state in a Redis \
+             that runs, use `--control-store`."
+                .to_owned(),
+        );
     }
-    if let Some(why) = helio_env::settings::refusal() {
+    if let Some(why) = control_store::refusal(&args.store) {
         return Err(why);
     }
     values::quantity("--num-cpus", args.offer.num_cpus)?;
@@ -259,9 +270,9 @@ fn refuse_second(sessions: &[Found], host: &str, port: u16) -> Result<(), String
 }
 
 /// A head on that port died without ending its cluster: its acknowledged state is not lost.
-fn crashed(sessions: &[Found], port: u16) -> Option<String> {
+fn crashed(sessions: &[Found], port: u16, store: &str) -> Option<String> {
     let had_port = |found: &&Found| {
-        found.can_be_recovered()
+        found.can_be_recovered(store)
             && values::address(found.text("control_address")).is_ok_and(|(_, at)| at == port)
     };
     let found = sessions.iter().find(had_port)?;
@@ -269,11 +280,12 @@ fn crashed(sessions: &[Found], port: u16) -> Option<String> {
 }
 
 /// Starts the daemon and waits until it says that it is ready, or why not.
-async fn spawn(arguments: &[String]) -> Result<(Child, Value), String> {
+async fn spawn(prepared: &Prepared) -> Result<(Child, Value), String> {
     let binary = std::env::current_exe()
         .map_err(|error| format!("the own program cannot be found: {error}"))?;
     let mut child = Command::new(binary)
-        .args(arguments)
+        .args(&prepared.arguments)
+        .envs(prepared.environment.iter().map(|(name, value)| (name, value)))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -281,7 +293,19 @@ async fn spawn(arguments: &[String]) -> Result<(Child, Value), String> {
         .map_err(|error| format!("the daemon cannot be started: {error}"))?;
     let stdout = child.stdout.take().ok_or("the daemon has no output")?;
     let mut lines = BufReader::new(stdout).lines();
-    let line = tokio::time::timeout(Duration::from_secs(START_S_MAX), lines.next_line()).await;
+    let mut line = tokio::time::timeout(Duration::from_secs(START_S_MAX), lines.next_line()).await;
+    while let Ok(Ok(Some(text))) = &line
+        && let Ok(Value::String(waits)) =
+            serde_json::from_str(text).map(|mut value: Value| value["waits"].take())
+    {
+        eprintln!("{waits}");
+        let mut signals = Signals::listen()?;
+        line = tokio::select! {
+            next = lines.next_line() => Ok(next),
+            _ = signals.terminate.recv() => return end(child).await.and(Err(ENDED.to_owned())),
+            _ = signals.interrupt.recv() => return end(child).await.and(Err(ENDED.to_owned())),
+        };
+    }
     let ended = |child: &mut Child| {
         let _ = child.start_kill();
     };

@@ -143,6 +143,19 @@ settings! {
         OVERRIDE_RESOURCES = Both "OVERRIDE_RESOURCES" text("") "JSON object", DAEMON;
         /// Labels of the node, which replace its own of the same key.
         OVERRIDE_LABELS = Both "OVERRIDE_LABELS" text("") "JSON object", "driver, node daemon";
+        /// Where the head keeps the cluster's state, so that another head can go on with it: `redis://HOST:PORT`; wins over
+        /// REDIS_ADDRESS. None: a file of the session.
+        CONTROL_STORE = Own "CONTROL_STORE" text("") "URL", HEAD;
+        /// How long a head that is silent keeps the state in a store from other heads.
+        CONTROL_LEASE_MS = Own "CONTROL_LEASE_MS" count(5_000, 300, 600_000) "ms", HEAD;
+        /// The Redis in which the head keeps the cluster's state: host:port, or a URL.
+        REDIS_ADDRESS = Ray "REDIS_ADDRESS" text("") "host:port", HEAD;
+        /// The user to log in as there.
+        REDIS_USERNAME = Ray "REDIS_USERNAME" text("") "", HEAD;
+        /// The password to log in with there.
+        REDIS_PASSWORD = Ray "REDIS_PASSWORD" text("") "", HEAD;
+        /// Which part of a store is this cluster's: clusters of several namespaces do not see each other.
+        EXTERNAL_STORAGE_NAMESPACE = Ray "external_storage_namespace" text("default") "", HEAD;
         /// How long `start --address` waits for a head that cannot be reached yet.
         JOIN_WAIT_S = Own "JOIN_WAIT_S" count(300, 0, 1_000_000_000) "s", "commands";
         /// Folders of ended sessions that are kept for their logs; 0: all.

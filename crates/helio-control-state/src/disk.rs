@@ -9,16 +9,16 @@ use crate::event::Note;
 
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    /// The file that there is no room for.
+    /// What says so: a clause.
     full: Option<String>,
 }
 
 impl Disk {
-    /// There is no room for the file, or again. Returns what is news.
+    /// There is no room, as that clause says, or again. Returns what is news.
     pub(crate) fn on_room(&mut self, full: Option<String>) -> Option<Note> {
         let is_news = self.full.is_some() != full.is_some();
         self.full = full;
-        is_news.then(|| Note::DiskFull { path: self.full.clone() })
+        is_news.then(|| Note::DiskFull { why: self.full.clone() })
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -27,7 +27,7 @@ impl Disk {
 
     /// Why the request cannot be granted now.
     pub(crate) fn refusal(&self, request: &ControlRequest) -> Option<Failure> {
-        let path = self.full.as_ref()?;
+        let why = self.full.as_ref()?;
         let what = match request {
             ControlRequest::CreateActor(_) => "The actor cannot be made",
             ControlRequest::CreateGroup(_) | ControlRequest::AwaitGroup(_) => {
@@ -37,10 +37,7 @@ impl Disk {
             ControlRequest::KvPut(_) => "The value cannot be kept",
             _ => return None,
         };
-        let text = format!(
-            "{what}: the disk of the cluster's head has no room left for {path}. What runs goes on; try again when \
-             there is room there."
-        );
+        let text = format!("{what}: {why}. What runs goes on; try again when there is room there.");
         Some(Failure::new(FailureKind::System, text))
     }
 }
@@ -58,15 +55,15 @@ mod tests {
         let create = ControlRequest::CreateActor(ActorSpec::default());
         let get = ControlRequest::KvGet(KvGet::default());
         assert_eq!(disk.refusal(&put), None);
-        let full = Some("/a/control.redb".to_owned());
-        assert_eq!(disk.on_room(full.clone()), Some(Note::DiskFull { path: full.clone() }));
+        let full = Some("the disk of the head has no room left for /a/control.redb".to_owned());
+        assert_eq!(disk.on_room(full.clone()), Some(Note::DiskFull { why: full.clone() }));
         assert_eq!(disk.on_room(full), None, "no news");
         for request in [&put, &create] {
             let refusal = disk.refusal(request).expect("it cannot be kept");
             assert!(refusal.message.contains("no room left for /a/control.redb"));
         }
         assert_eq!(disk.refusal(&get), None);
-        assert_eq!(disk.on_room(None), Some(Note::DiskFull { path: None }));
+        assert_eq!(disk.on_room(None), Some(Note::DiskFull { why: None }));
         assert_eq!(disk.refusal(&put), None);
     }
 }

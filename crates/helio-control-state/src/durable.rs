@@ -9,19 +9,22 @@
 //! | `t/` group id | its `GroupInfo`, for the nodes of the newest attempt and its number | before they are asked; deleted when it is removed |
 //! | `i/` actor id | its `ActorInfo`, for incarnation, node, attempt, and whether it is to start again | when it is created, restarted, sent to a node, or told to end so that it starts again; deleted likewise |
 //! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
+//! | `n/` node id | a `Peer` with its address | when it registers, where heads take each other's place; deleted when it is dead |
 //! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |
 //!
-//! Nodes are not here: they register again. In the order of keys every `a/` comes before any `i/`, and
+//! Of nodes nothing else is here: they register again. A head in another place than the one before tells them where it is.
+//! In the order of keys every `a/` comes before any `i/`, and
 //! every `g/` before any `h/` and `t/`.
 //!
 //! This file knows the encoding alone; who owns the decoded state is for `recovery` to say.
 
 use std::collections::BTreeMap;
 
+use helio_proto::cluster::Peer;
 use helio_proto::control::{ActorInfo, ActorSpec, JobInfo};
 use helio_proto::group::{GroupInfo, GroupSpec, Place};
 use helio_proto::{decode, encode};
-use helio_types::{ActorId, JobId, NodeId, PlacementGroupId};
+use helio_types::{ActorId, JobId, NodeAddress, NodeId, PlacementGroupId};
 
 use crate::actors::Actor;
 use crate::event::Change;
@@ -40,6 +43,8 @@ pub(crate) enum Entry {
     /// An actor's incarnation and node.
     Incarnation(ActorInfo),
     Job(JobInfo),
+    /// Where a node is reached.
+    Node(NodeAddress),
     KeyValue {
         namespace: String,
         key: Vec<u8>,
@@ -60,6 +65,7 @@ pub(crate) fn read(key: &[u8], value: Vec<u8>) -> Option<Entry> {
         b"t/" => Entry::Attempt(decode(&value).ok()?),
         b"i/" => Entry::Incarnation(decode(&value).ok()?),
         b"j/" => Entry::Job(decode(&value).ok()?),
+        b"n/" => Entry::Node(decode::<Peer>(&value).ok()?.address),
         b"k/" => {
             let (length, rest) = rest.split_first_chunk::<4>()?;
             let (namespace, key) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
@@ -148,6 +154,15 @@ pub(crate) fn job(job: &JobInfo) -> Change {
 
 pub(crate) fn no_job(job_id: JobId) -> Change {
     delete(b"j/", &job_id.0)
+}
+
+pub(crate) fn node(address: &NodeAddress) -> Change {
+    let peer = Peer { address: address.clone(), node_id: address.node_id };
+    write(b"n/", &address.node_id.0, encode(&peer))
+}
+
+pub(crate) fn no_node(node_id: NodeId) -> Change {
+    delete(b"n/", &node_id.0)
 }
 
 pub(crate) fn key_value(namespace: &str, rest: &[u8], value: Option<Vec<u8>>) -> Change {

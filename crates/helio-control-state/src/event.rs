@@ -30,7 +30,7 @@ pub enum Event {
     },
     /// Changes cannot be made durable any more, or again.
     Disk {
-        /// The file that there is no room for.
+        /// What has no room left, as a clause.
         full: Option<String>,
     },
     /// The cluster must end.
@@ -135,8 +135,8 @@ pub enum Note {
     },
     /// The disk has no room for durable state, or has again.
     DiskFull {
-        /// The file that there is no room for.
-        path: Option<String>,
+        /// What has no room left, as a clause.
+        why: Option<String>,
     },
     /// A durable entry cannot be read and is left out.
     EntrySkipped {

@@ -2,8 +2,8 @@
 
 use helio_config::control::LOOK_AGAIN_MS;
 use helio_proto::cluster::{ClusterView, ControlToNode, NodeAccepted};
-use helio_types::{ActorId, JobId, NodeId, WorkerId};
-use std::collections::VecDeque;
+use helio_types::{ActorId, JobId, NodeAddress, NodeId, WorkerId};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::actors::Actors;
 use crate::disk::Disk;
@@ -49,6 +49,10 @@ pub struct Control {
     pub(crate) n_placed: u64,
     /// When waiting actors were last explained.
     pub(crate) explained_ms: u64,
+    /// Which of the heads of this cluster this one is; 0: there is no other.
+    pub(crate) epoch: u64,
+    /// The nodes of before a restart that have not registered again, where heads take each other's place.
+    pub(crate) former: BTreeMap<NodeId, NodeAddress>,
     /// Until when nodes of before a restart may register again.
     pub(crate) recovering_until_ms: Option<u64>,
 }
@@ -64,6 +68,11 @@ impl Control {
     pub fn set_health(&mut self, health: Health) {
         self.health = health;
         self.nodes.check_silence_soon();
+    }
+
+    /// The nodes of before that have not registered again: they may look for the head elsewhere.
+    pub fn former_nodes(&self) -> impl Iterator<Item = &NodeAddress> {
+        self.former.values()
     }
 
     /// How long the next [`crate::Event::Tick`] may be away, in microseconds.

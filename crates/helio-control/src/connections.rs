@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helio_proto::cluster::{ControlToNode, NodeAccepted, NodeToControl};
@@ -16,6 +17,9 @@ use crate::service::Input;
 
 /// How long a node that wants to join may take to be reached.
 const REACH_MAX: Duration = Duration::from_secs(3);
+
+/// Numbers connections, so that what an old one still says is told from a new one's words.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// How long to wait when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -60,6 +64,13 @@ impl Connections {
         }
     }
 
+    /// Ends all at once.
+    pub(crate) fn abort(&mut self) {
+        for (_, writer) in std::mem::take(&mut self.open).into_values() {
+            writer.abort();
+        }
+    }
+
     /// Waits until everything that was sent is written out.
     pub(crate) async fn flushed(&self) {
         for (_, writer) in self.open.values() {
@@ -82,11 +93,10 @@ fn close_if_full(node_id: NodeId, writer: &Writer, outcome: Result<(), SendError
 
 /// Lets nodes in for as long as somebody listens to `inputs`.
 pub(crate) async fn accept(listener: UnixListener, gate: Arc<Gate>, inputs: mpsc::Sender<Input>) {
-    let mut number = 0;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                number += 1;
+                let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(serve(stream, number, Arc::clone(&gate), inputs.clone()));
             }
             Err(error) => {

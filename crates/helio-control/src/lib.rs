@@ -7,12 +7,17 @@
 //!
 //! Start: 1. the store is opened and read, 2. the machine recovers from it, 3. the socket is opened. So a
 //! node that gets through finds what was acknowledged before.
+//! A store that other heads reach as well is this one's for as long as it knows that. When it does not, it falls silent at
+//! once: connections end, and nothing is answered; nodes go on without a head. When it knows again, it starts anew from
+//! what the store holds; when another head has the store, the daemon ends.
+//!
 //! End (`StopCluster`, or [`Handle::stop`]): 1. every node is told, 2. what was sent is written out, at
 //! most [`FLUSH_MAX`], 3. connections close. A node that was not reached notices the closed connection.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod calls;
 mod connections;
 mod service;
 
@@ -45,6 +50,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// The address at which other machines reach this one: its link tells whether this head is cut off.
     pub host: IpAddr,
+    /// The port at which they reach it.
+    pub port: u16,
     /// The cluster's token.
     pub token: String,
     /// What other machines are shown, which have to encrypt; `None`: they speak in the clear.

@@ -9,18 +9,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use helio_control_state::held::{ChangeError, WantedChanges};
 use helio_control_state::{Action, Control, Event, Note};
 use helio_env::recount::Recount;
-use helio_proto::cluster::NodeToControl;
+use helio_proto::cluster::{HeadMoved, NodeToControl};
 use helio_proto::hello::Welcome;
 use helio_rpc::service::{Gate, Writer, listen_unix};
-use helio_storage::{Change, Storage};
+use helio_storage::{Change, Standing, Storage};
 use helio_types::NodeId;
 use tokio::sync::mpsc;
 
+use crate::calls::Calls;
 use crate::connections::{Connections, accept};
 use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
 
 /// With less room on the disk than this nothing new is made durable, in bytes: what ends something still is.
 const ROOM_MIN: u64 = 8 << 20;
+
+/// How often a head that fell silent looks whether it may speak.
+const REGAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// All that can come to the loop from outside.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(crate) enum Input {
     Observer { writer: Writer },
     /// The cluster is to end.
     Stop { reason: String },
+    /// This head is to end; the cluster waits for another one.
+    Leave,
 }
 
 /// Ends the control service from another thread.
@@ -52,6 +58,13 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Ends the control service, and not the cluster: another head goes on with it.
+    pub fn leave(&self) {
+        let _ = self.inputs.try_send(Input::Leave);
+    }
+}
+
 /// Runs the control service on this thread until the cluster ends. `on_ready` is called once nodes can
 /// connect.
 ///
@@ -64,35 +77,102 @@ pub fn run(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> 
 }
 
 async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
-    let Options { socket, host, token, identity, session_name, health, storage, gone } = options;
-    let clock = Clock::start();
-    let (mut control, actions) =
-        Control::recover(&session_name, storage.load()?, &gone, clock.now_us());
-    control.set_health(health);
-    let listener = listen_unix(&socket).map_err(|source| listen_failed(&socket, source))?;
-    let (inputs, queue) = mpsc::channel(INPUTS_MAX);
-    let welcome = Welcome { pid: std::process::id(), ..Welcome::default() };
-    let gate = Arc::new(Gate::new("control", &token, welcome).encrypting(identity));
-    let mut service = Service {
-        control,
-        storage,
-        clock,
-        connections: Connections::default(),
+    let Options {
+        socket,
         host,
-        is_link_up: true,
-        recount: Recount::start(),
-        held: WantedChanges::default(),
-        ended: None,
-    };
-    service.execute_actions(vec![actions])?;
-    let session_name = service.control.session_name().to_owned();
-    let acceptor = tokio::spawn(accept(listener, gate, inputs.clone()));
-    on_ready(Ready { session_name, handle: Handle { inputs } });
-    let outcome = service.work(queue).await;
-    acceptor.abort();
-    // Nodes that do not read are left behind.
-    let _ = tokio::time::timeout(FLUSH_MAX, service.connections.flushed()).await;
-    outcome
+        port,
+        token,
+        identity,
+        session_name,
+        health,
+        mut storage,
+        mut gone,
+    } = options;
+    let clock = Clock::start();
+    let (inputs, mut queue) = mpsc::channel(INPUTS_MAX);
+    let mut on_ready = Some(on_ready);
+    loop {
+        let entries = match storage.load() {
+            Err(helio_storage::Error::Away { .. }) if on_ready.is_none() => {
+                if !regained(&mut *storage, &mut queue).await? {
+                    return Ok(());
+                }
+                continue;
+            }
+            loaded => loaded?,
+        };
+        let (mut control, actions) = Control::recover_under(
+            storage.epoch(),
+            &session_name,
+            entries,
+            &std::mem::take(&mut gone),
+            clock.now_us(),
+        );
+        control.set_health(health);
+        let listener = listen_unix(&socket).map_err(|source| listen_failed(&socket, source))?;
+        let welcome = Welcome { pid: std::process::id(), ..Welcome::default() };
+        let gate = Arc::new(Gate::new("control", &token, welcome).encrypting(identity.clone()));
+        let news =
+            HeadMoved { host: host.to_string(), port: u32::from(port), epoch: storage.epoch() };
+        let calls = Calls::start(control.former_nodes(), &token, &news);
+        let mut service = Service {
+            control,
+            storage,
+            clock: clock.clone(),
+            connections: Connections::default(),
+            host,
+            is_link_up: true,
+            recount: Recount::start(),
+            held: WantedChanges::default(),
+            is_full: false,
+            doubt: None,
+            ended: None,
+        };
+        service.execute_actions(vec![actions])?;
+        let session_name = service.control.session_name().to_owned();
+        let acceptor = tokio::spawn(accept(listener, gate, inputs.clone()));
+        if let Some(on_ready) = on_ready.take() {
+            on_ready(Ready { session_name, handle: Handle { inputs: inputs.clone() } });
+        }
+        let outcome = service.work(&mut queue).await;
+        drop(calls);
+        acceptor.abort();
+        // Its listener goes with it: who comes now is told at once that nobody is there.
+        let _ = acceptor.await;
+        let Some(why) = service.doubt.take().filter(|_| outcome.is_ok()) else {
+            // Nodes that do not read are left behind.
+            let _ = tokio::time::timeout(FLUSH_MAX, service.connections.flushed()).await;
+            return outcome;
+        };
+        service.connections.abort();
+        tracing::error!(
+            why,
+            "the cluster's state is not reached, and another head may take it: silent until it is"
+        );
+        storage = service.storage;
+        if !regained(&mut *storage, &mut queue).await? {
+            return Ok(());
+        }
+        tracing::warn!("the cluster's state is reached again, and no other head has taken it");
+    }
+}
+
+/// Waits until the state is this head's again, and empty of what was under way; `false`: the daemon ends.
+async fn regained(
+    storage: &mut dyn Storage,
+    queue: &mut mpsc::Receiver<Input>,
+) -> Result<bool, Error> {
+    loop {
+        while let Ok(input) = queue.try_recv() {
+            if matches!(input, Input::Stop { .. } | Input::Leave) {
+                return Ok(false);
+            }
+        }
+        if storage.regain()? {
+            return Ok(true);
+        }
+        tokio::time::sleep(REGAIN_LOOK).await;
+    }
 }
 
 fn listen_failed(socket: &Path, source: io::Error) -> Error {
@@ -110,14 +190,18 @@ struct Service {
     recount: Recount,
     /// What waits for room on the disk.
     held: WantedChanges,
+    /// The newest commit found the medium full.
+    is_full: bool,
+    /// Why another head may have the state.
+    doubt: Option<String>,
     ended: Option<String>,
 }
 
 impl Service {
-    async fn work(&mut self, mut queue: mpsc::Receiver<Input>) -> Result<(), Error> {
+    async fn work(&mut self, queue: &mut mpsc::Receiver<Input>) -> Result<(), Error> {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut ticked = tokio::time::Instant::now();
-        while self.ended.is_none() {
+        while self.ended.is_none() && self.doubt.is_none() {
             let tick = ticked + Duration::from_micros(self.control.next_tick());
             tokio::select! {
                 biased;
@@ -157,7 +241,7 @@ impl Service {
             let events = self.held.take();
             self.execute_actions(events)?;
         }
-        let is_full = !has_room || !self.held.is_empty();
+        let is_full = !has_room || (self.is_full && !self.held.is_empty());
         Ok(self.say_disk(is_full))
     }
 
@@ -165,7 +249,7 @@ impl Service {
         if !self.held.is_news(is_full) {
             return Vec::new();
         }
-        let full = is_full.then(|| self.storage.place());
+        let full = is_full.then(|| self.storage.full());
         self.control.apply(Event::Disk { full }, self.clock.now_us())
     }
 
@@ -205,6 +289,10 @@ impl Service {
             }
             Input::Message { .. } | Input::Closed { .. } => return,
             Input::Stop { reason } => Event::Stop { reason },
+            Input::Leave => {
+                self.ended = Some("the head has ended".to_owned());
+                return;
+            }
         };
         events.push(self.control.apply(event, now_us));
         self.recount.after_event("control", || self.control.check());
@@ -225,12 +313,33 @@ impl Service {
             let changes = changes(events.iter().flatten());
             let outcome = if changes.is_empty() { Ok(()) } else { self.storage.commit(&changes) };
             match outcome {
-                Ok(()) => {}
-                Err(helio_storage::Error::Full { .. }) => events = self.hold(events)?,
+                Ok(()) => self.is_full = false,
+                Err(helio_storage::Error::Full { .. }) => {
+                    self.is_full = true;
+                    events = self.hold(events)?;
+                }
+                // It comes back soon, or the lease runs out.
+                Err(helio_storage::Error::Away { .. }) => events = self.hold(events)?,
                 Err(error) => return Err(error.into()),
             }
         } else {
             events = self.hold(events)?;
+        }
+        match self.storage.standing() {
+            Standing::Certain => {}
+            // Nobody may hear what another head may know better.
+            Standing::Doubtful(why) => {
+                self.doubt = Some(why);
+                return Ok(());
+            }
+            Standing::Lost(to) => {
+                let reason = format!("another head leads the cluster now: {to}");
+                return Err(helio_storage::Error::Lost {
+                    place: "the cluster's state".to_owned(),
+                    reason,
+                }
+                .into());
+            }
         }
         for action in events.into_iter().flatten() {
             match action {
@@ -242,7 +351,8 @@ impl Service {
                 Action::Persist(_) => {}
             }
         }
-        let news = if self.held.is_empty() { Vec::new() } else { self.say_disk(true) };
+        let news =
+            if self.is_full && !self.held.is_empty() { self.say_disk(true) } else { Vec::new() };
         if news.is_empty() { Ok(()) } else { self.execute_actions(vec![news]) }
     }
 }
@@ -279,11 +389,11 @@ fn log(note: Note) {
             tracing::info!(%actor_id, incarnation, reason, "actor is made again");
         }
         Note::ActorEnded { actor_id, reason } => tracing::info!(%actor_id, reason, "actor ended"),
-        Note::DiskFull { path: Some(path) } => tracing::error!(
-            path,
+        Note::DiskFull { why: Some(why) } => tracing::error!(
+            why,
             "the disk is full: actors, placement groups, jobs and keys are refused until there is room"
         ),
-        Note::DiskFull { path: None } => tracing::info!("the disk has room again"),
+        Note::DiskFull { why: None } => tracing::info!("the disk has room again"),
         Note::EntrySkipped { key } => {
             tracing::error!(?key, "a durable entry cannot be read and is left out");
         }
@@ -292,6 +402,7 @@ fn log(note: Note) {
 
 /// Microseconds that begin at the wall clock's, so that they go on rising over restarts, and then only
 /// follow the monotonic clock, so that setting the time kills no node.
+#[derive(Clone)]
 struct Clock {
     began: Instant,
     began_us: u64,

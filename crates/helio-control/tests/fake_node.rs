@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Counting(Embedded, Arc<AtomicUsize>);
 
 impl Storage for Counting {
-    fn load(&self) -> Result<Vec<Entry>, helio_storage::Error> {
+    fn load(&mut self) -> Result<Vec<Entry>, helio_storage::Error> {
         self.0.load()
     }
 
@@ -77,6 +77,7 @@ impl Running {
         let options = Options {
             socket: socket.clone(),
             host: [127, 0, 0, 1].into(),
+            port: 0,
             token: TOKEN.into(),
             identity: None,
             session_name: "session_x".into(),

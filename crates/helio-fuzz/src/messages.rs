@@ -1,7 +1,7 @@
 //! Every message that stands by itself: in a frame, in another message as bytes, or in the durable log.
 
 use helio_proto::cluster::{
-    ControlToNode, NodeStatus, NodeToControl, NodeToNode, PackageAnswer, PackageRequest,
+    ControlToNode, NodeStatus, NodeToControl, NodeToNode, PackageAnswer, PackageRequest, Peer,
 };
 use helio_proto::control::{
     ActorInfo, ActorSpec, ControlRequest, ControlResponse, JobInfo, NodeInfo, Strategy,
@@ -42,6 +42,7 @@ const MESSAGES: &[Target] = &[
     reads_back::<Question>,
     reads_back::<Answer>,
     reads_back::<PackageRequest>,
+    reads_back::<Peer>,
     reads_back::<PackageAnswer>,
     reads_back::<LogRequest>,
     reads_back::<LogAnswer>,

@@ -129,6 +129,12 @@ impl Contact {
         self.due = if self.round.is_some() { now } else { self.due.min(*heard + suspect_ms) };
     }
 
+    /// Another head has taken the cluster over.
+    pub(crate) fn on_head_moved(&mut self, place: Place) {
+        self.place = place;
+        self.refused = None;
+    }
+
     /// The control service's machine answers, and nobody listens at the port.
     pub(crate) fn on_control_refused(&mut self, now: u64) {
         self.refused = Some(now);

@@ -57,6 +57,11 @@ impl Context {
         &self.setup
     }
 
+    /// The control service is there from now on.
+    pub(crate) fn on_head_moved(&mut self, address: String) {
+        self.setup.control_address = address;
+    }
+
     pub(crate) fn node_id(&self) -> NodeId {
         self.setup.address.node_id
     }

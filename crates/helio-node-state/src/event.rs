@@ -100,6 +100,11 @@ pub enum Event {
     ControlLost,
     /// Its machine is there, and nobody listens at its port.
     ControlRefused,
+    /// Another head has taken the cluster over.
+    HeadMoved {
+        /// Its address, `host:port`.
+        address: String,
+    },
     /// Another daemon sent a message.
     PeerSaid {
         /// Over this connection.

@@ -1,4 +1,4 @@
-//! The setup of a node: everything that stays the same from its start on.
+//! The setup of a node: what stays the same from its start on, but for the place of the head.
 
 use helio_proto::control::Label;
 use helio_types::address::split_host_port;

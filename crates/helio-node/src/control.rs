@@ -14,6 +14,7 @@ use helio_types::address::host_port;
 use tokio::sync::Notify;
 
 use crate::core::{Input, Inputs};
+use crate::head::Head;
 use crate::options::Reach;
 
 /// How long the first try after a failed one waits; each further one twice as long, to the bound that
@@ -48,30 +49,35 @@ impl Link {
     }
 }
 
-pub(crate) fn start(reach: Reach, hello: Hello, inputs: Inputs) -> Link {
+pub(crate) fn start(reach: Reach, head: Arc<Head>, hello: Hello, inputs: Inputs) -> Link {
     let nudge = Arc::new(Notify::new());
     let hello = Hello { to: Destination::Control as u32, ..hello };
-    let task = Task { reach, hello, inputs, nudge: Arc::clone(&nudge) };
+    let task = Task { usual: reach, head, hello, inputs, nudge: Arc::clone(&nudge), tries: 0 };
     tokio::spawn(task.run());
     Link { nudge }
 }
 
 struct Task {
-    reach: Reach,
+    /// How the head is reached that the node was started with.
+    usual: Reach,
+    head: Arc<Head>,
     hello: Hello,
     inputs: Inputs,
     nudge: Arc<Notify>,
+    tries: u32,
 }
 
 impl Task {
     /// Ends when the daemon does not listen any more, or with the reason for which it has to end.
-    async fn run(self) {
+    async fn run(mut self) {
         let mut wait = RETRY_MIN;
         let mut lost_at = Instant::now();
         let mut is_logged = false;
         loop {
-            match self.open().await {
+            let reach = self.reach();
+            match self.open(&reach).await {
                 Ok((reader, writer, _)) => {
+                    self.tries = 0;
                     (wait, is_logged) = (RETRY_MIN, false);
                     if self.hold(reader, writer).await.is_none() {
                         return;
@@ -83,8 +89,12 @@ impl Task {
                 }
                 Err(error) => {
                     let silence = lost_at.elapsed();
-                    let is_final = matches!(error, Error::Refused(_)) || silence > SILENCE_MAX;
-                    let at = match &self.reach {
+                    self.tries += 1;
+                    // Where the head was there may be another node now.
+                    let is_refused_here =
+                        matches!(error, Error::Refused(_)) && !self.head.may_move();
+                    let is_final = is_refused_here || silence > SILENCE_MAX;
+                    let at = match &reach {
                         Reach::Socket(path) => path.display().to_string(),
                         Reach::Port(host, port) => host_port(host, port),
                     };
@@ -108,13 +118,24 @@ impl Task {
                     }
                 }
             }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(RETRY_MAX);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(RETRY_MAX),
+                () = self.head.moved() => (wait, self.tries) = (RETRY_MIN, 0),
+            }
         }
     }
 
-    fn open(&self) -> Opening {
-        let (reach, hello) = (self.reach.clone(), self.hello.clone());
+    /// How to reach the head now: where it said that it is; should it not be there, by turns where it was at first, which
+    /// may be a name that leads to the next one.
+    fn reach(&self) -> Reach {
+        match self.head.address().filter(|_| self.tries.is_multiple_of(2)) {
+            Some((host, port)) => Reach::Port(host, port),
+            None => self.usual.clone(),
+        }
+    }
+
+    fn open(&self, reach: &Reach) -> Opening {
+        let (reach, hello) = (reach.clone(), self.hello.clone());
         Box::pin(async move {
             let opening = async {
                 match reach {
@@ -136,11 +157,20 @@ impl Task {
                     Ok(Some(message)) => {
                         // The old connection works after all.
                         opening = None;
+                        if let ControlToNode::Accepted(accepted) = &message
+                            && accepted.refused.is_empty()
+                        {
+                            self.head.on_accepted(accepted.epoch);
+                        }
                         self.inputs.send(Input::ControlSaid { message }).await.ok()?;
                     }
                     Ok(None) | Err(_) => return Some(()),
                 },
-                () = self.nudge.notified(), if opening.is_none() => opening = Some(self.open()),
+                // Whoever still talks to this node is the head no more.
+                () = self.head.moved() => return Some(()),
+                () = self.nudge.notified(), if opening.is_none() => {
+                    opening = Some(self.open(&self.reach()));
+                }
                 opened = finished(&mut opening), if opening.is_some() => {
                     opening = None;
                     match opened {
@@ -167,7 +197,11 @@ async fn finished(opening: &mut Option<Opening>) -> Opened {
     }
 }
 
-/// The machine is there, and nobody listens at the port.
+/// The machine is there, and nobody listens at the port, or nobody for whom its daemon could take the connection.
 fn is_refused(error: &Error) -> bool {
-    matches!(error, Error::Io(source) if source.kind() == std::io::ErrorKind::ConnectionRefused)
+    match error {
+        Error::Io(source) => source.kind() == std::io::ErrorKind::ConnectionRefused,
+        Error::Left => true,
+        _ => false,
+    }
 }

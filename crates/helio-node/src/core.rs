@@ -11,7 +11,7 @@ use helio_env::clock::Clock;
 use helio_env::process;
 use helio_env::recount::Recount;
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
-use helio_proto::cluster::{ControlToNode, NodeLeaving, NodeToControl, NodeToNode};
+use helio_proto::cluster::{ControlToNode, HeadMoved, NodeLeaving, NodeToControl, NodeToNode};
 use helio_proto::control::GpuUse;
 use helio_proto::hello::{Hello, Role};
 use helio_proto::inspect;
@@ -23,6 +23,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::bulk::Bulk;
 use crate::control::Link;
+use crate::head::Head;
 use crate::memory::Monitor;
 use crate::output_files::Bounds;
 use crate::peers::Peers;
@@ -121,6 +122,8 @@ pub(crate) enum Input {
     },
     ControlLost,
     ControlRefused,
+    /// A head that has taken over says where it is.
+    HeadMoved(HeadMoved),
     Zygote(Kind, Answer),
     ZygoteLost {
         kind: Kind,
@@ -186,6 +189,7 @@ pub(crate) struct Daemon {
     processes: Processes,
     disk: Disk,
     link: Link,
+    head: Arc<Head>,
     control: Option<Writer>,
     /// For the control service, while it cannot be reached.
     unsent: Vec<NodeToControl>,
@@ -221,6 +225,7 @@ impl Daemon {
         hello: Hello,
         bulk: Bulk,
         link: Link,
+        head: Arc<Head>,
         preemption_grace_ms: u64,
         session_dir: &Path,
         output_bounds: Bounds,
@@ -246,6 +251,7 @@ impl Daemon {
             bulk,
             processes: Processes::new(session_dir.join("logs"), output_bounds, inputs.clone()),
             link,
+            head,
             control: None,
             unsent: Vec::new(),
             heartbeat_ms: HEARTBEAT_MS,
@@ -406,6 +412,7 @@ impl Daemon {
                 self.apply(Event::ControlLost);
             }
             Input::ControlRefused => self.apply(Event::ControlRefused),
+            Input::HeadMoved(moved) => self.head_moved(&moved),
             Input::Zygote(kind, answer) => self.zygote_answered(kind, answer),
             Input::ZygoteLost { kind, generation } => self.zygote_lost(kind, generation),
             Input::WorkerExited { worker_id, exit } => self.worker_exited(worker_id, exit),
@@ -634,6 +641,14 @@ impl Daemon {
             }
             None if self.unsent.len() < CONTROL_QUEUE_MAX => self.unsent.push(message),
             None => {}
+        }
+    }
+
+    fn head_moved(&mut self, moved: &HeadMoved) {
+        let port = u16::try_from(moved.port).unwrap_or_default();
+        if let Some(address) = self.head.on_moved(&moved.host, port, moved.epoch) {
+            tracing::warn!(address, "another head has taken the cluster over");
+            self.apply(Event::HeadMoved { address });
         }
     }
 

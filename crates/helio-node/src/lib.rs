@@ -20,6 +20,7 @@ mod control;
 mod core;
 mod door;
 mod gpus;
+mod head;
 mod http;
 mod listen;
 mod log_server;
@@ -35,6 +36,7 @@ mod spill;
 mod start;
 mod zygote;
 
+pub use head::Head;
 pub use options::{Options, Reach, Ready};
 pub use output_files::Bounds;
 

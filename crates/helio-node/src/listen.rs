@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helio_node_state::Conn;
+use helio_proto::cluster::NodeToNode;
 use helio_proto::hello::{Destination, Hello, Role};
 use helio_proto::node::ClientToNode;
 use helio_rpc::service::{Gate, Reader, Writer};
@@ -62,11 +63,22 @@ pub(crate) async fn serve(
 ) {
     // The gate has checked it.
     let role = hello.role;
+    if role == Role::Node && hello.node_id.is_nil() {
+        return hear_head(reader, &inputs).await;
+    }
     if role == Role::Node {
         let conn = next_conn();
         return peers::serve(reader, writer, conn, hello.node_id, inputs).await;
     }
     serve_client(reader, writer, role, hello, is_local, inputs).await;
+}
+
+/// A head that has taken the cluster over is no node yet, and says one thing.
+async fn hear_head(mut reader: Reader, inputs: &Inputs) {
+    if let Ok(Some(NodeToNode::HeadMoved(moved))) = reader.next().await {
+        // The core has ended: nobody is interested.
+        let _ = inputs.send(Input::HeadMoved(moved)).await;
+    }
 }
 
 async fn serve_client(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use helio_tls::Identity;
 use helio_types::NodeId;
 
+use crate::head::Head;
 use crate::output_files::Bounds;
 
 /// How a control service is reached.
@@ -93,6 +94,8 @@ pub struct Options {
     pub identity: Option<Arc<Identity>>,
     /// How the control service is reached.
     pub control: Reach,
+    /// Where it is when another head has taken over.
+    pub head: Arc<Head>,
     /// Its name, for people and drivers: `host:port` of the head.
     pub control_address: String,
     /// The daemon ends with the driver that started it.

@@ -17,6 +17,7 @@ use helio_proto::hello::{Hello, Role, VERSION, Welcome};
 use helio_proto::node::overflow_start;
 use helio_rpc::service::{Gate, listen_unix};
 use helio_store::Arena;
+use helio_types::address::host_port;
 use helio_types::resources::Quantity;
 use helio_types::{DEVICE_KINDS, Devices, NodeAddress, NodeId, ResourceSet};
 use tokio::net::TcpListener;
@@ -133,7 +134,12 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     }
     listen::signals(inputs.clone())?;
     gpus::watch(inputs.clone());
-    let link = control::start(options.control.clone(), hello.clone(), inputs.clone());
+    let link = control::start(
+        options.control.clone(),
+        Arc::clone(&options.head),
+        hello.clone(),
+        inputs.clone(),
+    );
     let disk = Disk::new(
         options.spill_dir.clone(),
         options.disk_threshold,
@@ -151,6 +157,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         hello,
         bulk,
         link,
+        Arc::clone(&options.head),
         // With the head the cluster ends.
         if options.is_head { 0 } else { options.preemption_grace_ms },
         &options.session_dir,
@@ -219,7 +226,10 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16, epoch_ms: u
         session_dir: options.session_dir.display().to_string(),
         session_name: options.session_name.clone(),
         temp_dir: options.temp_dir.display().to_string(),
-        control_address: options.control_address.clone(),
+        control_address: match options.head.address() {
+            Some((host, port)) => host_port(&host, port),
+            None => options.control_address.clone(),
+        },
         instance_id: options.instance_id.clone(),
         pid: std::process::id(),
         epoch_ms,

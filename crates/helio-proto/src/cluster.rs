@@ -85,6 +85,8 @@ messages! {
         5 may_rejoin: bool,
         /// When the node had sent its registration.
         6 sent_ms: u64,
+        /// Which of the heads that have led this cluster this one is: a later one has a higher number; 0: it has no other.
+        7 epoch: u64,
     }
     pub struct ToClient { 1 worker_id: WorkerId, 2 message: NodeToClient }
     pub struct StopActor {
@@ -161,6 +163,13 @@ messages! {
     pub struct Ping {}
     /// The answer.
     pub struct Pong {}
+    /// A head that has taken the cluster over, to a node of before: the control service is there now.
+    pub struct HeadMoved {
+        1 host: String,
+        2 port: u32,
+        /// As [`NodeAccepted`] says it.
+        3 epoch: u64,
+    }
     pub enum NodeToNode {
         1 Pull(PullObject),
         2 PullStart(PullStart),
@@ -175,6 +184,7 @@ messages! {
         11 Keep(KeepCopy),
         12 Inherit(Inherit),
         13 Inherited(Inherited),
+        14 HeadMoved(HeadMoved),
         30 Asked(Asked),
         31 Inspected(Inspected),
     }

@@ -110,7 +110,7 @@ impl ControlHost {
             return Vec::new();
         }
         self.is_said_full = is_full;
-        let full = is_full.then(|| "control.redb".to_owned());
+        let full = is_full.then(|| "the disk has no room left for control.redb".to_owned());
         self.control.apply(Event::Disk { full }, core.control_now())
     }
 

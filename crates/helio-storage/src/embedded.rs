@@ -133,7 +133,7 @@ fn make(path: &Path) -> Result<(), String> {
 }
 
 impl Storage for Embedded {
-    fn load(&self) -> Result<Vec<Entry>, Error> {
+    fn load(&mut self) -> Result<Vec<Entry>, Error> {
         let database = self.database.as_ref();
         let database = database.ok_or_else(|| Error::Full { path: self.path.clone() })?;
         let transaction = database.begin_read().map_err(|e| self.failed(e))?;
@@ -164,7 +164,7 @@ impl Storage for Embedded {
         Some(at.f_bavail.saturating_mul(at.f_frsize))
     }
 
-    fn place(&self) -> String {
-        self.path.clone()
+    fn full(&self) -> String {
+        format!("the disk of the cluster's head has no room left for {}", self.path)
     }
 }

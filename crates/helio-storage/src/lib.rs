@@ -1,13 +1,14 @@
 //! Durable state: a map that keeps what it acknowledged.
 //!
-//! [`Storage`] is the contract. [`Embedded`] keeps it in one file beside the session, with no service
-//! to start; [`Memory`] keeps nothing, for clusters that end with their driver. Stores that operators
-//! already run can implement it as well; `tests/conformance.rs` is what each must pass.
+//! [`Storage`] is the contract. [`Embedded`] keeps it in one file beside the session, with no service to start;
+//! [`Memory`] keeps nothing, for clusters that end with their driver; [`outside`] has the stores that operators run
+//! already, in which the state outlives the head's machine. `tests/conformance.rs` is what each must pass.
 
 #![forbid(unsafe_code)]
 
 mod embedded;
 mod memory;
+pub mod outside;
 
 pub use embedded::Embedded;
 pub use memory::Memory;
@@ -30,15 +31,17 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 /// 1. When [`Storage::commit`] has returned `Ok`, all its changes survive the end of the process and of
 ///    the machine.
 /// 2. A commit happens wholly or not at all, whenever the machine ends; its changes take effect in order.
-/// 3. After [`Error::Full`] the same changes may be committed again, before or with others, as often as it takes.
-///    After any other `Err` it is unknown whether the commit happened; the caller ends and starts anew.
-/// 4. A second writer on the same state is refused by `open`.
+/// 3. After [`Error::Full`] and [`Error::Away`] the same changes may be committed again, before or with others, as
+///    often as it takes: what became of the first try does not matter then. After any other `Err` it is unknown whether
+///    the commit happened; the caller ends and starts anew.
+/// 4. There is one writer: a second one on the same state is refused by `open`, or waits there; and where it takes over
+///    from one that is silent, every later commit of that one fails with [`Error::Lost`] and changes nothing.
 pub trait Storage: Send {
     /// All entries, by key.
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn load(&self) -> Result<Vec<Entry>, Error>;
+    fn load(&mut self) -> Result<Vec<Entry>, Error>;
 
     /// Makes the changes durable. Many changes in one commit cost little more than one.
     ///
@@ -51,10 +54,40 @@ pub trait Storage: Send {
         None
     }
 
-    /// What the medium is called, for messages.
-    fn place(&self) -> String {
-        "memory".to_owned()
+    /// What is to be said while the medium takes nothing more: a clause.
+    fn full(&self) -> String {
+        "there is no memory left".to_owned()
     }
+
+    /// Whether this process may answer for the state, or another one may have taken it over.
+    fn standing(&self) -> Standing {
+        Standing::Certain
+    }
+
+    /// Tries to be the one writer again after [`Standing::Doubtful`]. With `true` the state is to be loaded anew: another
+    /// process may have had it meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when another process has it.
+    fn regain(&mut self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    /// Which of the writers of this state this one is: each later one has a higher number. 0: there is no other.
+    fn epoch(&self) -> u64 {
+        0
+    }
+}
+
+/// Whether a writer may answer for what it wrote.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Nobody else writes.
+    Certain,
+    /// The store was not reached for so long that another process may write. Why it was not reached.
+    Doubtful(String),
+    /// Another process writes. Who it is.
+    Lost(String),
 }
 
 /// Why the store failed.
@@ -76,10 +109,34 @@ pub enum Error {
         reason: String,
     },
     /// The medium has no room left.
-    #[error("no space is left on the disk of {path}")]
+    #[error("no space is left for {path}")]
     Full {
         /// The file.
         path: String,
+    },
+    /// The store does not answer, or cannot write at the moment: it may be tried again.
+    #[error("{place}: {reason}")]
+    Away {
+        /// The store.
+        place: String,
+        /// The failure that it met.
+        reason: String,
+    },
+    /// Another process writes the state now.
+    #[error("{place}: {reason}")]
+    Lost {
+        /// The store.
+        place: String,
+        /// The process that writes now.
+        reason: String,
+    },
+    /// The store refuses, whoever asks how often: a wrong password, the state of another cluster.
+    #[error("{place}: {reason}")]
+    Refused {
+        /// The store.
+        place: String,
+        /// What it said, and what to do.
+        reason: String,
     },
     /// The operating system said no.
     #[error("{path}: {reason}")]

@@ -27,7 +27,7 @@ impl Memory {
 }
 
 impl Storage for Memory {
-    fn load(&self) -> Result<Vec<Entry>, Error> {
+    fn load(&mut self) -> Result<Vec<Entry>, Error> {
         Ok(self.entries.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 

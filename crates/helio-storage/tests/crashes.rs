@@ -5,11 +5,13 @@
 //! each crash the store is opened again: each acknowledged commit must be there, the one that was under way
 //! wholly or not at all, and the store must take commits again.
 
-use std::collections::BTreeMap;
+mod commits;
+
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use helio_storage::{Change, Embedded, Storage};
+use commits::{COMMITS, Map, changes, states};
+use helio_storage::{Embedded, Storage};
 use redb::StorageBackend;
 
 /// One piece that is not synced.
@@ -160,45 +162,8 @@ impl StorageBackend for Medium {
     }
 }
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// The `n`-th commit of the program: new keys, changed values, removed keys, a large value now and then.
-fn changes(n: u8) -> Vec<Change> {
-    let put = |key: u8, size: usize| Change { key: vec![key], value: Some(vec![n; size]) };
-    let mut changes = vec![put(n, 40), put(n / 2, 3), put(200, 100)];
-    if n % 3 == 2 {
-        changes.push(Change { key: vec![n - 1], value: None });
-    }
-    if n % 4 == 3 {
-        changes.push(put(100 + n, 20_000));
-    }
-    changes
-}
-
-fn commit(map: &mut Map, changes: &[Change]) {
-    for change in changes {
-        match &change.value {
-            Some(value) => map.insert(change.key.clone(), value.clone()),
-            None => map.remove(&change.key),
-        };
-    }
-}
-
-fn loaded(store: &Embedded) -> Map {
+fn loaded(store: &mut Embedded) -> Map {
     store.load().expect("a store that was opened can be read").into_iter().collect()
-}
-
-const COMMITS: u8 = 9;
-
-/// The states after each number of commits.
-fn states() -> Vec<Map> {
-    let mut map = Map::new();
-    let mut all = vec![map.clone()];
-    for n in 0..COMMITS {
-        commit(&mut map, &changes(n));
-        all.push(map.clone());
-    }
-    all
 }
 
 /// A medium with an empty store: `Embedded::open` links its file only when it is whole.
@@ -242,8 +207,8 @@ fn a_crash_at_any_write_loses_no_acknowledged_commit_and_tears_none() {
             let after = medium.restarted(kept);
             let what = format!("crash at {crash_at} of {operations}, kept {kept:?}");
             let store = Embedded::on(after.clone(), "medium");
-            let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
-            let found = loaded(&store);
+            let mut store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = loaded(&mut store);
             let under_way = usize::from(acknowledged) + 1;
             let is_whole = (usize::from(acknowledged)..=under_way)
                 .find(|n| states.get(*n).is_some_and(|state| *state == found));
@@ -255,8 +220,8 @@ fn a_crash_at_any_write_loses_no_acknowledged_commit_and_tears_none() {
                 continue;
             }
             assert_eq!(run(&after, from as u8), COMMITS, "{what}: no commits afterwards");
-            let store = Embedded::on(after, "medium").expect("it ended in good order");
-            assert_eq!(loaded(&store), states[usize::from(COMMITS)], "{what}");
+            let mut store = Embedded::on(after, "medium").expect("it ended in good order");
+            assert_eq!(loaded(&mut store), states[usize::from(COMMITS)], "{what}");
         }
     }
 }
@@ -277,10 +242,10 @@ fn a_crash_during_recovery_loses_nothing_either() {
             second.state().crash_at = Some(crash_at);
             let is_through = Embedded::on(second.clone(), "medium").is_ok();
             let third = second.restarted(Kept::Random(crash_at as u64));
-            let store = Embedded::on(third, "medium").unwrap_or_else(|error| {
+            let mut store = Embedded::on(third, "medium").unwrap_or_else(|error| {
                 panic!("crash at {crash_at} of the recovery, kept {kept:?}: {error}")
             });
-            let found = loaded(&store);
+            let found = loaded(&mut store);
             assert!(
                 states[acknowledged] == found || states.get(acknowledged + 1) == Some(&found),
                 "crash at {crash_at} of the recovery, kept {kept:?}"

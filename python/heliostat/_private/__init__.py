@@ -14,6 +14,7 @@ name under ``ray.``                               who uses it, and for what
 ``_private.state.available_resources_per_node``   verl: are there GPUs enough?
 ``_private.state.state.placement_group_table``    verl: the node of a bundle
 ``_private.ray_option_utils``                     daft: does ``.options()`` take ``label_selector``?
+``_private.gcs_utils.cleanup_redis_storage``      KubeRay's operator: the state of a deleted cluster
 ``_private.internal_api``                         memory reports of many programs
 ``_private.runtime_env.constants``                verl: reads the job's runtime environment
 ``_private.runtime_env.plugin``, ``context``      plugins of RAY_RUNTIME_ENV_PLUGINS: their base class

@@ -6,6 +6,7 @@ use helio_proto::cluster::{Heard, NodeAccepted, Probe, RegisterNode};
 use helio_proto::control::NodeInfo;
 use helio_types::{DeathCause, DeathKind, NodeId, WorkerId, mutant};
 
+use crate::durable;
 use crate::event::Note;
 use crate::machine::Control;
 use crate::verdict::Verdicts;
@@ -20,6 +21,7 @@ impl Control {
             silence_ms: self.health.silence_ms_max,
             may_rejoin: self.nodes.was_declared_dead(node_id),
             sent_ms: register.sent_ms,
+            epoch: self.epoch,
         };
         self.out.send(node_id, accepted);
         if !refused.is_empty() {
@@ -31,6 +33,10 @@ impl Control {
         let (now_ms, first_silence_ms) = (self.now_ms(), self.health.first_silence_ms);
         let (address, has_heard) = (info.address.clone(), info.is_draining);
         let is_new = self.nodes.register(node_id, info, now_ms, first_silence_ms);
+        let is_known = self.former.remove(&node_id).is_some_and(|former| former == address);
+        if self.epoch > 0 && is_new && !is_known {
+            self.out.persist(durable::node(&address));
+        }
         self.publish_members();
         if is_new {
             let (host, port) = (address.host, address.port);
@@ -121,6 +127,7 @@ impl Control {
     pub(crate) fn node_died(&mut self, node_id: NodeId, cause: &str) {
         let Some(info) = self.nodes.mark_dead(node_id, cause, self.out.now_ms()) else { return };
         self.verdict.forget(node_id);
+        self.forget_place(node_id);
         let (host, reason) = (info.address.host.clone(), cause.to_owned());
         self.out.log(Note::NodeGone { node_id, host, reason });
         self.out.disconnect(node_id);
@@ -130,6 +137,14 @@ impl Control {
         self.node_gone(node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
         self.nodes.bound_dead(node_id);
         self.follow_ups.has_room = true;
+    }
+
+    /// Nobody looks for the node any more.
+    pub(crate) fn forget_place(&mut self, node_id: NodeId) {
+        self.former.remove(&node_id);
+        if self.epoch > 0 {
+            self.out.persist(durable::no_node(node_id));
+        }
     }
 
     /// What follows from the end of a node, or from its absence after a restart of this service.

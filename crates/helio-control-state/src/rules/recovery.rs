@@ -25,7 +25,20 @@ impl Control {
         gone: &[NodeId],
         now: u64,
     ) -> (Self, Vec<Action>) {
+        Self::recover_under(0, session_name, entries, gone, now)
+    }
+
+    /// The same, where heads take each other's place, for the one of that number.
+    #[must_use]
+    pub fn recover_under(
+        epoch: u64,
+        session_name: &str,
+        entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+        gone: &[NodeId],
+        now: u64,
+    ) -> (Self, Vec<Action>) {
         let mut control = Self::new(session_name);
+        control.epoch = epoch;
         control.out.set_now(now / 1000);
         let mut is_first = true;
         for (key, value) in entries {
@@ -42,6 +55,7 @@ impl Control {
             control.resume_actors();
             for node_id in gone {
                 let sentence = "the node it ran on is gone: its daemon died and was started again";
+                control.forget_place(*node_id);
                 control.node_gone(*node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
             }
             control.follow_up();
@@ -66,6 +80,7 @@ impl Control {
                 });
             }
             Entry::Job(job) => self.jobs.restore(job),
+            Entry::Node(address) => drop(self.former.insert(address.node_id, address)),
             Entry::KeyValue { namespace, key, value } => self.kv.insert(namespace, key, value),
         }
         Some(())
@@ -116,13 +131,15 @@ impl Control {
             self.process_ended(actor_id, DeathCause::new(DeathKind::NodeDied, gone));
         }
         let owners = self.actors.owner_nodes().filter(|node_id| !node_id.is_nil());
-        let mentioned = owners.chain(self.jobs.nodes()).chain(self.groups.nodes());
+        let former = self.former.keys().copied();
+        let mentioned = owners.chain(self.jobs.nodes()).chain(self.groups.nodes()).chain(former);
         let lost: BTreeSet<NodeId> =
             mentioned.filter(|node_id| !self.nodes.is_alive(*node_id)).collect();
         for node_id in lost {
             // It may come later. What it ran was given to others, so it cannot go on as it is.
             let cause = "it did not come back after the control service had started anew";
             self.nodes.bury(node_id, cause, now_ms);
+            self.forget_place(node_id);
             let cause = DeathCause::new(DeathKind::NodeDied, "its node did not come back");
             self.node_gone(node_id, &cause);
         }

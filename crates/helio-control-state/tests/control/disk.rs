@@ -19,7 +19,9 @@ fn is_refused(response: &ControlResponse) -> bool {
 
 /// The machine hears of it; what it makes durable is done at once, as on a disk with a little room left.
 fn full(desk: &mut Desk, is_full: bool) {
-    desk.apply(Event::Disk { full: is_full.then(|| "/control.redb".to_owned()) });
+    desk.apply(Event::Disk {
+        full: is_full.then(|| "the disk has no room left for /control.redb".to_owned()),
+    });
 }
 
 fn group() -> GroupSpec {

@@ -57,6 +57,8 @@ const LETTERS: &[u8] = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz234567
 #[derive(Debug)]
 pub(crate) struct Jobs {
     pub(crate) shelf: Shelf,
+    /// The session's folder is new: what is listed of jobs is of a head before this one.
+    is_new: bool,
     around: Surroundings,
     table: Mutex<BTreeMap<String, Entry>>,
     /// What others do not see yet.
@@ -100,9 +102,10 @@ pub(crate) enum NotDeleted {
 impl Jobs {
     /// The jobs of the session, those of before included.
     pub(crate) fn open(session_dir: &Path, around: Surroundings) -> io::Result<Self> {
-        let shelf = Shelf::open(session_dir)?;
+        let (shelf, is_new) = Shelf::open(session_dir)?;
         let all = shelf.load()?.into_iter().map(|job| (job.id.clone(), Entry::new(job)));
-        Ok(Self { table: Mutex::new(all.collect()), shelf, around, marked: Marked::default() })
+        let table = Mutex::new(all.collect());
+        Ok(Self { table, shelf, is_new, around, marked: Marked::default() })
     }
 
     /// Goes on with what was under way when the head ended.
@@ -121,6 +124,17 @@ impl Jobs {
                 if has_begun { jobs.watch(&job.id).await } else { jobs.run(&job).await }
             });
         }
+    }
+
+    /// Takes over what is listed of a job of another head's.
+    fn adopt(&self, job: Job) -> io::Result<()> {
+        let mut table = self.table();
+        if !table.contains_key(&job.id) {
+            self.shelf.keep(&job)?;
+            self.marked.add(&job.id);
+            table.insert(job.id.clone(), Entry::new(job));
+        }
+        Ok(())
     }
 
     /// Takes a job: its record is on disk when this returns its id.

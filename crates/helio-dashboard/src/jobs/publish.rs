@@ -2,18 +2,21 @@
 //! server alone.
 //!
 //! A change marks its job; one task writes what is marked, the newest record of each. After a restart of the head it
-//! first compares all of them: a change may have been cut short.
+//! first compares all of them: a change may have been cut short. One that has taken the cluster over on another machine
+//! takes over what is listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use helio_config::dashboard::SUBMISSIONS_NAMESPACE;
+use helio_env::clock::unix_ms;
 use helio_observer::Asker;
 use helio_proto::control::{ControlRequest, ControlResponse, KvDel, KvEntries, KvPut};
 use tokio::sync::{Notify, watch};
 
 use super::Jobs;
+use super::record::Job;
 
 /// How long whoever has changed a job waits until others can see it.
 const SEEN_MAX: Duration = Duration::from_secs(2);
@@ -106,6 +109,12 @@ impl Jobs {
                 != Some(&job.details(None, address).to_string().into_bytes())
             {
                 self.marked.add(&job.id);
+            }
+        }
+        if self.is_new {
+            let told = listed.values().filter_map(|value| serde_json::from_slice(value).ok());
+            for job in told.filter_map(|told| Job::from_details(&told, unix_ms())) {
+                self.adopt(job).map_err(|error| error.to_string())?;
             }
         }
         for id in listed.keys().map(|key| String::from_utf8_lossy(key).into_owned()) {

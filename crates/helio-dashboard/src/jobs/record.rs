@@ -177,6 +177,24 @@ impl Job {
         })
     }
 
+    /// Back again, as far as that tells, for a head that has not its predecessor's files: what was under way there is
+    /// over. `None` for what tells of no job.
+    pub(crate) fn from_details(told: &Value, now_ms: u64) -> Option<Self> {
+        let mut file = told.clone();
+        for (ours, theirs) in [
+            ("start_ms", "start_time"),
+            ("end_ms", "end_time"),
+            ("exit_code", "driver_exit_code"),
+            ("node_id", "driver_node_id"),
+        ] {
+            file[ours] = told[theirs].clone();
+        }
+        let mut job = Self::from_file(&file)?;
+        let lost = "The head that ran the job is gone, and another one has taken the cluster over. Submit the job again.";
+        job.ended(&End::Lost(lost.to_owned()), "", now_ms);
+        Some(job)
+    }
+
     /// As it is kept on disk.
     pub(crate) fn to_file(&self) -> Value {
         json!({
@@ -267,6 +285,19 @@ mod tests {
         let none = End::NoEnvironment("no such package".into());
         check(&none, "FAILED", None, Some("RUNTIME_ENV_SETUP_FAILURE"), "no such package");
         check(&End::Lost("gone".into()), "FAILED", None, Some("JOB_SUPERVISOR_ACTOR_DIED"), "gone");
+    }
+
+    #[test]
+    fn another_head_has_what_was_told_of_a_job() {
+        let mut job = job();
+        job.request.needs.clear();
+        job.began("node", (7, 8));
+        let lost = Job::from_details(&job.details(None, "h:1"), 12).unwrap();
+        assert_eq!((lost.status, lost.end_ms), (Status::Failed, Some(12)));
+        assert!(lost.message().contains("another one has taken the cluster over"));
+        job.ended(&End::Exit(3), "", 9);
+        assert_eq!(Job::from_details(&job.details(None, "h:1"), 12), Some(job));
+        assert_eq!(Job::from_details(&json!({"status": "FAILED"}), 12), None);
     }
 
     #[test]

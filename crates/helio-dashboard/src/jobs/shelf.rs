@@ -32,11 +32,12 @@ impl Shelf {
         Self { jobs: session_dir.join("jobs"), logs: session_dir.join("logs") }
     }
 
-    /// The same with its folder made.
-    pub(crate) fn open(session_dir: &Path) -> io::Result<Self> {
+    /// The same with its folder made; whether it was not there before.
+    pub(crate) fn open(session_dir: &Path) -> io::Result<(Self, bool)> {
         let shelf = Self::of(session_dir);
+        let is_new = !shelf.jobs.exists();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&shelf.jobs)?;
-        Ok(shelf)
+        Ok((shelf, is_new))
     }
 
     pub(crate) fn log(&self, id: &str) -> PathBuf {
@@ -154,7 +155,8 @@ mod tests {
             std::env::temp_dir().join(format!("helio-dashboard-shelf-{}", std::process::id())),
         );
         fs::create_dir_all(folder.0.join("logs")).unwrap();
-        let shelf = Shelf::open(&folder.0).unwrap();
+        let (shelf, is_new) = Shelf::open(&folder.0).unwrap();
+        assert!(is_new);
         let mut job = Job::new("a b".into(), Request::default(), 1);
         job.request.submission_id = Some("a b".into());
         shelf.keep(&job).unwrap();
@@ -162,7 +164,9 @@ mod tests {
         job.ended(&End::Exit(1), &shelf.log_end("a b"), 2);
         shelf.keep(&job).unwrap();
         fs::write(folder.0.join("jobs/job-torn.json"), "{\"submission_id\": \"torn\"").unwrap();
-        assert_eq!(Shelf::open(&folder.0).unwrap().load().unwrap(), [job]);
+        let (again, is_new) = Shelf::open(&folder.0).unwrap();
+        assert!(!is_new);
+        assert_eq!(again.load().unwrap(), [job]);
         assert_eq!(shelf.log_end("a b"), format!("{}last", "more\n".repeat(9)));
         assert_eq!(shelf.log_end("nothing"), "");
         shelf.forget("a b").unwrap();

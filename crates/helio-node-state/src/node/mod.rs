@@ -162,6 +162,10 @@ impl Node {
             Event::Preempted { reason, grace_ms } => self.on_preempted(reason, grace_ms),
             Event::ControlLost => self.control.on_control_lost(),
             Event::ControlRefused => self.contact.on_control_refused(self.ctx.now()),
+            Event::HeadMoved { address } => {
+                self.ctx.on_head_moved(address);
+                self.contact.on_head_moved(self.ctx.setup().place());
+            }
             Event::PeerSaid { conn, node_id, message } => self.on_peer_said(conn, node_id, message),
             Event::PeerLost { conn, node_id } => self.on_peer_lost(conn, node_id),
             Event::Served { conn, request_id } => {

@@ -39,7 +39,8 @@ impl Node {
             }
             NodeToNode::Ping(_) => self.on_ping(conn),
             NodeToNode::Pong(_) => self.on_pong(node_id),
-            NodeToNode::Unknown => {}
+            // The shell has heard it.
+            NodeToNode::HeadMoved(_) | NodeToNode::Unknown => {}
         }
     }
 

@@ -82,7 +82,9 @@ pub fn serve(socket: &Path) -> Result<(), String> {
     let options = Options {
         socket: socket.to_owned(),
         host: [127, 0, 0, 1].into(),
+        port: 0,
         token: crowd::TOKEN.to_owned(),
+        identity: None,
         session_name: "session_scale".to_owned(),
         health: Health::default(),
         storage: Box::new(Memory::forgetful()),

@@ -1,0 +1,164 @@
+//! What a store is called: `redis://[user:password@]host:port`.
+
+use std::fmt;
+use std::time::Duration;
+
+use helio_types::address::{host_port, split_host_port};
+
+use super::redis::Redis;
+use super::{Backend, Failure};
+use crate::Error;
+
+const REDIS_PORT: u16 = 6379;
+
+/// A store, and which part of it is this cluster's.
+#[derive(Clone)]
+pub struct Target {
+    /// Its machine.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Who logs in; empty: the store's default.
+    pub username: String,
+    /// Their password; empty: nobody logs in.
+    pub password: String,
+    /// The part of the store: clusters of several namespaces do not see each other.
+    pub namespace: String,
+    /// What marks the cluster, so that another one does not take its state: not the token itself.
+    pub cluster: String,
+    /// How long a silent head keeps the state from others.
+    pub lease: Duration,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+/// Reads the address of a store.
+///
+/// # Errors
+/// A sentence about what is wrong with it.
+pub fn parse(text: &str) -> Result<Target, String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("redis", text));
+    match scheme {
+        "redis" => {}
+        "rediss" => {
+            return Err(format!(
+                "{text}: connections to Redis are not encrypted in this release. Use redis:// in a network that you trust, \
+                 or a tunnel"
+            ));
+        }
+        _ => return Err(format!("{text}: a store is redis://HOST:PORT")),
+    }
+    // Of a list Ray uses the first one, too.
+    let first = rest.split(',').next().unwrap_or_default();
+    let (user, place) = first.rsplit_once('@').unwrap_or(("", first));
+    let place = place.split('/').next().unwrap_or_default();
+    let (username, password) = user.split_once(':').unwrap_or((user, ""));
+    let (host, port) = match split_host_port(place) {
+        Some((host, port)) => {
+            let port = port.parse().map_err(|_| format!("{text}: {port:?} is not a port"))?;
+            (host, port)
+        }
+        None => (place, REDIS_PORT),
+    };
+    if host.is_empty() {
+        return Err(format!("{text}: the host is missing; a store is redis://HOST:PORT"));
+    }
+    Ok(Target {
+        host: host.to_owned(),
+        port,
+        username: decoded(username),
+        password: decoded(password),
+        namespace: "default".to_owned(),
+        cluster: String::new(),
+        lease: Duration::from_secs(5),
+    })
+}
+
+/// Without `%40` and the like.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let code = (first == b'%').then(|| after.get(..2)).flatten();
+        let code =
+            code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 16).ok());
+        match code {
+            Some(code) => {
+                bytes.push(code);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Target {
+    /// What it is called in messages: without the password.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("redis://{} (namespace {})", host_port(&self.host, self.port), self.namespace)
+    }
+
+    pub(super) fn backend(&self) -> Box<dyn Backend> {
+        Box::new(Redis::new(self.clone()))
+    }
+
+    /// How long an operation may take.
+    pub(super) fn answer_max(&self) -> Duration {
+        self.lease.clamp(Duration::from_millis(500), Duration::from_secs(5))
+    }
+
+    pub(super) fn refused(&self, reason: &str) -> Error {
+        Error::Refused { place: self.name(), reason: reason.to_owned() }
+    }
+
+    pub(super) fn failed(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Away(reason) => Error::Away { place: self.name(), reason },
+            Failure::Full => Error::Full { path: self.name() },
+            Failure::Refused(reason) => Error::Refused { place: self.name(), reason },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_ray_reads_them() {
+        let check = |text: &str, expect: (&str, u16, &str, &str)| {
+            let target = parse(text).unwrap();
+            let found = (&*target.host, target.port, &*target.username, &*target.password);
+            assert_eq!(found, expect, "{text}");
+        };
+        check("redis:6379", ("redis", 6379, "", ""));
+        check("redis", ("redis", 6379, "", ""));
+        check("redis://10.0.0.1:7000,10.0.0.2:7000", ("10.0.0.1", 7000, "", ""));
+        check("redis://me:p%40ss@redis:1/0", ("redis", 1, "me", "p@ss"));
+        check("redis://:secret@[::1]:6379", ("::1", 6379, "", "secret"));
+        for (text, part) in [
+            ("rediss://redis:6379", "not encrypted"),
+            ("mysql://a:1", "redis://HOST:PORT"),
+            ("redis://:1", "host is missing"),
+            ("redis://a:many", "not a port"),
+        ] {
+            let why = parse(text).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn no_message_has_the_password() {
+        let target = parse("redis://me:secret@redis:1").unwrap();
+        assert!(!format!("{target:?} {}", target.name()).contains("secret"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Stores that operators run already: the state outlives the head's machine, and another head goes on with it.
+//!
+//! ```text
+//!   head 1 ──writes, with its epoch──►┌──────────────────────────┐◄──asks for the lease── head 2
+//!          ──renews its lease────────►│ lease   who, until when  │     (waits)
+//!                                     │ epoch   counts the heads │
+//!                                     │ entries                  │
+//!                                     └──────────────────────────┘
+//! ```
+//!
+//! A head has the state as long as it renews its lease. Whoever takes the lease over raises the **epoch**, and the store
+//! itself refuses a write of any other: a head that was stopped for a minute and wakes up can do no harm. Until when a
+//! head may answer it counts from when it *asked* for the lease, so that its time is up before another one's begins.
+//!
+//! [`Leased`] is what all stores have in common, a `Backend` what differs: six conditional operations.
+
+mod address;
+mod leased;
+mod redis;
+mod stream;
+
+use std::time::{Duration, Instant};
+
+pub use address::{Target, parse};
+pub use leased::Leased;
+
+use crate::{Change, Entry, Error};
+
+/// How long a head that starts tries to reach a store that does not answer.
+const REACH_MAX: Duration = Duration::from_secs(30);
+
+/// Between two tries.
+const REACH_PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a head that waits looks whether the lease is free.
+const LOOK_MIN: Duration = Duration::from_millis(10);
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// The outcome of asking for the lease.
+#[derive(Debug)]
+enum Attempt {
+    /// It is ours, under this epoch; so many writes were numbered before.
+    Won { epoch: u64, number: u64 },
+    /// Another head has it, for that long unless it renews it.
+    Held { by: String, left: Duration },
+    /// The state is another cluster's.
+    Foreign,
+}
+
+/// The outcome of a conditional operation.
+#[derive(Debug)]
+enum Done<T> {
+    /// It took effect.
+    Ours(T),
+    /// The epoch is another head's, which is named, if it still has its lease.
+    Lost(String),
+}
+
+impl<T> Done<T> {
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> Done<U> {
+        match self {
+            Self::Ours(done) => Done::Ours(change(done)),
+            Self::Lost(to) => Done::Lost(to),
+        }
+    }
+}
+
+/// Why the store did not do it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Failure {
+    /// It does not answer, or not at the moment; what became of the operation is unknown.
+    Away(String),
+    /// It has no room.
+    Full,
+    /// It never will.
+    Refused(String),
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+/// A connection to a store, made when it is needed and again when it broke. Each operation is atomic in the store.
+trait Backend: Send {
+    /// Asks for the lease.
+    fn acquire(&mut self, holder: &str, lease: Duration) -> Outcome<Attempt>;
+    /// Renews it, also after it has run out, unless another head has taken it.
+    fn renew(&mut self, epoch: u64, holder: &str, lease: Duration) -> Outcome<Done<()>>;
+    /// All entries, by key.
+    fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>>;
+    /// Makes the changes, unless a write of this or a higher number was made before: one that arrives late.
+    fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>>;
+    /// Gives the lease up.
+    fn release(&mut self, epoch: u64) -> Outcome<()>;
+    /// Deletes the state; whether there was any.
+    fn clean(&mut self) -> Outcome<bool>;
+}
+
+/// What a head that has to wait is told, each time that it is another thing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// Another head has the state. Who it is.
+    For(String),
+    /// The store does not answer. Why not.
+    Store(String),
+}
+
+/// Opens the store for the head that `holder` names: at once, when another head gives the state up, or when the lease of
+/// one runs out.
+///
+/// # Errors
+/// When the store refuses, or does not answer for long.
+pub fn open(
+    target: &Target,
+    holder: &str,
+    mut on_wait: impl FnMut(&Waiting),
+) -> Result<Leased, Error> {
+    let mut backend = target.backend();
+    let mut said = None;
+    let mut say = |waiting: Waiting| {
+        if said.as_ref() != Some(&waiting) {
+            on_wait(&waiting);
+            said = Some(waiting);
+        }
+    };
+    let mut reached = Instant::now();
+    loop {
+        let asked = leased::now();
+        match backend.acquire(holder, target.lease) {
+            Ok(Attempt::Won { epoch, number }) => {
+                return Ok(Leased::new(target.clone(), backend, holder, epoch, number, asked));
+            }
+            Ok(Attempt::Held { by, left }) => {
+                reached = Instant::now();
+                say(Waiting::For(by));
+                std::thread::sleep(left.min(target.lease / 10).clamp(LOOK_MIN, LOOK_MAX));
+            }
+            Ok(Attempt::Foreign) => {
+                return Err(target.refused(
+                    "it holds the state of a cluster with another token. Start the head with that cluster's token, give \
+                     this cluster a namespace of its own (RAY_external_storage_namespace), or delete what is there with \
+                     `ray cleanup-control-store`",
+                ));
+            }
+            Err(Failure::Away(reason)) if reached.elapsed() < REACH_MAX => {
+                say(Waiting::Store(reason));
+                std::thread::sleep(REACH_PAUSE);
+            }
+            Err(failure) => return Err(target.failed(failure)),
+        }
+    }
+}
+
+/// Deletes the state; whether there was any. A head that lives and has it ends.
+///
+/// # Errors
+/// When the store refuses or does not answer.
+pub fn clean(target: &Target) -> Result<bool, Error> {
+    target.backend().clean().map_err(|failure| target.failed(failure))
+}

@@ -1,0 +1,272 @@
+//! Redis: one hash of entries, one of what the heads have to know, and the lease, which Redis itself lets run out.
+//!
+//! Each operation is a script, which Redis runs as a whole. The names of the three keys have the namespace in braces, so
+//! that a cluster of Redis would keep them together.
+
+mod resp;
+
+use std::time::Duration;
+
+use helio_env::clock::unix_ms;
+
+use self::resp::{Connection, Reply};
+use super::{Attempt, Backend, Done, Failure, Outcome, Target};
+use crate::{Change, Entry};
+
+/// The bounds of a whole state's way over the network.
+const READ_MAX: Duration = Duration::from_secs(60);
+
+/// KEYS: lease, meta, entries. The epoch never repeats, also where the state was deleted meanwhile.
+const ACQUIRE: &str = "
+local mark = redis.call('HGET', KEYS[2], 'cluster')
+if mark and mark ~= ARGV[1] then return {'foreign'} end
+local held = redis.call('GET', KEYS[1])
+if held then return {'held', held, redis.call('PTTL', KEYS[1])} end
+local epoch = tonumber(redis.call('HGET', KEYS[2], 'epoch') or '0') + 1
+epoch = string.format('%.0f', math.max(epoch, tonumber(ARGV[4])))
+redis.call('HSET', KEYS[2], 'epoch', epoch, 'cluster', ARGV[1])
+redis.call('SET', KEYS[1], epoch .. ' ' .. ARGV[2], 'PX', ARGV[3])
+return {'won', epoch, redis.call('HGET', KEYS[2], 'number') or '0'}
+";
+
+/// What each of the following begins with.
+macro_rules! if_ours {
+    ($body:literal) => {
+        concat!(
+            "if redis.call('HGET', KEYS[2], 'epoch') ~= ARGV[1] then return {'lost', redis.call('GET', KEYS[1]) or ''} end\n",
+            $body
+        )
+    };
+}
+
+/// Where there is no memory left a time is still set anew.
+const RENEW: &str = if_ours!(
+    "
+if redis.call('PEXPIRE', KEYS[1], ARGV[3]) == 0 then
+  redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[3])
+end
+return {'ours'}
+"
+);
+
+const READ: &str = if_ours!("return {'ours', redis.call('HGETALL', KEYS[3])}");
+
+/// ARGV: epoch, number, how many are set, their keys and values, the keys of those that are deleted. The first write is
+/// one that is refused where memory is short: after it Redis lets the others through.
+const WRITE: &str = if_ours!(
+    "
+if tonumber(ARGV[2]) <= tonumber(redis.call('HGET', KEYS[2], 'number') or '0') then return {'late'} end
+redis.call('HSET', KEYS[2], 'number', ARGV[2])
+local last = 3 + 2 * tonumber(ARGV[3])
+for at = 4, last, 2 do redis.call('HSET', KEYS[3], ARGV[at], ARGV[at + 1]) end
+for at = last + 1, #ARGV do redis.call('HDEL', KEYS[3], ARGV[at]) end
+return {'ours'}
+"
+);
+
+const RELEASE: &str = if_ours!("return {'ours', redis.call('DEL', KEYS[1])}");
+
+const CLEAN: &str = "return {'ours', redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])}";
+
+/// What Redis says first when it cannot do something at the moment.
+const PASSING: [&str; 7] =
+    ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF"];
+
+/// A connection to Redis.
+pub(super) struct Redis {
+    target: Target,
+    keys: [String; 3],
+    connection: Option<Connection>,
+}
+
+impl Redis {
+    pub(super) fn new(target: Target) -> Self {
+        let key = |name| format!("{{heliostat:{}}}:{name}", target.namespace);
+        let keys = [key("lease"), key("meta"), key("entries")];
+        Self { target, keys, connection: None }
+    }
+
+    /// Runs a script; what it returned, a word first.
+    fn run(&mut self, script: &str, arguments: &[&[u8]], within: Duration) -> Outcome<Vec<Reply>> {
+        let mut parts: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), b"3"];
+        parts.extend(self.keys.iter().map(|key| key.as_bytes()));
+        parts.extend(arguments);
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.target)?,
+        };
+        let reply = connection.call(&parts, within).map_err(|error| away(&error.to_string()))?;
+        // After an error of the connection its rest would be taken for the next answer.
+        self.connection = Some(connection);
+        match reply {
+            Reply::List(all) => Ok(all),
+            Reply::Error(text) => Err(failure(&text)),
+            other => Err(away(&format!("an answer that is not understood: {other:?}"))),
+        }
+    }
+
+    /// Runs a script that begins with `if_ours`.
+    fn run_ours(
+        &mut self,
+        script: &str,
+        arguments: &[&[u8]],
+        within: Duration,
+    ) -> Outcome<Done<Option<Reply>>> {
+        let mut all = self.run(script, arguments, within)?.into_iter();
+        let word = all.next().and_then(Reply::text).unwrap_or_default();
+        let second = all.next();
+        match &*word {
+            "ours" => Ok(Done::Ours(second)),
+            "lost" => Ok(Done::Lost(holder(second))),
+            _ => Err(away(&format!("an answer that is not understood: {word:?}"))),
+        }
+    }
+}
+
+/// Who has a lease, of "epoch who".
+fn holder(lease: Option<Reply>) -> String {
+    let text = lease.and_then(Reply::text).unwrap_or_default();
+    text.split_once(' ').map_or_else(String::new, |(_, who)| who.to_owned())
+}
+
+fn away(reason: &str) -> Failure {
+    Failure::Away(reason.to_owned())
+}
+
+/// An error that Redis answered.
+fn failure(text: &str) -> Failure {
+    let word = text.split_whitespace().next().unwrap_or_default();
+    if word == "OOM" || text.contains("-OOM") {
+        return Failure::Full;
+    }
+    if PASSING.contains(&word) || PASSING.iter().any(|word| text.contains(&format!("-{word}"))) {
+        return Failure::Away(text.to_owned());
+    }
+    let hint = match word {
+        "NOAUTH" | "WRONGPASS" => {
+            ". The password goes into `--redis-password` or RAY_REDIS_PASSWORD, a user's name into `--redis-username`"
+        }
+        "NOPERM" => {
+            ". The user needs EVAL and the commands of hashes, strings and keys for the keys {heliostat:*"
+        }
+        "MOVED" => {
+            ". It is a member of a Redis Cluster, which this release does not follow: give one server"
+        }
+        _ => "",
+    };
+    Failure::Refused(format!("{text}{hint}"))
+}
+
+fn connect(target: &Target) -> Outcome<Connection> {
+    let within = target.answer_max();
+    let opened = Connection::open(&target.host, target.port, within);
+    let mut connection = opened.map_err(|error| away(&error.to_string()))?;
+    if !target.password.is_empty() {
+        let mut parts: Vec<&[u8]> = vec![b"AUTH"];
+        if !target.username.is_empty() {
+            parts.push(target.username.as_bytes());
+        }
+        parts.push(target.password.as_bytes());
+        let reply = connection.call(&parts, within).map_err(|error| away(&error.to_string()))?;
+        if let Reply::Error(text) = reply {
+            return Err(failure(&text));
+        }
+    }
+    Ok(connection)
+}
+
+fn number(reply: Option<Reply>) -> u64 {
+    reply.and_then(Reply::text).and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+impl Backend for Redis {
+    fn acquire(&mut self, holder_name: &str, lease: Duration) -> Outcome<Attempt> {
+        let (cluster, lease) = (self.target.cluster.clone(), lease.as_millis().to_string());
+        let time = unix_ms().to_string();
+        let arguments =
+            [cluster.as_bytes(), holder_name.as_bytes(), lease.as_bytes(), time.as_bytes()];
+        let mut all = self.run(ACQUIRE, &arguments, self.target.answer_max())?.into_iter();
+        let word = all.next().and_then(Reply::text).unwrap_or_default();
+        let (second, third) = (all.next(), all.next());
+        match &*word {
+            "won" => Ok(Attempt::Won { epoch: number(second), number: number(third) }),
+            "held" => {
+                let left = Duration::from_millis(number(third));
+                Ok(Attempt::Held { by: holder(second), left })
+            }
+            "foreign" => Ok(Attempt::Foreign),
+            _ => Err(away(&format!("an answer that is not understood: {word:?}"))),
+        }
+    }
+
+    fn renew(&mut self, epoch: u64, holder: &str, lease: Duration) -> Outcome<Done<()>> {
+        let (epoch, lease) = (epoch.to_string(), lease.as_millis().to_string());
+        let arguments = [epoch.as_bytes(), holder.as_bytes(), lease.as_bytes()];
+        let done = self.run_ours(RENEW, &arguments, self.target.answer_max())?;
+        Ok(done.map(drop))
+    }
+
+    fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>> {
+        let done = self.run_ours(READ, &[epoch.to_string().as_bytes()], READ_MAX)?;
+        Ok(done.map(|reply| {
+            let Some(Reply::List(all)) = reply else { return Vec::new() };
+            let mut all = all.into_iter();
+            let mut entries = Vec::with_capacity(all.len() / 2);
+            while let (Some(Reply::Bytes(key)), Some(Reply::Bytes(value))) =
+                (all.next(), all.next())
+            {
+                entries.push((key, value));
+            }
+            entries.sort_unstable();
+            entries
+        }))
+    }
+
+    fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>> {
+        let puts =
+            changes.iter().filter_map(|change| Some((&*change.key, change.value.as_deref()?)));
+        let count = puts.clone().count().to_string();
+        let (epoch, number) = (epoch.to_string(), number.to_string());
+        let mut arguments = vec![epoch.as_bytes(), number.as_bytes(), count.as_bytes()];
+        arguments.extend(puts.flat_map(|(key, value)| [key, value]));
+        let deletes = changes.iter().filter(|change| change.value.is_none());
+        arguments.extend(deletes.map(|change| &*change.key));
+        let done = self.run_ours(WRITE, &arguments, self.target.answer_max())?;
+        Ok(done.map(drop))
+    }
+
+    fn release(&mut self, epoch: u64) -> Outcome<()> {
+        self.run_ours(RELEASE, &[epoch.to_string().as_bytes()], self.target.answer_max()).map(drop)
+    }
+
+    fn clean(&mut self) -> Outcome<bool> {
+        let all = self.run(CLEAN, &[], self.target.answer_max())?;
+        Ok(matches!(all.get(1), Some(Reply::Number(1..))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_redis_say_what_to_do() {
+        assert_eq!(
+            failure("OOM command not allowed when used memory > 'maxmemory'."),
+            Failure::Full
+        );
+        let script = "ERR Error running script (call to f_1): -OOM command not allowed";
+        assert_eq!(failure(script), Failure::Full);
+        let passing = "READONLY You can't write against a read only replica.";
+        assert_eq!(failure(passing), Failure::Away(passing.to_owned()));
+        for (text, part) in [
+            ("NOAUTH Authentication required.", "--redis-password"),
+            ("WRONGPASS invalid username-password pair", "--redis-username"),
+            ("MOVED 1 10.0.0.1:6379", "Redis Cluster"),
+            ("NOPERM this user has no permissions", "EVAL"),
+        ] {
+            let Failure::Refused(why) = failure(text) else { panic!("{text}") };
+            assert!(why.contains(part) && why.contains(text), "{why}");
+        }
+    }
+}

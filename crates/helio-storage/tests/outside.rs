@@ -1,0 +1,245 @@
+//! The contract, and what goes wrong, with the servers of the stores that operators run. `cargo xtask extras` runs these
+//! tests, where the servers are installed; alone: `cargo test -p helio-storage --test outside -- --ignored`.
+//!
+//! STATE-2: what was acknowledged is there again.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod commits;
+mod contract;
+mod proxy;
+mod servers;
+
+use std::time::Duration;
+
+use commits::{COMMITS, Map, changes, states};
+use contract::{conforms, put};
+use helio_storage::outside::{Leased, Target, Waiting, clean, open};
+use helio_storage::{Error, Standing, Storage};
+use proxy::Proxy;
+use servers::{RedisServer, until};
+
+/// So long that no lease runs out in a test that is not about that.
+const LONG: Duration = Duration::from_secs(600);
+
+fn head(target: &Target, name: &str) -> Leased {
+    open(target, name, |waiting| panic!("{name} waits: {waiting:?}")).unwrap()
+}
+
+fn loaded(store: &mut Leased) -> Map {
+    store.load().unwrap().into_iter().collect()
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn redis_conforms() {
+    let server = RedisServer::start(&[]);
+    let target = server.target("conforms", LONG);
+    conforms(head(&target, "first"), |store| {
+        drop(store);
+        head(&target, "next")
+    });
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn namespaces_and_clusters_are_apart() {
+    let server = RedisServer::start(&[]);
+    let (one, two) = (server.target("one", LONG), server.target("two", LONG));
+    head(&one, "head").commit(&[put("a", "1")]).unwrap();
+    assert_eq!(head(&two, "head").load().unwrap(), []);
+    let stranger = Target { cluster: "another token".to_owned(), ..one.clone() };
+    let refused = open(&stranger, "stranger", |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("a cluster with another token"), "{refused}");
+    assert_eq!(head(&one, "head").load().unwrap().len(), 1);
+    assert!(clean(&one).unwrap() && !clean(&one).unwrap());
+    assert_eq!(head(&stranger, "stranger").load().unwrap(), []);
+}
+
+/// A head that was stopped, and one that took over from it.
+#[test]
+#[ignore = "needs redis-server"]
+fn whoever_takes_the_lease_is_the_only_writer() {
+    let server = RedisServer::start(&[]);
+    let target = server.target("fence", LONG);
+    let mut old = head(&target, "old");
+    old.commit(&[put("a", "old")]).unwrap();
+    server.expire("fence");
+    let mut new = head(&target, "new");
+    assert!(new.epoch() > old.epoch());
+    let lost = old.commit(&[put("a", "too late")]).unwrap_err();
+    assert!(matches!(&lost, Error::Lost { reason, .. } if reason.contains("new")), "{lost}");
+    assert!(matches!(old.standing(), Standing::Lost(_)));
+    assert!(matches!(old.load(), Err(Error::Lost { .. })));
+    drop(old);
+    new.commit(&[put("b", "new")]).unwrap();
+    assert_eq!(new.load().unwrap(), contract::entries(&[("a", "old"), ("b", "new")]));
+    assert_eq!(new.standing(), Standing::Certain, "the end of the old one takes nothing from it");
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn a_second_head_waits_until_the_first_gives_up() {
+    let server = RedisServer::start(&[]);
+    let target = server.target("standby", LONG);
+    let first = head(&target, "first of all");
+    let (said, heard) = std::sync::mpsc::channel();
+    let second = std::thread::spawn({
+        let target = target.clone();
+        move || {
+            open(&target, "second", |waiting| said.send(waiting.clone()).unwrap()).unwrap().epoch()
+        }
+    });
+    assert_eq!(heard.recv().unwrap(), Waiting::For("first of all".to_owned()));
+    let epoch = first.epoch();
+    drop(first);
+    assert!(second.join().unwrap() > epoch);
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn a_lease_that_is_not_renewed_runs_out_and_one_that_is_does_not() {
+    let server = RedisServer::start(&[]);
+    let target = server.target("lease", Duration::from_millis(300));
+    let living = head(&target, "living");
+    let proxy = Proxy::to(server.port);
+    let cut_off = Target { port: proxy.port, namespace: "cut off".to_owned(), ..target.clone() };
+    let mut cut = head(&cut_off, "cut off");
+    proxy.cut();
+    until("the head that is cut off to doubt", || matches!(cut.standing(), Standing::Doubtful(_)));
+    assert!(!cut.regain().unwrap());
+    assert!(matches!(cut.commit(&[put("a", "1")]), Err(Error::Away { .. })));
+    // Nobody took it meanwhile, so that it goes on.
+    proxy.mend();
+    until("it to be certain again", || cut.regain().unwrap());
+    until("a commit", || cut.commit(&[put("a", "1")]).is_ok());
+    proxy.cut();
+    let direct = Target { port: server.port, ..cut_off };
+    let mut next = open(&direct, "next", |_| {}).unwrap();
+    assert_eq!(next.load().unwrap().len(), 1);
+    proxy.mend();
+    until("the old one to know", || matches!(cut.standing(), Standing::Lost(who) if who == "next"));
+    assert_eq!(living.standing(), Standing::Certain);
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn a_store_without_room_takes_what_ends_something_and_later_the_rest() {
+    let server = RedisServer::start(&[]);
+    let target = server.target("full", LONG);
+    let mut store = head(&target, "head");
+    store.commit(&[put("a", "1")]).unwrap();
+    server.set("maxmemory", "1");
+    for _ in 0..3 {
+        let full = store.commit(&[put("b", "2")]).unwrap_err();
+        assert!(matches!(full, Error::Full { .. }), "{full}");
+    }
+    assert!(store.full().contains("redis://"));
+    server.set("maxmemory", "0");
+    store.commit(&[put("b", "2")]).unwrap();
+    assert_eq!(loaded(&mut store).len(), 2);
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn a_store_that_refuses_says_what_to_do() {
+    let server = RedisServer::start(&["--requirepass", "secret"]);
+    let target = server.target("auth", LONG);
+    let why = |target: &Target| open(target, "head", |_| {}).unwrap_err().to_string();
+    assert!(why(&target).contains("--redis-password"));
+    let wrong = Target { password: "wrong".to_owned(), ..target.clone() };
+    assert!(why(&wrong).contains("WRONGPASS") && !why(&wrong).contains("wrong "));
+    let right = Target { password: "secret".to_owned(), ..target };
+    head(&right, "head").commit(&[put("a", "1")]).unwrap();
+    let named = Target { username: "default".to_owned(), ..right };
+    assert_eq!(head(&named, "head").load().unwrap().len(), 1);
+}
+
+#[test]
+#[ignore = "needs redis-server"]
+fn a_read_only_store_is_waited_for() {
+    let server = RedisServer::start(&[]);
+    let target = server.target("replica", LONG);
+    let mut store = head(&target, "head");
+    store.commit(&[put("a", "1")]).unwrap();
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let away = store.commit(&[put("b", "2")]).unwrap_err();
+    assert!(matches!(&away, Error::Away { reason, .. } if reason.contains("READONLY")), "{away}");
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    assert!(store.regain().unwrap());
+    store.commit(&[put("b", "2")]).unwrap();
+}
+
+/// Runs the program until it ends or the connection does; how many commits were acknowledged.
+fn run(store: &mut Leased) -> u8 {
+    (0..COMMITS).take_while(|n| store.commit(&changes(*n)).is_ok()).count() as u8
+}
+
+/// The head's machine ends, or its link does, at each place of what it says and of what it hears: in the middle of a
+/// command, before its answer, in the middle of that.
+#[test]
+#[ignore = "needs redis-server"]
+fn a_crash_at_any_byte_loses_no_acknowledged_commit_and_tears_none() {
+    let server = RedisServer::start(&[]);
+    let states = states();
+    let counted = Proxy::to(server.port);
+    let target = server.target("counted", LONG);
+    let through = |proxy: &Proxy, namespace: &str| Target {
+        port: proxy.port,
+        namespace: namespace.to_owned(),
+        ..target.clone()
+    };
+    let mut store = head(&through(&counted, "counted"), "head");
+    let (said, heard) = counted.passed();
+    assert_eq!(run(&mut store), COMMITS);
+    let (said, heard) = (counted.passed().0 - said, counted.passed().1 - heard);
+    drop(store);
+    let steps = |total: u64, many: u64| (0..=many).map(move |step| step * total / many);
+    // Commands are long, answers short.
+    let crashes =
+        steps(said, 150).map(|at| (at, u64::MAX)).chain((0..heard).map(|at| (u64::MAX, at)));
+    let mut torn = 0;
+    for (number, (said, heard)) in crashes.enumerate() {
+        let what = format!("crash after {said} bytes said or {heard} heard");
+        let namespace = format!("crash {number}");
+        let proxy = Proxy::to(server.port);
+        let mut store = head(&through(&proxy, &namespace), "head");
+        proxy.cut_after(said, heard);
+        let acknowledged = usize::from(run(&mut store));
+        proxy.cut();
+        server.expire(&namespace);
+        let mut next = head(&Target { port: server.port, ..through(&proxy, &namespace) }, "next");
+        let found = loaded(&mut next);
+        let is_whole = states.iter().skip(acknowledged).take(2).any(|state| *state == found);
+        assert!(is_whole, "{what}: {acknowledged} acknowledged, found {:?}", found.keys());
+        torn += usize::from(states[acknowledged] != found);
+        assert!(store.commit(&changes(0)).is_err(), "{what}: the dead one writes");
+        assert_eq!(loaded(&mut next), found, "{what}");
+        clean(&Target { port: server.port, ..through(&proxy, &namespace) }).unwrap();
+    }
+    assert!(torn > 10, "{torn} commits were made and not acknowledged: too few to mean much");
+}
+
+/// The link breaks again and again, and the head goes on: each commit is repeated until it is acknowledged.
+#[test]
+#[ignore = "needs redis-server"]
+fn a_commit_that_is_repeated_counts_once() {
+    let server = RedisServer::start(&[]);
+    let proxy = Proxy::to(server.port);
+    let target = Target { port: proxy.port, ..server.target("repeated", Duration::from_secs(3)) };
+    let mut store = head(&target, "head");
+    for n in 0..COMMITS {
+        // Of some the command is lost, of others the answer.
+        match n % 3 {
+            0 => proxy.cut_after(40, u64::MAX),
+            1 => proxy.cut_after(u64::MAX, 3),
+            _ => {}
+        }
+        until("a commit", || {
+            proxy.mend();
+            matches!(store.commit(&changes(n)), Ok(())) || !store.regain().unwrap()
+        });
+        until("the commit once more", || store.commit(&changes(n)).is_ok());
+    }
+    assert_eq!(loaded(&mut store), *states().last().unwrap());
+}

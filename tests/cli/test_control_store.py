@@ -1,0 +1,291 @@
+"""Heads that keep the cluster's state in Redis: another head goes on with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stores
+from harness import is_alive, start_driver, wait_until
+from shared import cluster as shared
+from stores import Machine, Redis
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.contract("F5.10"),
+    pytest.mark.heliostat_only("Ray's heads have no lease, and other logs"),
+]
+
+DRIVER = """
+import os, sys, time
+import ray
+from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
+
+ray.init(address="auto", namespace="n")
+go = sys.argv[1]
+
+@ray.remote(num_cpus=0, resources={"far": 0.1})
+class Counter:
+    def __init__(self):
+        self.count = 0
+    def add(self):
+        self.count += 1
+        return self.count, os.getpid()
+
+@ray.remote
+def twice(value):
+    return 2 * value
+
+def wait(name):
+    while not os.path.exists(os.path.join(go, name)):
+        # What needs no head goes on.
+        assert ray.get(twice.remote(21), timeout=100) == 42
+        time.sleep(0.01)
+
+counter = Counter.options(name="counter", lifetime="detached").remote()
+first, pid = ray.get(counter.add.remote(), timeout=60)
+_internal_kv_put("key", "value")
+print("first=%d" % first, flush=True)
+wait("again")
+second, same = ray.get(counter.add.remote(), timeout=60)
+print("second=%d" % second, flush=True)
+print("process=%s" % ("same" if same == pid else "another"), flush=True)
+named, _ = ray.get(ray.get_actor("counter").add.remote(), timeout=60)
+print("named=%d" % named, flush=True)
+print("value=%s" % _internal_kv_get("key").decode(), flush=True)
+other = Counter.remote()
+print("other=%d" % ray.get(other.add.remote(), timeout=60)[0], flush=True)
+print("nodes=%d" % sum(node["Alive"] for node in ray.nodes()), flush=True)
+"""
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    if reason := stores.why_no_redis():
+        pytest.skip(reason)
+    shared.stop()
+    redis = Redis()
+    yield redis
+    redis.close()
+
+
+@pytest.fixture
+def machines(redis: Redis) -> Iterator[list[Machine]]:
+    variables = {"RAY_REDIS_ADDRESS": redis.address, "HELIOSTAT_CONTROL_LEASE_MS": "1000"}
+    with stores.machines(variables, 3) as all_machines:
+        yield all_machines
+
+
+def join(worker: Machine, head: Machine) -> None:
+    worker.run("start", f"--address={head.address}", "--num-cpus=2", '--resources={"far": 1}')
+
+
+def drive(folder: Path, worker: Machine) -> Any:
+    return start_driver(folder, DRIVER, args=[str(folder)], env=worker.env)
+
+
+def check(driver: Any, folder: Path) -> None:
+    """After another head has taken over, the driver goes on."""
+    (folder / "again").touch()
+    done = driver.finish(120).check()
+    said = [done.value(name) for name in ("second", "process", "named", "value", "other")]
+    assert said == ["2", "same", "3", "value", "1"]
+
+
+def test_a_head_on_another_machine_goes_on_with_the_cluster(
+    machines: list[Machine], tmp_path: Path
+) -> None:
+    first, second, worker = machines
+    first.head()
+    join(worker, first)
+    driver = drive(tmp_path, worker)
+    assert driver.wait_line("first") == "1"
+    daemon = worker.pid()
+    first.kill()
+    second.head()
+    assert second.address != first.address
+    wait_until(lambda: worker.address == second.address, what="the news of the head")
+    check(driver, tmp_path)
+    assert worker.pid() == daemon
+    # Whoever comes later finds all of it, too.
+    later = "import ray; ray.init('auto', namespace='n'); c = ray.get_actor('counter'); "
+    later += "print('later=%d' % ray.get(c.add.remote(), timeout=60)[0])"
+    assert start_driver(tmp_path, later, env=worker.env).finish().check().value("later") == "4"
+    assert "far" in worker.run("status").stdout
+
+
+def test_a_head_that_waits_takes_over_when_the_leader_is_killed(
+    machines: list[Machine], tmp_path: Path
+) -> None:
+    first, second, worker = machines
+    first.head()
+    join(worker, first)
+    driver = drive(tmp_path, worker)
+    assert driver.wait_line("first") == "1"
+    said = second.standby()
+    assert f":{first.port} (process {first.pid()}) leads the cluster" in said.read_text()
+    assert not second.sessions(), "it is no member of the cluster yet"
+    first.kill()
+    assert second.starts[0].wait(60) == 0, said.read_text()
+    assert "Ray runtime started" in said.read_text()
+    check(driver, tmp_path)
+
+
+def test_a_head_that_ends_in_order_leaves_the_cluster_to_the_next(
+    machines: list[Machine], tmp_path: Path
+) -> None:
+    first, second, worker = machines
+    first.head()
+    join(worker, first)
+    driver = drive(tmp_path, worker)
+    assert driver.wait_line("first") == "1"
+    second.standby()
+    first.run("stop")
+    assert second.starts[0].wait(60) == 0
+    check(driver, tmp_path)
+
+
+def test_a_head_that_stood_still_does_no_harm_when_it_wakes(
+    machines: list[Machine], tmp_path: Path
+) -> None:
+    first, second, worker = machines
+    first.head()
+    join(worker, first)
+    driver = drive(tmp_path, worker)
+    assert driver.wait_line("first") == "1"
+    second.standby()
+    old = first.pid()
+    os.kill(old, signal.SIGSTOP)
+    assert second.starts[0].wait(60) == 0
+    wait_until(lambda: worker.address == second.address, what="the news of the head")
+    os.kill(old, signal.SIGCONT)
+    wait_until(lambda: not is_alive(old), what="the end of the old head")
+    assert f"the head at {second.address}" in first.log(), "it says who leads now"
+    check(driver, tmp_path)
+
+
+def test_a_store_that_is_away_for_a_while_costs_a_pause(
+    machines: list[Machine], redis: Redis, tmp_path: Path
+) -> None:
+    first, _, worker = machines
+    first.head()
+    join(worker, first)
+    driver = drive(tmp_path, worker)
+    assert driver.wait_line("first") == "1"
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "silent until it is" in first.log(), what="a head without a lease")
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "is reached again" in first.log(), what="a head with its lease")
+    check(driver, tmp_path)
+    # The same with a server that dies and comes back.
+    redis.kill()
+    wait_until(lambda: first.log().count("silent until it is") == 2, what="a silent head")
+    redis.start()
+    assert "1.0 far" in wait_until(lambda: status(worker), what="a status")
+
+
+def status(machine: Machine) -> str:
+    done = machine.run("status", check=False)
+    return done.stdout if done.returncode == 0 and "far" in done.stdout else ""
+
+
+def test_jobs_of_the_head_before_are_listed(redis: Redis) -> None:
+    variables = {"RAY_REDIS_ADDRESS": redis.address, "HELIOSTAT_CONTROL_LEASE_MS": "1000"}
+    with stores.machines(variables, 2) as (first, second):
+        first.head("--include-dashboard=true", "--dashboard-port=0")
+        submit(first, "done", "echo finished")
+        wait_until(lambda: jobs(first).get("done") == "SUCCEEDED", what="the end of a job")
+        submit(first, "lost", "sleep 600")
+        wait_until(lambda: jobs(first).get("lost") == "RUNNING", what="a job")
+        first.kill()
+        second.head("--include-dashboard=true", "--dashboard-port=0")
+        expect = {"done": "SUCCEEDED", "lost": "FAILED"}
+        wait_until(lambda: jobs(second) == expect, what="the jobs of the head before")
+        submit(second, "next", "echo next")
+        wait_until(lambda: jobs(second).get("next") == "SUCCEEDED", what="another job")
+
+
+def server(head: Machine) -> str:
+    return f"--address=http://{head.ready()['webui_url']}"
+
+
+def submit(head: Machine, name: str, command: str) -> None:
+    job = (f"--submission-id={name}", "--no-wait", "--", *command.split())
+    head.run("job", "submit", server(head), *job)
+
+
+def jobs(head: Machine) -> dict[str, str]:
+    script = (
+        "import json, sys; from ray.job_submission import JobSubmissionClient as C; "
+        "print(json.dumps({j.submission_id: j.status for j in C(sys.argv[1]).list_jobs()}))"
+    )
+    url = f"http://{head.ready()['webui_url']}"
+    done = subprocess.run(
+        [sys.executable, "-c", script, url],
+        env=head.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(done.stdout))
+
+
+def test_stores_that_cannot_be_used_are_refused_in_a_sentence(redis: Redis) -> None:
+    with stores.machines({}, 3) as (first, second, third):
+        for store, part in [
+            ("rediss://127.0.0.1:1", "not encrypted in this release"),
+            ("postgres://127.0.0.1", "a store is redis://HOST:PORT"),
+            ("redis://127.0.0.1:port", "'port' is not a port"),
+        ]:
+            done = first.head(f"--control-store={store}", check=False)
+            assert done.returncode != 0
+            assert part.replace("'", '"') in done.stdout
+        first.head(f"--control-store=redis://{redis.address}")
+        first.kill()
+        second.env["HELIOSTAT_AUTH_TOKEN"] = "x" * 40
+        done = second.head(f"--control-store=redis://{redis.address}", check=False)
+        assert done.returncode != 0
+        assert "it holds the state of a cluster with another token" in done.stdout
+        second.env["RAY_external_storage_namespace"] = "second"
+        second.head(f"--control-store=redis://{redis.address}")
+        done = third.run("start", "--address=127.0.0.1:1", "--control-store=redis://a", check=False)
+        assert "`--control-store` should only be specified when starting head node" in done.stdout
+
+
+def test_a_password_is_asked_for_and_not_shown(redis: Redis) -> None:
+    locked = Redis("--requirepass", "secret word")
+    try:
+        with stores.machines({"RAY_REDIS_ADDRESS": locked.address}, 1) as (head,):
+            done = head.head(check=False)
+            assert done.returncode != 0
+            assert "`--redis-password` or RAY_REDIS_PASSWORD" in done.stdout
+            head.head("--redis-password=secret word")
+            command = Path(f"/proc/{head.pid()}/cmdline").read_bytes()
+            assert b"secret" not in command
+            assert "secret" not in head.log()
+    finally:
+        locked.close()
+
+
+def test_the_state_is_deleted_as_kuberay_does(redis: Redis) -> None:
+    from ray._private.gcs_utils import cleanup_redis_storage
+
+    variables = {"RAY_REDIS_ADDRESS": redis.address, "RAY_external_storage_namespace": "ours"}
+    with stores.machines(variables, 1) as (head,):
+        head.head()
+        head.run("stop")
+        place = ("127.0.0.1", redis.port, "", False)
+        assert not cleanup_redis_storage(*place, storage_namespace="theirs")
+        assert cleanup_redis_storage(*place, storage_namespace="ours")
+        assert not cleanup_redis_storage(*place, storage_namespace="ours")
+    with pytest.raises(ValueError, match="storage namespace must be a string"):
+        cleanup_redis_storage("h", 1, "", False, None)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="not encrypted"):
+        cleanup_redis_storage("h", 1, "", True, "ours")
