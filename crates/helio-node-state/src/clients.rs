@@ -48,6 +48,11 @@ impl Client {
         self.worker_id
     }
 
+    /// The node that it lives on.
+    pub(crate) fn node_id(&self) -> NodeId {
+        self.node_id
+    }
+
     pub(crate) fn life(&self) -> Life {
         Life { serving: Some(self.since), ..Life::default() }
     }

@@ -93,12 +93,14 @@ impl Drain {
     }
 
     /// Which of these objects are to be offered now, and whether the heir has all that it can have.
-    pub(crate) fn next(&mut self, kept: &[ObjectId]) -> (Vec<ObjectId>, bool) {
+    pub(crate) fn next<'a>(
+        &mut self,
+        kept: impl Iterator<Item = &'a ObjectId>,
+    ) -> (Vec<ObjectId>, bool) {
         let Some(order) = &mut self.order else { return (Vec::new(), false) };
         let is_given_up =
             |order: &Order, id| order.refused.get(id).is_some_and(|times| *times >= OFFERS_MAX);
         let open: Vec<ObjectId> = kept
-            .iter()
             .filter(|id| !order.taken.contains(id) && !is_given_up(order, id))
             .copied()
             .collect();

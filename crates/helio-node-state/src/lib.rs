@@ -42,6 +42,7 @@ mod ledger;
 mod liveness;
 mod memory;
 mod node;
+mod owners;
 mod pool;
 mod preload;
 mod setup;

@@ -74,6 +74,9 @@ pub const JOBS_FINISHED_MAX: usize = 10_000;
 /// connection break, and the news of its death may be a moment behind.
 pub const LIVENESS_MS: u64 = 200;
 
+/// How often other nodes are asked after owners of objects here that have no connection.
+pub const OWNERS_ASK_MS: u64 = 10_000;
+
 /// How many questions about other nodes' processes may be open; more are answered "not known dead".
 pub const LIVENESS_ASKED_MAX: usize = 10_000;
 

@@ -35,6 +35,14 @@ pub(crate) enum Life {
     Over,
 }
 
+/// Who wants to know of a process of another node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asker {
+    Client(Conn, u64),
+    /// This node, which has objects of the process.
+    Node(WorkerId),
+}
+
 #[derive(Debug)]
 struct Question {
     requester: Requester,
@@ -47,8 +55,8 @@ struct Question {
 pub(crate) struct Liveness {
     /// Questions about processes of this node that are held open.
     open: Vec<Question>,
-    /// Questions that another node answers: the node, and the client and its number.
-    forwarded: BTreeMap<u64, (NodeId, Conn, u64)>,
+    /// Questions that another node answers: the node, and who asks.
+    forwarded: BTreeMap<u64, (NodeId, Asker)>,
     /// The last number that was given to another node.
     count: u64,
 }
@@ -101,17 +109,37 @@ impl Liveness {
         if self.forwarded.len() >= LIVENESS_ASKED_MAX {
             return reply(requester, None, ctx);
         }
+        self.forward(to, worker.worker_id, Asker::Client(conn, request_id), ctx);
+    }
+
+    /// This node asks after a process of another node, of which it has objects.
+    pub(crate) fn ask_after_owner(
+        &mut self,
+        worker_id: WorkerId,
+        to: NodeAddress,
+        ctx: &mut Context,
+    ) {
+        if self.forwarded.len() < LIVENESS_ASKED_MAX {
+            self.forward(to, worker_id, Asker::Node(worker_id), ctx);
+        }
+    }
+
+    fn forward(&mut self, to: NodeAddress, worker_id: WorkerId, asker: Asker, ctx: &mut Context) {
         self.count += 1;
-        self.forwarded.insert(self.count, (worker.node_id, conn, request_id));
-        let ask = AskLiveness { request_id: self.count, worker_id: worker.worker_id };
+        self.forwarded.insert(self.count, (to.node_id, asker));
+        let ask = AskLiveness { request_id: self.count, worker_id };
         ctx.ask_node(to, NodeToNode::AskLiveness(ask));
     }
 
-    /// Another node answers.
-    pub(crate) fn on_answer(&mut self, told: TellLiveness, ctx: &mut Context) {
-        if let Some((_, conn, request_id)) = self.forwarded.remove(&told.request_id) {
-            let cause = told.dead.then_some(told.cause);
-            reply(Requester::Client(conn, request_id), cause, ctx);
+    /// Another node answers. Returns the owner that is dead, if this node has asked after it.
+    pub(crate) fn on_answer(&mut self, told: TellLiveness, ctx: &mut Context) -> Option<WorkerId> {
+        match self.forwarded.remove(&told.request_id)?.1 {
+            Asker::Node(worker_id) => told.dead.then_some(worker_id),
+            Asker::Client(conn, request_id) => {
+                let cause = told.dead.then_some(told.cause);
+                reply(Requester::Client(conn, request_id), cause, ctx);
+                None
+            }
         }
     }
 
@@ -120,7 +148,8 @@ impl Liveness {
         let lost = self.forwarded.iter().filter(|(_, asked)| asked.0 == node_id);
         let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
         for number in lost {
-            let Some((_, conn, request_id)) = self.forwarded.remove(&number) else { continue };
+            let Some((_, asker)) = self.forwarded.remove(&number) else { continue };
+            let Asker::Client(conn, request_id) = asker else { continue };
             let requester = Requester::Client(conn, request_id);
             if is_dead {
                 reply(requester, Some(node_died(node_id, "")), ctx);
@@ -155,7 +184,8 @@ impl Liveness {
         let is_its =
             |one: &Question| matches!(one.requester, Requester::Client(asker, _) if asker == conn);
         self.open.retain(|question| !is_its(question));
-        self.forwarded.retain(|_, asked| asked.1 != conn);
+        self.forwarded
+            .retain(|_, (_, asker)| !matches!(asker, Asker::Client(one, _) if *one == conn));
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum Timer {
     Actor(ActorKey),
     /// Questions about living processes can be answered.
     Liveness,
+    /// Owners that have no connection may be dead.
+    Owners,
     /// An object whose connection was lost can be asked for again.
     Pull(ObjectId),
     /// Nodes that the control service does not know are dead.

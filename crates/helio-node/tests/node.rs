@@ -162,7 +162,12 @@ fn an_object_is_written_sealed_and_read() {
     let offset = driver.create(object_id, 5);
     arena.copy_in(offset, b"light").unwrap();
     driver.say(SealObject { object_id });
-    driver.say(FetchObject { request_id: 2, object_id, locations: Vec::new() });
+    driver.say(FetchObject {
+        request_id: 2,
+        object_id,
+        locations: Vec::new(),
+        ..FetchObject::default()
+    });
     let (offset, size) = driver.fetched();
     assert_eq!(arena.slice(offset, size).unwrap().as_slice(), b"light");
 }
@@ -340,7 +345,7 @@ fn an_object_is_brought_from_another_node() {
     let nowhere = NodeAddress { node_id: NodeId([7; 28]), host: "127.0.0.1".into(), port: 1 };
     let start = Instant::now();
     let locations = vec![nowhere, location];
-    reader.say(FetchObject { request_id: 2, object_id, locations });
+    reader.say(FetchObject { request_id: 2, object_id, locations, ..FetchObject::default() });
     let (offset, size) = reader.fetched();
     eprintln!("5 MB in {:?}", start.elapsed());
     assert!(ours.slice(offset, size).unwrap().as_slice() == bytes);
@@ -350,7 +355,12 @@ fn an_object_is_brought_from_another_node() {
         host: "127.0.0.1".into(),
         port: u32::from(there.port),
     };
-    reader.say(FetchObject { request_id: 3, object_id: missing, locations: vec![location] });
+    reader.say(FetchObject {
+        request_id: 3,
+        object_id: missing,
+        locations: vec![location],
+        ..FetchObject::default()
+    });
     let gone = reader.expect(|message| match message {
         NodeToClient::ObjectMissing(missing) => Some(missing.gone.clone()),
         _ => None,

@@ -619,6 +619,9 @@ impl Owner {
         let (mut remade, mut again) = (Vec::new(), VecDeque::new());
         let mut failed = Vec::new();
         for task in sent {
+            if let Some(call) = self.tasks.get_mut(&task) {
+                call.stray();
+            }
             let cancelled = self.tasks.get(&task).is_none_or(|task| task.cancelled);
             if !cancelled && !mutant!("method-not-retried") && self.take_retry(task) {
                 let Some(call) = self.tasks.get_mut(&task) else { continue };
@@ -663,6 +666,9 @@ impl Owner {
         let held = std::mem::take(&mut actor.held);
         let value = self.dead_error(id, ErrorKind::ActorDied);
         for task in sent {
+            if let Some(call) = self.tasks.get_mut(&task) {
+                call.stray();
+            }
             self.fail(task, &value, now, out);
         }
         self.pump_actor(id, now, out);

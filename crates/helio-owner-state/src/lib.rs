@@ -182,7 +182,7 @@ impl Owner {
             Event::NodeLost { node } => self.node_lost(node, now, out),
             Event::NodeDied { node, heir } => self.node_died(node, heir, now, out),
             Event::LocationLost { id, node } => self.location_missed(id, node, now, out),
-            Event::Copied { id, node } => self.copied(id, node),
+            Event::Copied { id, node } => self.copied(id, node, out),
             Event::Tick => self.tick(now, out),
         }
     }

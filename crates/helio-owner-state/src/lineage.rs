@@ -307,9 +307,10 @@ impl Owner {
         // What was found last is needed first.
         for lineage in again.into_iter().rev() {
             let failure = Some("its value was lost and is made again".into());
-            let (ooms, items, is_remade) = (0, lineage.items, true);
-            let Lineage { ended, is_left, .. } = lineage;
-            let past = Past { created: now, ooms, failure, items, is_remade, ended, is_left };
+            let Lineage { items, ended, is_left, .. } = lineage;
+            let (created, is_remade) = (now, true);
+            let past =
+                Past { created, failure, items, is_remade, ended, is_left, ..Past::default() };
             let spec = self.with_handle(lineage.spec);
             self.enter(spec, 1, lineage.retries_left, past, now, out);
         }

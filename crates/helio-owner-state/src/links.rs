@@ -46,7 +46,7 @@ impl Owner {
             }
             Frame::ReturnsHeld { task } => self.returns_held(task, out),
             Frame::LocationLost { object, node } => self.location_missed(object, node, now, out),
-            Frame::LocationAdded { object, node } => self.copied(object, node),
+            Frame::LocationAdded { object, node } => self.copied(object, node, out),
             // Of a call that is ours: somebody who holds what it returns. An actor that calls itself may
             // hear it from itself, and then it is the one that runs the call.
             Frame::Cancel { task, force, recursive }

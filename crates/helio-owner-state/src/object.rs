@@ -318,10 +318,11 @@ impl Owner {
         }
         let Some(object) = self.objects.get_mut(&id) else { return };
         let Stored::Stores { locations, .. } = &mut object.value else { return };
-        let locations = std::mem::take(locations);
+        let mut locations = std::mem::take(locations);
         let ties = object.ties.present();
         let contained = ties.map_or_else(Vec::new, |ties| {
             ties.copies.clear();
+            add_each(&mut locations, std::mem::take(&mut ties.strays));
             std::mem::take(&mut ties.contained)
         });
         if !locations.is_empty() {
@@ -339,12 +340,16 @@ impl Owner {
         if object.owner.is_some() || matches!(object.value, Stored::Error(_)) {
             out.push(Action::Forget(id));
         }
+        let mut ties = object.ties.into_present().map(|ties| *ties).unwrap_or_default();
         match (&object.owner, object.value) {
             (Some(owner), _) => {
                 let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };
                 self.borrows.send(owner, frame, out);
             }
-            (None, Stored::Stores { locations, .. }) => out.push(Action::Free { id, locations }),
+            (None, Stored::Stores { mut locations, .. }) => {
+                add_each(&mut locations, std::mem::take(&mut ties.strays));
+                out.push(Action::Free { id, locations });
+            }
             // What the system itself put there is told where it happened; an exception of the user's
             // code would go unheard.
             (None, Stored::Error(bytes))
@@ -354,7 +359,9 @@ impl Owner {
             }
             (None, _) => {}
         }
-        let ties = object.ties.into_present().map(|ties| *ties).unwrap_or_default();
+        if !ties.strays.is_empty() {
+            out.push(Action::Free { id, locations: ties.strays });
+        }
         for inner in ties.contained {
             self.unhold(inner, out);
         }
@@ -621,7 +628,11 @@ impl Owner {
     ) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let Stored::Stores { locations, .. } = &mut object.value else { return };
-        locations.retain(|location| location.node_id != node);
+        let lost: Vec<NodeAddress> =
+            locations.extract_if(.., |location| location.node_id == node).collect();
+        if object.owner.is_none() && !lost.is_empty() {
+            add_each(&mut object.ties.strays, lost);
+        }
         if let Some(owner) = object.owner.clone() {
             out.push(Action::Send {
                 to: owner.clone(),
@@ -642,6 +653,27 @@ impl Owner {
                 ties.copies.retain(|copy| *copy != locations[0].node_id);
                 out.push(Action::Keep { id, at: locations[0].clone() });
             }
+        }
+    }
+
+    /// An object that a call of ours made may have a copy on these nodes, too, which is freed with it.
+    pub(crate) fn strayed(&mut self, id: ObjectId, nodes: &[NodeAddress], out: &mut Vec<Action>) {
+        if nodes.is_empty() {
+            return;
+        }
+        match self.objects.get_mut(&id) {
+            Some(object) => add_each(&mut object.ties.strays, nodes.to_vec()),
+            None => out.push(Action::Free { id, locations: nodes.to_vec() }),
+        }
+    }
+
+    /// Nothing is left of what a node had.
+    pub(crate) fn forget_strays(&mut self, node: NodeId) {
+        for ties in self.objects.values_mut().filter_map(|object| object.ties.present()) {
+            ties.strays.retain(|stray| stray.node_id != node);
+        }
+        for task in self.tasks.values_mut() {
+            task.past.strays.retain(|stray| stray.node_id != node);
         }
     }
 
@@ -667,17 +699,26 @@ impl Owner {
         }
     }
 
-    /// A node has a copy of an object of ours, made for a reader there.
-    pub(crate) fn copied(&mut self, id: ObjectId, node: NodeAddress) {
-        let ours = self.objects.get_mut(&id).filter(|object| object.owner.is_none());
-        if let Some(object) = ours
-            && let Stored::Stores { locations, .. } = &mut object.value
-            // Else its bytes were let go of.
-            && !locations.is_empty()
-            && !locations.iter().any(|location| location.node_id == node.node_id)
-        {
-            object.ties.copies.push(node.node_id);
-            locations.push(node);
+    /// A node has a copy of an object of ours, made for a reader there. Where the object has gone meanwhile, or its
+    /// bytes were let go of, nobody is sent there, and it is freed there.
+    pub(crate) fn copied(&mut self, id: ObjectId, node: NodeAddress, out: &mut Vec<Action>) {
+        let Some(object) = self.objects.get_mut(&id) else {
+            if !mutant!("late-copy-forgotten") {
+                out.push(Action::Free { id, locations: vec![node] });
+            }
+            return;
+        };
+        let can_go = object.can_go();
+        match &mut object.value {
+            _ if object.owner.is_some() => {}
+            Stored::Stores { locations, .. } if !locations.is_empty() => {
+                if !locations.iter().any(|location| location.node_id == node.node_id) {
+                    object.ties.copies.push(node.node_id);
+                    locations.push(node);
+                }
+            }
+            _ if can_go => out.push(Action::Free { id, locations: vec![node] }),
+            _ => self.strayed(id, &[node], out),
         }
     }
 
@@ -725,6 +766,15 @@ impl Owner {
             .collect();
         found.sort_unstable();
         found
+    }
+}
+
+/// Adds the nodes that are not there yet.
+pub(crate) fn add_each(nodes: &mut Vec<NodeAddress>, more: Vec<NodeAddress>) {
+    for node in more {
+        if !nodes.iter().any(|known| known.node_id == node.node_id) {
+            nodes.push(node);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::cancel::cancelled_error;
 use crate::event::Action;
 use crate::hash::slim;
 use crate::lineage::Final;
-use crate::object::Stored;
+use crate::object::{Stored, add_each};
 use crate::stream::FIRST_ITEM;
 
 /// A call goes to where so many bytes of its arguments are, even if that takes a worker there: values of this
@@ -179,6 +179,16 @@ impl Task {
         self.retries_left != 0 && !self.is_unwanted()
     }
 
+    /// Its present attempt is given up after it may have begun.
+    pub(crate) fn stray(&mut self) {
+        if let Some(at) = &self.at
+            && !mutant!("abandoned-copy-forgotten")
+        {
+            let WorkerAddress { node_id, host, port, .. } = (**at).clone();
+            add_each(&mut self.past.strays, vec![NodeAddress { node_id, host, port }]);
+        }
+    }
+
     /// Whether its present attempt is that process's.
     pub(crate) fn is_at(&self, worker: WorkerId) -> bool {
         self.at.as_ref().is_some_and(|at| at.worker_id == worker)
@@ -202,6 +212,8 @@ pub(crate) struct Past {
     pub(crate) ended: u64,
     /// Of a generator: its reader has left it, so it ends with what is held of it.
     pub(crate) is_left: bool,
+    /// Where attempts were given up that may have written what the call makes.
+    pub(crate) strays: Vec<NodeAddress>,
 }
 
 impl CallArgs {
@@ -482,7 +494,13 @@ impl Owner {
         returns: Vec<Returned>,
         out: &mut Vec<Action>,
     ) {
-        self.free_unread(id, returns, out);
+        for (index, returned) in (1u32..).zip(returns) {
+            let Value::Stored { locations, .. } = returned.value else { continue };
+            match self.tasks.get_mut(&id) {
+                Some(task) => add_each(&mut task.past.strays, locations),
+                None => self.strayed(id.object(index), &locations, out),
+            }
+        }
         self.say_held(from, id, out);
     }
 
@@ -529,6 +547,9 @@ impl Owner {
                     self.mark_final(object, why);
                 }
             }
+        }
+        for object in spec.made(past.items) {
+            self.strayed(object, &past.strays, out);
         }
         if spec.returns == STREAMING {
             self.stream_finished(id, failed, items, returns, now, out);
@@ -629,7 +650,10 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
-        let Some(task) = self.tasks.get(&id) else { return };
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if started {
+            task.stray();
+        }
         let (cancelled, name) = (task.cancelled, task.spec.template.name.clone());
         let is_oom = cause.kind == DeathKind::OutOfMemory;
         if cancelled {

@@ -4,7 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use helio_types::{ActorId, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ties {
@@ -23,6 +23,9 @@ pub(crate) struct Ties {
     /// Of an object of ours: which of its locations are copies that were made for a reader. Those nodes give
     /// them up without a word when they need room.
     pub(crate) copies: Vec<NodeId>,
+    /// Of an object of ours: other nodes that may have a copy. An attempt was given up there after it may have
+    /// written the object, or only the connection to the node broke. Nobody is sent there; it is freed there, too.
+    pub(crate) strays: Vec<NodeAddress>,
 }
 
 static NONE: Ties = Ties {
@@ -33,6 +36,7 @@ static NONE: Ties = Ties {
     handle_of: None,
     made_again: 0,
     copies: Vec::new(),
+    strays: Vec::new(),
 };
 
 /// [`Ties`] that take memory from the first change on: [`Lazy::present`] is for changes that need none

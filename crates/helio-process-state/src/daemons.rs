@@ -12,7 +12,7 @@ use helio_proto::node::{
 };
 use helio_proto::peer::{Args, Frame};
 use helio_proto::template::Template;
-use helio_types::{NodeAddress, NodeId, ObjectId, mutant};
+use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, mutant};
 
 use crate::executor::{Construct, Item, Waiting, Work};
 use crate::explain::{Asker, HOPS_OF_NODE};
@@ -266,16 +266,39 @@ impl<M: Memory> Process<M> {
         self.look_at_watched(id);
     }
 
-    /// Brings an object's bytes to this node, once for all that want them.
+    /// Brings the bytes of an object that is referred to here to this node, once for all that want them.
     pub(crate) fn fetch(&mut self, id: ObjectId, locations: Vec<NodeAddress>) {
+        let owner = self.owner_of(id);
+        self.fetch_of(id, locations, owner);
+    }
+
+    /// As [`Self::fetch`], of an object of that owner.
+    pub(crate) fn fetch_of(
+        &mut self,
+        id: ObjectId,
+        locations: Vec<NodeAddress>,
+        owner: Option<Arc<WorkerAddress>>,
+    ) {
         if self.store.is_fetching(id) {
             return;
         }
         let here = self.owner.address().node_id;
         let is_copied = !locations.iter().any(|location| location.node_id == here);
-        let request_id = self.requests.begin(Pending::Fetch { object: id, is_copied });
+        let copy_of = owner.filter(|_| is_copied);
+        let (owner, owner_node) =
+            copy_of.as_ref().map(|owner| (owner.worker_id, owner.node_id)).unwrap_or_default();
+        let request_id = self.requests.begin(Pending::Fetch { object: id, copy_of });
         self.store.begin_fetch(id);
-        self.links.tell_node(FetchObject { request_id, object_id: id, locations });
+        let fetch = FetchObject { request_id, object_id: id, locations, owner, owner_node };
+        self.links.tell_node(fetch);
+    }
+
+    /// Whose an object is that is referred to here, or is an argument of a call that waits here.
+    fn owner_of(&self, id: ObjectId) -> Option<Arc<WorkerAddress>> {
+        match self.owner.object(&id) {
+            Some(object) => Some(object.owner.as_ref().unwrap_or(self.owner.address()).clone()),
+            None => Some(Arc::new(self.executor.lacks(id)?.owner.clone())),
+        }
     }
 
     /// Whether a reader has begun since the request.
@@ -293,13 +316,13 @@ impl<M: Memory> Process<M> {
     }
 
     fn on_fetched(&mut self, request: u64, offset: u64, size: u64) {
-        let Some(Pending::Fetch { object: id, is_copied }) = self.requests.get(request) else {
+        let Some(Pending::Fetch { object: id, copy_of }) = self.requests.get(request) else {
             return;
         };
-        let (id, is_copied) = (*id, *is_copied);
+        let (id, copy_of) = (*id, copy_of.clone());
         self.end_fetch(request, id);
-        if is_copied {
-            self.tell_of_copy(id);
+        if let Some(owner) = copy_of {
+            self.tell_of_copy(id, &owner);
         }
         let is_wanted = self.owner.object(&id).is_some() || self.executor.lacks(id).is_some();
         if !is_wanted && !mutant!("late-object-pinned") {
@@ -318,23 +341,14 @@ impl<M: Memory> Process<M> {
         self.run_owner();
     }
 
-    /// This node has a copy of the object now: its owner names it to readers when another copy is lost.
-    fn tell_of_copy(&mut self, id: ObjectId) {
+    /// This node has a copy of the object now: its owner names it to readers when another copy is lost, and frees it
+    /// with the object. That may have gone meanwhile, also for its owner.
+    fn tell_of_copy(&mut self, id: ObjectId, owner: &Arc<WorkerAddress>) {
         let node = self.node_address();
-        let known = self.owner.object(&id).map(|object| object.owner.clone());
-        let owner = match known {
-            Some(owner) => owner,
-            // An argument of a call that waits here.
-            None => match self.executor.lacks(id) {
-                Some(reference) => Some(Arc::new(reference.owner.clone())),
-                None => return,
-            },
-        };
-        match owner {
-            Some(owner) if owner.worker_id != self.owner.address().worker_id => {
-                self.send_frame(&owner, &Frame::LocationAdded { object: id, node });
-            }
-            _ => self.tell_owner(OwnerEvent::Copied { id, node }),
+        if owner.worker_id == self.owner.address().worker_id {
+            self.tell_owner(OwnerEvent::Copied { id, node });
+        } else {
+            self.send_frame(owner, &Frame::LocationAdded { object: id, node });
         }
     }
 

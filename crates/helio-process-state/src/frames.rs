@@ -152,7 +152,8 @@ impl<M: Memory> Process<M> {
                 Value::Stored { locations, .. } => match self.store.payload(id) {
                     Some(payload) => Input::Here(payload),
                     None => {
-                        self.fetch(id, locations);
+                        let owner = Arc::new(dep.reference.owner.clone());
+                        self.fetch_of(id, locations, Some(owner));
                         Input::Fetching(dep.reference)
                     }
                 },

@@ -50,6 +50,7 @@ use helio_proto::inspect::{Answered, Inspect, TaskRow};
 use helio_proto::node::{
     AbortObject, Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
 };
+use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{
     ActorId, NodeAddress, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId, mutant,
 };
@@ -239,7 +240,17 @@ impl<M: Memory> Process<M> {
             }
             Event::Create { request, object, size } => {
                 self.requests.insert(request, Pending::Grant { object, size, awaited: true });
-                let create = CreateObject { request_id: request, object_id: object, size };
+                // What a call returns is its caller's.
+                let is_put = object.index() >= PUT_INDEX_BASE;
+                let caller = self.executor.caller_of(object.task()).filter(|_| !is_put);
+                let owner = caller.unwrap_or(self.owner.address());
+                let create = CreateObject {
+                    request_id: request,
+                    object_id: object,
+                    size,
+                    owner: owner.worker_id,
+                    owner_node: owner.node_id,
+                };
                 self.links.tell_node(create);
             }
             Event::Inspect { request, question, own_node_only } => {

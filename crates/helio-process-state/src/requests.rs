@@ -5,10 +5,11 @@
 //! gives up calls [`Requests::forget`]; an answer that nobody waits for is dropped.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use helio_proto::control::{ControlResponse, Failure};
 use helio_proto::inspect::Inspected;
-use helio_types::{ActorId, NodeAddress, ObjectId, PlacementGroupId, WorkerId};
+use helio_types::{ActorId, NodeAddress, ObjectId, PlacementGroupId, WorkerAddress, WorkerId};
 
 use crate::explain::Explanation;
 
@@ -30,8 +31,8 @@ pub(crate) enum Pending {
     /// A thread waits for room in the object store; not `awaited`: it has given up, and the room goes
     /// back when it comes.
     Grant { object: ObjectId, size: u64, awaited: bool },
-    /// The daemon brings an object's bytes to this node; `is_copied`: from another one.
-    Fetch { object: ObjectId, is_copied: bool },
+    /// The daemon brings an object's bytes to this node; `copy_of`: from another one, and whose object it is.
+    Fetch { object: ObjectId, copy_of: Option<Arc<WorkerAddress>> },
     /// The daemon is to say when there is room for the arguments of a task; these have to be fetched then.
     Arguments { fetches: Vec<(ObjectId, Vec<NodeAddress>)> },
     /// The daemon is to say whether a process lives.

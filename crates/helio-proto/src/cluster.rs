@@ -150,7 +150,13 @@ messages! {
     /// A copy that was made for a reader there is to stay until it is dropped.
     pub struct KeepCopy { 1 object_id: ObjectId }
     /// The sender leaves: the object is to be fetched from it and kept.
-    pub struct Inherit { 1 object_id: ObjectId, 2 from: NodeAddress }
+    pub struct Inherit {
+        1 object_id: ObjectId,
+        2 from: NodeAddress,
+        /// Whose it is, and where that process lives. Nil: not known.
+        3 owner: WorkerId,
+        4 owner_node: NodeId,
+    }
     /// The answer.
     pub struct Inherited {
         1 object_id: ObjectId,

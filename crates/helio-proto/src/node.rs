@@ -104,11 +104,25 @@ messages! {
         /// The worker is not to be used again (it broke, or has done its `max_calls`).
         2 discard: bool,
     }
-    pub struct CreateObject { 1 request_id: u64, 2 object_id: ObjectId, 3 size: u64 }
+    pub struct CreateObject {
+        1 request_id: u64,
+        2 object_id: ObjectId,
+        3 size: u64,
+        /// Whose it is, and where that process lives. Nil: the sender's.
+        4 owner: WorkerId,
+        5 owner_node: NodeId,
+    }
     pub struct SealObject { 1 object_id: ObjectId }
     pub struct AbortObject { 1 object_id: ObjectId }
     /// Asks for an object's bytes on this node; brings them here if need be, and pins them.
-    pub struct FetchObject { 1 request_id: u64, 2 object_id: ObjectId, 3 locations: Vec<NodeAddress> }
+    pub struct FetchObject {
+        1 request_id: u64,
+        2 object_id: ObjectId,
+        3 locations: Vec<NodeAddress>,
+        /// Whose it is, and where that process lives: the copy that is made goes with it. Nil: not known.
+        4 owner: WorkerId,
+        5 owner_node: NodeId,
+    }
     pub struct CancelFetch { 1 request_id: u64 }
     /// An argument that is to be read from the object store.
     pub struct StoredArgument { 1 object_id: ObjectId, 2 size: u64 }

@@ -531,6 +531,13 @@ impl History {
             || self.written.get(&object).is_some_and(|nodes| nodes.iter().any(is_lost))
     }
 
+    /// Whether the owner of an object and its reader are gone for the others.
+    #[must_use]
+    pub fn are_taken_for_dead(&self, object: ObjectId, reader: WorkerId) -> bool {
+        let owner = self.owners.get(&object.task());
+        owner.is_some_and(|owner| self.is_lost(owner)) && self.is_lost(&reader)
+    }
+
     /// Whether a node on which the object was written had a full disk.
     #[must_use]
     pub fn was_full_for(&self, object: ObjectId) -> bool {

@@ -149,7 +149,8 @@ impl Facts {
 
     fn judge_loss(&self, object: ObjectId, reader: WorkerId) -> Judgement {
         let history = &self.history;
-        if history.ended_with_job(object, reader) {
+        // What processes of a node own that is taken for dead goes, and they live on for a while.
+        if history.ended_with_job(object, reader) || history.are_taken_for_dead(object, reader) {
             return Ok(());
         }
         owed(history.object_lost(object), || {

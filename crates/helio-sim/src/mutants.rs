@@ -78,6 +78,26 @@ pub const MUTANTS: &[Mutant] = &[
         "what somebody else owns stays pinned when nobody here refers to it",
     ),
     row("pins", "late-object-pinned", "what comes after its reader has left stays pinned"),
+    row(
+        "pins",
+        "abandoned-copy-forgotten",
+        "what an attempt has written that was given up stays when the result is freed",
+    ),
+    row(
+        "pins",
+        "late-copy-forgotten",
+        "a copy stays that was made of what its owner has freed meanwhile",
+    ),
+    row(
+        "pins",
+        "copies-of-dead-readers-stay",
+        "a copy stays whose reader died before it told the owner",
+    ),
+    row(
+        "pins",
+        "dead-owners-objects-stay",
+        "what a dead process owned stays in the stores of nodes",
+    ),
     row("pins", "free-ignored", "an object that its owner freed stays"),
     row("pins", "borrow-not-counted", "an object is freed that somebody else holds"),
     row(

@@ -107,6 +107,11 @@ impl World {
             if let Err(text) = host.node.check() {
                 found.push(format!("STATE-1: node {} disagrees with itself: {text}", host.index));
             }
+            // An object goes with its owner's last reference, wherever it was written or copied, and with its owner.
+            let objects = host.node.objects();
+            if !has_keeper && !objects.is_empty() {
+                found.push(format!("a leak: node {} has {objects:?} of nobody", host.index));
+            }
         }
         found.extend(self.check_bundles());
         found.extend(self.check_actors());

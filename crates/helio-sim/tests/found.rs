@@ -181,7 +181,12 @@ fn a_node_that_comes_after_a_recovery_has_ended_is_dead() {
 /// Runs a seed as this edition draws it; nothing may be wrong with it.
 #[track_caller]
 fn check_today(seed: u64) {
-    let case = Case { edition: 3, ..Case::of(seed) };
+    check_edition(3, seed);
+}
+
+#[track_caller]
+fn check_edition(edition: u32, seed: u64) {
+    let case = Case { edition, ..Case::of(seed) };
     let violations = helio_sim::run_case(&case, 0).violations;
     assert!(violations.is_empty(), "{case:?}: {violations:?}");
 }
@@ -200,4 +205,19 @@ fn the_last_answer_of_a_worker_that_was_a_lessee_too_is_read() {
 fn an_actor_that_moves_while_the_control_service_restarts_lives_on() {
     check_today(280);
     check_today(1_345);
+}
+
+/// LIMIT-1: a store kept a copy whose reader had died before it told the owner (342), and one that was made for an
+/// argument before its call was known (1,853).
+#[test]
+fn no_store_keeps_what_nobody_refers_to() {
+    for seed in [342, 1_853] {
+        check_edition(4, seed);
+    }
+}
+
+/// OWN-1: a node hung, was declared dead, and woke up: what a process there owned elsewhere was gone.
+#[test]
+fn what_is_owned_on_a_node_that_is_taken_for_dead_goes() {
+    check_edition(4, 1_954);
 }

@@ -2,7 +2,7 @@
 
 use helio_proto::control::Strategy;
 use helio_scheduler::taken;
-use helio_types::ResourceSet;
+use helio_types::{ObjectId, ResourceSet, WorkerId};
 
 use super::Node;
 use crate::census::Census;
@@ -30,10 +30,16 @@ impl Node {
             arguments: self.arguments.len(),
             calls: self.control.len(),
             subscriptions: self.control.subscriptions_count(),
-            questions: self.liveness.len() + self.inspections.len(),
+            questions: self.liveness.len() + self.owners.len() + self.inspections.len(),
             bundles: self.bundles.len() + self.groups.len(),
             lent,
         }
+    }
+
+    /// What lies in the store, and whose it is.
+    #[must_use]
+    pub fn objects(&self) -> Vec<(ObjectId, WorkerId)> {
+        self.store.objects()
     }
 
     /// Whether the tables agree with each other.

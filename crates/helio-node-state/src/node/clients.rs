@@ -32,9 +32,12 @@ impl Node {
                 self.arguments.on_release(conn, &release, &mut self.ctx)
             }
             ClientToNode::CreateObject(create) => {
-                self.with_store_for(conn, |store, env| store.on_create(conn, create, env))
+                let owner = self.owner_to_be(conn, &create);
+                self.with_store_for(conn, |store, env| store.on_create(conn, create, owner, env))
             }
-            ClientToNode::SealObject(seal) => self.on_seal_object(conn, seal.object_id),
+            ClientToNode::SealObject(seal) => {
+                self.with_store_for(conn, |store, env| store.on_seal(conn, seal.object_id, env))
+            }
             ClientToNode::AbortObject(abort) => {
                 self.with_store(|store, env| store.on_abort(conn, abort.object_id, env))
             }

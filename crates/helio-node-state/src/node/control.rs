@@ -106,6 +106,7 @@ impl Node {
         }
         self.with_store(|store, env| store.on_node_died(node_id, env));
         self.liveness.on_node_lost(node_id, true, &mut self.ctx);
+        self.on_owners_node_died(node_id);
         self.inspections.on_node_gone(node_id, &mut self.ctx);
         for conn in self.clients.remote_of_node(node_id) {
             self.ctx.push(Action::Close { conn, why: String::new() });

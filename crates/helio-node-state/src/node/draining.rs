@@ -1,5 +1,7 @@
 //! The order to leave: no new work, the grace of what runs, and the handing over of objects.
 
+use std::collections::BTreeMap;
+
 use helio_proto::cluster::{Drain, DropObject, Inherit, Inherited, NodePreempted, NodeToNode};
 use helio_proto::node::{FreeObject, NodeDied};
 use helio_types::{NodeId, ObjectId, mutant};
@@ -7,6 +9,7 @@ use helio_types::{NodeId, ObjectId, mutant};
 use super::Node;
 use crate::event::Action;
 use crate::limits::{DRAIN_LOOK_MS, PREEMPTED_RUN_PERCENT};
+use crate::store::Owner;
 use crate::timers::Timer;
 
 impl Node {
@@ -60,13 +63,16 @@ impl Node {
             let Some(heir) = self.cluster.heir_of_own() else { return self.leave() };
             self.drain.set_heir(heir);
         }
-        // Workers end with this daemon, and what they have put is over with them: nobody would free it at the heir.
-        let kept = self.store.kept(|creator| self.pool.get(creator).is_some());
-        let (offered, is_done) = self.drain.next(&kept);
+        // Workers end with this daemon, and what they own is over with them: nobody would free it at the heir.
+        let kept: BTreeMap<ObjectId, Owner> =
+            self.store.kept(|owner| self.pool.get(owner).is_some()).into_iter().collect();
+        let (offered, is_done) = self.drain.next(kept.keys());
         let Some(heir) = self.drain.heir().cloned() else { return };
         let from = self.ctx.setup().address.clone();
         for object_id in offered {
-            let offer = Inherit { object_id, from: from.clone() };
+            let Owner { worker_id: owner, node_id: owner_node } =
+                kept.get(&object_id).copied().unwrap_or_default();
+            let offer = Inherit { object_id, from: from.clone(), owner, owner_node };
             self.ctx.ask_node(heir.clone(), NodeToNode::Inherit(offer));
         }
         if is_done {

@@ -40,5 +40,6 @@ impl Node {
     ) {
         self.exits.add(worker_id, End { cause, is_driver, life, at: self.ctx.now() });
         self.liveness.answer(&self.exits, &mut self.ctx);
+        self.on_owner_dead(worker_id);
     }
 }

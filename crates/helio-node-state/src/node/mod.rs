@@ -44,6 +44,7 @@ use crate::ledger::Ledger;
 use crate::limits::OWNER_MS_MAX;
 use crate::liveness::Liveness;
 use crate::memory::Memory;
+use crate::owners::Owners;
 use crate::pool::Pool;
 use crate::preload::Preload;
 use crate::setup::Setup;
@@ -68,6 +69,7 @@ pub struct Node {
     actors: Actors,
     exits: Exits,
     liveness: Liveness,
+    owners: Owners,
     store: Store,
     arguments: Arguments,
     cluster: Cluster,
@@ -97,6 +99,7 @@ impl Node {
             actors: Actors::default(),
             exits: Exits::default(),
             liveness: Liveness::default(),
+            owners: Owners::default(),
             store: Store::new(setup.store_size, setup.overflow_size),
             arguments: Arguments::new(setup.arguments_max),
             cluster: Cluster::new(&setup),
@@ -206,6 +209,7 @@ impl Node {
             Timer::Pull(object_id) => {
                 self.with_store(|store, env| store.on_pull_timer(object_id, env))
             }
+            Timer::Owners => self.on_owners_timer(),
             Timer::Absent => self.on_nodes_absent(),
             Timer::Room => self.with_store(Store::on_room_timer),
             Timer::Inspection => self.inspections.on_timer(&mut self.ctx),

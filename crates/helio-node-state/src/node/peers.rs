@@ -32,7 +32,11 @@ impl Node {
             NodeToNode::AskLiveness(ask) => {
                 self.on_local_liveness(Requester::Peer(conn, ask.request_id), ask.worker_id);
             }
-            NodeToNode::TellLiveness(told) => self.liveness.on_answer(told, &mut self.ctx),
+            NodeToNode::TellLiveness(told) => {
+                if let Some(owner) = self.liveness.on_answer(told, &mut self.ctx) {
+                    self.on_owner_dead(owner);
+                }
+            }
             NodeToNode::Asked(asked) => self.on_peer_inspect(conn, &asked),
             NodeToNode::Inspected(told) => {
                 self.inspections.on_peer_answer(node_id, told, &mut self.ctx)

@@ -2,7 +2,7 @@
 //! comes here.
 //!
 //! ```text
-//!   clients ──Create, Seal, Fetch, Release, Free─►┌──────────────────────────────┐──ObjectCreated, ObjectFetched─► clients
+//!   clients ──Create, Seal, Fetch, Release, Free─►┌──────────────────────────────┐──ObjectFetched─► clients
 //!   daemons ──Pull, PullStart, PullChunk, Drop───►│ objects  what lies where     │──Ask, Answer, Serve───────────► daemons
 //!   disk ─────Spilled, Restored, Reserved────────►│ room     who waits for room  │──Spill, Restore, Reserve──────► disk
 //!                                                 │ pulls    what comes here     │
@@ -17,6 +17,7 @@
 
 mod allocator;
 mod disk_file;
+mod drops;
 mod env;
 mod explain;
 mod objects;
@@ -27,21 +28,21 @@ mod serves;
 mod spilling;
 mod transfers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::cluster::{DropObject, Inherit, Inherited, KeepCopy, NodeToNode};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{
-    CreateObject, FetchObject, FreeObject, KeepObject, ObjectCreated, ObjectFetched, ObjectRefused,
-    ReleaseObject,
+    CreateObject, FetchObject, FreeObject, KeepObject, ObjectFetched, ObjectRefused, ReleaseObject,
 };
-use helio_types::{JobId, NodeAddress, ObjectId, WorkerId};
+use helio_types::{JobId, NodeAddress, ObjectId, WorkerId, mutant};
 
 use crate::context::Violation;
 use crate::event::Conn;
 use crate::limits::{FETCHES_MAX, OBJECTS_MAX, ROOM_WAITS_MAX};
-use allocator::Extent;
+use drops::Drops;
 use objects::Objects;
+pub(crate) use objects::Owner;
 use pins::Pins;
 use pulls::Pulls;
 use room::{Room, Wants};
@@ -57,6 +58,7 @@ pub(crate) struct Store {
     pulls: Pulls,
     serves: Serves,
     pins: Pins,
+    drops: Drops,
     /// Objects that come from nodes that leave, to be kept here.
     inherits: BTreeMap<ObjectId, NodeAddress>,
     count_inherits: u64,
@@ -86,6 +88,7 @@ impl Store {
             pulls: Pulls::default(),
             serves: Serves::default(),
             pins: Pins::default(),
+            drops: Drops::default(),
             inherits: BTreeMap::new(),
             count_inherits: 0,
         }
@@ -109,6 +112,15 @@ impl Store {
     /// How many sealed objects there are.
     pub(crate) fn len(&self) -> usize {
         self.objects.sealed_len()
+    }
+
+    /// The objects, copies included, and whose they are.
+    pub(crate) fn objects(&self) -> Vec<(ObjectId, WorkerId)> {
+        self.objects
+            .owned(|_| true)
+            .into_iter()
+            .filter_map(|id| Some((id, self.objects.get(id)?.owner().worker_id)))
+            .collect()
     }
 
     pub(crate) fn held(&self) -> Held {
@@ -144,6 +156,7 @@ impl Store {
         &mut self,
         conn: Conn,
         create: CreateObject,
+        owner: Owner,
         env: &mut Env<'_>,
     ) -> Result<(), Violation> {
         let CreateObject { request_id, object_id, size, .. } = create;
@@ -171,7 +184,7 @@ impl Store {
             refuse(FailureKind::StoreFull, message);
             return Ok(());
         }
-        let wants = Wants::Create { conn, request_id };
+        let wants = Wants::Create { conn, request_id, owner };
         if self.objects.fits(size) {
             self.want_room(object_id, size, wants, env);
         } else if self.objects.has_disk_file() {
@@ -183,29 +196,14 @@ impl Store {
         Ok(())
     }
 
-    /// There is room for a creation.
-    fn let_write(
-        &mut self,
-        conn: Conn,
-        request_id: u64,
-        object_id: ObjectId,
-        extent: Extent,
-        size: u64,
-        env: &mut Env<'_>,
-    ) {
-        self.objects.begin_write(object_id, conn, extent, size);
-        env.ctx.send(conn, ObjectCreated { request_id, offset: extent.offset });
-    }
-
-    /// The client, whose id is `creator`, has written an object.
+    /// The client has written an object.
     pub(crate) fn on_seal(
         &mut self,
         conn: Conn,
         object_id: ObjectId,
-        creator: WorkerId,
         env: &mut Env<'_>,
     ) -> Result<(), Violation> {
-        if !self.objects.seal(object_id, conn, creator) {
+        if !self.objects.seal(object_id, conn) {
             return Err(Violation("an object is sealed that was not created"));
         }
         self.serve_readers(object_id, env);
@@ -229,7 +227,8 @@ impl Store {
         fetch: FetchObject,
         env: &mut Env<'_>,
     ) -> Result<(), Violation> {
-        let FetchObject { request_id, object_id, locations } = fetch;
+        let FetchObject { request_id, object_id, locations, owner, owner_node } = fetch;
+        let owner = Owner { worker_id: owner, node_id: owner_node };
         if self.pulls.is_number_used(conn, request_id) {
             return Err(Violation("a request number that is in use"));
         }
@@ -244,7 +243,7 @@ impl Store {
             env.ctx.send(conn, ObjectRefused { request_id, failure });
             return Ok(());
         }
-        if self.pulls.add_reader(conn, request_id, object_id, locations) {
+        if self.pulls.add_reader((conn, request_id), object_id, locations, owner) {
             if self.objects.must_await(object_id) {
                 self.pulls.set_local(object_id);
                 self.restore(object_id, env);
@@ -301,6 +300,7 @@ impl Store {
         for to in free.locations {
             let to = env.node.heir(to.node_id).unwrap_or(to);
             if to.node_id != env.ctx.node_id() {
+                self.drops.add(to.node_id, free.object_id, env.ctx.now());
                 let message = NodeToNode::Drop(DropObject { object_id: free.object_id });
                 env.ctx.ask_node(to, message);
             }
@@ -321,14 +321,15 @@ impl Store {
         self.objects.keep(object_id);
     }
 
-    /// The objects that stay until they are freed, except those that these processes have put.
-    pub(crate) fn kept(&self, without: impl Fn(WorkerId) -> bool) -> Vec<ObjectId> {
+    /// The objects that stay until they are freed, and whose they are, except those of these processes.
+    pub(crate) fn kept(&self, without: impl Fn(WorkerId) -> bool) -> Vec<(ObjectId, Owner)> {
         self.objects.kept(without)
     }
 
     /// Another node leaves: this one keeps its object from now on.
     pub(crate) fn on_inherit(&mut self, offer: Inherit, env: &mut Env<'_>) {
-        let Inherit { object_id, from } = offer;
+        let Inherit { object_id, from, owner, owner_node } = offer;
+        let owner = Owner { worker_id: owner, node_id: owner_node };
         if self.objects.get(object_id).is_some() {
             self.objects.keep(object_id);
             let message = Inherited { object_id, refused: String::new() };
@@ -338,7 +339,7 @@ impl Store {
             return;
         }
         self.count_inherits += 1;
-        if self.pulls.add_reader(NOBODY, self.count_inherits, object_id, vec![from]) {
+        if self.pulls.add_reader((NOBODY, self.count_inherits), object_id, vec![from], owner) {
             self.pulls.enqueue(object_id);
             self.start_pulls(env);
         }
@@ -360,15 +361,8 @@ impl Store {
         self.give_new_room(env);
     }
 
-    /// A client is gone: the objects that it was writing, reading and waiting for come back, and those
-    /// that it had put are over with it (their owner is dead).
-    pub(crate) fn on_client_gone(
-        &mut self,
-        conn: Conn,
-        worker_id: WorkerId,
-        is_job_over: bool,
-        env: &mut Env<'_>,
-    ) {
+    /// A client is gone: what it was writing, reading and waiting for comes back.
+    pub(crate) fn on_client_gone(&mut self, conn: Conn, env: &mut Env<'_>) {
         let pins = self.pins.take(conn);
         self.room.forget_create(conn, None);
         for request_id in self.pulls.of_client(conn) {
@@ -376,27 +370,44 @@ impl Store {
         }
         for (object_id, pins) in pins {
             self.objects.unpin(object_id, pins);
+            // Its reader may not have told the owner of it.
+            if !mutant!("copies-of-dead-readers-stay") {
+                self.objects.forget_copy(object_id);
+            }
         }
         for object_id in self.objects.written_by(conn) {
             self.on_abort(conn, object_id, env);
         }
-        if !worker_id.is_nil() {
-            for object_id in self.objects.made_by(worker_id, !is_job_over) {
-                self.objects.free(object_id);
-            }
+        self.give_new_room(env);
+    }
+
+    /// Whose objects are here.
+    pub(crate) fn owners(&self) -> BTreeSet<Owner> {
+        self.objects.owners()
+    }
+
+    /// Those whose objects have come since the last call.
+    pub(crate) fn take_seen(&mut self) -> Vec<Owner> {
+        self.objects.take_seen()
+    }
+
+    /// Processes are dead: what they owned goes with them.
+    pub(crate) fn on_owners_dead(&mut self, is_it: impl Fn(Owner) -> bool, env: &mut Env<'_>) {
+        for object_id in self.objects.owned(is_it) {
+            self.objects.free(object_id);
         }
         self.give_new_room(env);
     }
 
-    /// A job is over: its objects go, except those whose maker `keeps` them.
+    /// A job is over: its objects go, except those of the processes that go on.
     pub(crate) fn on_job_finished(
         &mut self,
         job_id: JobId,
-        keeps: impl Fn(WorkerId) -> bool,
+        goes_on: impl Fn(Owner) -> bool,
         env: &mut Env<'_>,
     ) {
-        for (object_id, creator) in self.objects.of_job(job_id) {
-            if !keeps(creator) {
+        for (object_id, owner) in self.objects.of_job(job_id) {
+            if !goes_on(owner) {
                 self.objects.free(object_id);
             }
         }

@@ -7,12 +7,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{JobId, ObjectId, WorkerId, mutant};
+use helio_types::{JobId, NodeId, ObjectId, WorkerId, mutant};
 
 use super::allocator::{Allocator, Extent};
 use super::disk_file::DiskFile;
 use crate::event::Conn;
+
+/// Whose an object is: it goes with that process. Nil: not known here.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(crate) struct Owner {
+    pub(crate) worker_id: WorkerId,
+    /// Where it lives.
+    pub(crate) node_id: NodeId,
+}
 
 #[derive(Debug)]
 pub(super) struct Object {
@@ -25,7 +32,7 @@ pub(super) struct Object {
     is_freed: bool,
     /// Pins of clients, and of daemons that are reading the object.
     pins: u32,
-    creator: WorkerId,
+    owner: Owner,
     /// When the object was used last, in uses.
     used: u64,
 }
@@ -33,6 +40,10 @@ pub(super) struct Object {
 impl Object {
     pub(super) fn size(&self) -> u64 {
         self.size
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
     }
 
     pub(super) fn is_in_memory(&self) -> bool {
@@ -67,6 +78,7 @@ enum File {
 struct Unsealed {
     extent: Extent,
     size: u64,
+    owner: Owner,
     /// Its owner let go of it before the news of its sealing came: other connections may be faster.
     is_freed: bool,
 }
@@ -85,6 +97,8 @@ pub(super) struct Objects {
     spillable: BTreeSet<(u64, ObjectId)>,
     /// Files that are not needed any more.
     removals: Vec<ObjectId>,
+    /// Whose objects have come since that was looked at last.
+    seen: Vec<Owner>,
     /// Room has come since the queue for it was served last.
     has_new_room: bool,
     /// Counts uses.
@@ -103,6 +117,7 @@ impl Objects {
             evictable_bytes: 0,
             spillable: BTreeSet::new(),
             removals: Vec::new(),
+            seen: Vec::new(),
             has_new_room: false,
             clock: 0,
         }
@@ -190,27 +205,35 @@ impl Objects {
         its.map(|(object_id, _)| *object_id).collect()
     }
 
-    /// The objects that a process made: all of them, or only those that it has put itself.
-    pub(super) fn made_by(&self, creator: WorkerId, only_puts: bool) -> Vec<ObjectId> {
-        let is_it = |id: &ObjectId, object: &Object| {
-            object.creator == creator && (!only_puts || id.index() >= PUT_INDEX_BASE)
-        };
-        self.sealed.iter().filter(|(id, object)| is_it(id, object)).map(|(id, _)| *id).collect()
+    /// The objects of processes.
+    pub(super) fn owned(&self, is_theirs: impl Fn(Owner) -> bool) -> Vec<ObjectId> {
+        let owned = self.sealed.iter().filter(|(_, object)| is_theirs(object.owner));
+        owned.map(|(id, _)| *id).collect()
     }
 
-    /// The objects of a job, and the processes that made them.
-    pub(super) fn of_job(&self, job_id: JobId) -> Vec<(ObjectId, WorkerId)> {
+    /// Whose objects there are.
+    pub(super) fn owners(&self) -> BTreeSet<Owner> {
+        self.sealed.values().map(|object| object.owner).collect()
+    }
+
+    /// Those whose objects have come since the last call.
+    pub(super) fn take_seen(&mut self) -> Vec<Owner> {
+        std::mem::take(&mut self.seen)
+    }
+
+    /// The objects of a job, and whose they are.
+    pub(super) fn of_job(&self, job_id: JobId) -> Vec<(ObjectId, Owner)> {
         let of_job = self.sealed.iter().filter(|(id, _)| id.task().job() == job_id);
-        of_job.map(|(id, object)| (*id, object.creator)).collect()
+        of_job.map(|(id, object)| (*id, object.owner)).collect()
     }
 
-    /// The objects that stay until they are freed, except those that these processes have put.
-    pub(super) fn kept(&self, without: impl Fn(WorkerId) -> bool) -> Vec<ObjectId> {
-        let stays = |id: &ObjectId, object: &Object| {
-            let is_put = id.index() >= PUT_INDEX_BASE && without(object.creator);
-            object.is_primary && !object.is_freed && !is_put
+    /// The objects that stay until they are freed, except those of these processes.
+    pub(super) fn kept(&self, without: impl Fn(WorkerId) -> bool) -> Vec<(ObjectId, Owner)> {
+        let stays = |object: &Object| {
+            object.is_primary && !object.is_freed && !without(object.owner.worker_id)
         };
-        self.sealed.iter().filter(|(id, object)| stays(id, object)).map(|(id, _)| *id).collect()
+        let kept = self.sealed.iter().filter(|(_, object)| stays(object));
+        kept.map(|(id, object)| (*id, object.owner)).collect()
     }
 
     // Room.
@@ -278,19 +301,21 @@ impl Objects {
         conn: Conn,
         extent: Extent,
         size: u64,
+        owner: Owner,
     ) {
-        self.unsealed.insert((object_id, conn), Unsealed { extent, size, is_freed: false });
+        let unsealed = Unsealed { extent, size, owner, is_freed: false };
+        self.unsealed.insert((object_id, conn), unsealed);
     }
 
     /// Seals the object. Returns whether this client was writing it.
-    pub(super) fn seal(&mut self, object_id: ObjectId, conn: Conn, creator: WorkerId) -> bool {
+    pub(super) fn seal(&mut self, object_id: ObjectId, conn: Conn) -> bool {
         let Some(unsealed) = self.unsealed.remove(&(object_id, conn)) else { return false };
-        let Unsealed { extent, size, is_freed } = unsealed;
+        let Unsealed { extent, size, owner, is_freed } = unsealed;
         if self.sealed.contains_key(&object_id) {
             // Another attempt was faster. Readers have that copy; this one was never shown to any.
             self.give_back(extent);
         } else {
-            self.add(object_id, extent, size, creator, true).is_freed = is_freed;
+            self.add(object_id, extent, size, owner, true).is_freed = is_freed;
         }
         true
     }
@@ -326,12 +351,18 @@ impl Objects {
     }
 
     /// Adds a copy that was brought here; its readers come before [`Objects::settle`].
-    pub(super) fn add_secondary(&mut self, object_id: ObjectId, extent: Extent, size: u64) {
+    pub(super) fn add_secondary(
+        &mut self,
+        object_id: ObjectId,
+        extent: Extent,
+        size: u64,
+        owner: Owner,
+    ) {
         if self.sealed.contains_key(&object_id) {
             // The object was made here again in the meantime.
             return self.give_back(extent);
         }
-        self.add(object_id, extent, size, WorkerId::NIL, false);
+        self.add(object_id, extent, size, owner, false);
     }
 
     fn add(
@@ -339,7 +370,7 @@ impl Objects {
         object_id: ObjectId,
         extent: Extent,
         size: u64,
-        creator: WorkerId,
+        owner: Owner,
         is_primary: bool,
     ) -> &mut Object {
         self.clock += 1;
@@ -350,9 +381,12 @@ impl Objects {
             file: File::None,
             is_freed: false,
             pins: 0,
-            creator,
+            owner,
             used: self.clock,
         };
+        if self.seen.last() != Some(&owner) {
+            self.seen.push(owner);
+        }
         self.sealed.entry(object_id).insert_entry(object).into_mut()
     }
 
@@ -376,6 +410,14 @@ impl Objects {
         assert!(object.pins >= pins, "an object was released more often than pinned");
         object.pins -= pins;
         self.settle(object_id);
+    }
+
+    /// A copy that nobody reads goes.
+    pub(super) fn forget_copy(&mut self, object_id: ObjectId) {
+        if self.sealed.get(&object_id).is_some_and(|object| !object.is_primary && object.pins == 0)
+        {
+            self.free(object_id);
+        }
     }
 
     /// The owner lets go of the object.
@@ -547,12 +589,16 @@ mod tests {
         ObjectId([n; 28])
     }
 
+    fn owner(n: u8) -> Owner {
+        Owner { worker_id: WorkerId([n; 28]), ..Owner::default() }
+    }
+
     fn with_objects(count: u8, size: u64) -> Objects {
         let mut objects = Objects::new(1 << 20, 1 << 20);
         for n in 0..count {
             let extent = objects.allocate(size).unwrap();
-            objects.begin_write(id(n), WRITER, extent, size);
-            assert!(objects.seal(id(n), WRITER, WorkerId([1; 28])));
+            objects.begin_write(id(n), WRITER, extent, size, owner(1));
+            assert!(objects.seal(id(n), WRITER));
             objects.settle(id(n));
         }
         objects
@@ -577,7 +623,7 @@ mod tests {
         let mut objects = Objects::new(4096, 0);
         for n in 0..4 {
             let extent = objects.allocate(1024).unwrap();
-            objects.add_secondary(id(n), extent, 1024);
+            objects.add_secondary(id(n), extent, 1024, owner(1));
             objects.settle(id(n));
         }
         objects.pin(id(0)).unwrap();
@@ -622,9 +668,9 @@ mod tests {
     fn the_news_of_a_free_may_come_before_the_seal() {
         let mut objects = Objects::new(1 << 20, 0);
         let extent = objects.allocate(100).unwrap();
-        objects.begin_write(id(1), WRITER, extent, 100);
+        objects.begin_write(id(1), WRITER, extent, 100, owner(1));
         objects.free(id(1));
-        assert!(objects.seal(id(1), WRITER, WorkerId([1; 28])));
+        assert!(objects.seal(id(1), WRITER));
         objects.settle(id(1));
         assert_eq!((objects.len(), objects.memory_used()), (0, 0));
     }
@@ -632,14 +678,14 @@ mod tests {
     #[test]
     fn of_two_attempts_the_first_copy_is_kept() {
         let mut objects = Objects::new(1 << 20, 0);
-        for conn in [Conn(1), Conn(2)] {
+        for n in [1, 2] {
             let extent = objects.allocate(100).unwrap();
-            objects.begin_write(id(1), conn, extent, 100);
+            objects.begin_write(id(1), Conn(n), extent, 100, owner(n as u8));
         }
-        assert!(objects.seal(id(1), Conn(2), WorkerId([2; 28])));
-        assert!(objects.seal(id(1), Conn(1), WorkerId([1; 28])));
+        assert!(objects.seal(id(1), Conn(2)));
+        assert!(objects.seal(id(1), Conn(1)));
         objects.settle(id(1));
         assert_eq!((objects.len(), objects.memory_used()), (1, 128));
-        assert_eq!(objects.made_by(WorkerId([2; 28]), false), [id(1)]);
+        assert_eq!(objects.owned(|one| one == owner(2)), [id(1)]);
     }
 }

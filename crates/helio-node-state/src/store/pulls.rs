@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use helio_types::{NodeAddress, NodeId, ObjectId};
 
 use super::allocator::Extent;
+use super::objects::Owner;
 use crate::event::Conn;
 use crate::limits::{PULL_RETRIES_MAX, PULLS_MAX};
 
@@ -31,6 +32,8 @@ struct Fetch {
     reason: String,
     /// How often a connection was lost over which it came.
     retries: u32,
+    /// Whose the object is, which the copy goes with.
+    owner: Owner,
     state: State,
 }
 
@@ -133,15 +136,18 @@ impl Pulls {
     /// A client reads the object, which may be at these locations. Returns whether it is the first.
     pub(super) fn add_reader(
         &mut self,
-        conn: Conn,
-        request_id: u64,
+        reader: (Conn, u64),
         object_id: ObjectId,
         locations: Vec<NodeAddress>,
+        owner: Owner,
     ) -> bool {
-        self.by_request.insert((conn, request_id), object_id);
+        self.by_request.insert(reader, object_id);
         let fetch = self.fetches.entry(object_id).or_default();
         let is_first = fetch.readers.is_empty();
-        fetch.readers.push((conn, request_id));
+        fetch.readers.push(reader);
+        if fetch.owner == Owner::default() {
+            fetch.owner = owner;
+        }
         for location in locations {
             let is_pulled = matches!(&fetch.state, State::Pulling(pull) if pull.from.node_id == location.node_id);
             if !is_pulled && !fetch.locations.contains(&location) {
@@ -269,6 +275,11 @@ impl Pulls {
         }
     }
 
+    /// Whose the object is that clients here wait for.
+    pub(super) fn owner(&self, object_id: ObjectId) -> Owner {
+        self.fetches.get(&object_id).map(|fetch| fetch.owner).unwrap_or_default()
+    }
+
     /// Ends the pull of an object, whose fetch goes back into the state of waiting.
     pub(super) fn end(&mut self, object_id: ObjectId) -> Option<Pull> {
         let fetch = self.fetches.get_mut(&object_id)?;
@@ -358,8 +369,8 @@ mod tests {
     #[test]
     fn reads_of_an_object_share_one_pull() {
         let mut pulls = Pulls::default();
-        assert!(pulls.add_reader(Conn(1), 1, id(1), vec![node(2)]));
-        assert!(!pulls.add_reader(Conn(2), 1, id(1), vec![node(2), node(3)]));
+        assert!(pulls.add_reader((Conn(1), 1), id(1), vec![node(2)], Owner::default()));
+        assert!(!pulls.add_reader((Conn(2), 1), id(1), vec![node(2), node(3)], Owner::default()));
         pulls.enqueue(id(1));
         assert_eq!(pulls.next_turn(), Some(id(1)));
         let from = pulls.next_location(id(1), |_| false, |_| None).unwrap();
@@ -376,7 +387,7 @@ mod tests {
     #[test]
     fn locations_of_no_use_are_passed_over_and_told() {
         let mut pulls = Pulls::default();
-        pulls.add_reader(Conn(1), 1, id(1), vec![node(2), node(3)]);
+        pulls.add_reader((Conn(1), 1), id(1), vec![node(2), node(3)], Owner::default());
         assert_eq!(pulls.next_location(id(1), |_| true, |_| None), None);
         let missing = pulls.take_readers(id(1)).unwrap();
         assert_eq!(missing.gone, [node(2).node_id, node(3).node_id]);
@@ -388,7 +399,7 @@ mod tests {
     fn so_many_objects_come_at_a_time() {
         let mut pulls = Pulls::default();
         for n in 0..=PULLS_MAX as u8 {
-            pulls.add_reader(Conn(1), u64::from(n), id(n), vec![node(2)]);
+            pulls.add_reader((Conn(1), u64::from(n)), id(n), vec![node(2)], Owner::default());
             pulls.enqueue(id(n));
         }
         for _ in 0..PULLS_MAX {
@@ -403,7 +414,7 @@ mod tests {
     #[test]
     fn a_lost_connection_is_tried_again_so_often() {
         let mut pulls = Pulls::default();
-        pulls.add_reader(Conn(1), 1, id(1), vec![]);
+        pulls.add_reader((Conn(1), 1), id(1), vec![], Owner::default());
         for _ in 0..PULL_RETRIES_MAX {
             pulls.begin(id(1), node(2), None, 0);
             assert!(pulls.retry(id(1)).is_some());

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use helio_types::ObjectId;
 
 use super::allocator::Extent;
+use super::objects::Owner;
 use crate::event::{Conn, DiskError};
 use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS};
 
@@ -14,7 +15,7 @@ use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wants {
     /// A client will write an object.
-    Create { conn: Conn, request_id: u64 },
+    Create { conn: Conn, request_id: u64, owner: Owner },
     /// The object comes from another node.
     Pull,
     /// The object comes from this node's disk.
@@ -211,7 +212,9 @@ mod tests {
         Waiting { object_id: object(n), size: u64::from(n), wants, since: 0, until: 100 }
     }
 
-    const CREATE: Wants = Wants::Create { conn: Conn(1), request_id: 1 };
+    const CREATE: Wants = Wants::Create { conn: Conn(1), request_id: 1, owner: OWNER };
+    const OWNER: Owner =
+        Owner { worker_id: helio_types::WorkerId::NIL, node_id: helio_types::NodeId::NIL };
 
     fn room() -> Room {
         let mut room = Room::default();

@@ -16,7 +16,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::node::{ObjectRefused, RoomWanted};
+use helio_proto::node::{ObjectCreated, ObjectRefused, RoomWanted};
 use helio_types::{ObjectId, mutant};
 
 use super::Store;
@@ -95,8 +95,9 @@ impl Store {
         env: &mut Env<'_>,
     ) {
         match wants {
-            Wants::Create { conn, request_id } => {
-                self.let_write(conn, request_id, object_id, extent, size, env)
+            Wants::Create { conn, request_id, owner } => {
+                self.objects.begin_write(object_id, conn, extent, size, owner);
+                env.ctx.send(conn, ObjectCreated { request_id, offset: extent.offset });
             }
             Wants::Pull => self.let_pull(object_id, extent, size, env),
             Wants::Restore => {
@@ -336,7 +337,7 @@ impl Store {
     /// There is no room for the object anywhere: its readers, or its writer, are told. Other nodes that
     /// read it wait.
     fn refuse(&mut self, object_id: ObjectId, wants: Wants, failure: &Failure, env: &mut Env<'_>) {
-        if let Wants::Create { conn, request_id } = wants {
+        if let Wants::Create { conn, request_id, .. } = wants {
             return env.ctx.send(conn, ObjectRefused { request_id, failure: failure.clone() });
         }
         self.refuse_readers(object_id, failure, env);

@@ -1,6 +1,8 @@
 //! Objects on their way: brought here for readers, and read out by other daemons.
 
-use helio_proto::cluster::{CancelPull, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
+use helio_proto::cluster::{
+    CancelPull, DropObject, NodeToNode, PullChunk, PullFailed, PullObject, PullStart,
+};
 use helio_proto::control::Failure;
 use helio_proto::node::{ObjectMissing, ObjectRefused};
 use helio_types::{NodeAddress, NodeId, ObjectId};
@@ -262,7 +264,8 @@ impl Store {
         let (Some(extent), true) = (pull.extent, pull.received == pull.size) else { return };
         let size = pull.size;
         self.pulls.end(object_id);
-        self.objects.add_secondary(object_id, extent, size);
+        let owner = self.pulls.owner(object_id);
+        self.objects.add_secondary(object_id, extent, size, owner);
         self.serve_readers(object_id, env);
         self.objects.settle(object_id);
         env.ctx.status_changed();
@@ -337,6 +340,17 @@ impl Store {
 
     /// A node has died: the objects that come from it are pulled from other nodes.
     pub(crate) fn on_node_died(&mut self, node_id: NodeId, env: &mut Env<'_>) {
+        let heir = env.node.heir(node_id);
+        for object_id in self.drops.take(node_id, env.ctx.now()) {
+            match &heir {
+                Some(heir) if heir.node_id == env.ctx.node_id() => self.on_drop(object_id, env),
+                Some(heir) => {
+                    let message = NodeToNode::Drop(DropObject { object_id });
+                    env.ctx.ask_node(heir.clone(), message);
+                }
+                None => {}
+            }
+        }
         for object_id in self.pulls.pulled_from(node_id) {
             let heir = env.node.heir(node_id);
             if let Some(heir) = heir.filter(|heir| heir.node_id != env.ctx.node_id())

@@ -374,7 +374,7 @@ impl Client {
     }
 
     pub(crate) fn create(&mut self, object_id: ObjectId, size: u64) -> u64 {
-        self.say(CreateObject { request_id: 1, object_id, size });
+        self.say(CreateObject { request_id: 1, object_id, size, ..CreateObject::default() });
         self.expect(|message| match message {
             NodeToClient::ObjectCreated(created) => Some(created.offset),
             _ => None,

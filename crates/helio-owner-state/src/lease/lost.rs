@@ -172,6 +172,7 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
+        let is_gone = heir.is_none();
         if let Some(heir) = heir {
             self.moved(node, &heir);
         }
@@ -188,5 +189,8 @@ impl Owner {
             }
         }
         self.node_lost(node, now, out);
+        if is_gone {
+            self.forget_strays(node);
+        }
     }
 }

@@ -217,7 +217,7 @@ fn a_dead_actor_fails_its_calls_and_is_forgotten_with_its_handle() {
     assert_eq!(play.value(object(1, 1)), "ActorDied", "OWN-1");
     method(&mut play, 2, 0, &[]);
     assert_eq!(play.value(object(2, 1)), "ActorDied");
-    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
     play.drop_ref(object(2, 1), &[]);
     play.drop_ref(handle, &["UnsubscribeActor"]);
     play.is_empty();
@@ -286,7 +286,7 @@ fn calls_of_a_forgotten_actor_end_though_it_was_restarted() {
     method(&mut play, 1, 0, &["w4: run t1"]);
     play.check(news(ActorPhase::Dead, 0, 4), &[]);
     assert_eq!(play.value(object(1, 1)), "ActorDied");
-    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
     play.drop_ref(handle, &["UnsubscribeActor"]);
     play.is_empty();
 }

@@ -19,6 +19,18 @@ fn lost(lease: u64) -> Event {
     Event::LeaseLost { node: node(1).node_id, lease: LeaseId(lease), cause: Box::new(cause()) }
 }
 
+/// LIMIT-1: an attempt that was given up may have written what it returns: it is freed there, too.
+#[test]
+fn what_an_abandoned_attempt_has_written_is_freed_with_the_result() {
+    let mut play = Play::new();
+    play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(lost(5), &["ask for lease 2"]);
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t1 again"]);
+    play.check(from(3, reply(1, vec![stored_on(2)])), &[]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 2"]);
+}
+
 #[test]
 fn a_call_gets_a_lease_runs_and_leaves_nothing_behind() {
     let mut play = Play::new();

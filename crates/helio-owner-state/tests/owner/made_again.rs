@@ -80,8 +80,8 @@ fn a_finished_generator_runs_again_for_the_items_that_were_lost() {
         play.check(lost(object(1, 3), 4), &[]);
         let reason = play.reason(object(1, 3));
         assert!(reason.contains("used up its retries"), "{reason}");
-        play.drop_ref(object(1, 2), &["free t1.2 on 1"]);
-        play.drop_ref(object(1, 3), &[]);
+        play.drop_ref(object(1, 2), &["free t1.2 on 2"]);
+        play.drop_ref(object(1, 3), &["free t1.3 on 2"]);
         if !reader_is_gone {
             play.check(Event::StreamDropped { task: task(1) }, &[]);
             play.drop_ref(object(1, 1), &[]);
@@ -308,7 +308,7 @@ fn a_call_is_remembered_for_its_stored_return_when_the_small_one_is_gone() {
     play.drop_ref(object(1, 1), &[]);
     play.check(lost(object(1, 2), 3), &["w2: run t1 again"]);
     play.check(from(2, reply(1, vec![inline("small"), stored_on(4)])), &[]);
-    play.drop_ref(object(1, 2), &["free t1.2 on 1"]);
+    play.drop_ref(object(1, 2), &["free t1.2 on 2"]);
     play.linger(&["return 5"]);
     play.is_empty();
 }
@@ -359,7 +359,7 @@ fn a_lost_result_of_a_method_is_made_again_by_the_restarted_actor() {
     // What is remembered of its call does not keep the actor.
     play.drop_ref(handle, &["KillActor"]);
     play.check(news(ActorPhase::Dead, 1, 3), &["UnsubscribeActor"]);
-    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 2"]);
     play.is_empty();
 }
 

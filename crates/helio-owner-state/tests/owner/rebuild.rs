@@ -23,7 +23,7 @@ fn a_lost_return_is_made_again_by_its_call() {
     // Its retries are used up.
     play.check(lost(1, 4), &[]);
     assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
-    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 2"]);
     play.linger(&["return 5"]);
     play.is_empty();
 }
@@ -90,7 +90,7 @@ fn a_readers_copy_stands_in_for_a_lost_one() {
     play.check(Event::NodeLost { node: node(3).node_id }, &[]);
     play.check(Event::NodeDied { node: node(3).node_id, heir: None }, &["n4: keep t1.1"]);
     play.check(lost(1, 4), &["n5: keep t1.1"]);
-    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 2"]);
     play.is_empty();
 }
 
@@ -130,7 +130,7 @@ fn copies_of_a_value_that_was_lost_are_not_those_of_the_next() {
     play.check(from(5, copied(5)), &[]);
     play.check(from(2, reply(1, vec![stored_on(4)])), &[]);
     play.check(from(5, copied(5)), &[]);
-    play.drop_ref(object(1, 1), &["free t1.1 on 2"]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 3"]);
     play.linger(&["return 5"]);
     play.is_empty();
 }
@@ -197,7 +197,7 @@ fn the_bytes_between_the_calls_of_a_chain_go_and_are_made_again_in_order() {
     play.check(from(2, reply(1, vec![stored_on(4)])), &["w2: run t2 again"]);
     play.check(from(2, reply(2, vec![stored_on(4)])), &["free t1.1 on 1"]);
     assert!(play.value(object(2, 1)).contains("Stores"));
-    play.drop_ref(object(2, 1), &["free t2.1 on 1", "free t1.1 on 0"]);
+    play.drop_ref(object(2, 1), &["free t2.1 on 2", "free t1.1 on 0"]);
     play.linger(&["return 5"]);
     play.is_empty();
 }
@@ -217,7 +217,7 @@ fn what_was_put_for_a_call_stays_while_the_call_may_run_again() {
     play.check(from(2, reply(1, vec![stored_on(4)])), &[]);
     play.check(
         Event::DropRef { id: object(1, 1) },
-        &["free t1.1 on 1", &format!("free {} on 1", super::o(of_put))],
+        &["free t1.1 on 2", &format!("free {} on 1", super::o(of_put))],
     );
     play.linger(&["return 5"]);
     play.is_empty();

@@ -134,7 +134,7 @@ fn a_lost_item_of_a_running_generator_without_retries_is_given_up_at_once() {
     play.check(Event::LocationLost { id: object(1, 2), node: node(4).node_id }, &[]);
     assert_eq!(play.value(object(1, 2)), "ReconstructionFailed");
     play.check(ended(1), &["w2: ReturnsHeld t1"]);
-    play.drop_ref(object(1, 2), &[]);
+    play.drop_ref(object(1, 2), &["free t1.2 on 1"]);
     play.check(Event::StreamDropped { task: task(1) }, &[]);
     play.drop_ref(object(1, 1), &[]);
     play.linger(&["return 5"]);

@@ -96,7 +96,7 @@ fn a_call_that_ran_out_of_memory_is_tried_again_later_and_later() {
     play.granted(4, 9, 2, &["w2: begin lease", "w2: run t1 again"]);
     play.check(oom(9, true), &[]);
     assert_eq!(play.value(object(1, 1)), "OutOfMemory", "another attempt makes no sense");
-    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
     play.is_empty();
 }
 

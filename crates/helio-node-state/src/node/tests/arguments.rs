@@ -128,9 +128,20 @@ fn a_worker_that_waits_for_other_work_leaves_room_for_it() {
     // Who waits for room to write is not about to leave any.
     for n in 0..4 {
         let object_id = object(1, 20 + n, 1);
-        world.say(driver, CreateObject { request_id: n, object_id, size: STORE / 4 });
+        world.say(
+            driver,
+            CreateObject { request_id: n, object_id, size: STORE / 4, ..CreateObject::default() },
+        );
     }
-    world.say(a, CreateObject { request_id: 7, object_id: object(1, 7, 1), size: 100 });
+    world.say(
+        a,
+        CreateObject {
+            request_id: 7,
+            object_id: object(1, 7, 1),
+            size: 100,
+            ..CreateObject::default()
+        },
+    );
     world.say(a, Blocked {});
     assert!(!world.is_admitted(b, 2));
     world.say(a, Unblocked {});
@@ -176,10 +187,21 @@ fn full(overflow_size: u64) -> (World, Conn, Vec<(Conn, LeaseGranted)>, ObjectId
     let (mut world, driver, workers) = world(overflow_size);
     world.disk = Some(DiskError { is_full: true, text: "the disk is full".into() });
     let (reader, read) = (workers[0].0, object(1, 1, 1));
-    world.say(driver, CreateObject { request_id: 1, object_id: read, size: STORE });
+    world.say(
+        driver,
+        CreateObject { request_id: 1, object_id: read, size: STORE, ..CreateObject::default() },
+    );
     world.say(driver, SealObject { object_id: read });
     assert!(world.asks(reader, 1, &[(1, STORE)]));
-    world.say(reader, FetchObject { request_id: 2, object_id: read, locations: Vec::new() });
+    world.say(
+        reader,
+        FetchObject {
+            request_id: 2,
+            object_id: read,
+            locations: Vec::new(),
+            ..FetchObject::default()
+        },
+    );
     assert!(world.took(reader, |m| matches!(m, NodeToClient::ObjectFetched(_))));
     (world, driver, workers, read)
 }
@@ -196,7 +218,12 @@ fn who_writes_waits_while_a_task_reads_that_will_end() {
     for overflow_size in [0, 4 * STORE] {
         let (mut world, driver, workers, read) = full(overflow_size);
         let (reader, writer) = (workers[0].0, workers[1].0);
-        let create = CreateObject { request_id: 3, object_id: object(1, 2, 1), size: 100 };
+        let create = CreateObject {
+            request_id: 3,
+            object_id: object(1, 2, 1),
+            size: 100,
+            ..CreateObject::default()
+        };
         world.say(writer, create);
         world.pass(100 * READ_ROOM_MS_MAX);
         assert_eq!(refused(&mut world, writer), None);
@@ -223,7 +250,10 @@ fn nobody_waits_for_those_that_wait_themselves() {
             let (reader, writer) = (workers[0].0, workers[1].0);
             say(&mut world, reader);
             let object_id = object(1, 2, 1);
-            world.say(writer, CreateObject { request_id: 3, object_id, size: 100 });
+            world.say(
+                writer,
+                CreateObject { request_id: 3, object_id, size: 100, ..CreateObject::default() },
+            );
             world.pass(100 * READ_ROOM_MS_MAX);
             assert_eq!(refused(&mut world, writer), Some(kind));
             world.all_end(driver, &workers);
@@ -237,11 +267,22 @@ fn of_two_that_wait_for_each_other_one_is_refused() {
     {
         let (mut world, driver, workers, read) = full(overflow_size);
         let conns = [workers[0].0, workers[1].0];
-        world.say(conns[1], FetchObject { request_id: 2, object_id: read, locations: Vec::new() });
+        world.say(
+            conns[1],
+            FetchObject {
+                request_id: 2,
+                object_id: read,
+                locations: Vec::new(),
+                ..FetchObject::default()
+            },
+        );
         assert!(world.asks(conns[1], 1, &[(1, STORE)]));
         for (conn, n) in conns.into_iter().zip(2..) {
             let object_id = object(1, n, 1);
-            world.say(conn, CreateObject { request_id: 3, object_id, size: 100 });
+            world.say(
+                conn,
+                CreateObject { request_id: 3, object_id, size: 100, ..CreateObject::default() },
+            );
         }
         world.pass(100 * READ_ROOM_MS_MAX);
         let found = conns.map(|conn| refused(&mut world, conn));

@@ -16,7 +16,18 @@ impl World {
     }
 
     fn make(&mut self, conn: Conn, object_id: ObjectId) {
-        self.say(conn, CreateObject { request_id: 1, object_id, size: 100 });
+        self.say(
+            conn,
+            CreateObject { request_id: 1, object_id, size: 100, ..CreateObject::default() },
+        );
+        self.say(conn, SealObject { object_id });
+    }
+
+    /// As [`Self::make`], of what the other client is to own.
+    pub(super) fn make_for(&mut self, owner: Conn, conn: Conn, object_id: ObjectId) {
+        let client = self.node.clients.get(owner).unwrap();
+        let (owner, owner_node) = (client.worker_id(), client.node_id());
+        self.say(conn, CreateObject { request_id: 1, object_id, size: 100, owner, owner_node });
         self.say(conn, SealObject { object_id });
     }
 
@@ -140,13 +151,43 @@ fn what_a_worker_has_put_ends_with_it_and_is_not_handed_over() {
     let lease = world.granted(driver).unwrap();
     let worker = world.conn_of(&lease);
     let (returned, put) = (object(1, 1, 1), object(1, 1, PUT_INDEX_BASE));
-    world.make(worker, returned);
+    world.make_for(driver, worker, returned);
     world.make(worker, put);
     let of_driver = object(1, 2, PUT_INDEX_BASE);
     world.make(driver, of_driver);
     world.drain(1);
     world.pass(2);
     assert_eq!(world.offers(2), [returned, of_driver]);
+}
+
+/// LIMIT-1: a free that is on its way to a node as that leaves reaches its heir (simulated seed 1853).
+#[test]
+fn what_is_freed_as_its_node_leaves_is_freed_at_the_heir() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    world.view(&[(2, true, 1.0), (3, true, 1.0), (4, true, 1.0)]);
+    let driver = world.driver();
+    let (of_left, of_dead) = (object(1, 1, 1), object(1, 2, 1));
+    let drops = |world: &mut World| {
+        let asked = std::mem::take(&mut world.asked);
+        let drops = asked.into_iter().filter_map(|(to, message)| match message {
+            NodeToNode::Drop(drop) => Some((to, drop.object_id)),
+            _ => None,
+        });
+        drops.collect::<Vec<_>>()
+    };
+    world.say(driver, FreeObject { object_id: of_left, locations: vec![address(2)] });
+    world.say(driver, FreeObject { object_id: of_dead, locations: vec![address(3)] });
+    assert_eq!(drops(&mut world), [(node_id(2), of_left), (node_id(3), of_dead)]);
+    let left = helio_proto::control::NodeInfo {
+        address: address(2),
+        heir: address(4),
+        version: 100,
+        ..helio_proto::control::NodeInfo::default()
+    };
+    let view = helio_proto::cluster::ClusterView { nodes: vec![left] };
+    world.feed(Event::ControlSaid(ControlToNode::View(view)));
+    world.view(&[(3, false, 1.0)]);
+    assert_eq!(drops(&mut world), [(node_id(4), of_left)]);
 }
 
 #[test]
@@ -174,7 +215,8 @@ fn what_another_node_leaves_is_fetched_and_kept() {
     let mut world = World::new(&[("CPU", 1.0)]);
     world.view(&[(2, true, 1.0)]);
     let id = object(9, 1, 1);
-    let offer = || NodeToNode::Inherit(Inherit { object_id: id, from: address(2) });
+    let offer =
+        || NodeToNode::Inherit(Inherit { object_id: id, from: address(2), ..Inherit::default() });
     world.heard(2, offer());
     let asked = world.asked.pop();
     let Some((_, NodeToNode::Pull(pull))) = asked else { panic!("{asked:?}") };
@@ -189,7 +231,11 @@ fn what_another_node_leaves_is_fetched_and_kept() {
     world.heard(2, offer());
     assert!(is_kept(&world.asked[0]), "it is there already");
     let other = object(9, 2, 1);
-    let offer = Inherit { object_id: other, from: NodeAddress { port: 1, ..address(3) } };
+    let offer = Inherit {
+        object_id: other,
+        from: NodeAddress { port: 1, ..address(3) },
+        ..Inherit::default()
+    };
     world.asked.clear();
     world.heard(3, NodeToNode::Inherit(offer));
     let asked = world.asked.pop();

@@ -1,20 +1,25 @@
 //! The store's book and the transfers.
 
-use helio_proto::cluster::{KeepCopy, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
+use helio_proto::cluster::{
+    KeepCopy, NodeToNode, PullChunk, PullFailed, PullObject, PullStart, TellLiveness,
+};
 use helio_proto::control::FailureKind;
+use helio_proto::hello::Role;
 use helio_proto::node::{
     AbortObject, CancelFetch, CreateObject, FetchObject, FreeObject, KeepObject, NodeToClient,
-    ObjectFetched, ReleaseObject, SealObject, overflow_start,
+    ObjectFetched, Register, ReleaseObject, SealObject, overflow_start,
 };
-use helio_types::{NodeId, ObjectId};
+use helio_types::{NodeId, ObjectId, WorkerId};
 
 use super::{ROOM_MS_MAX, STORE, World, address, node_id, object, resources};
-use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, READ_ROOM_MS_MAX, WORKER_DRAIN_MS_MAX};
+use crate::limits::{
+    OWNERS_ASK_MS, PINS_ASK_MS, PULL_RETRY_MS, READ_ROOM_MS_MAX, WORKER_DRAIN_MS_MAX,
+};
 use crate::{Conn, DiskError, Event, Exit, Node, Setup};
 
 impl World {
     fn create(&mut self, conn: Conn, object_id: ObjectId, size: u64) -> Option<u64> {
-        self.say(conn, CreateObject { request_id: 1, object_id, size });
+        self.say(conn, CreateObject { request_id: 1, object_id, size, ..CreateObject::default() });
         self.created(conn)
     }
 
@@ -30,6 +35,12 @@ impl World {
         self.say(conn, SealObject { object_id });
     }
 
+    /// As [`Self::put`], of what the other client is to own.
+    fn put_for(&mut self, owner: Conn, conn: Conn, object_id: ObjectId) {
+        self.make_for(owner, conn, object_id);
+        self.created(conn).unwrap();
+    }
+
     fn fetch(
         &mut self,
         conn: Conn,
@@ -38,7 +49,7 @@ impl World {
         from: &[u8],
     ) -> Option<ObjectFetched> {
         let locations = from.iter().map(|n| address(*n)).collect();
-        self.say(conn, FetchObject { request_id, object_id, locations });
+        self.say(conn, FetchObject { request_id, object_id, locations, ..FetchObject::default() });
         self.fetched(conn)
     }
 
@@ -146,7 +157,10 @@ fn a_second_attempt_never_touches_the_first_ones_bytes() {
     world.say(two, SealObject { object_id: id });
     world.say(one, SealObject { object_id: id });
     assert_eq!(world.fetch(one, 2, id, &[]).unwrap().offset, second, "the first seal counts");
-    world.say(one, CreateObject { request_id: 5, object_id: id, size: 100 });
+    world.say(
+        one,
+        CreateObject { request_id: 5, object_id: id, size: 100, ..CreateObject::default() },
+    );
     assert_eq!(world.refused(one).unwrap().0, FailureKind::AlreadyExists);
 }
 
@@ -159,7 +173,10 @@ fn two_attempts_in_one_process_write_once() {
     let id = object(1, 1, 1);
     world.create(writer, id, 100).unwrap();
     let used = world.used();
-    world.say(writer, CreateObject { request_id: 5, object_id: id, size: 100 });
+    world.say(
+        writer,
+        CreateObject { request_id: 5, object_id: id, size: 100, ..CreateObject::default() },
+    );
     assert_eq!(world.refused(writer).unwrap().0, FailureKind::AlreadyExists);
     assert_eq!(world.used(), used);
     world.say(writer, SealObject { object_id: id });
@@ -168,7 +185,10 @@ fn two_attempts_in_one_process_write_once() {
     let (mut world, client, ..) = pinned_world();
     let id = object(1, 9, 1);
     for request_id in [11, 12] {
-        world.say(client, CreateObject { request_id, object_id: id, size: 1 << 20 });
+        world.say(
+            client,
+            CreateObject { request_id, object_id: id, size: 1 << 20, ..CreateObject::default() },
+        );
     }
     assert_eq!(world.refused(client).unwrap().0, FailureKind::AlreadyExists);
     assert!(world.closed.is_empty());
@@ -214,7 +234,15 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
             && message.contains("524288 are pinned"),
         "{message}"
     );
-    world.say(client, CreateObject { request_id: 9, object_id: object(1, 5, 1), size: STORE + 1 });
+    world.say(
+        client,
+        CreateObject {
+            request_id: 9,
+            object_id: object(1, 5, 1),
+            size: STORE + 1,
+            ..CreateObject::default()
+        },
+    );
     assert_eq!(world.refused(client).unwrap().0, FailureKind::StoreFull, "at once: it never fits");
     world.say(client, AbortObject { object_id: c });
     world.close(client);
@@ -663,7 +691,7 @@ fn a_jobs_objects_go_with_it_and_puts_with_their_owner() {
     let lease = world.granted(driver).unwrap();
     let worker = world.conn_of(&lease);
     let put = helio_types::id::PUT_INDEX_BASE;
-    world.put(worker, object(1, 1, 1), 100);
+    world.put_for(driver, worker, object(1, 1, 1));
     world.put(worker, object(1, 1, put), 100);
     assert_eq!(world.used(), 256);
     world.worker_ends(lease.worker.worker_id, Exit::Signal(9));
@@ -673,15 +701,115 @@ fn a_jobs_objects_go_with_it_and_puts_with_their_owner() {
     assert_eq!(world.used(), 0);
 }
 
+/// LIMIT-1: what tasks returned to a process of another node goes with that process, or its node, and not with a line
+/// that is broken.
+#[test]
+fn what_tasks_returned_to_a_dead_process_elsewhere_goes() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    world.view(&[(2, true, 0.0), (3, true, 0.0)]);
+    let returned_to_one_at = |world: &mut World, node: u8| {
+        let lessee = world.open(Role::Driver, node_id(node), false);
+        let worker_id = WorkerId([node; 28]);
+        world.say(lessee, Register { worker_id, remote: true, ..Register::default() });
+        let class = world.class(1, &[("CPU", 1.0)]);
+        world.request(lessee, 1, class);
+        let lease = world.granted(lessee).unwrap();
+        world.put_for(lessee, world.conn_of(&lease), object(1, node.into(), 1));
+        world.give_back(lessee, &lease);
+        world.close(lessee);
+    };
+    let asked_after = |world: &mut World, node: u8| {
+        let asked = world.asked.pop();
+        let Some((to, NodeToNode::AskLiveness(ask))) = asked else { panic!("{asked:?}") };
+        assert_eq!((to, ask.worker_id), (node_id(node), WorkerId([node; 28])));
+        TellLiveness { request_id: ask.request_id, ..TellLiveness::default() }
+    };
+    returned_to_one_at(&mut world, 2);
+    let lives = asked_after(&mut world, 2);
+    world.peer(2, lives);
+    world.pass(OWNERS_ASK_MS);
+    assert_eq!(world.used(), 128, "it lives");
+    let dead = TellLiveness { dead: true, ..asked_after(&mut world, 2) };
+    world.peer(2, dead);
+    assert_eq!(world.used(), 0);
+    returned_to_one_at(&mut world, 3);
+    asked_after(&mut world, 3);
+    assert_eq!(world.used(), 128);
+    world.view(&[(3, false, 0.0)]);
+    assert_eq!(world.used(), 0);
+}
+
+/// LIMIT-1: a copy goes with the owner of the object, and with the last reader who has not let go of it: that one may
+/// have had no time to tell the owner.
+#[test]
+fn copies_go_with_dead_owners_and_dead_readers() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    world.view(&[(2, true, 0.0)]);
+    let owner = WorkerId([7; 28]);
+    let copied = |world: &mut World, reader: Conn, n: u64| {
+        let (object_id, locations) = (object(1, n, 1), vec![address(2)]);
+        let (request_id, owner_node) = (n, node_id(2));
+        world.say(reader, FetchObject { request_id, object_id, locations, owner, owner_node });
+        let is_pull = |(_, message): &(NodeId, NodeToNode)| matches!(message, NodeToNode::Pull(_));
+        let place = world.asked.iter().position(is_pull).unwrap();
+        let (_, NodeToNode::Pull(pull)) = world.asked.remove(place) else { unreachable!() };
+        let request_id = pull.request_id;
+        world.peer(2, PullStart { request_id, size: 100, is_bulk: false });
+        world.peer(2, PullChunk { request_id, offset: 0, bytes: vec![1; 100] });
+        assert!(world.fetched(reader).is_some());
+        object_id
+    };
+    let (one, other) = (world.driver(), world.driver());
+    let read = copied(&mut world, one, 1);
+    world.say(one, ReleaseObject { object_id: read, pins: 1 });
+    copied(&mut world, one, 2);
+    assert_eq!((world.used(), world.asked.len()), (256, 1), "its owner was asked after once");
+    world.close(one);
+    assert_eq!(world.used(), 128, "what nobody read stays as a copy");
+    copied(&mut world, other, 3);
+    let asked = world.asked.pop();
+    let Some((_, NodeToNode::AskLiveness(ask))) = asked else { panic!("{asked:?}") };
+    assert_eq!(ask.worker_id, owner);
+    let request_id = ask.request_id;
+    world.peer(2, TellLiveness { request_id, dead: true, ..TellLiveness::default() });
+    assert_eq!(world.used(), 128, "SHM-1: it is read");
+    world.say(other, ReleaseObject { object_id: object(1, 3, 1), pins: 1 });
+    assert_eq!(world.used(), 0);
+}
+
+/// OWN-1: a detached actor works on when its driver has ended. What tasks have returned to it is its own: it stays when
+/// their workers end, and goes with the actor.
+#[test]
+fn what_was_returned_to_a_detached_actor_outlives_the_tasks_worker() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    let actor_id = world.launch(1, 1, &[("CPU", 1.0)], true);
+    let actor = world.actor_conn(actor_id).unwrap();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(actor, 1, class);
+    let lease = world.granted(actor).unwrap();
+    let worker = world.conn_of(&lease);
+    world.put_for(actor, worker, object(1, 1, 1));
+    world.step(Event::ClientClosed { conn: driver });
+    assert_eq!(world.used(), 128, "returned before the job's end");
+    world.put_for(actor, worker, object(1, 2, 1));
+    world.put(worker, object(1, 2, helio_types::id::PUT_INDEX_BASE), 100);
+    world.worker_ends(lease.worker.worker_id, Exit::Signal(9));
+    world.pass(0);
+    assert_eq!(world.used(), 256, "its own puts go with the worker, and nothing else");
+    world.step(Event::ClientClosed { conn: actor });
+    assert_eq!(world.used(), 0);
+}
+
 /// LIMIT-1: the actor's connection is gone, its process not yet, and its job ends: nobody comes back for
-/// what it made (simulated seed 317466).
+/// what it made for others (simulated seed 317466).
 #[test]
 fn what_an_ending_detached_actor_made_goes_with_its_job() {
     let mut world = World::new(&[("CPU", 4.0)]);
     let driver = world.driver();
     let actor_id = world.launch(1, 1, &[("CPU", 1.0)], true);
     let conn = world.actor_conn(actor_id).unwrap();
-    world.put(conn, object(1, 1, 1), 64);
+    world.put_for(driver, conn, object(1, 1, 1));
     world.step(Event::ClientClosed { conn });
     assert_eq!(world.node.store.len(), 1, "its reader may still want it");
     world.step(Event::ClientClosed { conn: driver });

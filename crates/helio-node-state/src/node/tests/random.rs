@@ -136,13 +136,24 @@ impl History {
             6 => self.world.say(conn, CancelLease { request_id: u64::from(b) }),
             7 => self.world.say(conn, Blocked {}),
             17 => self.world.say(conn, Unblocked {}),
-            18 => self
-                .world
-                .say(conn, CreateObject { request_id, object_id, size: u64::from(b) * 2000 }),
+            18 => self.world.say(
+                conn,
+                CreateObject {
+                    request_id,
+                    object_id,
+                    size: u64::from(b) * 2000,
+                    ..CreateObject::default()
+                },
+            ),
             19 => self.world.say(conn, SealObject { object_id }),
             20 => self.world.say(
                 conn,
-                FetchObject { request_id, object_id, locations: vec![address(1), address(2)] },
+                FetchObject {
+                    request_id,
+                    object_id,
+                    locations: vec![address(1), address(2)],
+                    ..FetchObject::default()
+                },
             ),
             21 => self.world.say(conn, FreeObject { object_id, locations: vec![address(2)] }),
             22 => self.world.say(conn, ReleaseObject { object_id, pins: 1 }),

@@ -1,0 +1,65 @@
+//! Frees that were told to other nodes of late.
+//!
+//! A node that is drained gives its objects to an heir and leaves. A free that is under way to it then would be lost, and
+//! the heir would keep the object for ever: it is told, too.
+
+use std::collections::VecDeque;
+
+use helio_types::{NodeId, ObjectId};
+
+/// **LIMIT-1** How many are kept; the oldest is forgotten first, and an object that its owner has freed may stay.
+const DROPS_MAX: usize = 10_000;
+
+/// How late the news may be that a node has left.
+const DROPS_MS: u64 = 30_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Drops {
+    told: VecDeque<(u64, NodeId, ObjectId)>,
+}
+
+impl Drops {
+    pub(super) fn add(&mut self, to: NodeId, object_id: ObjectId, now: u64) {
+        self.forget_old(now);
+        if self.told.len() == DROPS_MAX {
+            self.told.pop_front();
+        }
+        self.told.push_back((now, to, object_id));
+    }
+
+    /// What a node was told that has left.
+    pub(super) fn take(&mut self, node_id: NodeId, now: u64) -> Vec<ObjectId> {
+        self.forget_old(now);
+        let told: Vec<ObjectId> =
+            self.told.iter().filter(|(_, to, _)| *to == node_id).map(|(_, _, id)| *id).collect();
+        self.told.retain(|(_, to, _)| *to != node_id);
+        told
+    }
+
+    fn forget_old(&mut self, now: u64) {
+        while self.told.front().is_some_and(|(at, _, _)| at + DROPS_MS < now) {
+            self.told.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_was_told_is_taken_once_and_forgotten_in_time() {
+        let mut drops = Drops::default();
+        let (node, object) = (|n| NodeId([n; 28]), |n| ObjectId([n; 28]));
+        drops.add(node(1), object(1), 0);
+        drops.add(node(1), object(2), DROPS_MS);
+        drops.add(node(2), object(3), DROPS_MS + 1);
+        assert_eq!(drops.take(node(1), DROPS_MS + 1), [object(2)], "the first is too old");
+        assert_eq!(drops.take(node(1), DROPS_MS + 1), []);
+        assert_eq!(drops.take(node(2), DROPS_MS + 1), [object(3)]);
+        for n in 0..=DROPS_MAX {
+            drops.add(node(1), object((n % 250) as u8), DROPS_MS);
+        }
+        assert_eq!(drops.told.len(), DROPS_MAX, "LIMIT-1");
+    }
+}
