@@ -5,7 +5,10 @@ Nothing here imports ``ray``: the helpers look at a session from outside, the wa
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import stat
@@ -51,12 +54,19 @@ def once(folder: str, name: str) -> bool:
     return True
 
 
+# Below those that the system gives to whoever asks for any: none is taken between two lines of a test.
+_PORTS = range(20_000, 32_000)
+_next_port = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
+
+
 def free_port() -> int:
-    """A TCP port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port that nobody listens on just now, and that this process was not given before."""
+    for number in _next_port:
+        port = _PORTS[number % len(_PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("unreachable")
 
 
 def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -336,8 +336,6 @@ def test_wrong_options_are_refused() -> None:
 def test_options_that_are_refused_say_why() -> None:
     with pytest.raises(NotImplementedError, match=r"max_replicas_per_node.*resource of your own"):
         serve.deployment(lambda: None, max_replicas_per_node=1)
-    with pytest.raises(NotImplementedError, match=r"request_router_config.*session_id"):
-        serve.deployment(lambda: None, request_router_config={"request_router_class": "a:B"})
     with pytest.raises(NotImplementedError, match=r"ssl_certfile.*proxy"):
         serve.start(http_options={"ssl_certfile": "x"})
     with pytest.raises(NotImplementedError, match=r"grpc_options.*your own"):
@@ -450,5 +448,3 @@ def test_options_of_handles_without_effect_are_checked(web: Client) -> None:
         handle.options(request_serialization="yaml")
     with pytest.raises(NotImplementedError, match="leave `_by_reference` out"):
         handle.options(_by_reference=False)
-    with pytest.raises(NotImplementedError, match="session_id"):
-        handle.options(_prefer_local_routing=True)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         AutoscalingConfig,
         AutoscalingPolicy,
         HTTPOptions,
+        RequestRouterConfig,
         gRPCOptions,
     )
 
@@ -21,11 +22,18 @@ __all__ = [
     "AutoscalingPolicy",
     "HTTPOptions",
     "ProxyLocation",
+    "RequestRouterConfig",
     "gRPCOptions",
 ]
 
 # Of `heliostat.serve.models`, which loads Pydantic: replicas and handles do without.
-MODELS = ("AutoscalingConfig", "AutoscalingPolicy", "HTTPOptions", "gRPCOptions")
+MODELS = (
+    "AutoscalingConfig",
+    "AutoscalingPolicy",
+    "HTTPOptions",
+    "RequestRouterConfig",
+    "gRPCOptions",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ import contextvars
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import heliostat as ray
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.specs import DeploymentID
 
@@ -63,6 +64,11 @@ class ReplicaContext:
 
 
 _replica: ReplicaContext | None = None
+
+
+def own_node() -> str:
+    """The node of this process, as 56 hex digits."""
+    return str(ray.get_runtime_context().get_node_id())
 
 
 def set_replica_context(context: ReplicaContext) -> None:

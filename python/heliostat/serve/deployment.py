@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -23,8 +24,6 @@ _REFUSED = {
     "ask for one of it in `ray_actor_options`.",
     "backpressure_config": "the HTTP server answers 503 beyond `max_queued_requests`. A deployment in front "
     "that catches BackPressureError can answer otherwise.",
-    "request_router_config": "calls go to the replica with the fewest. Handles keep calls together that have "
-    "the same `session_id` or `multiplexed_model_id`.",
     "gang_scheduling_config": "replicas start one by one. Have one replica start the others as actors, in a "
     "placement group.",
     "deployment_actors": "there are no actors of a deployment. Its replicas can share one by name: "
@@ -191,6 +190,13 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
         raise RayServeException(
             f"The application {name!r} has several deployments with @serve.ingress: {', '.join(ingresses)}. "
             "One of them answers its HTTP requests; give the others methods and call those by their handles."
+        )
+    if route_prefix is not None and specs[0].config.own_routing() is not None:
+        warnings.warn(
+            f"The request router of {specs[0].name!r} decides for calls of handles. HTTP requests go to the "
+            "replica with the fewest: have a deployment in front take them, and call this one by its handle.",
+            UserWarning,
+            stacklevel=4,
         )
     return AppSpec(name, route_prefix, specs[0].name, {spec.name: spec for spec in specs})
 

@@ -291,12 +291,14 @@ class DeploymentHandle:
         _model: str = "",
         _stream: bool = False,
         _session: str = "",
+        _stays_here: bool = False,
     ) -> None:
         self._id = DeploymentID(app_name, deployment_name)
         self._method = _method
         self._model = _model
         self._stream = _stream
         self._session = _session
+        self._stays_here = _stays_here
 
     @property
     def deployment_name(self) -> str:
@@ -327,9 +329,9 @@ class DeploymentHandle:
     ) -> DeploymentHandle:
         """A handle that calls otherwise; what is not named stays.
 
-        Calls with the same ``session_id`` go to the same replica while that is free. ``_by_reference=False``
-        and ``_prefer_local_routing`` raise ``NotImplementedError``; other serializations have no effect, as
-        on Ray without ``_by_reference=False``.
+        Calls with the same ``session_id`` go to the same replica while that is free, those of a handle with
+        ``_prefer_local_routing`` to replicas of its node while they are. ``_by_reference=False`` raises
+        ``NotImplementedError``; other serializations have no effect, as on Ray without it.
         """
         for name, given in (
             ("request_serialization", request_serialization),
@@ -341,20 +343,20 @@ class DeploymentHandle:
             raise NotImplementedError(
                 "Arguments and answers always travel by the object store: leave `_by_reference` out."
             )
-        if _prefer_local_routing is not UNSET and _prefer_local_routing:
-            raise NotImplementedError(
-                "Calls go to the replica with the fewest, wherever it is: leave `_prefer_local_routing` "
-                "out, or give `session_id` to stay at one replica."
-            )
         return self._changed(
             self._method if method_name is UNSET else method_name,
             self._model if multiplexed_model_id is UNSET else multiplexed_model_id,
             self._stream if stream is UNSET else stream,
             self._session if session_id is UNSET else session_id,
+            self._stays_here if _prefer_local_routing is UNSET else bool(_prefer_local_routing),
         )
 
-    def _changed(self, method: str, model: str, stream: bool, session: str) -> DeploymentHandle:
-        return _arrived(self._id.name, self._id.app_name, method, model, stream, session)
+    def _changed(
+        self, method: str, model: str, stream: bool, session: str, stays_here: bool
+    ) -> DeploymentHandle:
+        return _arrived(
+            self._id.name, self._id.app_name, method, model, stream, session, stays_here
+        )
 
     def __getattr__(self, name: str) -> DeploymentHandle:
         if name.startswith("_"):
@@ -367,7 +369,16 @@ class DeploymentHandle:
         Responses of other calls may be arguments: the deployment gets their values.
         """
         router, context = router_of(self._id), self._context()
-        call = Call(router, context, self._method, self._stream, args, kwargs, self._session)
+        call = Call(
+            router,
+            context,
+            self._method,
+            self._stream,
+            args,
+            kwargs,
+            self._session,
+            self._stays_here,
+        )
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
         if given:
             _after(given, call.args, call.kwargs, functools.partial(_submit, call))
@@ -419,6 +430,7 @@ class DeploymentHandle:
             self._model,
             self._stream,
             self._session,
+            self._stays_here,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -432,10 +444,22 @@ class DeploymentHandle:
 
 
 def _arrived(
-    name: str, app: str, method: str, model: str, stream: bool, session: str
+    name: str,
+    app: str,
+    method: str,
+    model: str,
+    stream: bool,
+    session: str,
+    stays_here: bool = False,
 ) -> DeploymentHandle:
     return DeploymentHandle(
-        name, app, _method=method, _model=model, _stream=stream, _session=session
+        name,
+        app,
+        _method=method,
+        _model=model,
+        _stream=stream,
+        _session=session,
+        _stays_here=stays_here,
     )
 
 

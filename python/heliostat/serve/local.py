@@ -79,7 +79,9 @@ class LocalHandle(DeploymentHandle):
         super().__init__(deployment_name, app_name, **how)
         self._replicas = _replicas
 
-    def _changed(self, method: str, model: str, stream: bool, session: str) -> DeploymentHandle:
+    def _changed(
+        self, method: str, model: str, stream: bool, session: str, stays_here: bool
+    ) -> DeploymentHandle:
         return LocalHandle(
             self.deployment_name,
             self.app_name,
@@ -88,6 +90,7 @@ class LocalHandle(DeploymentHandle):
             _model=model,
             _stream=stream,
             _session=session,
+            _stays_here=stays_here,
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:

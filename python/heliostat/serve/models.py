@@ -27,7 +27,14 @@ from pydantic import (
 from heliostat.serve import options
 from heliostat.serve.options import AggregationFunction, ProxyLocation
 
-__all__ = ["AutoscalingConfig", "AutoscalingPolicy", "HTTPOptions", "LoggingConfig", "gRPCOptions"]
+__all__ = [
+    "AutoscalingConfig",
+    "AutoscalingPolicy",
+    "HTTPOptions",
+    "LoggingConfig",
+    "RequestRouterConfig",
+    "gRPCOptions",
+]
 
 _INTERVAL_S = 10.0  # the default of a deprecated option
 
@@ -168,6 +175,51 @@ class AutoscalingConfig(_Options):
     def get_target_ongoing_requests(self) -> float | None:
         """Return how many requests each replica is to have."""
         return self.target_ongoing_requests
+
+
+class RequestRouterConfig(_Options):
+    """Which replica a handle's call goes to; times in seconds.
+
+    ``request_router_class``: a subclass of ``serve.request_router.RequestRouter``, or its import path; it is
+    told ``request_router_kwargs`` once, in ``initialize_state``. Replicas with a method
+    ``record_routing_stats`` tell every ``request_routing_stats_period_s`` what that returns within
+    ``request_routing_stats_timeout_s``. Where no replica has room it is asked again after
+    ``initial_backoff_s``, then after ``backoff_multiplier`` times that, up to ``max_backoff_s``. Requests by
+    HTTP go to the replica with the fewest, whatever the class. Raises ``ValueError`` where the class cannot
+    be imported, or the arguments are not JSON.
+    """
+
+    _kind = options.RequestRouterConfig
+    _pickled: bytes = PrivateAttr(default=b"")
+
+    request_router_class: str | Callable[..., Any] = options.DEFAULT_ROUTER
+    request_router_kwargs: dict[str, Any] = Field(default_factory=dict)
+    request_routing_stats_period_s: PositiveFloat = 10.0
+    request_routing_stats_timeout_s: PositiveFloat = 30.0
+    initial_backoff_s: PositiveFloat = 0.025
+    backoff_multiplier: PositiveFloat = 2.0
+    max_backoff_s: PositiveFloat = 0.5
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> Any:
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        made = options.RequestRouterConfig(**given)
+        self.request_router_class, self._pickled = made.request_router_class, made._pickled
+        return self
+
+    def as_options(self) -> options.RequestRouterConfig:
+        """The same as one of the classes in ``options``."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        return options.RequestRouterConfig(**given, pickled=self._pickled)
+
+    def get_request_router_class(self) -> Callable[..., Any]:
+        """The class."""
+        return self.as_options().get_request_router_class()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RequestRouterConfig) and self.model_dump() == other.model_dump()
+
+    __hash__ = None  # type: ignore[assignment] # it can change
 
 
 class HTTPOptions(_Options):

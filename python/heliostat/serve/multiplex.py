@@ -25,6 +25,27 @@ def get_multiplexed_model_id() -> str:
 _BOUNDS_MS = [1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 60_000, 600_000]
 
 
+# The models of functions, which have no instance that keeps them.
+_of_functions: list[_Models] = []
+# Set when a model was loaded or went, for whoever tells others of it.
+_changes: list[asyncio.Event] = []
+
+
+def changes() -> asyncio.Event:
+    """An event of the running loop that is set each time the models of this process change."""
+    event = asyncio.Event()
+    _changes.append(event)
+    return event
+
+
+def loaded_by(instance: Any) -> tuple[str, ...]:
+    """The models that an instance, or a function, has loaded."""
+    found = [*getattr(instance, "__dict__", {}).values(), *_of_functions]
+    return tuple(
+        sorted({name for one in found if isinstance(one, _Models) for name in one.names()})
+    )
+
+
 class _Meter:
     """What a replica measures of its models, under Ray's names."""
 
@@ -65,6 +86,10 @@ class _Models:
         self._loading: dict[str, asyncio.Task[Any]] = {}
         self._lock = asyncio.Lock()
 
+    def names(self) -> list[str]:
+        """Those that are loaded."""
+        return list(self._models)
+
     async def get(self, name: str) -> Any:
         if not isinstance(name, str):
             raise TypeError("The model ID must be a string.")
@@ -92,6 +117,8 @@ class _Models:
             self._meter.loads.inc()
             self._meter.names.set(1, {"model_id": name})
             self._meter.there.set(len(self._models))
+            for event in _changes:
+                event.set()
             return model
 
     async def _make_room(self) -> None:
@@ -149,6 +176,7 @@ def multiplexed(func: Callable[..., Any] | None = None, max_num_models_per_repli
             else:
                 if not alone:
                     alone.append(_Models(load, max_num_models_per_replica))
+                    _of_functions.extend(alone)
                 models = alone[0]
             return await models.get(model)
 

@@ -225,6 +225,8 @@ class AutoscalingContext:
 
 
 DEFAULT_POLICY = "heliostat.serve.autoscaling_policy:default_autoscaling_policy"
+# Calls go to the replica with the fewest, by Ray's name.
+DEFAULT_ROUTER = "ray.serve._private.request_router:PowerOfTwoChoicesRequestRouter"
 
 
 @dataclass
@@ -314,6 +316,70 @@ class AutoscalingConfig:
             self.policy = of(AutoscalingPolicy, self.policy)
 
 
+@dataclass
+class RequestRouterConfig:
+    """Which replica a handle's call goes to; times in seconds.
+
+    ``request_router_class``: a subclass of ``RequestRouter``, or its import path; it is told
+    ``request_router_kwargs`` once, in ``initialize_state``. Replicas with a method ``record_routing_stats``
+    tell every ``request_routing_stats_period_s`` what that returns within
+    ``request_routing_stats_timeout_s``. Where no replica has room it is asked again after
+    ``initial_backoff_s``, then after ``backoff_multiplier`` times that, up to ``max_backoff_s``. Raises
+    ``ValueError`` where the class cannot be imported, or the arguments are not JSON; ``TypeError`` where it
+    is no such class.
+    """
+
+    request_router_class: str | Callable[..., Any] = DEFAULT_ROUTER
+    request_router_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    request_routing_stats_period_s: float = 10.0
+    request_routing_stats_timeout_s: float = 30.0
+    initial_backoff_s: float = 0.025
+    backoff_multiplier: float = 2.0
+    max_backoff_s: float = 0.5
+    pickled: dataclasses.InitVar[bytes] = b""  # the class, where it is at hand
+
+    def __post_init__(self, pickled: bytes) -> None:
+        for name in (
+            "request_routing_stats_period_s",
+            "request_routing_stats_timeout_s",
+            "initial_backoff_s",
+            "backoff_multiplier",
+            "max_backoff_s",
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not value > 0:
+                raise ValueError(f"`{name}` must be greater than 0, not {value!r}.")
+        self._pickled = pickled
+        if pickled or self.is_default():
+            return
+        try:
+            json.dumps(self.request_router_kwargs)
+        except TypeError as error:
+            raise ValueError(f"request_router_kwargs is not JSON-serializable: {error}.") from None
+        chosen = self.request_router_class
+        if isinstance(chosen, str):
+            try:
+                chosen = attribute(chosen)
+            except (ImportError, AttributeError) as error:
+                raise ValueError(
+                    f"The request router {chosen!r} cannot be imported: {error}."
+                ) from None
+        else:
+            self.request_router_class = f"{chosen.__module__}:{chosen.__qualname__}"
+        if not inspect.isclass(chosen) or not hasattr(chosen, "choose_replicas"):
+            raise TypeError(f"A request router is a subclass of RequestRouter, not {chosen!r}.")
+        # By value: not every process with handles has the module.
+        self._pickled = pickled_by_value(chosen)
+
+    def is_default(self) -> bool:
+        """Whether calls go to the replica with the fewest."""
+        return self.request_router_class == DEFAULT_ROUTER
+
+    def get_request_router_class(self) -> Callable[..., Any]:
+        """The class."""
+        return cloudpickle.loads(self._pickled)  # type: ignore[no-any-return] # the user's
+
+
 def of(kind: type[T], given: Any) -> T:
     """An options object from itself, a mapping or ``None``."""
     if given is None:
@@ -354,6 +420,12 @@ class DeploymentConfig:
     placement_group_bundles: list[dict[str, float]] | None = None
     placement_group_strategy: str | None = None
     placement_group_bundle_label_selector: list[dict[str, str]] | None = None
+    request_router_config: RequestRouterConfig | None = None
+
+    def own_routing(self) -> RequestRouterConfig | None:
+        """How calls are routed, where the replica with the fewest is not what is wanted."""
+        chosen = self.request_router_config
+        return None if chosen is None or chosen.is_default() else chosen
 
     def surge(self, target: int) -> int:
         """How many replicas there may be beyond the target while they are replaced."""
@@ -379,6 +451,8 @@ class DeploymentConfig:
         self._check_group()
         if self.logging_config is not None:
             self.logging_config = of(LoggingConfig, self.logging_config)
+        if self.request_router_config is not None:
+            self.request_router_config = of(RequestRouterConfig, self.request_router_config)
         check_whole(self, "max_ongoing_requests", "max_queued_requests")
         check_least(self, {"max_ongoing_requests": 1, "max_queued_requests": -1})
         times = (

@@ -16,14 +16,14 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.core import serving
 from heliostat.core.errors import ActorDeath, DeathKind
 from heliostat.exceptions import ActorDiedError
 from heliostat.serve import specs
-from heliostat.serve.context import RequestContext
+from heliostat.serve.context import RequestContext, own_node
 from heliostat.serve.exceptions import (
     BackPressureError,
     DeploymentUnavailableError,
@@ -32,6 +32,9 @@ from heliostat.serve.exceptions import (
     RequestCancelledError,
 )
 from heliostat.serve.specs import DeploymentID, ReplicaPlace, Targets
+
+if TYPE_CHECKING:
+    from heliostat.serve.routing import Routing
 
 # How long to wait before the controller is looked for again.
 _AGAIN_S = 0.2
@@ -63,7 +66,9 @@ class Call:
         "method",
         "router",
         "sent",
+        "sent_to",
         "session",
+        "stays_here",
         "streams",
         "waiters",
     )
@@ -77,6 +82,7 @@ class Call:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         session: str = "",
+        stays_here: bool = False,
     ) -> None:
         self.router = router
         self.context = context
@@ -85,9 +91,11 @@ class Call:
         self.args = args
         self.kwargs = kwargs
         self.session = session
+        self.stays_here = stays_here  # at replicas of this node, while they have room
         self.sent: Any = None  # the reference, or the generator
         self.error: BaseException | None = None
-        self.load: Load | None = None
+        self.load: Load | None = None  # the replica that has it
+        self.sent_to: Load | None = None  # the same, also when its end was noticed
         self.is_watched = False
         self.is_broadcast = False  # of one replica, not of any
         self.waiters: list[Callable[[], None]] = []
@@ -115,6 +123,7 @@ class Call:
 
     def send(self, load: Load) -> None:
         """To that replica; it counts as its call already."""
+        self.sent_to = load
         actor = load.place.actor
         method = actor.handle_stream if self.streams else actor.handle_request
         try:
@@ -133,9 +142,11 @@ class Call:
 
     def failed(self, error: BaseException) -> None:
         """It has no answer. A replica that has died gets no other, though the controller may not know yet."""
-        load = self.load
+        load = self.sent_to
         if load is not None and isinstance(error, (ActorDiedError, ReplicaUnavailableError)):
             load.is_leaving = True
+            if self.router.routing is not None:
+                self.router.routing.died(load)
         self.release()
 
     def watch(self) -> None:
@@ -151,7 +162,7 @@ class Call:
         """Send it to another replica where the error says that its own was leaving and did not begin it."""
         if self.is_broadcast or not was_not_begun(error):
             return False
-        load = self.load
+        load = self.sent_to
         if load is not None:
             load.is_leaving = True
         self.release()
@@ -173,6 +184,7 @@ class Router:
         self.waiting: deque[Call] = deque()
         self.unheard: list[Callable[[], None]] = []  # to do once there are targets
         self.turn = 0
+        self.routing: Routing | None = None  # the user's own choice of replicas
         self.name = uuid.uuid4().hex
         self.told = 0  # calls that wait, as the controller knows
         self.counter: threading.Timer | None = None
@@ -182,7 +194,8 @@ class Router:
     def submit(self, call: Call) -> None:
         """Send it, or have it wait for a replica."""
         with self.lock:
-            load = None if self.waiting else self._pick(call)
+            own = self._own_routing()
+            load = None if self.waiting or own is not None else self._pick(call)
             error = None
             if load is None:
                 error = self._refusal()
@@ -197,6 +210,71 @@ class Router:
             call.send(load)
         elif error is not None:
             call.settle(None, error)
+        elif own is not None:
+            own.begin(call)
+
+    # --- the user's own choice of replicas
+
+    def _own_routing(self) -> Routing | None:
+        """Who chooses, if that is not this class; made when there are the first targets."""
+        wanted = None if self.targets is None else self.targets.routing
+        if wanted is not None and self.routing is None:
+            from heliostat.serve.routing import Routing
+
+            self.routing = Routing(self, wanted)
+        return self.routing
+
+    def _follow_routing(self, targets: Targets) -> list[Call]:
+        """Have the replicas chosen as the deployment says now; the calls that are to begin with it."""
+        before = self.routing
+        if before is not None and not before.is_of(targets.routing):
+            before.end()
+            self.routing = None
+        own = self._own_routing()
+        if own is None:
+            return []
+        own.heard([one for one in self.loads.values() if not one.is_leaving], targets.max_ongoing)
+        return [] if own is before else list(self.waiting)
+
+    def is_waiting(self, call: Call) -> bool:
+        """Whether a call has no replica yet, and still wants one."""
+        with self.lock:
+            return call in self.waiting
+
+    def take(
+        self, call: Call, ranks: list[list[str]], whose: Callable[[list[Call]], Call]
+    ) -> tuple[Call, Load] | None:
+        """A place at a replica of the first rank that has room, for one of the calls that wait.
+
+        ``whose`` chooses that one. The caller sends it. ``None``: there is no room.
+        """
+        with self.lock:
+            if self.targets is None or call not in self.waiting:
+                return None
+            for rank in ranks:
+                loads = [self.loads[one] for one in rank if one in self.loads]
+                free = [one for one in loads if self._has_room(one)]
+                if free:
+                    load = min(free, key=lambda one: len(one.calls))
+                    taker = whose(list(self.waiting))
+                    self.waiting.remove(taker)
+                    taker.load = load
+                    load.calls.add(taker)
+                    return taker, load
+            self._watch_all()
+            return None
+
+    def give_up(self, call: Call, error: BaseException) -> None:
+        """No replica will be found for a call that waits."""
+        with self.lock:
+            if call not in self.waiting:
+                return
+            self.waiting.remove(call)
+        call.settle(None, error)
+
+    def _has_room(self, load: Load) -> bool:
+        assert self.targets is not None
+        return not load.is_leaving and len(load.calls) < self.targets.max_ongoing
 
     def broadcast(
         self, make: Callable[[], Call], sent: concurrent.futures.Future[list[Call]]
@@ -231,16 +309,30 @@ class Router:
             return BackPressureError(len(self.waiting), most)
         return None
 
+    def _refuse_beyond_queue(self) -> None:
+        """Of the calls that were made before there were targets, those that find no place to wait."""
+        refused: list[tuple[Call, BackPressureError]] = []
+        with self.lock:
+            targets = self.targets
+            if targets is None or targets.max_queued < 0:
+                return
+            # A router of the user's has given nothing to the replicas yet.
+            room = 0 if self.routing is None else targets.max_ongoing * len(self.loads)
+            most = targets.max_queued + room
+            while len(self.waiting) > most:
+                refused.append((self.waiting.pop(), BackPressureError(most, targets.max_queued)))
+        for call, error in refused:
+            call.settle(None, error)
+
     def _pick(self, call: Call) -> Load | None:
         targets = self.targets
         if targets is None:
             return None
-        most = targets.max_ongoing
-        free = [
-            load for load in self.loads.values() if not load.is_leaving and len(load.calls) < most
-        ]
+        free = [load for load in self.loads.values() if self._has_room(load)]
         if not free:
             return None
+        if call.stays_here:
+            free = [load for load in free if load.place.node == own_node()] or free
         kept = call.session or call.context.multiplexed_model_id
         if kept:
             # Each session and model has its own order of replicas, the same in every process.
@@ -282,13 +374,15 @@ class Router:
         """The replica has that call no more."""
         with self.lock:
             load.calls.discard(call)
-        if self.waiting:
+        if self.routing is not None:
+            self.routing.released(call, load)
+        elif self.waiting:
             self._feed()
 
     def _feed(self) -> None:
         while True:
             with self.lock:
-                if not self.waiting:
+                if not self.waiting or self.routing is not None:
                     return
                 call = self.waiting[0]
                 load = self._pick(call)
@@ -333,9 +427,14 @@ class Router:
             return
         refused: list[Call] = []
         with self.lock:
+            is_first = self.targets is None
             self.targets = targets
             before = self.loads
             self.loads = {one.id: before.get(one.id) or Load(one) for one in targets.replicas}
+            for one in targets.replicas:
+                self.loads[one.id].place = one
+            begun = self._follow_routing(targets)
+            own = self.routing
             if self.waiting:
                 self._count_soon()
             if not targets.is_there or targets.failure is not None:
@@ -346,6 +445,11 @@ class Router:
         for call in refused:
             call.settle(None, DeploymentUnavailableError(self.deployment))
         self._feed()
+        if is_first:
+            self._refuse_beyond_queue()
+        for call in begun:
+            assert own is not None
+            own.begin(call)
         self._listen()
 
 
@@ -395,4 +499,6 @@ def forget_all() -> None:
     with _lock:
         for router in _routers.values():
             router.epoch = -1
+            if router.routing is not None:
+                router.routing.end()
         _routers.clear()

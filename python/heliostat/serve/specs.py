@@ -8,7 +8,7 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from heliostat.serve.options import DeploymentConfig, LoggingConfig, of
+from heliostat.serve.options import DeploymentConfig, LoggingConfig, RequestRouterConfig, of
 
 NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
@@ -72,6 +72,9 @@ class ReplicaPlace:
     id: str
     actor: Any
     address: str  # of its socket
+    node: str = ""
+    models: tuple[str, ...] = ()  # that it has loaded, where a router of the user's may ask
+    stats: dict[str, Any] = field(default_factory=dict)  # what it has recorded for such a router
 
 
 @dataclass
@@ -85,6 +88,7 @@ class Targets:
     max_queued: int = -1
     is_counted: bool = False
     replicas: list[ReplicaPlace] = field(default_factory=list)
+    routing: RequestRouterConfig | None = None  # of the user's own, where there is one
 
 
 def code_version(spec: DeploymentSpec) -> str:

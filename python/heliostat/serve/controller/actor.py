@@ -77,6 +77,8 @@ class ServeController:
         self._ingress: Ingress | None = None
         self._proxies: Proxies | None = None  # on other nodes
         self._nodes: dict[str, str] = {}  # where replicas are
+        # The models that replicas have loaded, and what they have recorded, for routers of users' own.
+        self._routing: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {}
         self._ports: dict[str, str] = {}  # by which other nodes reach replicas of this one
         self._ticking: asyncio.Task[None] | None = None
         self._changed: asyncio.Event = asyncio.Event()
@@ -288,6 +290,14 @@ class ServeController:
         """What a replica's `record_autoscaling_stats` has returned."""
         self._machine.recorded(key, replica, stats, self._now())
 
+    def record_routing(
+        self, key: DeploymentID, replica: str, models: tuple[str, ...], stats: dict[str, Any]
+    ) -> None:
+        """The models that a replica has loaded, and what its `record_routing_stats` has returned."""
+        if replica in self._actors and self._routing.get(replica) != (models, stats):
+            self._routing[replica] = models, stats
+            self._watches.changed(key)
+
     def _on_counts(self, source: str, counts: dict[str, list[int]]) -> None:
         told: dict[DeploymentID, tuple[int, int]] = {}
         for word, (ongoing, queued) in counts.items():
@@ -311,11 +321,17 @@ class ServeController:
             config.max_queued_requests,
             config.autoscaling_config is not None,
             [
-                ReplicaPlace(one.id, self._actors[one.id], one.address)
+                self._replica_place(one.id, one.address)
                 for one in self._machine.running(key)
                 if one.id in self._actors
             ],
+            config.own_routing(),
         )
+
+    def _replica_place(self, replica: str, address: str) -> ReplicaPlace:
+        models, stats = self._routing.get(replica, ((), {}))
+        node = self._nodes.get(replica, "")
+        return ReplicaPlace(replica, self._actors[replica], address, node, models, stats)
 
     # --- what the machine says
 
@@ -524,6 +540,7 @@ class ServeController:
             one.id for key in self._machine.deployments for one in self._machine.running(key)
         }
         self._nodes = {one: node for one, node in self._nodes.items() if one in self._actors}
+        self._routing = {one: told for one, told in self._routing.items() if one in self._actors}
         self._ports = {one: port for one, port in self._ports.items() if one in self._actors}
         self._proxies.update(self._nodes[one] for one in running if one in self._nodes)
         if len(self._proxies):

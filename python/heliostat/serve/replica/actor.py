@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import inspect
 import logging
@@ -18,7 +19,7 @@ import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, serving
 from heliostat.core.extras import required
-from heliostat.serve import asgi, context, logs, specs
+from heliostat.serve import asgi, context, logs, multiplex, specs
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
 from heliostat.serve.options import AutoscalingConfig, DeploymentConfig, LoggingConfig
@@ -113,6 +114,8 @@ class ReplicaActor:
         self._takes_request = True
         self._meter = Meter(self._id)
         self._recording: asyncio.Task[None] | None = None
+        self._routing: asyncio.Task[None] | None = None
+        self._news_for_routers = asyncio.Event()
 
     async def initialize(self, ingress_node: str) -> tuple[str, int, str]:
         """Construct it; its socket's address, its process, its node. A second call gives them again."""
@@ -122,6 +125,7 @@ class ReplicaActor:
             await self._listen(ingress_node)
             if hasattr(self._servable, "record_autoscaling_stats") and not self._is_function:
                 self._recording = asyncio.get_running_loop().create_task(self._record())
+            self._tell_routers()
         return self._address, os.getpid(), serving.session()["node_id"]
 
     async def open_port(self) -> str:
@@ -397,6 +401,7 @@ class ReplicaActor:
         self._gate.let_in()
         if config.logging_config != before.logging_config:
             self._log()
+        self._tell_routers()
         if config.user_config is not None and config.user_config != before.user_config:
             await self._reconfigure(config.user_config)
 
@@ -434,6 +439,48 @@ class ReplicaActor:
                 except Exception:
                     logger.exception("record_autoscaling_stats has to return numbers by name.")
             await asyncio.sleep(scaling.metrics_interval_s)
+
+    def _tell_routers(self) -> None:
+        """Where routers of the user's own choose: what they may want to know, from now on."""
+        if self._routing is not None:
+            self._news_for_routers.set()  # how often may be another
+        elif self._config.own_routing() is not None:
+            self._news_for_routers = multiplex.changes()
+            self._routing = asyncio.get_running_loop().create_task(self._record_routing())
+
+    async def _record_routing(self) -> None:
+        method = (
+            None if self._is_function else getattr(self._servable, "record_routing_stats", None)
+        )
+        changed = self._news_for_routers
+        while not self._is_leaving and (routing := self._config.own_routing()) is not None:
+            stats: dict[str, Any] = {}
+            try:
+                if method is not None:
+                    asked = method() if _is_async(method) else self._in_thread(method)
+                    stats = dict(
+                        await asyncio.wait_for(asked, routing.request_routing_stats_timeout_s)
+                    )
+            except asyncio.TimeoutError:
+                logger.warning("record_routing_stats took too long.")
+            except Exception:
+                logger.exception("record_routing_stats has to return a dict.")
+            with contextlib.suppress(
+                Exception
+            ):  # a controller that begins anew is told the next time
+                controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+                models = multiplex.loaded_by(self._servable)
+                controller.record_routing.remote(
+                    self._id.deployment_id, self._id.unique_id, models, stats
+                )
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(changed.wait(), routing.request_routing_stats_period_s)
+            changed.clear()
+        self._routing = None
+
+    def ongoing(self) -> int:
+        """How many requests are here."""
+        return self._gate.total
 
     async def drain(self, timeout_s: float) -> bool:
         """Begin nothing any more, and end what is here, within that time; then its ``__del__``.
