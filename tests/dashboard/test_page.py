@@ -168,3 +168,99 @@ def test_a_real_browser_shows_a_training_run_that_goes_on(head: Head, tmp_path: 
             page.get_by_role("heading", name="ITS DRIVER HAS ENDED").wait_for(timeout=120_000)
     finally:
         driver.process.kill()
+
+
+# Two runs: the first one restarts once, the second one waits in its middle for a file.
+REPORTS = """
+import os, pathlib, signal, sys, tempfile, time, ray
+from ray import train
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+
+folder = pathlib.Path(sys.argv[1])
+
+def loop(config):
+    import torch
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    name, lost, gate = config["name"], folder / "lost", folder / "gate"
+    begun = train.get_checkpoint()
+    for step in range(0 if begun is None else 10, 20):
+        if step == 15 and train.get_context().get_world_rank() == 1 and not lost.exists():
+            lost.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        while name == "today" and step == 12 and not gate.exists():
+            time.sleep(0.02)
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        metrics = {"step": step, "loss": config["loss"] / (step + 1), "odd \\ud800": 1, "nan": float("nan")}
+        with tempfile.TemporaryDirectory() as saved:
+            kept = train.Checkpoint.from_directory(saved) if step == 9 else None
+            train.report(metrics, kept)
+
+for name, loss in (("yesterday", 1.0), ("today", 2.0)):
+    TorchTrainer(
+        loop,
+        train_loop_config={"name": name, "loss": loss},
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(name=name, storage_path=sys.argv[1],
+                             failure_config=FailureConfig(max_failures=1)),
+    ).fit()
+"""
+
+
+@pytest.mark.skipif(not BROWSER, reason="HELIOSTAT_BROWSER names no Chromium")
+def test_a_real_browser_shows_curves_and_two_runs_over_each_other(
+    head: Head, tmp_path: Path
+) -> None:
+    env = {**head.env, "RAY_ADDRESS": f"127.0.0.1:{head.port}", "HELIOSTAT_TRAIN_VIEW": "off"}
+    driver = harness.start_driver(tmp_path, REPORTS, args=[str(tmp_path)], env=env)
+    try:
+        with opened(head) as page:
+            page.goto(f"{head.url}/#/training")
+            # While it goes on: the curve up to the step that it waits at.
+            page.get_by_role("heading", name="today RUNNING").wait_for(timeout=120_000)
+            loss = page.locator("section.card", has=page.get_by_role("heading", name="loss"))
+            loss.get_by_text("last 0.1667, min 0.1667, max 2").wait_for(timeout=120_000)
+            (tmp_path / "gate").touch()
+            page.get_by_role("heading", name="today FINISHED").wait_for(timeout=120_000)
+            loss.get_by_text("last 0.1, min 0.1, max 2").wait_for(timeout=120_000)
+            loss.get_by_role("img", name="loss over time").wait_for(timeout=120_000)
+            page.get_by_text("last not finite, 20 NaN or infinite").wait_for(timeout=120_000)
+            page.get_by_role("heading", name="odd ?").wait_for(timeout=120_000)
+            # The other run, which was restarted.
+            page.get_by_role("link", name="yesterday").click()
+            page.get_by_role("heading", name="yesterday FINISHED").wait_for(timeout=120_000)
+            attempts = page.get_by_role("table", name="Attempts")
+            first = attempts.get_by_role("row").filter(has_text="the beginning")
+            first.get_by_text("killed by signal 9").wait_for(timeout=120_000)
+            second = attempts.get_by_role("row").filter(has_text="checkpoint_")
+            second.wait_for(timeout=120_000)
+            # Both over each other, the earlier one first.
+            page.get_by_label("compared with").select_option(index=1)
+            page.get_by_role("heading", name="yesterday and today").wait_for(timeout=120_000)
+            figures = page.get_by_role("table", name="Comparison")
+            row = figures.get_by_role("row").filter(has_text="reports a second")
+            assert re.search(r"\d\.\d\d$", row.inner_text())
+            assert figures.get_by_role("row").filter(has_text="failures").inner_text().split() == [
+                *("failures", "1", "0")
+            ]
+            loss.get_by_text("last 1: 0.05, 2: 0.1").wait_for(timeout=120_000)
+            loss.get_by_role("img", name="loss over steps").wait_for(timeout=120_000)
+            bars = page.get_by_role("img", name="Times of a step, by rank")
+            assert bars.locator("text").all_text_contents() == [
+                f"rank {rank}, {run}" for rank in range(2) for run in (1, 2)
+            ]
+            for width in (400, 1280):
+                page.set_viewport_size({"width": width, "height": 900})
+                loss.get_by_role("img", name="loss over steps").wait_for(timeout=120_000)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+    finally:
+        driver.process.kill()
+
+
+def test_the_curves_of_a_run_that_nobody_knows(head: Head) -> None:
+    answer = head.ask("GET", "/api/v0/training/nothing/curves")
+    assert answer.status == 404
+    assert answer.text == 'No run "nothing" has told of its metrics.'

@@ -234,6 +234,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/cluster_metadata", get(state_routes::metadata))
         .route("/api/v0/tasks/timeline", get(state_routes::timeline))
         .route("/api/v0/training", get(train_routes::told))
+        .route("/api/v0/training/{run}/curves", get(train_routes::curves))
         .route("/api/v0/{resource}", get(state_routes::list))
         .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
         .route("/api/autoscaler/state", get(autoscaler_routes::state))

@@ -1,12 +1,13 @@
 //! Training runs: `/api/train/v2/runs/v1`, from the rows that drivers keep with
 //! `RAY_TRAIN_ENABLE_STATE_TRACKING=1` (`train/controller/state_rows.py`), and for the page
-//! `/api/v0/training`, what every driver tells of its runs (`train/controller/told.py`).
+//! `/api/v0/training`, what every driver tells of its runs (`train/controller/told.py`), with the curves of
+//! one run's metrics under `/api/v0/training/{run}/curves`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use futures_util::{StreamExt as _, stream};
 use helio_proto::control::{ControlResponse, KvGet, KvKeys};
@@ -21,6 +22,9 @@ const ROWS: &str = "_train_state";
 
 /// Where drivers tell of their runs, under `<start>-<run>`.
 const TOLD: &str = "_train_runs";
+
+/// And where of their metrics, under the same keys.
+const CURVES: &str = "_train_curves";
 
 /// How many rows are asked for at a time.
 const ASKED_MAX: usize = 16;
@@ -53,6 +57,23 @@ pub(crate) async fn told(
     Ok(reply::json(&json!({ "runs": runs })))
 }
 
+/// `GET /api/v0/training/{run}/curves`: the metrics that a run has reported, thinned.
+pub(crate) async fn curves(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+) -> Result<Reply, Refusal> {
+    let missing = || Refusal::missing(format!("No run {run:?} has told of its metrics."));
+    let keys = keys(&app, CURVES).await?;
+    let key = key_of(&run, &keys).ok_or_else(missing)?;
+    let row = row(&app, CURVES, key).await.map_err(Refusal::unavailable)?;
+    Ok(reply::json(&row.ok_or_else(missing)?))
+}
+
+/// The key of a run: its start in twenty digits, a dash, and its id.
+fn key_of<'keys>(run: &str, keys: &'keys [Vec<u8>]) -> Option<&'keys Vec<u8>> {
+    keys.iter().find(|key| key.get(21..) == Some(run.as_bytes()))
+}
+
 /// The runs that say what there is to see of them, each with whether its driver has ended before it did.
 fn latest_first(mut rows: Vec<(String, Value)>, jobs: &[Value]) -> Vec<Value> {
     rows.sort_by(|one, other| other.0.cmp(&one.0));
@@ -78,25 +99,34 @@ fn lives(job: &Value) -> bool {
     job["status"] == "RUNNING" || job["status"] == "PENDING"
 }
 
+async fn keys(app: &App, namespace: &str) -> Result<Vec<Vec<u8>>, Refusal> {
+    let keys = KvKeys { namespace: namespace.to_owned(), prefix: Vec::new() };
+    match app.asker.ask(keys).await.map_err(Refusal::unavailable)? {
+        ControlResponse::KvList(list) => Ok(list.keys.into_iter().map(|key| key.value).collect()),
+        _ => Err(Refusal::unavailable("the control service gave an unexpected answer")),
+    }
+}
+
+/// None: it was removed meanwhile.
+async fn row(app: &App, namespace: &str, key: &[u8]) -> Result<Option<Value>, String> {
+    let wanted = KvGet { namespace: namespace.to_owned(), key: key.to_vec() };
+    let ControlResponse::KvValue(row) = app.asker.ask(wanted).await? else {
+        return Ok(None);
+    };
+    Ok(serde_json::from_slice(&row.value).ok())
+}
+
 /// Key and row of each; what was removed meanwhile is left out.
 async fn rows(app: &App, namespace: &str) -> Result<Vec<(String, Value)>, Refusal> {
-    let keys = KvKeys { namespace: namespace.to_owned(), prefix: Vec::new() };
-    let keys = match app.asker.ask(keys).await.map_err(Refusal::unavailable)? {
-        ControlResponse::KvList(list) => list.keys,
-        _ => return Err(Refusal::unavailable("the control service gave an unexpected answer")),
-    };
-    let found: Vec<Result<Option<(String, Value)>, String>> = stream::iter(keys)
-        .map(|key| async move {
-            let wanted = KvGet { namespace: namespace.to_owned(), key: key.value.clone() };
-            let ControlResponse::KvValue(row) = app.asker.ask(wanted).await? else {
-                return Ok(None);
-            };
-            let row = serde_json::from_slice(&row.value).ok();
-            Ok(row.map(|row| (String::from_utf8_lossy(&key.value).into_owned(), row)))
-        })
-        .buffered(ASKED_MAX)
-        .collect()
-        .await;
+    let found: Vec<Result<Option<(String, Value)>, String>> =
+        stream::iter(keys(app, namespace).await?)
+            .map(|key| async move {
+                let row = row(app, namespace, &key).await?;
+                Ok(row.map(|row| (String::from_utf8_lossy(&key).into_owned(), row)))
+            })
+            .buffered(ASKED_MAX)
+            .collect()
+            .await;
     found
         .into_iter()
         .filter_map(Result::transpose)
@@ -185,6 +215,16 @@ mod tests {
             runs[1]["attempts"].as_array().unwrap().iter().map(|one| &one["status"]).collect();
         assert_eq!(attempts, ["ERRORED", "FINISHED"]);
         assert_eq!(runs[0]["attempts"], json!([]));
+    }
+
+    #[test]
+    fn the_curves_of_a_run_are_found_by_its_whole_id() {
+        let keys = ["00000000000000000001-b", "00000000000000000002-a-b", "b"];
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        assert_eq!(key_of("b", &keys), Some(&keys[0]));
+        assert_eq!(key_of("a-b", &keys), Some(&keys[1]));
+        assert_eq!(key_of("-b", &keys), None);
+        assert_eq!(key_of("", &keys), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ function Shown({ parts }: { parts: string[] }): JSX.Element {
     case "jobs":
       return first ? <Job id={first} /> : <Jobs />;
     case "training":
-      return <Training id={first} />;
+      return <Training id={first} otherId={second} />;
     case "actors":
       return <Actors />;
     case "tasks":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from heliostat.train.controller.record import RunRecord
+from heliostat.train.controller.record import AttemptRecord, RunRecord
 from heliostat.train.steps.words import PHASES
 from heliostat.train.view.curves import numbers
 
 # The page shows so many of each; of ranks those with the longest steps of their own.
 _MAX_RANKS, _MAX_CHECKPOINTS, _MAX_REPLACEMENTS, _MAX_METRICS, _MAX_TITLE = 64, 10, 20, 12, 500
+_MAX_ATTEMPTS = 20
 
 
 def seen(record: RunRecord) -> dict[str, Any]:
@@ -28,6 +29,10 @@ def seen(record: RunRecord) -> dict[str, Any]:
         "workers": record.attempts[-1].world_size if record.attempts else 0,
         "reports": record.report_count,
         "failures": len(record.failures),
+        "reports_per_s": _rate(record),
+        "checkpoint_count": len(record.checkpoints),
+        "in_flight_mean_s": _mean([row.in_flight_s for row in record.checkpoints]),
+        "attempts": [_attempt(record, attempt) for attempt in record.attempts[-_MAX_ATTEMPTS:]],
         "metrics": {k: v for k, v in latest[:_MAX_METRICS] if math.isfinite(v)},
         "phases": PHASES,
         "times": [
@@ -60,3 +65,30 @@ def seen(record: RunRecord) -> dict[str, Any]:
             for f in lost
         ],
     }
+
+
+def _attempt(record: RunRecord, attempt: AttemptRecord) -> dict[str, Any]:
+    """One run of the training function; a failure that has ended it is its cause."""
+    causes = [f for f in record.failures if f.attempt == attempt.number and not f.went_on]
+    cause = causes[-1] if causes else None
+    return {
+        "number": attempt.number,
+        "at": attempt.started_at or attempt.requested_at,
+        "workers": attempt.world_size,
+        "from": attempt.from_checkpoint,
+        "ended_at": attempt.ended_at,
+        "cause": cause and cause.title[:_MAX_TITLE],
+        "recovered_s": cause and cause.recovered_s,
+    }
+
+
+def _rate(record: RunRecord) -> float | None:
+    """Reports a second between the first and the last that are remembered."""
+    if len(record.reports) < 2:
+        return None
+    span = record.reports[-1].time - record.reports[0].time
+    return (len(record.reports) - 1) / span if span > 0 else None
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.experimental import internal_kv
+from heliostat.train.controller.live_curves import LiveCurves
 from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.controller.seen import seen
@@ -20,6 +21,8 @@ from heliostat.train.view.text import storing_text
 # The command line reads the same namespace (helio-cli, why_run.rs), and the page (helio-dashboard,
 # train_routes.rs).
 NAMESPACE = "_train_runs"
+# The page asks for the metrics of the runs that are looked at, by the same keys.
+CURVES = "_train_curves"
 # Runs that a cluster knows; those of the oldest go when more begin.
 MAX_RUNS = 100
 # What has changed is written no more often. A state of the run is written at once, and soon what passes
@@ -40,13 +43,15 @@ class Told:
         self._written: dict[str, Any] = {}
         self._state = ""
         self._passing: Any = None
+        self._curves = LiveCurves(record)
 
     def begin(self) -> None:
         """The run begins; the oldest ones make room for it."""
         with contextlib.suppress(ray.exceptions.RayError):
             known = sorted(internal_kv._internal_kv_list(b"", namespace=NAMESPACE))
             for old in known[: max(0, len(known) - MAX_RUNS + 1)]:
-                internal_kv._internal_kv_del(old, namespace=NAMESPACE)
+                for namespace in (NAMESPACE, CURVES):
+                    internal_kv._internal_kv_del(old, namespace=namespace)
             self._is_on = True
         self.refresh()
 
@@ -67,17 +72,27 @@ class Told:
         }
         if about == self._written:
             return
-        self._written = dict(about)
+        is_first, self._written = not self._written, dict(about)
         about["written_at"] = time.time()
+        has_new = self._curves.take()
         # What is trained is worth more than what is told of it.
         with contextlib.suppress(ray.exceptions.RayError):
-            internal_kv._internal_kv_put(self._key, json.dumps(about), namespace=NAMESPACE)
+            # Before the run itself: whoever knows of it finds its curves, empty at first.
+            if has_new or is_first:
+                curves = _packed(self._curves.plain())
+                internal_kv._internal_kv_put(self._key, curves, namespace=CURVES)
+            internal_kv._internal_kv_put(self._key, _packed(about), namespace=NAMESPACE)
 
     def end(self) -> None:
         """The run is over."""
         self._written_at = -_PERIOD_S
         self._state = ""
         self.refresh()
+
+
+def _packed(about: dict[str, Any]) -> bytes:
+    """JSON; names come from users, and what UTF-8 cannot hold must not hide the rest."""
+    return json.dumps(about, ensure_ascii=False).encode(errors="replace")
 
 
 def _passing(record: RunRecord) -> Any:

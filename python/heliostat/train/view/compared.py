@@ -16,6 +16,7 @@ from heliostat.train.view.curves import numbers, told
 from heliostat.train.view.steps import bars
 from heliostat.train.view.style import document
 from heliostat.train.view.text import number
+from heliostat.train.view.thinned import Thinned
 
 # A run has its colour everywhere on the page.
 COLORS = ("blue", "amber", "green", "violet", "teal", "red")
@@ -156,7 +157,7 @@ def _chart(key: str, curves: list[list[Point]], names: Sequence[str]) -> str:
         path = " ".join(
             f"{_LEFT + (x - left) / span_x * (_WIDTH - _LEFT - 4):.1f},"
             f"{base - (y / unit - low / unit) / span_y * (base - _TOP):.1f}"
-            for x, y in _thinned(curve)
+            for x, y in Thinned(_MAX_POINTS, ((point, point[1]) for point in curve)).points
         )
         lines.append(
             f'<polyline class="curve" style="stroke:var(--{color})" points="{path}">'
@@ -172,12 +173,6 @@ def _chart(key: str, curves: list[list[Point]], names: Sequence[str]) -> str:
         f'<text x="{_WIDTH}" y="{_HEIGHT - 5}" text-anchor="end">{number(right)}</text>'
         f"{''.join(lines)}</svg></figure>"
     )
-
-
-def _thinned(curve: list[Point]) -> list[Point]:
-    step = math.ceil(len(curve) / _MAX_POINTS)
-    kept = curve[::step]
-    return kept if kept[-1] == curve[-1] else [*kept, curve[-1]]
 
 
 def _steps(runs: Sequence[SavedRun], names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration
 from heliostat.train.messages import ReportedRow
 from heliostat.train.view.text import number
+from heliostat.train.view.thinned import Thinned
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ def _chart(record: RunRecord, key: str, series: _Series) -> str:
     points = series.points
     if not points:
         return f"<figure>{_caption(key, series)}</figure>"
-    shown = _thinned(points)
+    shown = Thinned(_MAX_POINTS, ((point, point[1]) for point in points)).points
     first, last = record.started_at, max(p[0].time for p in points)
     low, high = min(v for _, v in points), max(v for _, v in points)
     span_t = max(last - first, 1e-9)
@@ -125,22 +126,3 @@ def _chart(record: RunRecord, key: str, series: _Series) -> str:
         f'<text x="{_WIDTH}" y="{_HEIGHT - 5}" text-anchor="end">{duration(last - first)}</text>'
         f'{restarts}<polyline class="curve" points="{path}"/>{dots}</svg></figure>'
     )
-
-
-def _thinned(points: list[tuple[ReportedRow, float]]) -> list[tuple[ReportedRow, float]]:
-    """At most ``_MAX_POINTS`` of them: the lowest and the highest of each stretch."""
-    if len(points) <= _MAX_POINTS:
-        return points
-    step = math.ceil(len(points) / (_MAX_POINTS // 2))
-    kept = []
-    for i in range(0, len(points), step):
-        stretch = points[i : i + step]
-        ends = {id(p): p for p in (min(stretch, key=_value), max(stretch, key=_value))}
-        kept += sorted(ends.values(), key=lambda p: p[0].index)
-    if kept[-1] is not points[-1]:
-        kept.append(points[-1])
-    return kept
-
-
-def _value(point: tuple[ReportedRow, float]) -> float:
-    return point[1]

@@ -1,0 +1,178 @@
+// A training run: its metrics, where its ranks' steps go, checkpoints on their way, attempts and replica groups.
+import type { JSX } from "preact";
+import { Metrics } from "./curves";
+import type { Drawn } from "./curves";
+import { Card, State, Table, duration, moment } from "./show";
+import { Steps } from "./steps";
+import type { Times } from "./steps";
+
+export interface Run {
+  name: string;
+  run_id: string;
+  is_over: boolean;
+  is_left: boolean;
+  text: string;
+  written_at: number;
+  seen: {
+    state: string;
+    path: string;
+    started_at: number;
+    finished_at: number | null;
+    workers: number;
+    reports: number;
+    failures: number;
+    reports_per_s: number | null;
+    checkpoint_count: number;
+    in_flight_mean_s: number | null;
+    metrics: Record<string, number>;
+    phases: string[];
+    times: Times[];
+    storing: { report: number; ranks: number[]; since: number }[];
+    checkpoints: { name: string; at: number; in_flight_s: number }[];
+    attempts: {
+      number: number;
+      at: number;
+      workers: number;
+      from: string | null;
+      ended_at: number | null;
+      cause: string | null;
+      recovered_s: number | null;
+    }[];
+    quorum: { number: number; step: number | null; groups: number[]; of: number } | null;
+    replacements: { at: number; group: number; title: string; replaced_s: number | null }[];
+  };
+}
+
+export function seconds(amount: number): string {
+  return duration(1000 * amount);
+}
+
+export function stateOf(run: Run): string {
+  return run.is_left ? "its driver has ended" : run.seen.state;
+}
+
+export function tookOf(run: Run): number {
+  return (run.seen.finished_at ?? run.written_at) - run.seen.started_at;
+}
+
+/** What the curves of a run are drawn with: in red what failed, in green that another attempt has begun. */
+export function drawn(run: Run): Drawn {
+  const { attempts, replacements, started_at } = run.seen;
+  const marks = [
+    ...attempts.filter(({ cause, ended_at }) => cause && ended_at).map(({ ended_at }) => ({ at: ended_at! - started_at, bad: true })),
+    ...replacements.map(({ at }) => ({ at: at - started_at, bad: true })),
+    ...attempts.filter(({ number }) => number > 0).map(({ at }) => ({ at: at - started_at, bad: false })),
+  ];
+  return { run_id: run.run_id, name: run.name, marks };
+}
+
+function Checkpoints({ run }: { run: Run }): JSX.Element {
+  const { storing, checkpoints } = run.seen;
+  const rows = [
+    ...storing.map(({ report, ranks, since }) => ({
+      name: `of report ${report + 1}`,
+      state: "on its way",
+      ranks: ranks.join(", "),
+      took: run.written_at - since,
+    })),
+    ...checkpoints.map(({ name, in_flight_s }) => ({ name, state: "stored", ranks: "all", took: in_flight_s })).reverse(),
+  ];
+  return (
+    <Card title="Checkpoints">
+      <Table
+        label="Checkpoints"
+        empty="None was reported."
+        rows={rows}
+        columns={[
+          { title: "State", of: (row) => row.state },
+          { title: "Checkpoint", of: (row) => <code>{row.name}</code> },
+          { title: "Ranks", of: (row) => row.ranks },
+          { title: "In flight", of: (row) => seconds(row.took) },
+        ]}
+      />
+    </Card>
+  );
+}
+
+/** Restarts, and groups that have grown or shrunk; of a run with one attempt there is nothing to say. */
+function Attempts({ run }: { run: Run }): JSX.Element | null {
+  const { attempts, started_at } = run.seen;
+  if (attempts.length === 1 && attempts[0]!.cause === null) return null;
+  return (
+    <Card title="Restarts">
+      <Table
+        label="Attempts"
+        empty="None has begun."
+        rows={[...attempts].reverse()}
+        columns={[
+          { title: "Attempt", of: (row) => row.number + 1 },
+          { title: "Began after", of: (row) => seconds(row.at - started_at) },
+          { title: "Workers", of: (row) => row.workers },
+          { title: "From", of: (row) => <code>{row.from ?? "the beginning"}</code> },
+          { title: "Ended after", of: (row) => (row.ended_at === null ? "" : seconds(row.ended_at - started_at)) },
+          { title: "Failure", of: (row) => row.cause ?? "" },
+          { title: "Next report", of: (row) => (row.recovered_s === null ? "" : `${seconds(row.recovered_s)} later`) },
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Groups({ run }: { run: Run }): JSX.Element | null {
+  const { quorum, replacements, started_at } = run.seen;
+  if (!quorum) return null;
+  const isIn = (group: number) => quorum.groups.includes(group);
+  return (
+    <Card title="Replica groups">
+      <p>
+        {quorum.groups.length} of {quorum.of} in quorum {quorum.number}
+        {quorum.step !== null && `, from step ${quorum.step} on`}:{" "}
+        {[...Array(quorum.of).keys()].map((group) => (
+          <span class={`state ${isIn(group) ? "good" : "bad"}`}> group {group} {isIn(group) ? "trains" : "is out"} </span>
+        ))}
+      </p>
+      <Table
+        label="Replacements"
+        empty="No group was lost."
+        rows={[...replacements].reverse()}
+        columns={[
+          { title: "After", of: (row) => seconds(row.at - started_at) },
+          { title: "Group", of: (row) => row.group },
+          { title: "Cause", of: (row) => row.title },
+          { title: "In again", of: (row) => (row.replaced_s === null ? "not yet" : `after ${seconds(row.replaced_s)}`) },
+        ]}
+      />
+    </Card>
+  );
+}
+
+export function One({ run }: { run: Run }): JSX.Element {
+  const { seen } = run;
+  return (
+    <section>
+      <h2>
+        {run.name} <State of={stateOf(run).toUpperCase()} />
+      </h2>
+      <p class="dim wrap">
+        Began {moment(1000 * seen.started_at)}, {seconds(tookOf(run))}; {seen.workers} workers, {seen.reports} reports, {seen.failures}{" "}
+        failures; <code>{seen.path}</code>
+      </p>
+      <p class="counts">
+        {Object.entries(seen.metrics).map(([name, value]) => (
+          <code class="count">
+            {name}={Number(value.toPrecision(4))}
+          </code>
+        ))}
+      </p>
+      <Metrics runs={[drawn(run)]} />
+      {seen.times.length > 0 && <Steps phases={seen.phases} lanes={seen.times.map((times) => ({ name: `rank ${times.rank}`, times }))} />}
+      <Groups run={run} />
+      <Checkpoints run={run} />
+      <Attempts run={run} />
+      <details>
+        <summary>All that is said of it</summary>
+        <pre class="message">{run.text}</pre>
+      </details>
+    </section>
+  );
+}
