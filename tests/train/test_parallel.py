@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,3 +230,29 @@ def test_a_checkpoint_of_one_model() -> None:
         checkpoint.get_model()
     whole = TorchCheckpoint.from_model(model).get_model()
     assert torch.equal(whole.weight, model.weight)
+    # What the inputs go through stands beside the model.
+    assert checkpoint.get_preprocessor() is None
+    for made in (
+        TorchCheckpoint.from_model(model, preprocessor=["scaled"]),
+        TorchCheckpoint.from_state_dict(state, preprocessor=["scaled"]),
+    ):
+        assert TorchCheckpoint(made.path).get_preprocessor() == ["scaled"]
+
+
+@pytest.mark.heliostat_only("ray.train.tensorflow needs TensorFlow there")
+def test_a_checkpoint_of_keras_is_made_of_files(tmp_path: Path) -> None:
+    """Without TensorFlow: what is in the folder, and what its metadata say."""
+    from ray.train.tensorflow import TensorflowCheckpoint
+
+    file = tmp_path / "model.h5"
+    with pytest.raises(ValueError, match="h5"):
+        TensorflowCheckpoint.from_h5(str(file))
+    file.write_bytes(b"HDF")
+    made = TensorflowCheckpoint.from_h5(str(file), preprocessor=["scaled"])
+    assert Path(made.path, "model.h5").read_bytes() == b"HDF"
+    assert made.get_metadata()["_model_filename"] == "model.h5"
+    assert made.get_preprocessor() == ["scaled"]
+    whole = TensorflowCheckpoint.from_saved_model(str(tmp_path))
+    assert Path(whole.path, "model.h5").exists()
+    with pytest.raises(ValueError):
+        TensorflowCheckpoint.from_saved_model(str(file))

@@ -1,4 +1,4 @@
-"""What ``XGBoostCheckpoint`` and ``LightGBMCheckpoint`` share: a model in a folder, a preprocessor beside."""
+"""What ``XGBoostCheckpoint`` and ``LightGBMCheckpoint`` share: a model in a folder."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import tempfile
 import warnings
 from typing import Any, ClassVar, TypeVar
 
-import heliostat as ray
-from heliostat.train.checkpoint import Checkpoint
-
-PREPROCESSOR = "preprocessor_pkl"  # in the checkpoint's metadata, as hexadecimal digits
+from heliostat.train.framework_checkpoint import FrameworkCheckpoint
 
 C = TypeVar("C", bound="BoostingCheckpoint")
 
 
-class BoostingCheckpoint(Checkpoint):
+class BoostingCheckpoint(FrameworkCheckpoint):
     """A checkpoint that holds a booster. Deprecated: save the model into a ``Checkpoint``'s folder."""
 
     MODEL_FILENAME: ClassVar[str]
@@ -57,15 +54,3 @@ class BoostingCheckpoint(Checkpoint):
     @staticmethod
     def _load(path: str) -> Any:
         raise NotImplementedError
-
-    def get_preprocessor(self) -> Any:
-        """Return the preprocessor, None if there is none.
-
-        It is unpickled: load a checkpoint only from where you trust.
-        """
-        found = self.get_metadata().get(PREPROCESSOR)
-        return None if found is None else ray.cloudpickle.loads(bytes.fromhex(found))
-
-    def set_preprocessor(self, preprocessor: Any) -> None:
-        """Keep a preprocessor with the checkpoint."""
-        self.update_metadata({PREPROCESSOR: ray.cloudpickle.dumps(preprocessor).hex()})

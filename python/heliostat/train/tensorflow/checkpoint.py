@@ -3,41 +3,94 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from typing import Any
 
 from heliostat.core.extras import required
-from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.framework_checkpoint import FrameworkCheckpoint
 
 
-class TensorflowCheckpoint(Checkpoint):
-    """A checkpoint whose file ``model.keras`` holds a model of Keras.
+class TensorflowCheckpoint(FrameworkCheckpoint):
+    """A checkpoint that holds a model of Keras.
 
     Nothing needs it: ``model.save`` into a folder and ``Checkpoint.from_directory`` do the same.
     """
 
     MODEL_FILENAME = "model.keras"
+    # The key of the model's file in the metadata; "." where the whole folder is the model.
+    MODEL_FILENAME_KEY = "_model_filename"
 
     @classmethod
-    def from_model(cls, model: Any) -> TensorflowCheckpoint:
-        """Save a model of Keras into a new folder below the system's temporary one."""
+    def from_model(cls, model: Any, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+        """Save a model of Keras into a new folder below the system's temporary one.
+
+        Args:
+            model: The model.
+            preprocessor: A fitted preprocessor that the model's inputs go through.
+        """
         folder = tempfile.mkdtemp(prefix="checkpoint_")
         model.save(os.path.join(folder, cls.MODEL_FILENAME))
-        return cls(folder)
+        return cls._made(folder, cls.MODEL_FILENAME, preprocessor)
+
+    @classmethod
+    def from_h5(cls, file_path: str, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+        """Copy a model that ``model.save`` has written as a file of HDF5.
+
+        Args:
+            file_path: Its path, which ends in ``.h5``.
+            preprocessor: A fitted preprocessor that the model's inputs go through.
+
+        Raises:
+            ValueError: There is no such file, or its name has another end.
+        """
+        if not os.path.isfile(file_path) or not file_path.endswith(".h5"):
+            raise ValueError(
+                f"from_h5({file_path!r}) needs the path of a file whose name ends in .h5."
+            )
+        folder = tempfile.mkdtemp(prefix="checkpoint_")
+        shutil.copy(file_path, folder)
+        return cls._made(folder, os.path.basename(file_path), preprocessor)
+
+    @classmethod
+    def from_saved_model(cls, dir_path: str, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+        """Copy the folder of a model in TensorFlow's format SavedModel, which Keras 2 loads.
+
+        Args:
+            dir_path: The folder.
+            preprocessor: A fitted preprocessor that the model's inputs go through.
+
+        Raises:
+            ValueError: There is no such folder.
+        """
+        if not os.path.isdir(dir_path):
+            raise ValueError(f"from_saved_model({dir_path!r}) needs the path of a folder.")
+        folder = tempfile.mkdtemp(prefix="checkpoint_")
+        shutil.copytree(dir_path, folder, dirs_exist_ok=True)
+        return cls._made(folder, ".", preprocessor)
+
+    @classmethod
+    def _made(cls, folder: str, name: str, preprocessor: Any) -> TensorflowCheckpoint:
+        made = cls(folder)
+        made.update_metadata({cls.MODEL_FILENAME_KEY: name})
+        if preprocessor is not None:
+            made.set_preprocessor(preprocessor)
+        return made
 
     def get_model(self) -> Any:
         """Load the model.
 
         Raises:
             ImportError: TensorFlow is not installed.
-            RuntimeError: There is no ``model.keras`` in the checkpoint.
+            RuntimeError: There is no model in the checkpoint.
         """
         tf = required("tensorflow", "TensorflowCheckpoint")
+        name = self.get_metadata().get(self.MODEL_FILENAME_KEY, self.MODEL_FILENAME)
         with self.as_directory() as folder:
-            path = os.path.join(folder, self.MODEL_FILENAME)
+            path = os.path.normpath(os.path.join(folder, name))
             if not os.path.exists(path):
                 raise RuntimeError(
-                    f"There is no {self.MODEL_FILENAME} in {self.path}: this is no checkpoint of "
-                    "TensorflowCheckpoint.from_model or ReportCheckpointCallback."
+                    f"There is no {name} in {self.path}: this is no checkpoint of "
+                    "TensorflowCheckpoint or ReportCheckpointCallback."
                 )
             return tf.keras.models.load_model(path)

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.framework_checkpoint import FrameworkCheckpoint
 
 
-class TorchCheckpoint(Checkpoint):
+class TorchCheckpoint(FrameworkCheckpoint):
     """A checkpoint whose file ``model.pt`` holds a model or its state.
 
     Nothing needs it: ``torch.save`` into a folder and ``Checkpoint.from_directory`` do the same.
@@ -21,25 +21,41 @@ class TorchCheckpoint(Checkpoint):
     MODEL_FILENAME = "model.pt"
 
     @classmethod
-    def from_state_dict(cls, state_dict: dict[str, Any]) -> TorchCheckpoint:
-        """Save the state of a model, without the prefix that ``DistributedDataParallel`` adds."""
-        return cls._save({k.removeprefix("module."): v for k, v in state_dict.items()})
+    def from_state_dict(
+        cls, state_dict: dict[str, Any], *, preprocessor: Any = None
+    ) -> TorchCheckpoint:
+        """Save the state of a model, without the prefix that ``DistributedDataParallel`` adds.
+
+        Args:
+            state_dict: What ``model.state_dict()`` returns.
+            preprocessor: A fitted preprocessor that the model's inputs go through.
+        """
+        plain = {k.removeprefix("module."): v for k, v in state_dict.items()}
+        return cls._save(plain, preprocessor)
 
     @classmethod
-    def from_model(cls, model: torch.nn.Module) -> TorchCheckpoint:
-        """Save a whole model. Deprecated: its class has to be importable where it is loaded."""
+    def from_model(cls, model: torch.nn.Module, *, preprocessor: Any = None) -> TorchCheckpoint:
+        """Save a whole model. Deprecated: its class has to be importable where it is loaded.
+
+        Args:
+            model: The model.
+            preprocessor: A fitted preprocessor that the model's inputs go through.
+        """
         warnings.warn(
             "TorchCheckpoint.from_model is deprecated: save the state with from_state_dict.",
             DeprecationWarning,
             stacklevel=2,
         )
-        return cls._save(model)
+        return cls._save(model, preprocessor)
 
     @classmethod
-    def _save(cls, value: Any) -> TorchCheckpoint:
+    def _save(cls, value: Any, preprocessor: Any) -> TorchCheckpoint:
         folder = tempfile.mkdtemp(prefix="checkpoint_")
         torch.save(value, os.path.join(folder, cls.MODEL_FILENAME))
-        return cls(folder)
+        made = cls(folder)
+        if preprocessor is not None:
+            made.set_preprocessor(preprocessor)
+        return made
 
     def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:
         """Return the model, on the CPU.
