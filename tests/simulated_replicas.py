@@ -15,16 +15,30 @@ from pathlib import Path
 from typing import Any
 
 from heliostat.train.backend import Backend, BackendConfig, Replicas
+from heliostat.train.config import FailureConfig
+from heliostat.train.controller.failures import RankFailure
+from heliostat.train.controller.run import TrainRun
+from heliostat.train.coordinator.actor import TrainCoordinator
 from heliostat.train.errors import AttemptEnded
 from heliostat.train.messages import Assignment
 from heliostat.train.replicas.member import Member
 from heliostat.train.replicas.plan import places
 from heliostat.train.replicas.words import Abort, Admission, Announce, Arrival, Form, Join, Vote
-from simulated_ray import Gone, Handle
+from heliostat.train.steps.pace import WINDOW_S
+from heliostat.train.steps.words import COMMUNICATION, FORWARD, PHASES, Beat
+from simulated_ray import Actor, Gone, Handle, Node
 from simulated_run import History
 from simulated_training import EPOCHS, Function, Training, Worker
 
 SIGNATURE = (("w", (1,), "float"),)
+
+# A slow process takes so many times as long for its part of a step, and is to be replaced after so long.
+SLOWNESS, SLOW_AFTER_S = 10.0, 0.3
+# It has to be gone after so many steps of calm, and so many more for each second before it: the mean
+# of its steps has to become long.
+SLOW_STEPS, SLOW_STEPS_A_SECOND = 25, 12
+# The driver knows of what was said of a node after this long.
+KNOWN_S = 1.0
 
 
 @dataclass
@@ -120,6 +134,8 @@ class ReplicaFunction(Function):
         self.is_over = False
         self.broken = 0  # the last quorum whose ring has broken
         self.listener: asyncio.Task[None] | None = None
+        # Its own time and what it waits for others, of the steps since it has told of them.
+        self.own_s, self.waited_s, self.counted = 0.0, 0.0, 0
         self.world.functions[self.rank] = self
         self.actor.on_end.append(self.leave_rings)
 
@@ -147,6 +163,16 @@ class ReplicaFunction(Function):
         elif isinstance(message, Announce):
             self.member.announce(message.quorum)
         self.news.set()
+
+    def beat(self) -> Beat:
+        count, own_s, waited_s = self.counted, self.own_s, self.waited_s
+        self.counted, self.own_s, self.waited_s = 0, 0.0, 0.0
+        spent = [0.0] * len(PHASES)
+        if count:
+            spent[FORWARD], spent[COMMUNICATION] = own_s, waited_s
+        else:  # the step goes on
+            self.own_s, self.waited_s = own_s, waited_s
+        return Beat(self.made, FORWARD, 0.0, count, tuple(spent))
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():
@@ -179,8 +205,14 @@ class ReplicaFunction(Function):
                 continue
             if not shares:
                 break
-            await asyncio.sleep(0.02 + world.rng.random() * 0.01)
+            own_s = (0.02 + world.rng.random() * 0.01) * (
+                SLOWNESS if self.actor in world.slow else 1.0
+            )
+            await asyncio.sleep(own_s)
+            begun = world.loop.time()
             vote = await self.average(sum(b - a for a, b in shares[self.seat.group]))
+            self.own_s, self.counted = self.own_s + own_s, self.counted + 1
+            self.waited_s += world.loop.time() - begun
             counted = {g for g, weight in vote.weights.items() if weight}
             given = [span for g in counted if g in shares for span in shares[g]]
             self.training.ledger += ((plan.epoch, tuple(sorted(places(given)))),)
@@ -306,6 +338,20 @@ class ReplicaHistory(History):
         self.replica_groups = groups
         self.backend = ReplicaConfig(size)
         self.trouble_of = TROUBLE
+        # A coordinator that dies at the very end leaves what replaced workers would begin from, too.
+        self.keeps_more = 2
+        self.health_interval_s = 0.25
+        self.failures = FailureConfig(
+            max_failures=-1, slow_rank_factor=2.0, slow_rank_after_s=SLOW_AFTER_S
+        )
+        # Slow processes, and the steps that each has made since the run was disturbed.
+        self.slow: dict[Actor, int] = {}
+        self.slow_strikes = 2  # a rank is replaced three times at most
+        self.calm_since = self.attempt_since = 0.0
+        # When it was said of a node that it leaves, or that it stays.
+        self.said_at: dict[str, float] = {}
+        self.died_at: dict[str, float] = {}
+        self.coordinator: TrainCoordinator | None = None
         self.functions: dict[int, ReplicaFunction] = {}
         self.rings = Rings(self)
 
@@ -315,6 +361,95 @@ class ReplicaHistory(History):
     def begin_life(self) -> None:
         super().begin_life()
         self.rings = Rings(self)
+        self.disturbed()
+
+    # ---- the judge ----
+
+    def disturbed(self) -> None:
+        """Something has changed: whoever is slow is measured anew."""
+        self.calm_since = self.loop.time()
+        self.slow = dict.fromkeys(self.slow, 0)
+
+    def watch(self, run: TrainRun) -> None:
+        lose, note = run._group_lost, run._note
+
+        def lost(failure: RankFailure) -> None:
+            self.disturbed()
+            node = self.nodes[failure.info.node_id] if failure.info is not None else None
+            said_at = self.said_at.get(node.name, 0.0) if node is not None else 0.0
+            # The driver looks from the beginning of an attempt on.
+            is_known = said_at > self.attempt_since + 0.1
+            is_old = self.loop.time() - said_at > KNOWN_S and (node is None or node.lives)
+            if node is not None and (is_known or is_old or not said_at):
+                is_announced = failure.died and node.leaves_at is not None
+                assert run._was_announced(failure) == is_announced, (
+                    f"rank {failure.rank} on {node.name}: whether the node was taken away is mistaken"
+                )
+            lose(failure)
+
+        def says(text: str) -> None:
+            self.note(f"the driver says: {text.splitlines()[0]}")
+            assert "from the checkpoint just saved" not in text, (
+                "replica groups go on by themselves"
+            )
+            note(text)
+
+        run._group_lost = lost  # type: ignore[method-assign]
+        run._note = says  # type: ignore[method-assign]
+
+    def judge_preemption(self) -> None:
+        """Workers hear of nodes that leave, and not of those that have gone or stay."""
+        info = self.coordinator._preemption if self.coordinator is not None else None
+        if info is None:
+            return
+        named = [self.nodes[name] for name in info.preempted_node_to_ranks]
+        leaves = any(node.lives and node.leaves_at is not None for node in named)
+        changed_at = max(
+            max(self.said_at[node.name], self.died_at.get(node.name, 0.0)) for node in named
+        )
+        assert leaves or self.loop.time() - changed_at < KNOWN_S, f"{info}, and none of them leaves"
+
+    def watch_coordinator(self, coordinator: TrainCoordinator) -> None:
+        self.coordinator = coordinator
+        emit, begin = coordinator._emit, coordinator.begin_replicas
+
+        def emits(kind: str, data: dict[str, Any]) -> None:
+            function = self.functions.get(data["rank"]) if kind == "slow" else None
+            actor = function.actor if function is not None else None
+            if actor is not None and actor.lives and actor not in self.slow:
+                # A task of its own tells, and nobody waits for it.
+                self.found(AssertionError(f"rank {data['rank']} is replaced, and is not slow"))
+            if kind in ("slow", "quorum", "admitted"):
+                self.disturbed()
+            emit(kind, data)
+
+        async def begins(*rest: Any) -> Any:
+            self.attempt_since = self.loop.time()
+            self.disturbed()
+            return await begin(*rest)
+
+        coordinator._emit = emits  # type: ignore[method-assign]
+        coordinator.begin_replicas = begins  # type: ignore[method-assign]
+
+    def kill_node(self, node: Node) -> None:
+        self.died_at[node.name] = self.loop.time()
+        super().kill_node(node)
+
+    def drain(self, node: Node, seconds: float | None) -> None:
+        self.said_at[node.name] = self.loop.time()
+        super().drain(node, seconds)
+
+    async def slow_one_down(self) -> None:
+        """The process of a rank becomes slow, for good."""
+        found = [f.actor for f in self.functions.values() if f.actor not in self.slow]
+        if not found or not self.slow_strikes:
+            return
+        self.slow_strikes -= 1
+        actor = self.rng.choice(found)
+        self.note(f"{actor.name} becomes slow")
+        self.slow[actor] = 0
+        actor.on_end.append(lambda: self.slow.pop(actor, None))
+        self.disturbed()
 
     def function(self, worker: Worker, assignment: Any, coordinator: Handle) -> Function:
         return ReplicaFunction(worker, assignment, coordinator)
@@ -329,7 +464,14 @@ class ReplicaHistory(History):
         return Training(plan, ledger)
 
     def counted(self, function: ReplicaFunction) -> None:
-        """Members that live agree on each step that they hold as complete."""
+        """Members that live agree on each step that they hold as complete, and none stays slow."""
+        if [*self.slow] == [function.actor]:  # slower than all others
+            made = self.slow[function.actor] = self.slow[function.actor] + 1
+            before_s = min(WINDOW_S, self.calm_since - self.attempt_since)
+            assert made <= SLOW_STEPS + SLOW_STEPS_A_SECOND * before_s, (
+                f"rank {function.rank} has been slow for {made} steps, and stays"
+            )
+        self.judge_preemption()
         mine = function.training.ledger
         for other in self.functions.values():
             if other.number == function.number and other.actor.lives and other is not function:
@@ -347,6 +489,9 @@ TROUBLE = [
     History.lose_node,
     History.kill_coordinator,
     History.end_driver,
+    *[History.take_away] * 3,
+    *[ReplicaHistory.slow_one_down] * 3,
+    History.fill_storage,
     History.lose_storage,
     History.slow_down,
 ]

@@ -83,6 +83,8 @@ class History(World):
         self.ray: Any = None
         self.backend = BackendConfig()
         self.trouble_of = STRIKES
+        self.failures = FailureConfig(max_failures=-1)
+        self.health_interval_s = 2.0
         self.is_resumable = rng.random() < 0.7
         self.is_elastic = rng.random() < 0.6
         self.workers = rng.randint(1, 4)
@@ -91,6 +93,7 @@ class History(World):
         self.slow_memory_s = rng.choice((0.0, 0.3))
         self.total, self.batch = rng.randint(20, 120), rng.randint(1, 3)
         self.keep = rng.choice((None, 1, 2, 3))
+        self.keeps_more = 1  # the latest
         self.strikes = rng.randint(0, 25)
         storage = Disk(str(folder / "run"), None, False)
         if rng.random() < 0.4:
@@ -196,12 +199,14 @@ class History(World):
         options = CheckpointConfig(num_to_keep=self.keep, memory_every_n_steps=self.memory_every)
         if self.keep is not None and self.workers % 2:
             options.checkpoint_score_attribute = "score"
-        config = RunConfig(
-            name="run", failure_config=FailureConfig(max_failures=-1), checkpoint_config=options
-        )
+        config = RunConfig(name="run", failure_config=self.failures, checkpoint_config=options)
         workers: Any = (1, self.workers) if self.is_elastic else self.workers
         settings = replace(
-            TrainSettings.from_environment(), view="off", html=False, state_tracking=False
+            TrainSettings.from_environment(),
+            view="off",
+            html=False,
+            state_tracking=False,
+            health_interval_s=self.health_interval_s,
         )
         return RunSpec(
             Job(print, None, False, self.backend),
@@ -216,6 +221,12 @@ class History(World):
             f"life{self.life}",
             "Simulated",
         )
+
+    def watch_coordinator(self, coordinator: TrainCoordinator) -> None:
+        """The judge looks at what the coordinator tells the driver."""
+
+    def watch(self, run: TrainRun) -> None:
+        """The judge looks at what the driver decides."""
 
     def begin_life(self) -> None:
         """Another driver counts its attempts anew."""
@@ -233,6 +244,7 @@ class History(World):
         self.note(f"driver {self.life} begins")
         try:
             run = self.run = TrainRun(self.spec())
+            self.watch(run)
             run.execute()
         except DriverDied:
             self.note("the driver dies")
@@ -280,7 +292,8 @@ class History(World):
                 f"epoch {epoch}: counted not once: {wrong}"
             )
         if self.keep is not None:
-            assert len(book.entries) <= self.keep + 1, "more checkpoints are kept than asked for"
+            most = self.keep + self.keeps_more
+            assert len(book.entries) <= most, "more checkpoints are kept than asked for"
 
     # ---- trouble ----
 
@@ -444,6 +457,7 @@ def watched(coordinator: TrainCoordinator, history: History) -> TrainCoordinator
         history.note(f"attempt {number} is to {'end' if wanted else 'go on'}, {info}")
         await ask(number, wanted, info)
 
+    history.watch_coordinator(coordinator)
     coordinator.request_resize = asks  # type: ignore[method-assign]
     coordinator.begin = begins  # type: ignore[method-assign]
     coordinator._complete = completes  # type: ignore[method-assign]

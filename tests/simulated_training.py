@@ -20,8 +20,9 @@ from heliostat.train.errors import AttemptEnded, WorkerStartError
 from heliostat.train.memory.versions import Version
 from heliostat.train.messages import SAVE, Assignment, Outcome, Reply, ReportEntry, WorkerInfo
 from heliostat.train.replicas.plan import SamplePlan, places
+from heliostat.train.steps.words import Beat
 from heliostat.train.storage.arrow import ArrowStorage
-from heliostat.train.storage.base import Storage
+from heliostat.train.storage.base import Storage, files_below
 from heliostat.train.storage.local import LocalStorage
 from simulated_ray import Actor, Gone, Handle, current
 
@@ -106,7 +107,10 @@ class _Faulty(Storage):
 
 _OPERATIONS = {
     name: _faulty(name, name in ("write", "upload", "take", "publish"))
-    for name in ("read", "write", "upload", "take", "publish", "abandon", "delete", "clear_staging")
+    for name in (
+        *("read", "write", "upload", "take", "publish", "retain"),
+        *("abandon", "delete", "clear_staging"),
+    )
 }
 Disk = type("Disk", (LocalStorage, _Faulty), dict(_OPERATIONS))
 ObjectStore = type("ObjectStore", (ArrowStorage, _Faulty), dict(_OPERATIONS))
@@ -219,7 +223,7 @@ class Function:
         with contextlib.suppress(Gone):
             while True:
                 command = await self.coordinator.control.remote(
-                    self.number, self.rank, self.incarnation, None, None
+                    self.number, self.rank, self.incarnation, self.beat(), None
                 )
                 if command.startswith(SAVE):
                     round_ = int(command.removeprefix(SAVE))
@@ -231,6 +235,10 @@ class Function:
                 elif command == "end":
                     main.cancel()
                     return
+
+    def beat(self) -> Beat | None:
+        """The steps since the last one; None: no times are taken."""
+        return None
 
     # ---- the function ----
 
@@ -342,6 +350,8 @@ class Function:
             upload = self.to.storage.upload
             await asyncio.to_thread(upload, folder, f"{self.number}-{index}", final)
             entry.staged = True
+            if self.to.seat is not None:
+                entry.files = files_below(folder)
         except (OSError, Gone) as error:
             if not entry.may_fail:
                 raise

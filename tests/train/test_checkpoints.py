@@ -221,6 +221,47 @@ def test_a_name_that_comes_again_while_the_old_one_is_removed(tmp_path: Path) ->
     assert not (tmp_path / "run" / "b").exists()
 
 
+@pytest.mark.heliostat_only("looks inside of the coordinator")
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_a_checkpoint_has_the_files_of_those_who_reported_it(
+    tmp_path: Path, is_remote: bool
+) -> None:
+    """Rank 1 of a replica group is lost when its files are there, and before it has reported."""
+    from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+    from heliostat.train.coordinator.publish import Publisher
+    from heliostat.train.messages import ReportEntry
+    from heliostat.train.storage.arrow import ArrowStorage
+    from heliostat.train.storage.base import Storage, files_below
+    from heliostat.train.storage.local import LocalStorage
+
+    storage: Storage = LocalStorage(str(tmp_path / "run"), None, False)
+    if is_remote:
+        fs = pytest.importorskip("pyarrow.fs", reason="an object store is pyarrow's")
+        storage = ArrowStorage(str(tmp_path / "run"), fs.LocalFileSystem(), False)
+    storage.prepare()
+
+    def brought(rank: int, name: str) -> ReportEntry:
+        source = tmp_path / f"{name}-{rank}"
+        (source / "deep").mkdir(parents=True)
+        for file in (f"part-{rank}", f"deep/part-{rank}"):
+            (source / file).write_text(f"rank {rank}")
+        storage.upload(str(source), name, name)
+        files = files_below(str(source))
+        return ReportEntry({"step": 1}, staged=True, files=files, dir_name=name)
+
+    async def published(name: str, lost: int | None) -> list[str]:
+        entries = {rank: brought(rank, name) for rank in range(2)}
+        if lost is not None:
+            del entries[lost]
+        publisher = Publisher(storage, CheckpointBook())
+        await publisher.publish(name, entries, None, 0, 2)
+        return sorted(files_below(str(tmp_path / "run" / name)))
+
+    both = ["deep/part-0", "deep/part-1", "part-0", "part-1"]
+    assert asyncio.run(published("all", None)) == both
+    assert asyncio.run(published("less", 1)) == ["deep/part-0", "part-0"]
+
+
 @pytest.mark.contract("F9.20")
 def test_asynchronous_uploads(fit: Any, tmp_path: Path) -> None:
     def loop() -> list[int]:

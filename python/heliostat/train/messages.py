@@ -25,6 +25,8 @@ class ReportEntry:
     metrics: dict[str, Any]
     # Files were staged for this report.
     staged: bool = False
+    # Which, as paths in the checkpoint; None: nobody asks, since no rank is replaced within the attempt.
+    files: list[str] | None = None
     # The name that the user chose for the checkpoint's folder.
     dir_name: str | None = None
     # The checkpoint already lies at this path of the storage, where it stays.

@@ -48,7 +48,7 @@ class Replacer:
         group: WorkerGroup,
         replicas: Replicas,
         unwind_s: float,
-        tell_lost: Callable[[int], bool],
+        tell_lost: Callable[[int, bool], bool],
         start: Callable[[int, int], Any],
         may_allow: Callable[[RankFailure], bool],
         allow: Callable[[RankFailure], None],
@@ -80,7 +80,7 @@ class Replacer:
         groups = len(self._group) // self._replicas.size
         if groups - len(self._broken) - 1 < max(1, self._replicas.least):
             return False
-        if not self._may_allow(failure) or not self._tell_lost(number):
+        if not self._may_allow(failure) or not self._tell_lost(number, True):
             return False
         self._allow(failure)
         failed_again = number in self._outside and not failure.died
@@ -94,7 +94,7 @@ class Replacer:
         groups = len(self._group) // self._replicas.size
         if self._broken or self._outside or groups - 1 < max(1, self._replicas.least):
             return False
-        if not self._tell_lost(number):
+        if not self._tell_lost(number, False):
             return False
         self._break(number, rank, refs, False)
         return True
@@ -113,7 +113,7 @@ class Replacer:
         number = rank // self._replicas.size
         if number not in self._broken:
             # It could not get the state of a peer, and has another try; or the training is over.
-            if not self._tell_lost(number):
+            if not self._tell_lost(number, True):
                 return
             self._break(number, rank, refs, outcome.reusable)
             return

@@ -114,6 +114,8 @@ class Resizer:
         if self._stays:
             if self._notices:
                 self._ask("the others go on while its replica groups are replaced", False)
+            elif self._asked is not None:
+                self._take_back()
             return None
         size, recruits = len(self._group), self._group.recruits
         moving = self.moving
@@ -132,8 +134,7 @@ class Resizer:
             # Nobody moves without a driver: the state is saved, for whoever runs the script again.
             self._ask("a checkpoint is asked for", False)
         elif self._asked is not None and not moving and not recruits.ready:
-            self._asked = None
-            self._coordinator.request_resize.remote(self._number, False, None)
+            self._take_back()
         ends = [at for n in self._notices.values() if (at := n.end_at(self._unwind_s)) is not None]
         if moving and ends and now >= min(ends):
             self.is_overdue = True
@@ -192,8 +193,9 @@ class Resizer:
         for node_id in set(self._notices) - set(found):
             notice = self._notices.pop(node_id)
             if self._nodes.stays(node_id):
-                self._announced.discard(node_id)
                 self._note(f"node {notice.leaving.host} stays after all: nobody has to move")
+        # Also where that was said between two attempts: what dies there from now on has failed.
+        self._announced -= {node_id for node_id in self._announced if self._nodes.stays(node_id)}
         for node_id, leaving in found.items():
             known = self._notices.get(node_id)
             if known is not None and known.leaving == leaving:
@@ -275,6 +277,11 @@ class Resizer:
             self._note(why)
         self._asked = wanted
         self._coordinator.request_resize.remote(self._number, ends, info)
+
+    def _take_back(self) -> None:
+        """What the workers were asked for is not needed any more."""
+        self._asked = None
+        self._coordinator.request_resize.remote(self._number, False, None)
 
     def _next_look(self, now: float, ends: list[float]) -> float | None:
         times = [*ends]

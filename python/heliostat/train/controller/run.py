@@ -266,16 +266,16 @@ class TrainRun:
             self._group,
             replicas,
             self._spec.settings.unwind_s,
-            lambda group: self._tell_lost(number, group),
+            lambda group, is_gone: self._tell_lost(number, group, is_gone),
             launcher.start,
             lambda failure: self._policy.would_allow(self._was_announced(failure)),
             self._group_lost,
             self._renewed,
         )
 
-    def _tell_lost(self, number: int, group: int) -> bool:
+    def _tell_lost(self, number: int, group: int, is_gone: bool) -> bool:
         try:
-            told: bool = ray.get(self._coordinator.replica_lost.remote(number, group))
+            told: bool = ray.get(self._coordinator.replica_lost.remote(number, group, is_gone))
         except ray.exceptions.RayError:
             return False  # without a coordinator the attempt ends
         return told

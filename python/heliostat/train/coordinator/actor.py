@@ -79,6 +79,8 @@ class TrainCoordinator:
         self._desk: ReplicaDesk | None = None
         self._memory = MemoryProgress()
         self._noted: set[str] = set()
+        # Reports that a loss has made complete, and whose checkpoints are being published.
+        self._completing: set[asyncio.Task[None]] = set()
         self._steps: StepDesk | None = None
         # How often each rank has been replaced for being slow.
         self._replacements: dict[int, int] = {}
@@ -141,29 +143,39 @@ class TrainCoordinator:
             self._store = await asyncio.to_thread(open_store)
         return self._store[:2]
 
-    async def replica_lost(self, number: int, group: int) -> bool:
+    async def replica_lost(self, number: int, group: int, is_gone: bool = True) -> bool:
         """The workers of a replica group are gone; who is left of it is told to end.
 
-        Returns whether it can be replaced: not once the steps of the run are done.
+        Returns whether it can be replaced: not once the steps of the run are done. Where ``is_gone`` is
+        False it trains still, and goes on if it cannot be replaced.
         """
         attempt, desk = self._attempt, self._desk
         if attempt is None or attempt.number != number or attempt.over:
             return False
-        if desk is not None:
-            if desk.quorum.is_finishing:
-                return False
-            desk.lost(group)
-        elif attempt.has_leavers:
+        # Once the steps are done there is none at which it could join. Nobody waits for it at a report.
+        is_late = desk.quorum.is_finishing if desk is not None else attempt.has_leavers
+        if is_late and not is_gone:
             return False
+        if desk is not None and not is_late:
+            desk.lost(group)
         ranks = range(group * attempt.group_size, (group + 1) * attempt.group_size)
         if self._steps is not None:
             self._steps.lost(ranks)
+        complete: list[tuple[str, Round]] = []
         for rank in ranks:
             if desk is None:
                 attempt.unaligned.add(rank)
-            for kind, round_ in attempt.vacate(rank):
-                await self._complete(attempt, kind, round_)
-        return True
+            complete += attempt.vacate(rank)
+        if complete:
+            # The driver replaces the group meanwhile, however long the storage takes.
+            task = asyncio.ensure_future(self._complete_all(attempt, complete))
+            self._completing.add(task)
+            task.add_done_callback(self._completing.discard)
+        return not is_late
+
+    async def _complete_all(self, attempt: Attempt, rounds: list[tuple[str, Round]]) -> None:
+        for kind, round_ in rounds:
+            await self._complete(attempt, kind, round_)
 
     async def request_resize(
         self, number: int, wanted: bool, preemption: PreemptionInfo | None
@@ -478,6 +490,8 @@ class TrainCoordinator:
         return reply
 
     async def _complete(self, attempt: Attempt, kind: str, round_: Round) -> None:
+        if attempt.meetings[kind].rounds.get(round_.index) is not round_:
+            return  # it has been completed meanwhile
         if kind == COLLECTIVE:
             reply = _collective_reply(round_)
             if reply.error is None and pick(round_.arrived)[0] == PREEMPTION:

@@ -53,6 +53,8 @@ class Publisher:
             final = name or self._choose_name(entries)
             await self.claim(final)
             await self._do(self._storage.publish, stage, final)
+            if (only := self._files_of_the_living(entries, world_size)) is not None:
+                await self._do(self._storage.retain, final, only)
         before = list(self.book.entries), list(self.book.leaving)
         asked = [e.validation for _, e in sorted(entries.items()) if e.validation is not None]
         pending = vars(asked[0]) if asked else None
@@ -79,6 +81,20 @@ class Publisher:
                 "checkpoint_dir_name on every rank."
             )
         return names.pop() if names else new_name()
+
+    @staticmethod
+    def _files_of_the_living(
+        entries: dict[int, ReportEntry], world_size: int | None
+    ) -> set[str] | None:
+        """The files of a report that some ranks have not come to; None: all that lies there.
+
+        A rank that was lost as it reported may have left files. They can be those of a step that the
+        others have made anew without it.
+        """
+        named = [e.files for e in entries.values() if e.staged]
+        if len(entries) == world_size or not named or None in named:
+            return None
+        return {file for files in named if files is not None for file in files}
 
     def _relative(self, external: tuple[str, Any]) -> str:
         """The name inside the run of a checkpoint that the user stored there."""

@@ -60,6 +60,16 @@ class ArrowStorage(Storage):
     def publish(self, stage: str, final: str) -> None:
         """Nothing to move: the snapshot makes it visible."""
 
+    def retain(self, name: str, files: set[str]) -> None:
+        import pyarrow.fs
+
+        root = self.join(name)
+        selector = pyarrow.fs.FileSelector(root, recursive=True, allow_not_found=True)
+        for info in self.filesystem.get_file_info(selector):
+            is_file = info.type == pyarrow.fs.FileType.File
+            if is_file and info.path.removeprefix(f"{root}/") not in files:
+                self.filesystem.delete_file(info.path)
+
     def abandon(self, stage: str) -> None:
         """What lies under its final name is removed by that name."""
 

@@ -78,6 +78,10 @@ class Storage(ABC):
         """Give the staged files their final name."""
 
     @abstractmethod
+    def retain(self, name: str, files: set[str]) -> None:
+        """Remove what is in a folder of the run and not among ``files``, which are paths in it."""
+
+    @abstractmethod
     def abandon(self, stage: str) -> None:
         """Remove what was brought for ``stage``, which will not be published."""
 
@@ -92,6 +96,15 @@ class Storage(ABC):
     @abstractmethod
     def exists(self, name: str) -> bool:
         """Whether a folder of the run is there."""
+
+
+def files_below(folder: str) -> list[str]:
+    """The files of a local folder, as paths in it with slashes."""
+    return [
+        os.path.relpath(os.path.join(here, name), folder).replace(os.sep, "/")
+        for here, _, names in os.walk(folder)
+        for name in names
+    ]
 
 
 def open_storage(

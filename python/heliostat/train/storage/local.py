@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from heliostat.train.storage.base import Storage
+from heliostat.train.storage.base import Storage, files_below
 
 _STAGING, _LOCK = ".staging", ".lock"
 # ioctl number of Linux: share the blocks of another file, copied only when one side is written.
@@ -130,6 +130,12 @@ class LocalStorage(Storage):
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+    def retain(self, name: str, files: set[str]) -> None:
+        folder = self.join(name)
+        for path in files_below(folder):
+            if path not in files:
+                os.unlink(os.path.join(folder, path))
 
     def abandon(self, stage: str) -> None:
         shutil.rmtree(self.join(_STAGING, stage), ignore_errors=True)

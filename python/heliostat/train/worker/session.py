@@ -20,7 +20,7 @@ from heliostat.train.metrics import checked
 from heliostat.train.reported import CheckpointUploadMode, ReportedCheckpoint
 from heliostat.train.steps.clock import Fetched, current_clock
 from heliostat.train.steps.words import COMMUNICATION
-from heliostat.train.storage.base import Storage
+from heliostat.train.storage.base import Storage, files_below
 from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 from heliostat.train.worker.uploads import Uploads
 
@@ -166,8 +166,7 @@ class WorkerSession(Session):
                 final = self._get(
                     self._coordinator.checkpoint_name.remote(self._number, index, entry.dir_name)
                 )
-            self._bring(checkpoint, f"{self._number}-{index}", final, True)
-            entry.staged = True
+            self._bring(checkpoint, f"{self._number}-{index}", final, True, entry)
         except Exception as error:  # the others hear of it; the next checkpoint may do better
             entry.failed = str(error) or repr(error)
             if checkpoint is not None:
@@ -201,17 +200,23 @@ class WorkerSession(Session):
                 if take:
                     shutil.rmtree(checkpoint.path, ignore_errors=True)
             else:
-                self._bring(checkpoint, stage, final, take)
-                entry.staged = True
+                self._bring(checkpoint, stage, final, take, entry)
         self._call(index, entry, blocking)
 
-    def _bring(self, checkpoint: Checkpoint, stage: str, final: str, take: bool) -> None:
+    def _bring(
+        self, checkpoint: Checkpoint, stage: str, final: str, take: bool, entry: ReportEntry
+    ) -> None:
+        is_replaceable = self.assignment.seat is not None
         with self._measured.transferring():
             if take:
-                self._storage.take(os.fspath(checkpoint), stage, final)
-                return
-            with checkpoint.as_directory() as folder:
-                self._storage.upload(folder, stage, final)
+                folder = os.fspath(checkpoint)
+                entry.files = files_below(folder) if is_replaceable else None
+                self._storage.take(folder, stage, final)
+            else:
+                with checkpoint.as_directory() as folder:
+                    entry.files = files_below(folder) if is_replaceable else None
+                    self._storage.upload(folder, stage, final)
+        entry.staged = True
 
     def _call(self, index: int, entry: ReportEntry, blocking: bool) -> None:
         reply = self._get(
