@@ -424,9 +424,10 @@ class ReplicaHistory(History):
             emit(kind, data)
 
         async def begins(*rest: Any) -> Any:
+            begun = await begin(*rest)
             self.attempt_since = self.loop.time()
             self.disturbed()
-            return await begin(*rest)
+            return begun
 
         coordinator._emit = emits  # type: ignore[method-assign]
         coordinator.begin_replicas = begins  # type: ignore[method-assign]

@@ -350,7 +350,7 @@ class Function:
             upload = self.to.storage.upload
             await asyncio.to_thread(upload, folder, f"{self.number}-{index}", final)
             entry.staged = True
-            if self.to.seat is not None:
+            if self.to.may_lose_ranks:
                 entry.files = files_below(folder)
         except (OSError, Gone) as error:
             if not entry.may_fail:

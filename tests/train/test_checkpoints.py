@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import json
 import os
 import tempfile
@@ -262,6 +264,52 @@ def test_a_checkpoint_has_the_files_of_those_who_reported_it(
     assert asyncio.run(published("less", 1)) == ["deep/part-0", "part-0"]
 
 
+@pytest.mark.heliostat_only("looks inside of the storage")
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (3 << 20) + 5])
+@pytest.mark.parametrize("fsync", [False, True])
+def test_files_of_any_size_are_copied_whole(tmp_path: Path, size: int, fsync: bool) -> None:
+    from heliostat.train.storage.local import LocalStorage
+
+    source = tmp_path / "source"
+    source.mkdir()
+    data = os.urandom(size)
+    (source / "file").write_bytes(data)
+    storage = LocalStorage(str(tmp_path / "run"), None, fsync)
+    storage.prepare()
+    storage.upload(str(source), "stage", "final")
+    storage.publish("stage", "final")
+    assert (tmp_path / "run" / "final" / "file").read_bytes() == data
+    assert (source / "file").read_bytes() == data
+
+
+@pytest.mark.heliostat_only("looks inside of the storage")
+def test_a_disk_that_takes_a_part_of_each_write_gets_all_of_it_or_says_so(tmp_path: Path) -> None:
+    from heliostat.train.storage.local import _copy_bytes
+
+    class Slow(io.FileIO):
+        """Takes a part of what is written, and is full behind some bytes."""
+
+        left = 0
+
+        def write(self, data: Any) -> int:
+            if not self.left:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            part = bytes(data)[: min(1000, self.left)]
+            self.left -= len(part)
+            return super().write(part)
+
+    data = os.urandom(50_000)
+    (tmp_path / "source").write_bytes(data)
+    with io.FileIO(tmp_path / "source") as source, Slow(tmp_path / "target", "wb") as target:
+        target.left = len(data)
+        _copy_bytes(source, target)
+    assert (tmp_path / "target").read_bytes() == data
+    with io.FileIO(tmp_path / "source") as source, Slow(tmp_path / "target", "wb") as target:
+        target.left = len(data) - 1
+        with pytest.raises(OSError, match="No space left"):
+            _copy_bytes(source, target)
+
+
 @pytest.mark.contract("F9.20")
 def test_asynchronous_uploads(fit: Any, tmp_path: Path) -> None:
     def loop() -> list[int]:
@@ -324,18 +372,19 @@ def test_a_checkpoint_is_visible_whole_or_not_at_all(fit: Any, tmp_path: Path) -
     size, files = 200_000, 20
 
     def die_half_way() -> None:
-        """From now on the fifth copied file is the last thing that this process does."""
-        import shutil
+        """From now on a part of the fifth copied file is the last thing that this process does."""
+        from heliostat.train.storage import local
 
-        copied, plain = [], shutil.copyfile
+        copied, plain = [], local._copy_bytes
 
-        def copy(source: str, target: str, **options: Any) -> Any:
+        def copy(source: io.FileIO, target: io.FileIO) -> None:
             copied.append(source)
             if len(copied) == 5:
+                target.write(b"half of it")
                 os._exit(1)
-            return plain(source, target, **options)
+            plain(source, target)
 
-        shutil.copyfile = copy  # type: ignore[assignment] # its process ends with it
+        local._copy_bytes = copy  # its process ends with it
 
     def loop() -> None:
         rank = train.get_context().get_world_rank()

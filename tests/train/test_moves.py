@@ -353,6 +353,72 @@ def test_a_run_that_does_not_save_in_time_goes_on_from_before_or_ends(
     assert "no checkpoint has come within the time that the node had left" in run.notes
 
 
+def loop_whose_rank_1_does_not_come(config: dict[str, Any]) -> list[Any]:
+    """Rank 0 saves when a node is to go, and rank 1, which goes with it, does not come to the report."""
+    stuck = Path(config["stuck"])
+    if stuck.exists():
+        return history()
+    rank = train.get_context().get_world_rank()
+    place = Path(config["folder"], f"of-{rank}")
+    place.with_suffix(".new").write_text(ray.get_runtime_context().get_node_id())
+    place.with_suffix(".new").rename(place)
+    while (info := train.get_preemption_info()) is None:
+        time.sleep(0.02)
+    if rank == 1:
+        stuck.touch()
+        time.sleep(1000)
+    while config["is_late"] and time.time() < info.deadline_ms / 1000 + 1:
+        time.sleep(0.02)
+    save(["by rank 0 alone"])
+    raise AssertionError("the attempt ends behind the checkpoint")
+
+
+@pytest.mark.contract("F9.23")
+@pytest.mark.parametrize(
+    ("relaxes", "is_late", "grace_s", "is_saved"),
+    [
+        (False, False, 0.0, False),
+        (True, False, 0.0, True),
+        (True, True, 0.0, False),
+        (True, True, 600.0, True),
+    ],
+)
+def test_who_is_left_can_save_without_the_ranks_of_a_node_that_has_gone(
+    nodes: Cluster,
+    start: Callable[..., Run],
+    tmp_path: Path,
+    relaxes: bool,
+    is_late: bool,
+    grace_s: float,
+    is_saved: bool,
+) -> None:
+    """Within the node's time, or, where a grace is given, behind it."""
+    stays, leaves = nodes.add_node(num_cpus=1), nodes.add_node(num_cpus=1)
+    stuck = tmp_path / "stuck"
+    trainer = DataParallelTrainer(
+        loop_whose_rank_1_does_not_come,
+        train_loop_config={"stuck": str(stuck), "folder": str(tmp_path), "is_late": is_late},
+        scaling_config=ScalingConfig(num_workers=(1, 2)),
+        run_config=RunConfig(
+            name="run",
+            storage_path=str(tmp_path),
+            failure_config=FailureConfig(
+                relax_collectives_on_preemption=relaxes, preemption_grace_s=grace_s
+            ),
+        ),
+    )
+    run = start((1, 2), trainer=trainer)
+    of_rank_1 = tmp_path / "of-1"
+    wait_until(of_rank_1.exists, what="two workers that train")
+    goes = next(node for node in (stays, leaves) if node.node_id == of_rank_1.read_text())
+    drain(nodes, goes, within(20 if is_late else 3600))
+    wait_until(stuck.exists, what="rank 1, which does not come")
+    nodes.remove_node(goes, allow_graceful=False)
+    assert run.end() == (["by rank 0 alone"] if is_saved else [])
+    if is_saved or not relaxes:
+        assert ("nobody waits for them" in run.notes) == relaxes
+
+
 @pytest.mark.contract("F9.24")
 @pytest.mark.parametrize(
     "dies", ["while it starts", "when it is ready", "before the group begins", "when it begins"]

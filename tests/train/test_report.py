@@ -186,3 +186,44 @@ def test_ranks_that_wait_for_each_other_in_different_calls(fit: Any) -> None:
 
     with pytest.raises(WorkerGroupError, match=r"rank 0 in report\(\); rank 1 in collective"):
         fit(loop, 2)
+
+
+def uneven(config: dict[str, Any]) -> None:
+    """Rank 1 reports once more, in the middle or at the end, with files where ``config`` says so."""
+    rank = train.get_context().get_world_rank()
+    for step in range(4):
+        again = rank == 1 and step == config["again"]
+        for _ in range(2 if again else 1):
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, f"of-{rank}").write_text(str(step))
+                saved = Checkpoint.from_directory(folder) if config["saves"] else None
+                train.report({"step": step, "rank": rank}, checkpoint=saved)
+
+
+@pytest.mark.contract("F9.08", "F9.15")
+@pytest.mark.heliostat_only("Ray says nothing, or waits for the report that does not come")
+@pytest.mark.parametrize(
+    ("again", "saves", "says"),
+    [
+        (
+            1,
+            True,
+            "One checkpoint has files of different steps: rank 1 of step 1, rank 0 of step 2.",
+        ),
+        (1, False, "Rank 1 reported more often than rank 0, which has returned."),
+        (3, True, "Rank 1 reported more often than rank 0, which has returned."),
+        (None, True, ""),
+    ],
+)
+def test_ranks_that_report_differently_often_are_told_so(
+    fit: Any, again: int | None, saves: bool, says: str
+) -> None:
+    """Reports are matched by their number; nothing is lost, and the run comes to its end."""
+    result = fit(uneven, config={"again": again, "saves": saves})
+    page = Path(result.page).read_text()
+    assert page.count("call report() equally often") == bool(says)
+    assert says in page
+    assert (result.metrics["step"], len(result.best_checkpoints)) == (
+        3,
+        (4 + (again is not None)) * saves,
+    )

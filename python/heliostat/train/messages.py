@@ -25,7 +25,7 @@ class ReportEntry:
     metrics: dict[str, Any]
     # Files were staged for this report.
     staged: bool = False
-    # Which, as paths in the checkpoint; None: nobody asks, since no rank is replaced within the attempt.
+    # Which, as paths in the checkpoint; None: nobody asks, since no report is complete without all ranks.
     files: list[str] | None = None
     # The name that the user chose for the checkpoint's folder.
     dir_name: str | None = None
@@ -119,6 +119,8 @@ class Assignment:
     keepers: list[Any] = field(default_factory=list)
     # State that can be taken from memory.
     memory: MemoryOffer | None = None
+    # Reports may be complete without some rank, which may have left files.
+    may_lose_ranks: bool = False
     # How many workers had saved ``checkpoint``; None: nobody, or it is not known.
     saved_by: int | None = None
     # How many workers the largest group has.

@@ -34,8 +34,12 @@ class FailureConfig:
             coordinator). Default -1.
         max_preemption_failures: How many times a node may be taken away before the run has left it,
             which is no failure of ``max_failures``; -1 (default) for without end.
-        relax_collectives_on_preemption, preemption_grace_s: Checked and kept, without an effect: all
-            ranks take part in the checkpoint, and the group moves right behind it.
+        relax_collectives_on_preemption: When a node that was announced to leave has gone, those who are
+            left go on for the rest of its time, and their reports, ``get_preemption_info()`` and
+            collective calls do not wait for its ranks: so a checkpoint that takes longer than the node
+            had is stored. Default False: they are told to end at once. Without an effect with replica groups.
+        preemption_grace_s: For so many seconds beyond the time of a node they may go on, and nobody is
+            told to end before. Default 0: the attempt ends a little before the node does.
         slow_rank_factor: A rank whose own time of a step, without what it waits for others, is more
             than so many times the median of the others' is replaced by a fresh worker: with replica
             groups while the others go on, else after the next checkpoint. It is no failure. Default

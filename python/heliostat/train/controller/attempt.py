@@ -86,8 +86,11 @@ class AttemptRunner:
         on_note: Callable[[str], None],
         resizer: Resizer,
         replacer: Replacer | None = None,
+        grace_until: Callable[[list[RankFailure]], float | None] = lambda failures: None,
     ) -> None:
         self._resizer = resizer
+        # Until when those who are left may run after these failures; None: they are told to end.
+        self._grace_until = grace_until
         self._group = group
         self._coordinator = coordinator
         self._unwind_s = unwind_s
@@ -145,7 +148,7 @@ class AttemptRunner:
             if due is not None:
                 patience = min(patience, due)
             watched = list(ranks)
-            if deadline is None:
+            if deadline is None and not result.failures:
                 look_s = self._resizer.tick()
                 patience = patience if look_s is None else min(patience, look_s)
                 watched += self._resizer.refs()
@@ -183,6 +186,10 @@ class AttemptRunner:
             broken = bool(result.failures) or result.coordinator_error is not None
             if result.values and not broken and self._is_late(ranks) and deadline is None:
                 deadline = time.monotonic() + self._unwind_s
+            if broken and ranks and deadline is None and result.coordinator_error is None:
+                grace = self._grace_until(result.failures)
+                if grace is not None and not result.unwound and time.monotonic() < grace:
+                    continue
             if (broken or result.unwound) and deadline is None:
                 deadline = time.monotonic() + self._unwind_s
                 if broken and ranks:

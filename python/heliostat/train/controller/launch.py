@@ -48,6 +48,8 @@ class Launcher:
         # State that the workers can take from memory.
         self.memory: MemoryOffer | None = None
         self._saved_by: int | None = None
+        failures = spec.run_config.failure_config
+        self._relaxes = failures is not None and failures.relax_collectives_on_preemption
 
     @staticmethod
     def store(job: Job) -> Any:
@@ -116,6 +118,7 @@ class Launcher:
                 memory_every=every,
                 keepers=keepers.get(worker.info.node_id, []),
                 memory=self.memory,
+                may_lose_ranks=self._first_seat is not None or self._relaxes,
                 saved_by=self._saved_by,
                 max_workers=spec.scaling.max_workers,
                 run_id=spec.run_id,

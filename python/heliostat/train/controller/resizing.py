@@ -41,10 +41,12 @@ class _Notice:
         """When to stop waiting for room."""
         return None if self.deadline is None else (self.seen_at + self.deadline) / 2
 
-    def end_at(self, unwind_s: float) -> float | None:
+    def end_at(self, unwind_s: float, grace_s: float) -> float | None:
         """When to end the attempt, with or without a checkpoint."""
         if self.deadline is None:
             return None
+        if grace_s:
+            return self.deadline + grace_s
         reserve = min(unwind_s + _MOVE_S, (self.deadline - self.seen_at) * _MOVE_PART)
         return self.deadline - reserve
 
@@ -59,7 +61,10 @@ class Resizer:
         unwind_s: float,
         note: Callable[[str], None],
         has_replica_groups: bool,
+        grace_s: float = 0.0,
     ) -> None:
+        # How much longer than a node has the functions may run, with what is left of the group.
+        self._grace_s = grace_s
         # They are replaced one by one when they are lost, while the others go on: nobody moves before.
         self._stays = has_replica_groups
         self._scaling = scaling
@@ -70,8 +75,8 @@ class Resizer:
         self._coordinator: Any = None
         self._number = -1
         self._notices: dict[str, _Notice] = {}
-        # Nodes of the run that were to be taken away, at any time.
-        self._announced: set[str] = set()
+        # Nodes of the run that were to be taken away, at any time, and when (by the monotonic clock).
+        self._announced: dict[str, float | None] = {}
         self._asked: PreemptionInfo | str | None = None
         self._ready_since: float | None = None
         self._said_no_room: set[str] = set()
@@ -135,7 +140,11 @@ class Resizer:
             self._ask("a checkpoint is asked for", False)
         elif self._asked is not None and not moving and not recruits.ready:
             self._take_back()
-        ends = [at for n in self._notices.values() if (at := n.end_at(self._unwind_s)) is not None]
+        ends = [
+            at
+            for n in self._notices.values()
+            if (at := n.end_at(self._unwind_s, self._grace_s)) is not None
+        ]
         if moving and ends and now >= min(ends):
             self.is_overdue = True
         return self._next_look(now, ends)
@@ -163,6 +172,11 @@ class Resizer:
     def was_leaving(self, node_id: str) -> bool:
         """Whether it was known that the node would be taken away."""
         return node_id in self._announced
+
+    def grace_until(self, node_id: str) -> float | None:
+        """Until when those may run whom a node that was taken away has left; None: its time is not known."""
+        deadline = self._announced.get(node_id)
+        return None if deadline is None else deadline + self._grace_s
 
     def is_gone(self, node_id: str) -> bool:
         """Whether the node has left the cluster or died."""
@@ -195,7 +209,8 @@ class Resizer:
             if self._nodes.stays(node_id):
                 self._note(f"node {notice.leaving.host} stays after all: nobody has to move")
         # Also where that was said between two attempts: what dies there from now on has failed.
-        self._announced -= {node_id for node_id in self._announced if self._nodes.stays(node_id)}
+        for node_id in [n for n in self._announced if self._nodes.stays(n)]:
+            del self._announced[node_id]
         for node_id, leaving in found.items():
             known = self._notices.get(node_id)
             if known is not None and known.leaving == leaving:
@@ -204,7 +219,7 @@ class Resizer:
             seen_at = now if known is None else known.seen_at
             deadline = None if left_s is None else now + max(0.0, left_s)
             self._notices[node_id] = _Notice(leaving, seen_at, deadline)
-            self._announced.add(node_id)
+            self._announced[node_id] = deadline
             if known is None:
                 self._say(leaving, left_s)
             if self._asked is not None:

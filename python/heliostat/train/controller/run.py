@@ -106,10 +106,13 @@ class TrainRun:
             spec.settings.unwind_s,
             self._note,
             self._backend.has_replica_groups,
+            spec.run_config.failure_config.preemption_grace_s,
         )
         self._newcomers = Newcomers(self.record, self._group, self._resizer, self._note)
         # Whether room comes back from workers that ended.
         self._room_comes_back = True
+        # Ranks for which the others do not wait any more, since they went with a node.
+        self._excused: set[int] = set()
         # Ranks whose workers are replaced behind the checkpoint that ends the attempt.
         self._slow: set[int] = set()
 
@@ -252,7 +255,9 @@ class TrainRun:
             self._note,
             self._resizer,
             replacer,
+            self._grace_until,
         )
+        self._excused = set()
         self._resizer.begin(number, self._coordinator)
         result = runner.wait(refs)
         self._events.drain()
@@ -363,6 +368,26 @@ class TrainRun:
         """Whether a worker has died with a node of which it was known that it would be taken away."""
         info = failure.info
         return failure.died and info is not None and self._resizer.was_leaving(info.node_id)
+
+    def _grace_until(self, failures: list[RankFailure]) -> float | None:
+        """Until when the others may run on after a node was taken away with some ranks.
+
+        What they are about to store counts. None: they are told to end now, as after any other failure.
+        """
+        config = self._policy.config
+        relaxes = config.relax_collectives_on_preemption
+        lost = [f for f in failures if f.died]
+        if not (relaxes or config.preemption_grace_s) or not lost:
+            return None
+        if not all(self._was_announced(f) for f in lost):
+            return None
+        ends = [self._resizer.grace_until(f.info.node_id) for f in lost if f.info is not None]
+        ranks = {f.rank for f in failures} - self._excused
+        if relaxes and ranks:
+            self._excused |= ranks
+            self._note(f"{ranks_text(sorted(ranks))} went with their node: nobody waits for them")
+            self._coordinator.go_on_without.remote(self.record.attempt.number, sorted(ranks))
+        return min((end for end in ends if end is not None), default=None)
 
     # ---- the coordinator ----
 

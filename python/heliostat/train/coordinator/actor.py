@@ -17,7 +17,7 @@ from typing import Any
 from heliostat.train.config import FailureConfig
 from heliostat.train.coordinator.attempt import COLLECTIVE, REPORT, Attempt, pick
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook, Entry
-from heliostat.train.coordinator.entries import differing_steps, failed, nans
+from heliostat.train.coordinator.entries import differing_steps, failed, nans, uneven
 from heliostat.train.coordinator.publish import Publisher, new_name
 from heliostat.train.coordinator.rendezvous import Round
 from heliostat.train.coordinator.replicas import ReplicaDesk, open_store
@@ -172,6 +172,21 @@ class TrainCoordinator:
             self._completing.add(task)
             task.add_done_callback(self._completing.discard)
         return not is_late
+
+    async def go_on_without(self, number: int, ranks: list[int]) -> None:
+        """These ranks went with a node that was taken away: the others do not wait for them.
+
+        The attempt ends behind their next checkpoint.
+        """
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over:
+            return
+        self._resize = True
+        attempt.lost.update(ranks)
+        for rank in ranks:
+            for kind, meeting in attempt.meetings.items():
+                for round_ in meeting.leave(rank):
+                    await self._complete(attempt, kind, round_)
 
     async def _complete_all(self, attempt: Attempt, rounds: list[tuple[str, Round]]) -> None:
         for kind, round_ in rounds:
@@ -506,7 +521,7 @@ class TrainCoordinator:
         if text := differing_steps(entries):
             attempt.settle(REPORT, round_, Reply(error=ValueError(text)))
             return
-        if text := nans(entries):
+        if text := nans(entries) or self._uneven(attempt, entries):
             self._note(text)
         book = self._publisher.book
         row = ReportedRow(book.reports, time.time(), pick(entries).metrics)
@@ -549,6 +564,17 @@ class TrainCoordinator:
             attempt.dismiss()  # ranks whose uploads wait for this go on meanwhile
         attempt.settle(REPORT, round_, reply)
         self._publisher.prune_soon(self._emit)
+
+    def _uneven(self, attempt: Attempt, entries: dict[int, ReportEntry]) -> str:
+        """Said once: of the next report the same is true."""
+        if self._desk is not None or attempt.has_foreign_quorum or "uneven" in self._noted:
+            return ""  # who is missing in a replica group was lost
+        meeting = attempt.meetings[REPORT]
+        returned = (meeting.gone & meeting.seen) - attempt.lost - set(entries)
+        text = uneven(entries, sorted(returned))
+        if text:
+            self._noted.add("uneven")
+        return text
 
     def _validate(self, entry: Entry) -> None:
         if entry.pending is not None:

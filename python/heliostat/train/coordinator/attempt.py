@@ -43,6 +43,8 @@ class Attempt:
     # Replaced workers of which nobody knows at which report they are.
     unaligned: set[int] = field(default_factory=set)
     next_report: int = 0
+    # Ranks that went with a node that was taken away, and for whom nobody waits.
+    lost: set[int] = field(default_factory=set)
     over: bool = False
     # It ends behind the checkpoint that was just published: nothing has failed.
     is_dismissed: bool = False

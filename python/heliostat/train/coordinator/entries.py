@@ -30,6 +30,32 @@ def differing_steps(entries: dict[int, ReportEntry]) -> str:
     )
 
 
+def uneven(entries: dict[int, ReportEntry], returned: list[int]) -> str:
+    """What is to be said when ranks seem to report differently often; "" when they do not.
+
+    Reports are matched by their number, and nobody but the training function knows what belongs
+    together, so that it is no error. ``returned``: ranks that have reported before, and returned.
+    """
+    if returned:
+        who, others = ranks_text(sorted(entries)), ranks_text(returned)
+        have = "has" if len(returned) == 1 else "have"
+        what = f"{who} reported more often than {others}, which {have} returned"
+    else:
+        ranks: dict[int, list[int]] = {}
+        for rank, entry in sorted(entries.items()):
+            step = entry.metrics.get("step")
+            if isinstance(step, int) and (entry.staged or entry.external):
+                ranks.setdefault(step, []).append(rank)
+        if len(ranks) <= 1:
+            return ""
+        said = ", ".join(f"{ranks_text(r)} of step {step}" for step, r in sorted(ranks.items()))
+        what = f"one checkpoint has files of different steps: {said}"
+    return (
+        f"{what[0].upper()}{what[1:]}. Reports are matched by their number: call report() equally often on "
+        "every rank, with checkpoint=None where there is none."
+    )
+
+
 def nans(entries: dict[int, ReportEntry]) -> str:
     """Which ranks have a metric that is NaN while others have a number there; "" when none has."""
     found: dict[str, list[int]] = {}

@@ -206,15 +206,15 @@ class WorkerSession(Session):
     def _bring(
         self, checkpoint: Checkpoint, stage: str, final: str, take: bool, entry: ReportEntry
     ) -> None:
-        is_replaceable = self.assignment.seat is not None
+        names = self.assignment.may_lose_ranks
         with self._measured.transferring():
             if take:
                 folder = os.fspath(checkpoint)
-                entry.files = files_below(folder) if is_replaceable else None
+                entry.files = files_below(folder) if names else None
                 self._storage.take(folder, stage, final)
             else:
                 with checkpoint.as_directory() as folder:
-                    entry.files = files_below(folder) if is_replaceable else None
+                    entry.files = files_below(folder) if names else None
                     self._storage.upload(folder, stage, final)
         entry.staged = True
 
