@@ -338,6 +338,7 @@ class ReplicaHistory(History):
         self.replica_groups = groups
         self.backend = ReplicaConfig(size)
         self.trouble_of = TROUBLE
+        self.faults.dies_behind["upload"] = 0.03
         # A coordinator that dies at the very end leaves what replaced workers would begin from, too.
         self.keeps_more = 2
         self.health_interval_s = 0.25

@@ -68,6 +68,8 @@ class Faults:
     def __init__(self, world: Any) -> None:
         self.world = world
         self.state = ""  # "full" or "gone"
+        # How likely a process ends behind an operation, where that is not as elsewhere.
+        self.dies_behind: dict[str, float] = {}
 
     def strike(self, writes: bool) -> None:
         actor = current.get()
@@ -88,7 +90,7 @@ def _faulty(name: str, writes: bool) -> Callable[..., Any]:
         self.faults.strike(writes)
         value = getattr(super(type(self), self), name)(*args)
         actor = current.get()
-        if actor is not None and self.faults.world.may_strike(0.004):
+        if actor is not None and self.faults.world.may_strike(self.faults.dies_behind.get(name, 0.004)):
             actor.end(f"it dies behind {name}()")
             raise asyncio.CancelledError
         return value

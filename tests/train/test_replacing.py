@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,3 +57,40 @@ def test_a_group_that_fails_again_before_it_is_in_is_given_time(
     assert fails(died=True) is None, "who has died has not failed"
     replacer.admitted([1])
     assert fails() is None, "it was in"
+
+
+@pytest.mark.contract("F9.09")
+def test_a_group_that_is_lost_behind_the_last_step_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot join any more: its peers' last report is complete without it."""
+    from heliostat.train.coordinator import actor
+    from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+    from heliostat.train.messages import ReportEntry
+    from heliostat.train.replicas.words import Join, Progress
+    from heliostat.train.settings import TrainSettings
+    from heliostat.train.storage.local import LocalStorage
+
+    monkeypatch.setattr(actor, "open_store", lambda: ("host", 1, None))
+
+    async def scenario() -> None:
+        storage = LocalStorage(str(tmp_path / "run"), None, False)
+        storage.prepare()
+        settings = replace(TrainSettings.from_environment(), view="off")
+        coordinator = actor.TrainCoordinator(storage, CheckpointBook(), settings, False)
+        await coordinator.begin(0, 2)
+        await coordinator.begin_replicas(2, 1, 1, True)
+        same = (("w", (1,), "float"),)
+        joins = [coordinator.replica_join(0, r, 0, Join(same, f"at {r}")) for r in range(2)]
+        await asyncio.wait_for(asyncio.gather(*joins), 60)
+        await coordinator.replica_finish(0, 0, 0, Progress(0))
+        report = asyncio.ensure_future(coordinator.report(0, 0, 0, ReportEntry({"a": 1})))
+        # One that is there still goes on, and comes to the report.
+        assert not await coordinator.replica_lost(0, 1, is_gone=False)
+        await asyncio.sleep(0)
+        assert not report.done()
+        assert not await coordinator.replica_lost(0, 1)
+        assert (await asyncio.wait_for(report, 60)).go_on
+        await coordinator.end()
+
+    asyncio.run(scenario())

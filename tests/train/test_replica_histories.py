@@ -120,19 +120,19 @@ ANSWER, DONE, LOST, BEGIN = (
 # What is replaced by what, and the first history in which it is looked for.
 BUGS: dict[str, tuple[Any, str, Any, int]] = {
     "a quorum that breaks goes on counting": (Member, "abort", _go_on, 0),
-    "a quorum is formed before all have answered": (Quorum, "answer", _as_first_said, 380),
+    "a quorum is formed before all have answered": (Quorum, "answer", _as_first_said, 20),
     "the samples of a lost group are gone": (SamplePlan, "done", _forget, 0),
     "a lost donor is waited for": (ReplicaDesk, "lost", _forget_orphans, 0),
     "a replaced worker's checkpoint is removed": (TrainCoordinator, "begin_replicas", _unheld, 0),
     "a node that leaves ends the attempt": (Resizer, "tick", _moves, 60),
     "a node that was taken away is a failure": (NodeWatch, "stays", lambda self, node_id: True, 20),
     "workers hear of a node that has gone": (Resizer, "_take_back", lambda self: None, 0),
-    "what a full disk refuses is stored": (Publisher, "_do", _whatever, 80),
+    "what a full disk refuses is stored": (Publisher, "_do", _whatever, 310),
     "a lost rank's files are part of a checkpoint": (
         Publisher,
         "_files_of_the_living",
         staticmethod(lambda entries, world_size: None),
-        0,
+        330,
     ),
     "whoever is slow is not found": (pace, "compared", _by_whole_steps, 80),
     "whoever takes the place of a slow one is slow": (_Rank, "forget", lambda self: None, 0),
