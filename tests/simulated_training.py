@@ -90,7 +90,9 @@ def _faulty(name: str, writes: bool) -> Callable[..., Any]:
         self.faults.strike(writes)
         value = getattr(super(type(self), self), name)(*args)
         actor = current.get()
-        if actor is not None and self.faults.world.may_strike(self.faults.dies_behind.get(name, 0.004)):
+        if actor is not None and self.faults.world.may_strike(
+            self.faults.dies_behind.get(name, 0.004)
+        ):
             actor.end(f"it dies behind {name}()")
             raise asyncio.CancelledError
         return value

@@ -379,6 +379,17 @@ def test_sizes_that_do_not_divide_are_refused() -> None:
             FaultTolerantConfig(**bad)  # type: ignore[arg-type]
 
 
+def test_copies_in_memory_are_refused_where_other_groups_are_such_copies() -> None:
+    options = train.CheckpointConfig(memory_every_n_steps=5)
+    with pytest.raises(ValueError, match="every replica group holds the state"):
+        TorchTrainer(
+            lambda: None,
+            torch_config=FaultTolerantConfig(),
+            scaling_config=ScalingConfig(num_workers=2),
+            run_config=RunConfig(checkpoint_config=options),
+        )
+
+
 def test_models_that_differ_are_named(replicas: Train) -> None:
     def loop(config: dict[str, Any]) -> None:
         import torch
