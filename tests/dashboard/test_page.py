@@ -255,7 +255,9 @@ def test_a_real_browser_shows_curves_and_two_runs_over_each_other(
             for width in (400, 1280):
                 page.set_viewport_size({"width": width, "height": 900})
                 loss.get_by_role("img", name="loss over steps").wait_for(timeout=120_000)
-                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                # The charts take their new width a frame later.
+                fits = "width => document.documentElement.scrollWidth <= width"
+                page.wait_for_function(fits, arg=width, timeout=120_000)
     finally:
         driver.process.kill()
 
