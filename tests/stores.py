@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -15,9 +16,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import clean_env, free_port, is_alive, wait_until
+from harness import clean_env, is_alive, wait_until
 
 CLI = os.environ.get("RAY_CLI", str(Path(sys.executable).parent / "ray"))
+
+
+def lasting_port() -> int:
+    """A port that stays free for a while: none that the system gives to those who ask for any."""
+    while True:
+        port = secrets.choice(range(20_000, 32_000))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", port))
+            return port
 
 
 def why_no_redis() -> str:
@@ -30,7 +40,8 @@ class Redis:
 
     def __init__(self, *options: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="redis", dir="/tmp"))
-        self.port = free_port()
+        self.port = lasting_port()
+        self.peer_port = lasting_port()
         self.options = options
         self.start()
 
@@ -58,6 +69,11 @@ class Redis:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a head's environment says of it."""
+        return {"RAY_REDIS_ADDRESS": self.address}
+
     def signal(self, which: signal.Signals) -> None:
         self.process.send_signal(which)
 
@@ -70,13 +86,42 @@ class Redis:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def why_no_etcd() -> str:
+    """Why etcd cannot be started here; empty when it can."""
+    return "" if shutil.which("etcd") else "not installed: etcd"
+
+
+class Etcd(Redis):
+    """One member of an etcd, for one test."""
+
+    def start(self) -> None:
+        """Start it, or start it again with what it has on disk."""
+        own, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        self.process = subprocess.Popen(
+            [
+                *("etcd", "--data-dir", str(self.folder / "data")),
+                *("--listen-client-urls", own, "--advertise-client-urls", own),
+                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                *("--initial-cluster", f"default={peer}"),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_until(self._answers, what="etcd")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"HELIOSTAT_CONTROL_STORE": f"etcd://{self.address}"}
+
+
 class Machine:
     """What another machine would be: a folder of sessions of its own."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="m", dir="/tmp"))
         self.env = clean_env({"RAY_TMPDIR": str(self.home), **variables})
-        self.port = free_port()
+        self.port = lasting_port()
         self.starts: list[subprocess.Popen[str]] = []
 
     @property

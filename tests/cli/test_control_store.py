@@ -1,4 +1,4 @@
-"""Heads that keep the cluster's state in Redis: another head goes on with it."""
+"""Heads that keep the cluster's state in Redis or etcd: another head goes on with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import stores
 from harness import is_alive, start_driver, wait_until
 from shared import cluster as shared
-from stores import Machine, Redis
+from stores import Etcd, Machine, Redis
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -76,9 +76,19 @@ def redis() -> Iterator[Redis]:
     redis.close()
 
 
+@pytest.fixture(params=["redis", "etcd"])
+def store(request: pytest.FixtureRequest) -> Iterator[Redis]:
+    if reason := stores.why_no_redis() if request.param == "redis" else stores.why_no_etcd():
+        pytest.skip(reason)
+    shared.stop()
+    store = Redis() if request.param == "redis" else Etcd()
+    yield store
+    store.close()
+
+
 @pytest.fixture
-def machines(redis: Redis) -> Iterator[list[Machine]]:
-    variables = {"RAY_REDIS_ADDRESS": redis.address, "HELIOSTAT_CONTROL_LEASE_MS": "1000"}
+def machines(store: Redis) -> Iterator[list[Machine]]:
+    variables = {**store.variables, "HELIOSTAT_CONTROL_LEASE_MS": "1000"}
     with stores.machines(variables, 3) as all_machines:
         yield all_machines
 
@@ -172,22 +182,22 @@ def test_a_head_that_stood_still_does_no_harm_when_it_wakes(
 
 
 def test_a_store_that_is_away_for_a_while_costs_a_pause(
-    machines: list[Machine], redis: Redis, tmp_path: Path
+    machines: list[Machine], store: Redis, tmp_path: Path
 ) -> None:
     first, _, worker = machines
     first.head()
     join(worker, first)
     driver = drive(tmp_path, worker)
     assert driver.wait_line("first") == "1"
-    redis.signal(signal.SIGSTOP)
+    store.signal(signal.SIGSTOP)
     wait_until(lambda: "silent until it is" in first.log(), what="a head without a lease")
-    redis.signal(signal.SIGCONT)
+    store.signal(signal.SIGCONT)
     wait_until(lambda: "is reached again" in first.log(), what="a head with its lease")
     check(driver, tmp_path)
     # The same with a server that dies and comes back.
-    redis.kill()
+    store.kill()
     wait_until(lambda: first.log().count("silent until it is") == 2, what="a silent head")
-    redis.start()
+    store.start()
     assert "1.0 far" in wait_until(lambda: status(worker), what="a status")
 
 
@@ -241,6 +251,7 @@ def test_stores_that_cannot_be_used_are_refused_in_a_sentence(redis: Redis) -> N
     with stores.machines({}, 3) as (first, second, third):
         for store, part in [
             ("rediss://127.0.0.1:1", "not encrypted in this release"),
+            ("etcd://127.0.0.1:1,:2", "the host is missing"),
             ("postgres://127.0.0.1", "a store is redis://HOST:PORT"),
             ("redis://127.0.0.1:port", "'port' is not a port"),
         ]:

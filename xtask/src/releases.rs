@@ -37,7 +37,8 @@ const OF_STORES: [&str; 8] =
 /// The browser, as distributions name it; Debian's package is `chromium`.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// The other programs that these tests start, and Debian's packages that have them.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 8] = [
+    ("etcd", "etcd-server"),
     ("munged", "munge"),
     ("prometheus", "prometheus"),
     ("redis-server", "redis-server"),

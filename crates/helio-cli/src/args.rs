@@ -339,8 +339,8 @@ pub(crate) struct SymmetricRun {
 /// Where the head keeps the cluster's state.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Store {
-    /// Keep the cluster's state at redis://HOST:PORT, so that another head can go on with it [default:
-    /// $RAY_REDIS_ADDRESS, else a file of the session].
+    /// Keep the cluster's state at redis://HOST:PORT or etcd://HOST:PORT,HOST:PORT, so that another head can go on with
+    /// it [default: $RAY_REDIS_ADDRESS, else a file of the session].
     #[arg(long, value_name = "URL")]
     pub(crate) control_store: Option<String>,
     /// The user to log in as there [default: $RAY_REDIS_USERNAME].

@@ -9,7 +9,7 @@ use helio_config::table::{
     REDIS_USERNAME,
 };
 use helio_env::settings::{read, text};
-use helio_storage::outside::{self, Leased, Target, Waiting, parse};
+use helio_storage::outside::{self, Kind, Leased, Target, Waiting, parse};
 use helio_types::address::host_port;
 
 use crate::args::{Node, Store};
@@ -46,8 +46,10 @@ pub(crate) fn target(flags: &Store, token: &str) -> Result<Option<Target>, Strin
     let address = address.or_else(|| text(&CONTROL_STORE)).or_else(|| text(&REDIS_ADDRESS));
     let Some(address) = address else { return Ok(None) };
     let target = parse(&address)?;
+    let is_redis = target.kind == Kind::Redis;
     let or = |flag: &Option<String>, setting, usual: String| {
-        flag.clone().or_else(|| text(setting)).unwrap_or(usual)
+        let given = flag.clone().or_else(|| text(setting));
+        given.filter(|_| is_redis).unwrap_or(usual)
     };
     Ok(Some(Target {
         username: or(&flags.redis_username, &REDIS_USERNAME, target.username.clone()),

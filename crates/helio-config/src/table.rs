@@ -143,8 +143,8 @@ settings! {
         OVERRIDE_RESOURCES = Both "OVERRIDE_RESOURCES" text("") "JSON object", DAEMON;
         /// Labels of the node, which replace its own of the same key.
         OVERRIDE_LABELS = Both "OVERRIDE_LABELS" text("") "JSON object", "driver, node daemon";
-        /// Where the head keeps the cluster's state, so that another head can go on with it: `redis://HOST:PORT`; wins over
-        /// REDIS_ADDRESS. None: a file of the session.
+        /// Where the head keeps the cluster's state, so that another head can go on with it: `redis://HOST:PORT` or
+        /// `etcd://HOST:PORT,HOST:PORT`; wins over REDIS_ADDRESS. None: a file of the session.
         CONTROL_STORE = Own "CONTROL_STORE" text("") "URL", HEAD;
         /// How long a head that is silent keeps the state in a store from other heads.
         CONTROL_LEASE_MS = Own "CONTROL_LEASE_MS" count(5_000, 300, 600_000) "ms", HEAD;

@@ -15,9 +15,9 @@ use std::time::Duration;
 use commits::{COMMITS, Map, changes, states};
 use contract::{conforms, put};
 use helio_storage::outside::{Leased, Target, Waiting, clean, open};
-use helio_storage::{Error, Standing, Storage};
+use helio_storage::{Change, Error, Standing, Storage};
 use proxy::Proxy;
-use servers::{RedisServer, until};
+use servers::{EtcdServer, RedisServer, Server, until};
 
 /// So long that no lease runs out in a test that is not about that.
 const LONG: Duration = Duration::from_secs(600);
@@ -30,10 +30,44 @@ fn loaded(store: &mut Leased) -> Map {
     store.load().unwrap().into_iter().collect()
 }
 
-#[test]
-#[ignore = "needs redis-server"]
-fn redis_conforms() {
-    let server = RedisServer::start(&[]);
+/// The tests that each store passes.
+macro_rules! with_each_store {
+    ($($test:ident)+) => {
+        mod redis {
+            $(
+                #[test]
+                #[ignore = "needs redis-server"]
+                fn $test() {
+                    super::$test::<super::RedisServer>();
+                }
+            )+
+        }
+
+        mod etcd {
+            $(
+                #[test]
+                #[ignore = "needs etcd"]
+                fn $test() {
+                    super::$test::<super::EtcdServer>();
+                }
+            )+
+        }
+    };
+}
+
+with_each_store! {
+    it_conforms
+    namespaces_and_clusters_are_apart
+    whoever_takes_the_lease_is_the_only_writer
+    a_second_head_waits_until_the_first_gives_up
+    a_lease_that_is_not_renewed_runs_out_and_one_that_is_does_not
+    a_crash_at_any_byte_loses_no_acknowledged_commit_and_tears_none
+    a_commit_that_is_repeated_counts_once
+    a_crash_in_a_large_commit_tears_nothing
+}
+
+fn it_conforms<S: Server>() {
+    let server = S::run();
     let target = server.target("conforms", LONG);
     conforms(head(&target, "first"), |store| {
         drop(store);
@@ -41,10 +75,8 @@ fn redis_conforms() {
     });
 }
 
-#[test]
-#[ignore = "needs redis-server"]
-fn namespaces_and_clusters_are_apart() {
-    let server = RedisServer::start(&[]);
+fn namespaces_and_clusters_are_apart<S: Server>() {
+    let server = S::run();
     let (one, two) = (server.target("one", LONG), server.target("two", LONG));
     head(&one, "head").commit(&[put("a", "1")]).unwrap();
     assert_eq!(head(&two, "head").load().unwrap(), []);
@@ -57,10 +89,8 @@ fn namespaces_and_clusters_are_apart() {
 }
 
 /// A head that was stopped, and one that took over from it.
-#[test]
-#[ignore = "needs redis-server"]
-fn whoever_takes_the_lease_is_the_only_writer() {
-    let server = RedisServer::start(&[]);
+fn whoever_takes_the_lease_is_the_only_writer<S: Server>() {
+    let server = S::run();
     let target = server.target("fence", LONG);
     let mut old = head(&target, "old");
     old.commit(&[put("a", "old")]).unwrap();
@@ -77,10 +107,8 @@ fn whoever_takes_the_lease_is_the_only_writer() {
     assert_eq!(new.standing(), Standing::Certain, "the end of the old one takes nothing from it");
 }
 
-#[test]
-#[ignore = "needs redis-server"]
-fn a_second_head_waits_until_the_first_gives_up() {
-    let server = RedisServer::start(&[]);
+fn a_second_head_waits_until_the_first_gives_up<S: Server>() {
+    let server = S::run();
     let target = server.target("standby", LONG);
     let first = head(&target, "first of all");
     let (said, heard) = std::sync::mpsc::channel();
@@ -96,13 +124,11 @@ fn a_second_head_waits_until_the_first_gives_up() {
     assert!(second.join().unwrap() > epoch);
 }
 
-#[test]
-#[ignore = "needs redis-server"]
-fn a_lease_that_is_not_renewed_runs_out_and_one_that_is_does_not() {
-    let server = RedisServer::start(&[]);
+fn a_lease_that_is_not_renewed_runs_out_and_one_that_is_does_not<S: Server>() {
+    let server = S::run();
     let target = server.target("lease", Duration::from_millis(300));
     let living = head(&target, "living");
-    let proxy = Proxy::to(server.port);
+    let proxy = Proxy::to(server.port());
     let cut_off = Target { port: proxy.port, namespace: "cut off".to_owned(), ..target.clone() };
     let mut cut = head(&cut_off, "cut off");
     proxy.cut();
@@ -114,7 +140,7 @@ fn a_lease_that_is_not_renewed_runs_out_and_one_that_is_does_not() {
     until("it to be certain again", || cut.regain().unwrap());
     until("a commit", || cut.commit(&[put("a", "1")]).is_ok());
     proxy.cut();
-    let direct = Target { port: server.port, ..cut_off };
+    let direct = Target { port: server.port(), ..cut_off };
     let mut next = open(&direct, "next", |_| {}).unwrap();
     assert_eq!(next.load().unwrap().len(), 1);
     proxy.mend();
@@ -177,12 +203,10 @@ fn run(store: &mut Leased) -> u8 {
 
 /// The head's machine ends, or its link does, at each place of what it says and of what it hears: in the middle of a
 /// command, before its answer, in the middle of that.
-#[test]
-#[ignore = "needs redis-server"]
-fn a_crash_at_any_byte_loses_no_acknowledged_commit_and_tears_none() {
-    let server = RedisServer::start(&[]);
+fn a_crash_at_any_byte_loses_no_acknowledged_commit_and_tears_none<S: Server>() {
+    let server = S::run();
     let states = states();
-    let counted = Proxy::to(server.port);
+    let counted = Proxy::to(server.port());
     let target = server.target("counted", LONG);
     let through = |proxy: &Proxy, namespace: &str| Target {
         port: proxy.port,
@@ -196,36 +220,35 @@ fn a_crash_at_any_byte_loses_no_acknowledged_commit_and_tears_none() {
     drop(store);
     let steps = |total: u64, many: u64| (0..=many).map(move |step| step * total / many);
     // Commands are long, answers short.
-    let crashes =
-        steps(said, 150).map(|at| (at, u64::MAX)).chain((0..heard).map(|at| (u64::MAX, at)));
+    let crashes = steps(said, S::CUTS)
+        .map(|at| (at, u64::MAX))
+        .chain(steps(heard, heard.min(S::CUTS)).map(|at| (u64::MAX, at)));
     let mut torn = 0;
     for (number, (said, heard)) in crashes.enumerate() {
         let what = format!("crash after {said} bytes said or {heard} heard");
         let namespace = format!("crash {number}");
-        let proxy = Proxy::to(server.port);
+        let proxy = Proxy::to(server.port());
         let mut store = head(&through(&proxy, &namespace), "head");
         proxy.cut_after(said, heard);
         let acknowledged = usize::from(run(&mut store));
         proxy.cut();
         server.expire(&namespace);
-        let mut next = head(&Target { port: server.port, ..through(&proxy, &namespace) }, "next");
+        let mut next = head(&Target { port: server.port(), ..through(&proxy, &namespace) }, "next");
         let found = loaded(&mut next);
         let is_whole = states.iter().skip(acknowledged).take(2).any(|state| *state == found);
         assert!(is_whole, "{what}: {acknowledged} acknowledged, found {:?}", found.keys());
         torn += usize::from(states[acknowledged] != found);
         assert!(store.commit(&changes(0)).is_err(), "{what}: the dead one writes");
         assert_eq!(loaded(&mut next), found, "{what}");
-        clean(&Target { port: server.port, ..through(&proxy, &namespace) }).unwrap();
+        clean(&Target { port: server.port(), ..through(&proxy, &namespace) }).unwrap();
     }
     assert!(torn > 10, "{torn} commits were made and not acknowledged: too few to mean much");
 }
 
 /// The link breaks again and again, and the head goes on: each commit is repeated until it is acknowledged.
-#[test]
-#[ignore = "needs redis-server"]
-fn a_commit_that_is_repeated_counts_once() {
-    let server = RedisServer::start(&[]);
-    let proxy = Proxy::to(server.port);
+fn a_commit_that_is_repeated_counts_once<S: Server>() {
+    let server = S::run();
+    let proxy = Proxy::to(server.port());
     let target = Target { port: proxy.port, ..server.target("repeated", Duration::from_secs(3)) };
     let mut store = head(&target, "head");
     for n in 0..COMMITS {
@@ -242,4 +265,80 @@ fn a_commit_that_is_repeated_counts_once() {
         until("the commit once more", || store.commit(&changes(n)).is_ok());
     }
     assert_eq!(loaded(&mut store), *states().last().unwrap());
+}
+
+/// A commit that a store may have to take in several steps.
+fn a_crash_in_a_large_commit_tears_nothing<S: Server>() {
+    let server = S::run();
+    let target = server.target("large", LONG);
+    let large = |byte: u8| Change { key: b"large".to_vec(), value: Some(vec![byte; 2_500_000]) };
+    let mut many: Vec<Change> = (0..300).map(|n| put(&format!("many {n:03}"), "1")).collect();
+    many.extend([large(1), put("before", "")]);
+    let mut next: Vec<Change> = (0..300).map(|n| put(&format!("many {n:03}"), "2")).collect();
+    next.extend([large(2), Change { key: b"before".to_vec(), value: None }, put("after", "")]);
+    let mut old = Map::new();
+    commits::commit(&mut old, &many);
+    let mut new = old.clone();
+    commits::commit(&mut new, &next);
+    let states = [old, new];
+    let counted = Proxy::to(server.port());
+    let mut store = head(&Target { port: counted.port, ..target.clone() }, "head");
+    store.commit(&many).unwrap();
+    let before = counted.passed().0;
+    store.commit(&next).unwrap();
+    let said = counted.passed().0 - before;
+    drop(store);
+    let mut found = [0; 2];
+    // A number may have a digit more.
+    let (steps, said) = (S::CUTS.min(20), said + 64);
+    for step in 0..=steps {
+        let proxy = Proxy::to(server.port());
+        let mut store = head(&Target { port: proxy.port, ..target.clone() }, "head");
+        // Part of the state comes back in parts: the next head reads what this one was told.
+        store.commit(&many).unwrap();
+        store.commit(&[put("before", ""), Change { key: b"after".to_vec(), value: None }]).unwrap();
+        proxy.cut_after(step * said / steps, u64::MAX);
+        let is_acknowledged = store.commit(&next).is_ok();
+        proxy.cut();
+        server.expire("large");
+        let mut other = head(&target, "other");
+        let state = loaded(&mut other);
+        let which = states.iter().position(|known| *known == state);
+        let which =
+            which.unwrap_or_else(|| panic!("torn at {step} of {steps}: {} entries", state.len()));
+        assert!(which == 1 || !is_acknowledged, "step {step}: acknowledged and lost");
+        found[which] += 1;
+        assert!(store.commit(&next).is_err());
+    }
+    assert!(found[0] > 0 && found[1] > 0, "{found:?}");
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn an_etcd_without_room_says_so() {
+    let server = EtcdServer::start(&["--quota-backend-bytes", "1500000"]);
+    let mut store = head(&server.target("full", LONG), "head");
+    let large = Change { key: b"large".to_vec(), value: Some(vec![0; 700_000]) };
+    let full = (0..20).find_map(|_| store.commit(std::slice::from_ref(&large)).err());
+    assert!(matches!(full, Some(Error::Full { .. })), "{full:?}");
+    assert!(store.full().contains("etcd://"));
+}
+
+/// One member that hangs or is away costs a part of the lease.
+#[test]
+#[ignore = "needs etcd"]
+fn another_member_is_asked_when_one_does_not_answer() {
+    let server = EtcdServer::run();
+    let proxy = Proxy::to(server.port());
+    let mut target = server.target("members", Duration::from_secs(10));
+    target.others =
+        vec![("127.0.0.1".to_owned(), proxy.port), ("127.0.0.1".to_owned(), server.port())];
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    target.port = silent.local_addr().unwrap().port();
+    let mut store = head(&target, "head");
+    store.commit(&[put("a", "1")]).unwrap();
+    proxy.cut();
+    store.commit(&[put("b", "2")]).unwrap();
+    assert_eq!(store.load().unwrap().len(), 2);
+    assert_eq!(store.standing(), Standing::Certain);
 }

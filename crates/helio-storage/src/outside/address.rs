@@ -1,23 +1,38 @@
-//! What a store is called: `redis://[user:password@]host:port`.
+//! What a store is called: `redis://[user:password@]host:port`, `etcd://[user:password@]host:port[,host:port]`.
 
 use std::fmt;
 use std::time::Duration;
 
 use helio_types::address::{host_port, split_host_port};
 
+use super::etcd::Etcd;
 use super::redis::Redis;
 use super::{Backend, Failure};
 use crate::Error;
 
 const REDIS_PORT: u16 = 6379;
+const ETCD_PORT: u16 = 2379;
+
+/// Which store it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// One server of Redis.
+    Redis,
+    /// The members of an etcd.
+    Etcd,
+}
 
 /// A store, and which part of it is this cluster's.
 #[derive(Clone)]
 pub struct Target {
+    /// What speaks there.
+    pub kind: Kind,
     /// Its machine.
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// Machines and ports of its other members.
+    pub others: Vec<(String, u16)>,
     /// Who logs in; empty: the store's default.
     pub username: String,
     /// Their password; empty: nobody logs in.
@@ -42,34 +57,49 @@ impl fmt::Debug for Target {
 /// A sentence about what is wrong with it.
 pub fn parse(text: &str) -> Result<Target, String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("redis", text));
-    match scheme {
-        "redis" => {}
-        "rediss" => {
+    let (kind, usual) = match scheme {
+        "redis" => (Kind::Redis, REDIS_PORT),
+        "etcd" => (Kind::Etcd, ETCD_PORT),
+        "rediss" | "etcds" => {
             return Err(format!(
-                "{text}: connections to Redis are not encrypted in this release. Use redis:// in a network that you trust, \
-                 or a tunnel"
+                "{text}: connections to a store are not encrypted in this release. Use {}:// in a network that you trust, \
+                 or a tunnel",
+                scheme.trim_end_matches('s'),
             ));
         }
-        _ => return Err(format!("{text}: a store is redis://HOST:PORT")),
-    }
-    // Of a list Ray uses the first one, too.
-    let first = rest.split(',').next().unwrap_or_default();
-    let (user, place) = first.rsplit_once('@').unwrap_or(("", first));
-    let place = place.split('/').next().unwrap_or_default();
-    let (username, password) = user.split_once(':').unwrap_or((user, ""));
-    let (host, port) = match split_host_port(place) {
-        Some((host, port)) => {
-            let port = port.parse().map_err(|_| format!("{text}: {port:?} is not a port"))?;
-            (host, port)
+        _ => {
+            return Err(format!(
+                "{text}: a store is redis://HOST:PORT or etcd://HOST:PORT,HOST:PORT"
+            ));
         }
-        None => (place, REDIS_PORT),
     };
-    if host.is_empty() {
-        return Err(format!("{text}: the host is missing; a store is redis://HOST:PORT"));
+    let (user, places) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let places = places.split('/').next().unwrap_or_default();
+    let (username, password) = user.split_once(':').unwrap_or((user, ""));
+    let place = |place: &str| {
+        let (host, port) = match split_host_port(place.trim()) {
+            Some((host, port)) => {
+                let port = port.parse().map_err(|_| format!("{text}: {port:?} is not a port"))?;
+                (host, port)
+            }
+            None => (place.trim(), usual),
+        };
+        match host {
+            "" => Err(format!("{text}: the host is missing; a store is {scheme}://HOST:PORT")),
+            host => Ok((host.to_owned(), port)),
+        }
+    };
+    let mut places = places.split(',').map(place).collect::<Result<Vec<_>, _>>()?;
+    let (host, port) = places.remove(0);
+    if kind == Kind::Redis {
+        // Of a list Ray uses the first one, too.
+        places.clear();
     }
     Ok(Target {
-        host: host.to_owned(),
+        kind,
+        host,
         port,
+        others: places,
         username: decoded(username),
         password: decoded(password),
         namespace: "default".to_owned(),
@@ -104,16 +134,27 @@ impl Target {
     /// What it is called in messages: without the password.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("redis://{} (namespace {})", host_port(&self.host, self.port), self.namespace)
+        let scheme = match self.kind {
+            Kind::Redis => "redis",
+            Kind::Etcd => "etcd",
+        };
+        let others = self.others.iter().map(|(host, port)| host_port(host, port));
+        let places: Vec<String> =
+            std::iter::once(host_port(&self.host, self.port)).chain(others).collect();
+        format!("{scheme}://{} (namespace {})", places.join(","), self.namespace)
     }
 
     pub(super) fn backend(&self) -> Box<dyn Backend> {
-        Box::new(Redis::new(self.clone()))
+        match self.kind {
+            Kind::Redis => Box::new(Redis::new(self.clone())),
+            Kind::Etcd => Box::new(Etcd::new(self.clone())),
+        }
     }
 
-    /// How long an operation may take.
+    /// How long an operation may take: where there are several members, each its part of the lease.
     pub(super) fn answer_max(&self) -> Duration {
-        self.lease.clamp(Duration::from_millis(500), Duration::from_secs(5))
+        let members = self.others.len() as u32 + 1;
+        (self.lease / members).clamp(Duration::from_millis(250), Duration::from_secs(5))
     }
 
     pub(super) fn refused(&self, reason: &str) -> Error {
@@ -144,9 +185,14 @@ mod tests {
         check("redis", ("redis", 6379, "", ""));
         check("redis://10.0.0.1:7000,10.0.0.2:7000", ("10.0.0.1", 7000, "", ""));
         check("redis://me:p%40ss@redis:1/0", ("redis", 1, "me", "p@ss"));
+        check("etcd://a:7,b", ("a", 7, "", ""));
+        check("etcd://a", ("a", 2379, "", ""));
+        assert_eq!(parse("etcd://a:7,b").unwrap().others, [("b".to_owned(), 2379)]);
         check("redis://:secret@[::1]:6379", ("::1", 6379, "", "secret"));
         for (text, part) in [
             ("rediss://redis:6379", "not encrypted"),
+            ("etcds://a", "Use etcd://"),
+            ("etcd://a,:1", "host is missing"),
             ("mysql://a:1", "redis://HOST:PORT"),
             ("redis://:1", "host is missing"),
             ("redis://a:many", "not a port"),

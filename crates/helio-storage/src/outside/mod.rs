@@ -15,13 +15,14 @@
 //! [`Leased`] is what all stores have in common, a `Backend` what differs: six conditional operations.
 
 mod address;
+mod etcd;
 mod leased;
 mod redis;
 mod stream;
 
 use std::time::{Duration, Instant};
 
-pub use address::{Target, parse};
+pub use address::{Kind, Target, parse};
 pub use leased::Leased;
 
 use crate::{Change, Entry, Error};

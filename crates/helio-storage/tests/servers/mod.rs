@@ -20,8 +20,24 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// What all of them have.
+pub(crate) trait Server {
+    /// At how many places a long conversation is cut: each costs a start of a head.
+    const CUTS: u64;
+    fn run() -> Self;
+    fn port(&self) -> u16;
+    fn target(&self, namespace: &str, lease: Duration) -> Target;
+    /// As if the time of the lease were over.
+    fn expire(&self, namespace: &str);
+}
+
+fn target(scheme: &str, port: u16, namespace: &str, lease: Duration) -> Target {
+    let target = parse(&format!("{scheme}://127.0.0.1:{port}")).unwrap();
+    Target { namespace: namespace.to_owned(), cluster: "mine".to_owned(), lease, ..target }
+}
+
 pub(crate) struct RedisServer {
-    pub(crate) port: u16,
+    port: u16,
     password: Option<String>,
     process: Child,
     folder: PathBuf,
@@ -58,16 +74,6 @@ impl RedisServer {
         }
     }
 
-    pub(crate) fn target(&self, namespace: &str, lease: Duration) -> Target {
-        let target = parse(&format!("redis://127.0.0.1:{}", self.port)).unwrap();
-        Target { namespace: namespace.to_owned(), cluster: "mine".to_owned(), lease, ..target }
-    }
-
-    /// As the server itself would when the time is over.
-    pub(crate) fn expire(&self, namespace: &str) {
-        self.command(&["DEL", &format!("{{heliostat:{namespace}}}:lease")]);
-    }
-
     pub(crate) fn set(&self, name: &str, value: &str) {
         self.command(&["CONFIG", "SET", name, value]);
     }
@@ -87,7 +93,121 @@ impl RedisServer {
     }
 }
 
+impl Server for RedisServer {
+    const CUTS: u64 = 150;
+
+    fn run() -> Self {
+        Self::start(&[])
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn target(&self, namespace: &str, lease: Duration) -> Target {
+        target("redis", self.port, namespace, lease)
+    }
+
+    fn expire(&self, namespace: &str) {
+        self.command(&["DEL", &format!("{{heliostat:{namespace}}}:lease")]);
+    }
+}
+
 impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One member of an etcd.
+pub(crate) struct EtcdServer {
+    port: u16,
+    process: Child,
+    folder: PathBuf,
+}
+
+impl EtcdServer {
+    pub(crate) fn start(options: &[&str]) -> Self {
+        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("helio-etcd-{}-{number}", std::process::id());
+        // etcd waits for its disk at every write, which is not what is tested.
+        let memory = PathBuf::from("/dev/shm");
+        let folder = if memory.is_dir() { memory } else { std::env::temp_dir() }.join(name);
+        loop {
+            let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+            let [port, peers] = free.each_ref().map(|it| it.local_addr().unwrap().port());
+            drop(free);
+            let (own, peer) =
+                (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));
+            let mut process = Command::new("etcd")
+                .args(["--listen-client-urls", &own, "--advertise-client-urls", &own])
+                .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+                .args(["--initial-cluster", &format!("default={peer}"), "--data-dir"])
+                .arg(&folder)
+                .args(options)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("etcd is installed: `apt-get install etcd-server`");
+            let mut has_ended = false;
+            until("etcd", || {
+                has_ended = process.try_wait().unwrap().is_some();
+                has_ended || TcpStream::connect(("127.0.0.1", port)).is_ok()
+            });
+            // Another program was quicker to take a port.
+            if !has_ended {
+                return Self { port, process, folder };
+            }
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+impl Server for EtcdServer {
+    const CUTS: u64 = 12;
+
+    fn run() -> Self {
+        Self::start(&[])
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn target(&self, namespace: &str, lease: Duration) -> Target {
+        target("etcd", self.port, namespace, lease)
+    }
+
+    fn expire(&self, namespace: &str) {
+        let key = base64(format!("heliostat/{namespace}/leader").as_bytes());
+        let body = format!("{{\"key\":\"{key}\"}}");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let length = body.len();
+        let head =
+            format!("POST /v3/kv/deleterange HTTP/1.1\r\nHost: a\r\nContent-Length: {length}");
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert!(line.contains(" 200 "), "{line}");
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: Vec<u8> =
+        bytes.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
+    let six = |six: &[u8]| (0..6).fold(0, |all, at| all << 1 | six.get(at).copied().unwrap_or(0));
+    let mut text: String =
+        bits.chunks(6).map(|bits| char::from(letters[six(bits) as usize])).collect();
+    while !text.len().is_multiple_of(4) {
+        text.push('=');
+    }
+    text
+}
+
+impl Drop for EtcdServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -1,0 +1,575 @@
+//! etcd, through its gateway of JSON: keys below one prefix, a transaction for each operation.
+//!
+//! | key below `heliostat/<namespace>/` | value |
+//! |---|---|
+//! | `cluster` | what marks the cluster |
+//! | `epoch` | that of the head that has the state |
+//! | `leader` | epoch, lease in milliseconds, and name of that head; written anew with each renewal |
+//! | `number` | of the newest write, 20 digits |
+//! | `e/` key | an entry: 0 and its value, or 1 and the number of its parts |
+//! | `p/` key in hex `/` number | a part of a large value |
+//! | `j/` number `/` number | a piece of the changes of a commit that is too large for one transaction |
+//! | `mark` | the number of such a commit, and of its pieces: from here on it has happened |
+//!
+//! etcd's own leases last 2 s at least. So whoever waits measures, by its own clock, how long `leader` stays as it is; it
+//! begins after the write that it sees, which is after the moment from which the leader counts.
+//!
+//! A transaction takes 128 operations and 1.5 MB. A commit that needs more is first written down in pieces, then marked
+//! as made, then carried out; who finds the mark carries it out again.
+
+mod base64;
+mod http;
+mod journal;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use helio_env::clock::unix_ms;
+use serde_json::{Value, json};
+
+use self::base64::{decode, encode};
+use self::http::Connection;
+use self::journal::{Op, PIECE_MAX, groups};
+use super::{Attempt, Backend, Done, Failure, Outcome, Target};
+use crate::{Change, Entry};
+
+/// A longer value is cut into parts.
+const PART_MAX: usize = 512 << 10;
+
+/// How many entries are read at a time, and how long that may take; large commits have as long.
+const PAGE: usize = 200;
+const LARGE_MAX: Duration = Duration::from_secs(20);
+
+/// What etcd says when it cannot do something at the moment.
+const PASSING: [&str; 6] =
+    ["leader", "timed out", "too many requests", "unavailable", "raft", "server stopped"];
+
+/// A connection to etcd.
+#[derive(Debug)]
+pub(super) struct Etcd {
+    target: Target,
+    /// Which of its members is asked.
+    member: usize,
+    connection: Option<Connection>,
+    /// What shows that the user has logged in.
+    token: String,
+    /// The newest revision of `leader` that was seen, and since when.
+    seen: Option<(String, Instant)>,
+    /// Keys whose values are in parts.
+    large: BTreeSet<Vec<u8>>,
+    /// A commit may be marked as made and not carried out.
+    is_unsettled: bool,
+}
+
+/// A key with its value and revision.
+struct Found {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    revision: String,
+}
+
+impl Found {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.value).unwrap_or_default()
+    }
+}
+
+/// The outcome of a transaction: whether its conditions held, and what its reads found.
+struct Told {
+    is_done: bool,
+    found: Vec<Vec<Found>>,
+}
+
+impl Told {
+    fn first(&self, read: usize) -> Option<&Found> {
+        self.found.get(read)?.first()
+    }
+}
+
+impl Etcd {
+    pub(super) fn new(target: Target) -> Self {
+        Self {
+            target,
+            member: 0,
+            connection: None,
+            token: String::new(),
+            seen: None,
+            large: BTreeSet::new(),
+            is_unsettled: true,
+        }
+    }
+
+    fn key(&self, name: &str) -> Vec<u8> {
+        format!("heliostat/{}/{name}", self.target.namespace).into_bytes()
+    }
+
+    fn entry(&self, key: &[u8]) -> Vec<u8> {
+        [self.key("e/").as_slice(), key].concat()
+    }
+
+    fn part(&self, key: &[u8], number: usize) -> Vec<u8> {
+        let mut name = "p/".to_owned();
+        for byte in key {
+            let _ = write!(name, "{byte:02x}");
+        }
+        let _ = write!(name, "/{number:08}");
+        self.key(&name)
+    }
+
+    /// Asks one member after the other.
+    fn post(&mut self, path: &str, body: &Value, within: Duration) -> Outcome<Value> {
+        let members = self.target.others.len() + 1;
+        let mut last = Failure::Away("no member was asked".to_owned());
+        let mut has_logged_in = false;
+        for _ in 0..=members {
+            if self.token.is_empty() && !self.target.password.is_empty() {
+                match self.login(within) {
+                    Ok(()) => has_logged_in = true,
+                    Err(Failure::Away(why)) => {
+                        last = Failure::Away(why);
+                        self.next();
+                        continue;
+                    }
+                    Err(refused) => return Err(refused),
+                }
+            }
+            match self.ask(path, body, within) {
+                Ok(answer) => return Ok(answer),
+                // What showed the login is forgotten with the member's restart, and after a while.
+                Err(Failure::Refused(why))
+                    if why.contains("invalid auth token") && !has_logged_in =>
+                {
+                    self.token.clear();
+                }
+                Err(Failure::Away(why)) => {
+                    last = Failure::Away(why);
+                    self.next();
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Err(last)
+    }
+
+    fn next(&mut self) {
+        self.connection = None;
+        self.member = (self.member + 1) % (self.target.others.len() + 1);
+    }
+
+    /// Asks the present member once.
+    fn ask(&mut self, path: &str, body: &Value, within: Duration) -> Outcome<Value> {
+        let (host, port) = match self.member.checked_sub(1) {
+            None => (&self.target.host, self.target.port),
+            Some(other) => {
+                let (host, port) = &self.target.others[other];
+                (host, *port)
+            }
+        };
+        let away = |error: std::io::Error| Failure::Away(format!("{host}:{port}: {error}"));
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(host, port, self.target.answer_max()).map_err(away)?,
+        };
+        let (status, answer) = connection.post(path, &self.token, body, within).map_err(away)?;
+        self.connection = Some(connection);
+        if status == 200 { Ok(answer) } else { Err(failure(status, &answer)) }
+    }
+
+    fn login(&mut self, within: Duration) -> Outcome<()> {
+        let Target { username, password, .. } = &self.target;
+        let body = json!({ "name": username, "password": password });
+        let answer = self.ask("/v3/auth/authenticate", &body, within)?;
+        answer["token"].as_str().unwrap_or_default().clone_into(&mut self.token);
+        Ok(())
+    }
+
+    fn transact(
+        &mut self,
+        compare: &[Value],
+        success: &[Value],
+        failure: &[Value],
+        within: Duration,
+    ) -> Outcome<Told> {
+        let body = json!({ "compare": compare, "success": success, "failure": failure });
+        let answer = self.post("/v3/kv/txn", &body, within)?;
+        let responses = answer["responses"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let ranges = responses.iter().filter_map(|response| response.get("response_range"));
+        let found = |range: &Value| {
+            let all = range["kvs"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let bytes = |of: &Value| of.as_str().and_then(decode).unwrap_or_default();
+            let found = |pair: &Value| Found {
+                key: bytes(&pair["key"]),
+                value: bytes(&pair["value"]),
+                revision: pair["mod_revision"].as_str().unwrap_or_default().to_owned(),
+            };
+            all.iter().map(found).collect()
+        };
+        let is_done = answer["succeeded"].as_bool().unwrap_or_default();
+        Ok(Told { is_done, found: ranges.map(found).collect() })
+    }
+
+    /// A transaction of the head of that epoch.
+    fn transact_ours(
+        &mut self,
+        epoch: u64,
+        conditions: &[Value],
+        success: &[Value],
+        within: Duration,
+    ) -> Outcome<Done<Told>> {
+        let mut compare = vec![is_value(&self.key("epoch"), epoch.to_string().as_bytes())];
+        compare.extend_from_slice(conditions);
+        let looks = ["epoch", "leader", "number"].map(|name| get(&self.key(name)));
+        let told = self.transact(&compare, success, &looks, within)?;
+        if told.is_done {
+            return Ok(Done::Ours(told));
+        }
+        let is_ours = told.first(0).is_some_and(|found| found.text() == epoch.to_string());
+        Ok(if is_ours { Done::Ours(told) } else { Done::Lost(holder(told.first(1))) })
+    }
+
+    /// Carries out what is marked as made.
+    fn settle(&mut self, epoch: u64) -> Outcome<Done<()>> {
+        let mark = get(&self.key("mark"));
+        let told = match self.transact_ours(epoch, &[], &[mark], self.target.answer_max())? {
+            Done::Ours(told) => told,
+            Done::Lost(to) => return Ok(Done::Lost(to)),
+        };
+        if let Some((number, pieces)) = told.first(0).and_then(|mark| mark.text().split_once(' ')) {
+            let mut bytes = Vec::new();
+            for piece in 0..pieces.parse().unwrap_or(0) {
+                let read = get(&self.key(&format!("j/{number}/{piece:08}")));
+                match self.transact_ours(epoch, &[], &[read], LARGE_MAX)? {
+                    Done::Ours(told) => {
+                        bytes.extend(
+                            told.first(0).map(|found| found.value.clone()).unwrap_or_default(),
+                        );
+                    }
+                    Done::Lost(to) => return Ok(Done::Lost(to)),
+                }
+            }
+            let number = number.to_owned();
+            let ops = journal::decode(&bytes).ok_or_else(|| {
+                Failure::Refused("a commit that was written down cannot be read".to_owned())
+            })?;
+            if let Done::Lost(to) = self.carry_out(epoch, &number, &ops)? {
+                return Ok(Done::Lost(to));
+            }
+        }
+        let rest = [delete(&self.key("mark")), delete_range(&self.key("j/"), &self.key("j0"))];
+        let done = self.transact_ours(epoch, &[], &rest, LARGE_MAX)?;
+        self.is_unsettled = false;
+        Ok(done.map(drop))
+    }
+
+    /// In several transactions, each of which happens only while that commit is the newest.
+    fn carry_out(&mut self, epoch: u64, number: &str, ops: &[Op]) -> Outcome<Done<()>> {
+        let is_newest = is_value(&self.key("number"), number.as_bytes());
+        for group in groups(ops) {
+            let success: Vec<Value> = group.iter().map(operation).collect();
+            match self.transact_ours(
+                epoch,
+                std::slice::from_ref(&is_newest),
+                &success,
+                LARGE_MAX,
+            )? {
+                Done::Ours(_) => {}
+                Done::Lost(to) => return Ok(Done::Lost(to)),
+            }
+        }
+        Ok(Done::Ours(()))
+    }
+
+    /// What the changes do to keys of etcd.
+    fn ops(&self, changes: &[Change]) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for Change { key, value } in changes {
+            let entry = self.entry(key);
+            let mut parts = 0;
+            match value {
+                Some(value) if value.len() > PART_MAX => {
+                    for (number, part) in value.chunks(PART_MAX).enumerate() {
+                        ops.push(Op::Put(self.part(key, number), part.to_vec()));
+                        parts = number + 1;
+                    }
+                    ops.push(Op::Put(entry, format!("\x01{parts}").into_bytes()));
+                }
+                Some(value) => ops.push(Op::Put(entry, [b"\x00", value.as_slice()].concat())),
+                None => ops.push(Op::Delete(entry)),
+            }
+            if self.large.contains(key) {
+                ops.push(Op::DeleteRange(self.part(key, parts), self.part(key, 99_999_999)));
+            }
+        }
+        ops
+    }
+}
+
+/// Digits that compare as the number does.
+fn digits(number: u64) -> String {
+    format!("{number:020}")
+}
+
+/// Who leads, of "epoch lease name".
+fn holder(leader: Option<&Found>) -> String {
+    leader.and_then(|found| found.text().splitn(3, ' ').nth(2)).unwrap_or_default().to_owned()
+}
+
+fn is_value(key: &[u8], value: &[u8]) -> Value {
+    json!({ "key": encode(key), "target": "VALUE", "result": "EQUAL", "value": encode(value) })
+}
+
+fn is_less(key: &[u8], value: &[u8]) -> Value {
+    json!({ "key": encode(key), "target": "VALUE", "result": "LESS", "value": encode(value) })
+}
+
+/// The key is as it was found.
+fn is_still(key: &[u8], found: Option<&Found>) -> Value {
+    match found {
+        Some(Found { revision, .. }) => {
+            json!({ "key": encode(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision })
+        }
+        None => {
+            json!({ "key": encode(key), "target": "VERSION", "result": "EQUAL", "version": "0" })
+        }
+    }
+}
+
+fn get(key: &[u8]) -> Value {
+    json!({ "request_range": { "key": encode(key) } })
+}
+
+fn page(from: &[u8], end: &[u8]) -> Value {
+    json!({ "request_range": { "key": encode(from), "range_end": encode(end), "limit": PAGE.to_string() } })
+}
+
+fn put(key: &[u8], value: &[u8]) -> Value {
+    json!({ "request_put": { "key": encode(key), "value": encode(value) } })
+}
+
+fn delete(key: &[u8]) -> Value {
+    json!({ "request_delete_range": { "key": encode(key) } })
+}
+
+fn delete_range(from: &[u8], end: &[u8]) -> Value {
+    json!({ "request_delete_range": { "key": encode(from), "range_end": encode(end) } })
+}
+
+fn operation(op: &Op) -> Value {
+    match op {
+        Op::Put(key, value) => put(key, value),
+        Op::Delete(key) => delete(key),
+        Op::DeleteRange(from, end) => delete_range(from, end),
+    }
+}
+
+/// An error that etcd answered.
+fn failure(status: u16, answer: &Value) -> Failure {
+    let text = answer["error"].as_str().or(answer["message"].as_str()).or(answer.as_str());
+    let text = format!("{} (HTTP {status})", text.unwrap_or("no reason was given").trim());
+    if text.contains("space exceeded") {
+        return Failure::Full;
+    }
+    if status == 503 || PASSING.iter().any(|word| text.contains(word)) {
+        return Failure::Away(text);
+    }
+    let hint = if status == 404 {
+        ". It is to be etcd 3.4 or newer, whose gateway of JSON is at /v3"
+    } else if text.contains("user name") || text.contains("authentication failed") {
+        ". The user and the password go before the host: etcd://USER:PASSWORD@HOST:PORT"
+    } else if text.contains("permission denied") {
+        ". The user needs to read and write the keys that begin with heliostat/"
+    } else {
+        ""
+    };
+    Failure::Refused(format!("{text}{hint}"))
+}
+
+impl Backend for Etcd {
+    fn acquire(&mut self, holder_name: &str, lease: Duration) -> Outcome<Attempt> {
+        let names = ["cluster", "epoch", "leader", "number"].map(|name| self.key(name));
+        let looks = names.each_ref().map(|name| get(name));
+        let within = self.target.answer_max();
+        let told = self.transact(&[], &looks, &[], within)?;
+        let [cluster, epoch, leader, number] = [0, 1, 2, 3].map(|read| told.first(read));
+        if cluster.is_some_and(|mark| mark.value != self.target.cluster.as_bytes()) {
+            return Ok(Attempt::Foreign);
+        }
+        if let Some(leader) = leader {
+            let its_lease = leader.text().split(' ').nth(1).and_then(|text| text.parse().ok());
+            let its_lease = Duration::from_millis(its_lease.unwrap_or_default()).max(lease);
+            let since = match &self.seen {
+                Some((revision, since)) if *revision == leader.revision => *since,
+                _ => Instant::now(),
+            };
+            self.seen = Some((leader.revision.clone(), since));
+            let left = its_lease.saturating_sub(since.elapsed());
+            if !left.is_zero() {
+                return Ok(Attempt::Held { by: holder(Some(leader)), left });
+            }
+        }
+        let before = epoch.and_then(|found| found.text().parse().ok()).unwrap_or(0u64);
+        let ours = unix_ms().max(before + 1);
+        let number = number.and_then(|found| found.text().parse().ok()).unwrap_or(0);
+        let conditions = [is_still(&names[1], epoch), is_still(&names[2], leader)];
+        let changes = [
+            put(&names[0], self.target.cluster.as_bytes()),
+            put(&names[1], ours.to_string().as_bytes()),
+            put(&names[2], leading(ours, lease, holder_name).as_bytes()),
+            put(&names[3], digits(number).as_bytes()),
+        ];
+        let told = self.transact(&conditions, &changes, &[get(&names[2])], within)?;
+        let is_ours = |found: &Found| found.text() == leading(ours, lease, holder_name);
+        if told.is_done || told.first(0).is_some_and(is_ours) {
+            self.seen = None;
+            return Ok(Attempt::Won { epoch: ours, number });
+        }
+        Ok(Attempt::Held { by: holder(told.first(0)), left: lease })
+    }
+
+    fn renew(&mut self, epoch: u64, holder: &str, lease: Duration) -> Outcome<Done<()>> {
+        let leader = put(&self.key("leader"), leading(epoch, lease, holder).as_bytes());
+        Ok(self.transact_ours(epoch, &[], &[leader], self.target.answer_max())?.map(drop))
+    }
+
+    fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>> {
+        if let Done::Lost(to) = self.settle(epoch)? {
+            return Ok(Done::Lost(to));
+        }
+        let mut found: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut parts: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for (all, from, end) in [
+            (&mut found, self.key("e/"), self.key("e0")),
+            (&mut parts, self.key("p/"), self.key("p0")),
+        ] {
+            let mut from = from;
+            loop {
+                let told = match self.transact_ours(epoch, &[], &[page(&from, &end)], LARGE_MAX)? {
+                    Done::Ours(told) => told,
+                    Done::Lost(to) => return Ok(Done::Lost(to)),
+                };
+                let page = told.found.into_iter().next().unwrap_or_default();
+                let is_last = page.len() < PAGE;
+                if let Some(last) = page.last() {
+                    from = [last.key.as_slice(), b"\x00"].concat();
+                }
+                all.extend(page.into_iter().map(|pair| (pair.key, pair.value)));
+                if is_last {
+                    break;
+                }
+            }
+        }
+        let skipped = self.key("e/").len();
+        self.large.clear();
+        let mut entries = Vec::with_capacity(found.len());
+        for (key, value) in found {
+            let key = key[skipped..].to_vec();
+            let value = match value.split_first() {
+                Some((1, count)) => {
+                    let count = std::str::from_utf8(count).ok().and_then(|text| text.parse().ok());
+                    self.large.insert(key.clone());
+                    let names = (0..count.unwrap_or(0)).map(|number| self.part(&key, number));
+                    names.filter_map(|name| parts.remove(&name)).flatten().collect()
+                }
+                Some((_, value)) => value.to_vec(),
+                None => Vec::new(),
+            };
+            entries.push((key, value));
+        }
+        Ok(Done::Ours(entries))
+    }
+
+    fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>> {
+        if self.is_unsettled
+            && let Done::Lost(to) = self.settle(epoch)?
+        {
+            return Ok(Done::Lost(to));
+        }
+        let ops = self.ops(changes);
+        let number_key = self.key("number");
+        let number = digits(number);
+        let is_newer = is_less(&number_key, number.as_bytes());
+        let is_one = groups(&ops).nth(1).is_none();
+        let mut success = vec![put(&number_key, number.as_bytes())];
+        if is_one {
+            success.extend(ops.iter().map(operation));
+        } else {
+            self.is_unsettled = true;
+            let bytes = journal::encode(&ops);
+            let mut pieces = 0;
+            for piece in bytes.chunks(PIECE_MAX) {
+                let written = put(&self.key(&format!("j/{number}/{pieces:08}")), piece);
+                if let Done::Lost(to) = self.transact_ours(epoch, &[], &[written], LARGE_MAX)? {
+                    return Ok(Done::Lost(to));
+                }
+                pieces += 1;
+            }
+            success.push(put(&self.key("mark"), format!("{number} {pieces}").as_bytes()));
+        }
+        let within = if is_one { self.target.answer_max() } else { LARGE_MAX };
+        let told = match self.transact_ours(epoch, &[is_newer], &success, within)? {
+            Done::Ours(told) => told,
+            Done::Lost(to) => return Ok(Done::Lost(to)),
+        };
+        // It may have been made by a try whose answer did not come.
+        let is_made = told.is_done || told.first(2).is_some_and(|found| found.text() == number);
+        if !is_made {
+            return Err(Failure::Away("a later write was made before".to_owned()));
+        }
+        for Change { key, value } in changes {
+            if value.as_ref().is_some_and(|value| value.len() > PART_MAX) {
+                self.large.insert(key.clone());
+            } else {
+                self.large.remove(key);
+            }
+        }
+        if is_one {
+            return Ok(Done::Ours(()));
+        }
+        // It has happened. Should this fail, whoever is next finds the mark.
+        let _ = self.settle(epoch);
+        Ok(Done::Ours(()))
+    }
+
+    fn release(&mut self, epoch: u64) -> Outcome<()> {
+        let leader = delete(&self.key("leader"));
+        self.transact_ours(epoch, &[], &[leader], self.target.answer_max()).map(drop)
+    }
+
+    fn clean(&mut self) -> Outcome<bool> {
+        let mut end = self.key("");
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        let body = json!({ "key": encode(&self.key("")), "range_end": encode(&end) });
+        let answer = self.post("/v3/kv/deleterange", &body, LARGE_MAX)?;
+        Ok(answer["deleted"].as_str().is_some_and(|count| count != "0"))
+    }
+}
+
+fn leading(epoch: u64, lease: Duration, holder: &str) -> String {
+    format!("{epoch} {} {holder}", lease.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_etcd_say_what_to_do() {
+        let say = |text: &str| failure(400, &json!({ "error": text, "code": 3 }));
+        assert_eq!(say("etcdserver: mvcc: database space exceeded"), Failure::Full);
+        assert!(matches!(say("etcdserver: no leader"), Failure::Away(_)));
+        assert!(matches!(failure(503, &json!("busy")), Failure::Away(_)));
+        for (text, part) in [
+            ("etcdserver: user name is empty", "etcd://USER:PASSWORD@"),
+            ("etcdserver: authentication failed, invalid user ID or password", "etcd://USER"),
+            ("etcdserver: permission denied", "heliostat/"),
+        ] {
+            let Failure::Refused(why) = say(text) else { panic!("{text}") };
+            assert!(why.contains(part) && why.contains(text), "{why}");
+        }
+        let Failure::Refused(why) = failure(404, &json!("404 page not found")) else { panic!() };
+        assert!(why.contains("etcd 3.4"));
+    }
+}
