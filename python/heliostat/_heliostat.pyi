@@ -263,10 +263,12 @@ def connect(
 ) -> None:
     """Join the daemon as a driver; `host` is the node's address. Raises `ConnectionError`."""
 
-def _take_package(host: str, port: int, token: str, name: str, to: str) -> None:
+def _take_package(session_dir: str, host: str, port: int, token: str, name: str, to: str) -> None:
     """Have a package of the head's written to a file. Raises `ConnectionError`."""
 
-def _give_package(host: str, port: int, token: str, name: str, from_: str) -> None:
+def _give_package(
+    session_dir: str, host: str, port: int, token: str, name: str, from_: str
+) -> None:
     """Bring a package to the head, unless that has it. Raises `ConnectionError`."""
 
 def shutdown() -> None:

@@ -46,7 +46,8 @@ def heliostat(home: Path, *args: str, **variables: str) -> tuple[int, str]:
 
 def start(home: Path, **variables: str) -> tuple[int, str]:
     quiet = (f"--port={free_port()}", "--num-cpus=1", "--include-dashboard=false")
-    return heliostat(home, "start", "--head", *quiet, **variables)
+    here = "--node-ip-address=127.0.0.1"
+    return heliostat(home, "start", "--head", here, *quiet, **variables)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from collections.abc import Iterator
 
 import harness
 import pytest
-from certificates import Authority
+from certificates import DAY, Authority
 
 from machines.machines import HELIOSTAT, PORT, TOKEN, Machine, Machines
 from machines.wire import Listener
@@ -173,3 +175,203 @@ def test_an_encrypted_node_is_told_that_the_cluster_is_not(make_field: type[Fiel
     assert "connections of this cluster are not encrypted: unset RAY_USE_TLS" in said
     harness.wait_until(lambda: "are not encrypted" in head.logs(), what="the head says so, too")
     other.join(head)
+
+
+ASK = """
+    import sys, urllib.request, urllib.error, ssl
+
+    url, ca, token = sys.argv[1:]
+    context = ssl.create_default_context(cafile=ca) if url.startswith("https") else None
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=60) as answer:
+            print(answer.status, answer.read().decode()[:1000])
+    except urllib.error.HTTPError as error:
+        print(error.code, error.read().decode()[:1000])
+"""
+
+
+def ask(machine: Machine, url: str, authority: Authority, token: str = TOKEN) -> str:
+    script = textwrap.dedent(ASK)
+    return machine.run(sys.executable, "-c", script, url, str(authority.path), token).stdout
+
+
+@pytest.mark.contract("F6.28", "F14.01")
+def test_http_between_machines_is_encrypted(make_field: type[Field]) -> None:
+    field = make_field(2)
+    head, other = field.all
+    head.start_head(
+        "--dashboard-host=0.0.0.0", "--metrics-export-port=9100", env=field.variables(head)
+    )
+    other.join(head, env=field.variables(other))
+    server, authority = f"{head.ip}:8265", field.authority
+    with Listener(head, other) as listener:
+        submit = [str(HELIOSTAT), "job", "submit", "--address", f"https://{server}", "--verify"]
+        command = ["--", "echo", SECRET]
+        said = other.run(*submit, str(authority.path), *command).stdout
+        assert SECRET in said
+        # Where the variables are set, the authority is known.
+        env = {**field.variables(other), "RAY_ADDRESS": f"{head.ip}:{PORT}"}
+        assert "SUCCEEDED" in other.run(str(HELIOSTAT), "job", "list", env=env).stdout
+        assert ask(other, f"https://{server}/api/version", authority).startswith("200")
+        assert "ray_" in ask(other, f"https://{head.ip}:9100/metrics", authority)
+        assert SECRET.encode() not in (heard := listener.stop())
+        assert TOKEN.encode() not in heard
+    # In the clear only this machine may ask.
+    for url in (f"http://{server}/api/version", f"http://{head.ip}:9100/metrics"):
+        told = ask(other, url, authority, "none")
+        assert told.startswith("400")
+        assert "use https://" in told
+        assert ask(head, url, authority).startswith("200")
+    assert ask(head, "http://127.0.0.1:8265/api/version", authority).startswith("200")
+
+
+@pytest.mark.contract("F6.28")
+def test_kuberays_operator_may_ask_in_the_clear(make_field: type[Field]) -> None:
+    field = make_field(2)
+    head, other = field.all
+    env = {**field.variables(head), "HELIOSTAT_DASHBOARD_PLAIN_HTTP": "1"}
+    head.start_head("--dashboard-host=0.0.0.0", env=env)
+    url = f"{head.ip}:8265/api/version"
+    for scheme in ("http", "https"):
+        assert ask(other, f"{scheme}://{url}", field.authority).startswith("200")
+
+
+SERVE = """
+    import sys, urllib.request
+    import ray
+    from ray import serve
+
+    ray.init(log_to_driver=False)
+
+    @serve.deployment(ray_actor_options={"resources": {"m1": 1}, "num_cpus": 0})
+    class Echo:
+        async def __call__(self, request):
+            return await request.body()
+
+    serve.run(Echo.bind(), name="echo", route_prefix="/")
+    secret = b"a value that nobody else may read"
+    asked = urllib.request.Request("http://127.0.0.1:8000/", data=secret * 1000)
+    for _ in range(20):
+        assert urllib.request.urlopen(asked, timeout=60).read() == secret * 1000
+    print("answered=20")
+"""
+
+
+@pytest.mark.contract("F6.28", "F12.04")
+def test_serves_links_are_encrypted(make_field: type[Field]) -> None:
+    field = make_field(2)
+    head, other = field.start()
+    with Listener(head, other) as listener:
+        driver = head.start_script(SERVE, env=field.variables(head))
+        assert driver.finish(150).check().value("answered") == "20"
+        heard = listener.stop()
+    assert len(heard) > 20 * 33_000, "requests went over the wire"
+    assert SECRET.encode() not in heard
+    assert TOKEN.encode() not in heard
+
+
+@pytest.mark.contract("F6.28")
+def test_certificates_are_renewed_under_a_running_cluster(make_field: type[Field]) -> None:
+    """With a bad one what is running goes on; a good one is shown from the next connection on."""
+    field = make_field(2)
+    head, other = field.start()
+    stop = field.field.directory / "stop"
+    actor = """
+        import os, sys, time
+        import ray
+        ray.init()
+        @ray.remote(num_cpus=0, resources={"m1": 1})
+        class Counter:
+            def __init__(self):
+                self.calls = 0
+            def count(self):
+                self.calls += 1
+                return self.calls
+        counter, calls = Counter.remote(), 0
+        while not os.path.exists(os.environ["STOP"]):
+            calls += 1
+            assert ray.get(counter.count.remote()) == calls
+            if calls == 1:
+                print("ready=1", flush=True)
+        print("wrong=0")
+    """
+    task = """
+        import ray
+        ray.init()
+        @ray.remote(num_cpus=0)
+        def double(x):
+            return 2 * x
+        on = [{"resources": {name: 1}} for name in ("m0", "m1")]
+        print(f"doubled={ray.get([double.options(**o).remote(21) for o in on])}")
+    """
+    own = field.variables(head)
+    running = head.start_script(actor, name="running", env={**own, "STOP": str(stop)})
+    running.wait_line("ready")
+    field.authority.sign("machine1", other.ip, since=-3 * DAY, until=-DAY)
+    waiting = head.start_script(task, name="waiting", env=own)
+    old_stays = "new certificates are of no use: the old ones stay"
+    harness.wait_until(lambda: old_stays in other.logs(), what="the bad one is told")
+    assert "has expired" in other.logs()
+    assert "read anew" not in other.logs()
+    field.authority.sign("machine1", other.ip)
+    assert waiting.finish(120).check().value("doubled") == "[42, 42]"
+    assert head.start_script(task, env=own).finish(120).check().value("doubled") == "[42, 42]"
+    assert "certificates were read anew" in other.logs()
+    stop.touch()
+    assert running.finish(120).check().value("wrong") == "0"
+
+
+@pytest.mark.contract("F6.28")
+def test_a_certificate_for_another_address_is_told_at_home(make_field: type[Field]) -> None:
+    field = make_field(2)
+    head, other = field.all
+    head.start_head("--include-dashboard=false", env=field.variables(head))
+    elsewhere = field.authority.variables(field.authority.sign("elsewhere", "10.77.0.99"))
+    code, said = start(other, f"--address={head.ip}:{PORT}", env=elsewhere)
+    assert code != 0
+    for part in ("RAY_TLS_SERVER_CERT=", other.ip, "--node-ip-address"):
+        assert part in said
+
+
+@pytest.mark.contract("F6.28")
+def test_nodes_with_the_token_make_certificates_of_their_own(make_field: type[Field]) -> None:
+    """`--tls=auto`: no file is made by hand, and drivers need nothing."""
+    field = make_field(3)
+    head, *others = field.all
+    with Listener(*field.all) as listener:
+        head.start_head("--tls=auto", "--dashboard-host=0.0.0.0")
+        for machine in others:
+            machine.join(head, "--tls=auto")
+        for machine in field.all[:2]:
+            driver = machine.start_script(EVERYTHING)
+            assert driver.finish(120).check().value("machines") == "3"
+        assert head.start_script(SERVE).finish(150).check().value("answered") == "20"
+        authority = next(head.directory.glob("tmp/ray/session_2*/tls/authority.pem"))
+        said = others[0].run(
+            *(str(HELIOSTAT), "job", "submit", "--address", f"https://{head.ip}:8265"),
+            *("--verify", str(authority), "--", "echo", SECRET),
+        )
+        assert SECRET in said.stdout
+        heard = listener.stop()
+    assert len(heard) > 20 << 20
+    for secret in (SECRET, TOKEN):
+        assert secret.encode() not in heard
+    # Who does not know the token, or does not encrypt, is told.
+    one = others[0]
+    one.run(str(HELIOSTAT), "stop", "--force")
+    address = f"--address={head.ip}:{PORT}"
+    code, said_here = start(one, address, env={})
+    assert code != 0
+    assert "are encrypted" in said_here
+    guess = {"HELIOSTAT_AUTH_TOKEN": "a guess that is as long as a token has to be"}
+    code, said_here = start(one, address, "--tls=auto", env=guess)
+    assert code != 0
+    assert "its certificate is not of an authority" in said_here
+    code, said_here = start(one, address, "--tls=auto", env={"HELIOSTAT_AUTH_TOKEN": "short"})
+    assert code != 0
+    assert "32 characters" in said_here
+    code, said_here = start(one, address, "--tls=auto", env=field.variables(one))
+    assert code != 0
+    assert "exclude each other" in said_here
+    one.join(head, "--tls=auto")

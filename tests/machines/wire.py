@@ -76,4 +76,4 @@ class Listener:
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(120)
+            self.process.communicate(timeout=120)

@@ -261,6 +261,10 @@ pub(crate) struct Start {
     /// Keep this command running until the daemon ends or a signal arrives.
     #[arg(long)]
     pub(crate) block: bool,
+    /// `auto`: connections between machines are encrypted, with certificates that each node makes from the cluster's
+    /// token. Every node has to be started with it.
+    #[arg(long, value_name = "auto")]
+    pub(crate) tls: Option<Tls>,
     /// IP address by which other machines reach this one [default: the source address of the default route].
     #[arg(long, value_name = "IP")]
     pub(crate) node_ip_address: Option<String>,
@@ -531,6 +535,9 @@ pub(crate) struct Node {
     /// The one TCP port of the node; 0 takes any free port.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
+    /// Encrypt connections between machines.
+    #[arg(long, value_name = "auto")]
+    pub(crate) tls: Option<Tls>,
     #[command(flatten)]
     pub(crate) offer: Offer,
     /// The interpreter that workers run.
@@ -550,6 +557,13 @@ pub(crate) struct Node {
     pub(crate) session_name: Option<String>,
     #[command(flatten)]
     pub(crate) dashboard: DashboardAddress,
+}
+
+/// How connections between machines are encrypted where the environment does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Tls {
+    /// With certificates that are made from the token.
+    Auto,
 }
 
 /// Flags of `ray start` that have no effect here, and whether they take a value.

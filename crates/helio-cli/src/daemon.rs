@@ -39,13 +39,14 @@ use helio_types::address::host_port;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::args::{Node, Store};
+use crate::args::{Node, Store, Tls};
 use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
 use crate::port::Port;
 use crate::session::Session;
 use crate::{
-    control_store, folder, kubernetes, names, observer, old_sessions, overrides, settings, values,
+    authority, control_store, folder, kubernetes, names, observer, old_sessions, overrides,
+    settings, values,
 };
 
 /// How long the control service may take to end after the node has.
@@ -109,6 +110,11 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let temp_dir = folder::temp_dir(offer.temp_dir.as_deref());
     let failed =
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
+    // A session that ends with its driver is the driver's machine's alone, and shows it to nobody.
+    let is_local = args.head && args.owner_driver;
+    if let Some(identity) = identity.as_ref().filter(|_| !is_local) {
+        identity.names(&host).map_err(|error| format!("{error}."))?;
+    }
     let session = Session::create(&temp_dir, args.session_name.as_deref())
         .map_err(|error| failed("the session's folder cannot be made", error))?;
     logs::start(session.dir.join("logs").join(LOG_FILE));
@@ -129,8 +135,10 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
             .map_err(|error| failed("the link to the latest session cannot be made", error))?;
     }
     let mut cleaner = Cleaner { session: &session, discards: args.session_name.is_none() };
-    // A session that ends with its driver is the driver's machine's alone.
-    let is_local = args.head && args.owner_driver;
+    let identity = match args.tls {
+        None => identity,
+        Some(Tls::Auto) => Some(authority::begin(&session.dir, &token, &host)?),
+    };
     let store = control_store::target(&Store::default(), &token)?.filter(|_| args.head);
     if is_local && store.is_some() {
         return Err(format!(
@@ -156,6 +164,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     };
     let mut dashboard = Server::open(&args.dashboard, &host)?;
     let job_grace = settings::job_grace()?;
+    let may_be_plain = read(&table::DASHBOARD_PLAIN_HTTP)?;
     let webui_url = dashboard.as_ref().map(|server| server.url.clone()).unwrap_or_default();
     let control_address = control.address.clone();
     let (moved, moves) = mpsc::channel();
@@ -240,6 +249,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                     control_address: &control_address,
                     python: &args.python,
                     job_grace,
+                    identity: identity.clone(),
+                    may_be_plain,
                 });
             }
             let is_started = starter.is_there();

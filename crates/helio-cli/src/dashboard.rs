@@ -1,7 +1,10 @@
 //! The head's HTTP server as part of the daemon, and the links that let a browser in.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+use helio_tls::Identity;
 
 use helio_config::dashboard::{HOST, PORT};
 
@@ -47,6 +50,14 @@ pub(crate) struct Serving<'a> {
     pub(crate) control_address: &'a str,
     pub(crate) python: &'a Path,
     pub(crate) job_grace: Duration,
+    pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) may_be_plain: bool,
+}
+
+/// How the head's HTTP server is asked there: of another machine only what is encrypted is answered, where that is on.
+pub(crate) fn scheme(url: &str, is_auto: bool) -> &'static str {
+    let is_encrypted = is_auto || helio_tls::current().is_ok_and(|identity| identity.is_some());
+    if is_encrypted && !url.starts_with("127.0.0.1:") { "https" } else { "http" }
 }
 
 #[cfg(feature = "dashboard")]
@@ -60,6 +71,7 @@ mod served {
     pub(crate) use helio_dashboard::{end_jobs_of, watch_entry_point};
 
     use super::Serving;
+    use helio_rpc::http::Entrance;
     use helio_types::address::host_port;
 
     use crate::args::DashboardAddress;
@@ -67,12 +79,13 @@ mod served {
 
     /// A link that logs a browser in, once.
     pub(crate) fn link(url: &str, token: &str) -> Result<String, String> {
+        let scheme = super::scheme(url, false);
         if token == helio_types::OPEN_TOKEN {
-            return Ok(format!("http://{url}/"));
+            return Ok(format!("{scheme}://{url}/"));
         }
         let nonce = u64::from_le_bytes(helio_env::random::bytes());
         let key = helio_dashboard::link_key(token, helio_env::clock::unix_ms(), nonce);
-        Ok(format!("http://{url}/login?key={key}"))
+        Ok(format!("{scheme}://{url}/login?key={key}"))
     }
 
     /// The server, which has its port and does not serve yet.
@@ -119,6 +132,10 @@ mod served {
                 control_address: serving.control_address.to_owned(),
                 python: serving.python.to_owned(),
                 job_grace: serving.job_grace,
+                entrance: Entrance {
+                    identity: serving.identity,
+                    may_be_plain: serving.may_be_plain,
+                },
             };
             let started = helio_dashboard::start(options);
             started.inspect_err(|error| tracing::error!(%error, "no HTTP server")).ok()

@@ -17,6 +17,7 @@ pub(crate) fn run(
         let path = session_dir.join(name);
         std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
     };
+    helio_tls::join(session_dir);
     let outcome = (|| {
         let pid = read(PID_FILE)?;
         let options = Options {

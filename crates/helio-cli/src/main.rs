@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod authority;
 mod clock;
 mod control_store;
 mod daemon;

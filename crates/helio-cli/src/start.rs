@@ -18,10 +18,11 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Signalled, SignalKind, signal};
 
-use crate::args::{Ignored, Start};
+use crate::args::{Ignored, Start, Tls};
 use crate::session::{self, Found};
 use crate::{
-    control_store, daemon, dashboard, folder, leftovers, locate, names, observer, output, values,
+    authority, control_store, daemon, dashboard, folder, leftovers, locate, names, observer,
+    output, values,
 };
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
@@ -87,7 +88,7 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
         }
     }
     output::line(&format!("Local node IP: {host}"));
-    await_head(args)?;
+    await_head(args, &host, &temp_dir)?;
     let mut arguments = arguments(args, &host, &temp_dir)?;
     if args.head {
         let port = args.port.unwrap_or(CONTROL_PORT);
@@ -182,6 +183,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     add("host", Some(host.to_owned()));
     add("temp-dir", Some(temp_dir.display().to_string()));
     add("port", Some(args.node_port().to_string()));
+    add("tls", args.tls.map(|Tls::Auto| "auto".to_owned()));
     add("num-cpus", offer.num_cpus.map(|value| value.to_string()));
     add("num-gpus", offer.num_gpus.map(|value| value.to_string()));
     add("resources", offer.resources.clone());
@@ -220,7 +222,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
 }
 
 /// A machine that was started before its head waits for it, and says so.
-fn await_head(args: &Start) -> Result<(), String> {
+fn await_head(args: &Start, own_host: &str, temp_dir: &Path) -> Result<(), String> {
     let Some(address) = args.address.as_deref().filter(|address| *address != "auto") else {
         return Ok(());
     };
@@ -228,7 +230,14 @@ fn await_head(args: &Start) -> Result<(), String> {
     let at_most = Duration::from_secs(helio_env::settings::read(&JOIN_WAIT_S)?);
     // Without a token the head says what it thinks of that.
     let token = helio_env::token::load().ok().flatten().unwrap_or_default();
-    observer::await_head(&host, port, &token, at_most, |what| eprintln!("{what}"))
+    let folder = temp_dir.join(format!(".tls-{}", std::process::id()));
+    if args.tls.is_some() {
+        authority::begin_for_now(&folder, &locate::token()?, own_host)?;
+    }
+    let outcome = observer::await_head(&host, port, &token, at_most, |what| eprintln!("{what}"));
+    // It was for this process alone, and need not be there.
+    let _ = fs::remove_dir_all(&folder);
+    outcome
 }
 
 /// `auto` is the cluster that runs on this machine.
@@ -390,6 +399,7 @@ fn token_line(host: &str, file: Option<&Path>) -> String {
 }
 
 fn next_steps(args: &Start, address: &str, webui: &str) -> String {
+    let scheme = dashboard::scheme(webui, args.tls.is_some());
     let (name, import) = (names::command(), names::import());
     let mut text =
         "\n--------------------\nRay runtime started.\n--------------------\n\n".to_owned();
@@ -426,7 +436,7 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
             text += &format!(
                 "
   To submit a job, here or{with} anywhere that reaches {webui}
-    RAY_API_SERVER_ADDRESS=http://{webui} {name} job submit -- python my_script.py
+    RAY_API_SERVER_ADDRESS={scheme}://{webui} {name} job submit -- python my_script.py
 
   To look at the cluster in a browser, open{within}
     {link}{once}

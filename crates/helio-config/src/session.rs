@@ -30,6 +30,9 @@ pub const NODE_SOCKET: &str = "sockets/node.sock";
 /// In a session's folder, on the head: the control service's socket.
 pub const CONTROL_SOCKET: &str = "sockets/control.sock";
 
+/// In a session's folder: the certificate of a node whose cluster makes its own, its key, and the authority.
+pub const TLS_FOLDER: &str = "tls";
+
 /// In a session's folder: packages of code, as archives; on the head those of the whole cluster.
 pub const PACKAGES_FOLDER: &str = "packages";
 

@@ -111,6 +111,9 @@ settings! {
         JOB_STOP_WAIT_TIME_S = Both "JOB_STOP_WAIT_TIME_S" count(JOB_GRACE_S as i64, 0, TIME_MS_MAX) "s", HEAD;
         /// Names under which a browser may reach the head's HTTP server, besides its own address.
         DASHBOARD_NAMES = Own "DASHBOARD_NAMES" text("") "names, separated by commas", HEAD;
+        /// 1: though USE_TLS encrypts, the head's HTTP server answers requests of other machines in the clear as well, as
+        /// KubeRay's operator sends them for its jobs and services.
+        DASHBOARD_PLAIN_HTTP = Own "DASHBOARD_PLAIN_HTTP" flag(false) "", HEAD;
         /// The Kubernetes cluster's name of this cluster: a head is known to browsers by the names of its service, too.
         CLUSTER_NAME = Ray "CLUSTER_NAME" text("") "", HEAD;
         /// The kind of machine that the node is, as an autoscaler calls it: its label `ray.io/node-group`.

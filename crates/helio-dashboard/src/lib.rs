@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::{MethodRouter, get, post, put};
 use helio_observer::Asker;
+use helio_rpc::http::Entrance;
 use tokio::sync::oneshot;
 
 use crate::jobs::{Jobs, Surroundings};
@@ -81,6 +82,8 @@ pub struct Options {
     pub python: PathBuf,
     /// How long a job that is stopped has between SIGTERM and SIGKILL.
     pub job_grace: Duration,
+    /// Whether requests have to be encrypted.
+    pub entrance: Entrance,
 }
 
 /// Opens the listener; where `may_move`, the next free port is taken when this one is not free.
@@ -179,7 +182,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asker, address) = (app.asker.clone(), app.address.clone());
-    let listener = options.listener;
+    let (listener, entrance) = (options.listener, options.entrance);
     let run = move || {
         runtime.block_on(async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
@@ -190,7 +193,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
             jobs.resume();
             tokio::spawn(Arc::clone(&jobs).publish(asker, address));
             tokio::select! {
-                () = server::serve(listener, router(Arc::new(app))) => {}
+                () = server::serve(listener, router(Arc::new(app)), entrance) => {}
                 _ = stopped => {}
             }
         });

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use axum::Router;
+use helio_rpc::http::Entrance;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -20,16 +21,18 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, router: Router) {
+pub(crate) async fn serve(listener: TcpListener, router: Router, entrance: Entrance) {
     let room = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(permit) = std::sync::Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let service = TowerToHyperService::new(router.clone());
+                let entrance = entrance.clone();
                 tokio::spawn(async move {
                     // An answer is small and waits for nobody.
                     let _ = stream.set_nodelay(true);
+                    let Ok(stream) = entrance.enter(stream).await else { return drop(permit) };
                     let served = http1::Builder::new()
                         .timer(TokioTimer::new())
                         .header_read_timeout(HEAD_MAX)

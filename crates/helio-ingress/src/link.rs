@@ -5,12 +5,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use helio_proto::serve::{self, PIECE_MAX, WINDOW};
+use helio_rpc::http::{Stream, encrypted};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
@@ -224,15 +226,29 @@ async fn keep(link: Rc<Link>, token: Rc<str>, on_up: impl Fn()) {
                 link.carry(reader, writer).await;
             }
         } else if let Ok(stream) = TcpStream::connect(&link.address).await {
-            begin();
             // Frames are small and waited for.
             let _ = stream.set_nodelay(true);
-            let (reader, writer) = stream.into_split();
-            link.carry(reader, writer).await;
+            // The replica logs why it does not believe; what is not believed here is tried again.
+            if let Ok(stream) = secured(stream, &link.address).await {
+                begin();
+                let (reader, writer) = tokio::io::split(stream);
+                link.carry(reader, writer).await;
+            }
         }
         link.on_down();
         if link.is_wanted.get() {
             tokio::time::sleep(RECONNECT).await;
+        }
+    }
+}
+
+/// The connection, encrypted where those between machines are.
+async fn secured(stream: TcpStream, address: &str) -> io::Result<Stream> {
+    match helio_tls::current().map_err(io::Error::other)? {
+        None => Ok(Stream::Plain(stream)),
+        Some(identity) => {
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            encrypted(stream, &identity, host.trim_matches(['[', ']'])).await
         }
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use helio_rpc::http::Entrance;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -35,7 +36,8 @@ pub(crate) async fn listen(port: u16) -> io::Result<TcpListener> {
 }
 
 pub(crate) fn serve(listener: TcpListener, is_head: bool, inputs: Inputs) {
-    http::serve(listener, Agent { is_head, inputs });
+    // Nothing that it says needs to be kept from anybody.
+    http::serve(listener, Entrance::default(), Agent { is_head, inputs });
 }
 
 impl Answers for Agent {

@@ -8,8 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use helio_rpc::http::{Entrance, Stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 const READERS_MAX: usize = 16;
@@ -33,17 +34,18 @@ pub(crate) trait Answers: Send + Sync + 'static {
 }
 
 /// Serves for as long as the runtime lives.
-pub(crate) fn serve(listener: TcpListener, answers: impl Answers) {
+pub(crate) fn serve(listener: TcpListener, entrance: Entrance, answers: impl Answers) {
     let (answers, room) = (Arc::new(answers), Arc::new(Semaphore::new(READERS_MAX)));
     tokio::spawn(async move {
         loop {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let answers = Arc::clone(&answers);
+                    let (answers, entrance) = (Arc::clone(&answers), entrance.clone());
                     tokio::spawn(async move {
                         // Who is too slow, or goes away, gets nothing.
-                        let _ = tokio::time::timeout(REQUEST_MAX, one(stream, &*answers)).await;
+                        let asked = async { one(entrance.enter(stream).await?, &*answers).await };
+                        let _ = tokio::time::timeout(REQUEST_MAX, asked).await;
                         drop(permit);
                     });
                 }
@@ -53,7 +55,7 @@ pub(crate) fn serve(listener: TcpListener, answers: impl Answers) {
     });
 }
 
-async fn one(mut stream: TcpStream, answers: &impl Answers) -> io::Result<()> {
+async fn one(mut stream: Stream, answers: &impl Answers) -> io::Result<()> {
     let mut head = Vec::new();
     // Who speaks something else than HTTP is answered at once: the same refusal.
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && is_text(&head) {

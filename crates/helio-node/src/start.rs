@@ -15,6 +15,7 @@ use helio_node_state::limits::BULK_MIN;
 use helio_proto::control::Label;
 use helio_proto::hello::{Hello, Role, VERSION, Welcome};
 use helio_proto::node::overflow_start;
+use helio_rpc::http::Entrance;
 use helio_rpc::service::{Gate, listen_unix};
 use helio_store::Arena;
 use helio_types::address::host_port;
@@ -126,6 +127,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
             session_dir: options.session_dir.clone(),
             node_socket: socket_path.clone(),
             is_head: options.is_head,
+            entrance: Entrance { identity: options.identity.clone(), may_be_plain: false },
         };
         metrics::serve(metrics, endpoint, inputs.clone());
     }

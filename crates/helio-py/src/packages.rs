@@ -12,13 +12,14 @@ use crate::gil::{GilSite, detached};
 #[pyfunction]
 pub(crate) fn _take_package(
     py: Python<'_>,
+    session_dir: PathBuf,
     host: &str,
     port: u16,
     token: &str,
     name: &str,
     to: PathBuf,
 ) -> PyResult<()> {
-    let head = Head { host, port, token };
+    let head = Head { session_dir: &session_dir, host, port, token };
     detached(py, GilSite::Connect, |_| head.take(name, &to))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))
 }
@@ -27,13 +28,14 @@ pub(crate) fn _take_package(
 #[pyfunction]
 pub(crate) fn _give_package(
     py: Python<'_>,
+    session_dir: PathBuf,
     host: &str,
     port: u16,
     token: &str,
     name: &str,
     from: PathBuf,
 ) -> PyResult<()> {
-    let head = Head { host, port, token };
+    let head = Head { session_dir: &session_dir, host, port, token };
     detached(py, GilSite::Connect, |_| head.give(name, &from))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))
 }

@@ -7,4 +7,5 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod http;
 pub mod service;

@@ -23,7 +23,9 @@ mod write;
 pub use arrival::Arrival;
 pub use bulk::Target;
 pub use gate::{Gate, HANDSHAKES_MAX};
-pub use handshake::{HANDSHAKE_MAX, accept, connect_tcp, connect_unix, listen_unix};
+pub use handshake::{
+    HANDSHAKE_MAX, accept, connect_encrypted, connect_tcp, connect_unix, listen_unix,
+};
 pub use read::Reader;
 pub use stream::Stream;
 pub use write::{Encoded, QUEUE_MAX, SendError, Writer};

@@ -1,6 +1,6 @@
 //! Which files hold what a process shows and whom it believes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use helio_config::setting::{Environment, Row};
 use helio_config::table::{TLS_CA_CERT, TLS_SERVER_CERT, TLS_SERVER_KEY, USE_TLS};
@@ -20,6 +20,16 @@ pub struct Files {
 }
 
 impl Files {
+    /// Those that a node which makes its own keeps in a folder.
+    #[must_use]
+    pub fn of_folder(folder: &Path) -> Self {
+        Self {
+            certificate: folder.join("certificate.pem"),
+            key: folder.join("key.pem"),
+            authority: folder.join("authority.pem"),
+        }
+    }
+
     pub(crate) fn of_environment() -> Result<Option<Self>, Error> {
         Self::read(&settings::variable)
     }

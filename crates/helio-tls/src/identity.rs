@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustls::client::Resumption;
+use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{cipher_suite, default_provider};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -60,9 +60,7 @@ impl Identity {
     /// # Errors
     /// When the host is neither an address nor a name.
     pub fn connect(&self, host: &str) -> Result<Session, Error> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| Error(format!("{host:?} is no name of a host")))?;
-        Session::client(self.loaded().client, name)
+        Session::client(self.loaded().client, name_of(host)?)
     }
 
     /// The accepting end of a session.
@@ -77,6 +75,38 @@ impl Identity {
     #[must_use]
     pub fn https(&self) -> Arc<ServerConfig> {
         self.loaded().https
+    }
+
+    /// For a client of HTTP within the cluster.
+    ///
+    /// # Errors
+    /// When the host is neither an address nor a name.
+    pub fn https_client(
+        &self,
+        host: &str,
+    ) -> Result<(Arc<ClientConfig>, ServerName<'static>), Error> {
+        Ok((self.loaded().client, name_of(host)?))
+    }
+
+    /// Whether the certificate names the host at which other machines reach this one.
+    ///
+    /// # Errors
+    /// A sentence when it does not: the others would refuse it.
+    pub fn names(&self, host: &str) -> Result<(), Error> {
+        let path = &self.files.certificate;
+        let chain = certificates("RAY_TLS_SERVER_CERT", path)?;
+        let wrong = |why: String| {
+            Error(format!(
+                "RAY_TLS_SERVER_CERT={} {why}: other machines reach this one at {host} (`--node-ip-address` says where), \
+                 which has to be among its subject alternative names",
+                path.display()
+            ))
+        };
+        let own = chain.first().ok_or_else(|| wrong("is empty".to_owned()))?;
+        let name = name_of(host)?;
+        let named =
+            ParsedCertificate::try_from(own).and_then(|own| verify_server_name(&own, &name));
+        named.map_err(|_| wrong("does not name this machine".to_owned()))
     }
 
     fn loaded(&self) -> Loaded {
@@ -104,6 +134,11 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("files", &self.files).finish_non_exhaustive()
     }
+}
+
+fn name_of(host: &str) -> Result<ServerName<'static>, Error> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| Error(format!("{host:?} is no name of a host")))
 }
 
 fn seen(files: &Files) -> Seen {

@@ -20,7 +20,10 @@ mod identity;
 mod reasons;
 mod session;
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use helio_config::session::TLS_FOLDER;
 
 pub use files::Files;
 pub use identity::Identity;
@@ -32,8 +35,30 @@ pub use session::Session;
 pub struct Error(pub String);
 
 static CURRENT: Mutex<Option<Arc<Identity>>> = Mutex::new(None);
+static SESSION: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// What this process shows to other machines; `None`: its environment asks for no encryption.
+/// Has this process show these files, whatever its environment says.
+///
+/// # Errors
+/// Names the file that is of no use.
+pub fn show(files: Files) -> Result<Arc<Identity>, Error> {
+    let identity = Arc::new(Identity::load(files)?);
+    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&identity));
+    Ok(identity)
+}
+
+/// This process belongs to the session of that folder: where its environment names no files, those of a node that
+/// makes its own are shown.
+pub fn join(session_dir: &Path) {
+    *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session_dir.join(TLS_FOLDER));
+}
+
+fn of_session() -> Option<Files> {
+    let folder = SESSION.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+    Some(Files::of_folder(&folder)).filter(|files| files.certificate.exists())
+}
+
+/// What this process shows to other machines; `None`: neither its environment nor its session asks for encryption.
 ///
 /// # Errors
 /// Names the variable that is missing, or the file that is of no use.
@@ -42,7 +67,7 @@ pub fn current() -> Result<Option<Arc<Identity>>, Error> {
     if let Some(identity) = &*current {
         return Ok(Some(Arc::clone(identity)));
     }
-    let Some(files) = Files::of_environment()? else { return Ok(None) };
+    let Some(files) = Files::of_environment()?.or_else(of_session) else { return Ok(None) };
     let identity = Arc::new(Identity::load(files)?);
     *current = Some(Arc::clone(&identity));
     Ok(Some(identity))

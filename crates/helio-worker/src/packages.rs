@@ -24,6 +24,8 @@ const PIECE: usize = 64 << 10;
 /// The daemon of the head, and what it asks for.
 #[derive(Debug)]
 pub struct Head<'a> {
+    /// The folder of the session that asks.
+    pub session_dir: &'a Path,
     /// Its host.
     pub host: &'a str,
     /// Its port.
@@ -67,6 +69,7 @@ impl Head<'_> {
     }
 
     fn connect(&self) -> Result<Stream, Error> {
+        helio_tls::join(self.session_dir);
         let mut socket = tcp_connect(self.host, u32::from(self.port))?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(SILENCE_MAX))?;

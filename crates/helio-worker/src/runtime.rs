@@ -59,10 +59,14 @@ impl Runtime {
             getrandom::fill(&mut options.worker_id.0)
                 .map_err(|error| Error::Io(error.to_string()))?;
         }
-        // Later it would only be told where a connection fails.
-        helio_tls::current().map_err(|error| Error::Invalid(format!("{error}.")))?;
-        // Before the daemon hears of us: it hands our address out at once.
         let sockets_dir = options.node_socket.parent().unwrap_or_else(|| "/".as_ref()).to_owned();
+        helio_tls::join(sockets_dir.parent().unwrap_or(&sockets_dir));
+        if options.is_driver {
+            // Later it would only be told where a connection fails. A worker of a node whose certificate has expired
+            // meanwhile goes on with what needs no other machine.
+            helio_tls::current().map_err(|error| Error::Invalid(format!("{error}.")))?;
+        }
+        // Before the daemon hears of us: it hands our address out at once.
         let unix = connect::unix_listen(&sockets_dir.join(options.worker_id.socket_name()))?;
         let (socket, registered, memory) = connect::register(&options, options.worker_id)?;
         let arena = match memory {

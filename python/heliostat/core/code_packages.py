@@ -228,7 +228,11 @@ class _Node:
             return
         try:
             _heliostat._give_package(
-                *self._head, auth.token_of(str(self._session)), name, str(part)
+                str(self._session),
+                *self._head,
+                auth.token_of(str(self._session)),
+                name,
+                str(part),
             )
         except ConnectionError as error:
             raise CodeError(f"the head cannot be given the package {name}: {error}") from None
@@ -253,9 +257,10 @@ class _Node:
             elif self._is_head:
                 raise CodeError(f"{uri}: the head does not have this package")
             else:
-                token = auth.token_of(str(self._session))
+                session = str(self._session)
+                token = auth.token_of(session)
                 try:
-                    _heliostat._take_package(*self._head, token, name, str(part))
+                    _heliostat._take_package(session, *self._head, token, name, str(part))
                 except ConnectionError as error:
                     raise CodeError(f"{uri} cannot be had from the head: {error}") from None
             yield part

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from heliostat.core import address as addresses
-from heliostat.core import auth, daemon, settings
+from heliostat.core import auth, daemon, encryption, settings
 
 PORT = 8265
 ANSWER_S_MAX = 120.0
@@ -144,14 +144,15 @@ def server_url(address: str | None) -> str:
         here = [node for node in here if addresses.is_same(node.control_address, str(wanted))]
     found = next((node.webui_url for node in here if node.webui_url), None)
     if found:
-        return f"http://{found}"
+        return f"http://{found}"  # of this machine: nothing is heard on the way
     if wanted in (None, "", "auto", "local"):
         raise ConnectionError(
             "No cluster with a dashboard runs on this machine. `heliostat start --head` starts one; "
             "elsewhere, name it: http://<head>:8265."
         )
     host, _, _ = str(wanted).rpartition(":")
-    return f"http://{host}:{PORT}"
+    scheme = "https" if encryption.files() else "http"
+    return f"{scheme}://{host}:{PORT}"
 
 
 def _token() -> str | None:
@@ -171,7 +172,12 @@ def _trust(verify: str | bool) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
         return context
     if verify is True:
-        return ssl.create_default_context()
+        context = ssl.create_default_context()
+        files = encryption.files()
+        if files:
+            # That of the cluster, besides those of the system.
+            context.load_verify_locations(files.authority)
+        return context
     if os.path.isdir(verify):
         return ssl.create_default_context(capath=verify)
     if os.path.isfile(verify):

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use helio_observer::Asker;
 use helio_proto::inspect;
+use helio_rpc::http::Entrance;
 use helio_types::OPEN_TOKEN;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -29,6 +30,7 @@ pub(crate) struct Endpoint {
     pub(crate) session_dir: PathBuf,
     pub(crate) node_socket: PathBuf,
     pub(crate) is_head: bool,
+    pub(crate) entrance: Entrance,
 }
 
 struct Reader {
@@ -41,10 +43,10 @@ struct Reader {
 }
 
 pub(crate) fn serve(listener: TcpListener, endpoint: Endpoint, inputs: Inputs) {
-    let Endpoint { token, session_name, session_dir, node_socket, is_head } = endpoint;
+    let Endpoint { token, session_name, session_dir, node_socket, is_head, entrance } = endpoint;
     let cluster = is_head.then(|| Asker::new(&node_socket, &token));
     let machine = Arc::new(Watch::new(session_dir, is_head));
-    http::serve(listener, Reader { token, session_name, machine, cluster, inputs });
+    http::serve(listener, entrance, Reader { token, session_name, machine, cluster, inputs });
 }
 
 impl Answers for Reader {

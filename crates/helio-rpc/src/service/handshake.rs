@@ -45,13 +45,29 @@ pub async fn connect_tcp(
     port: u16,
     hello: Hello,
 ) -> Result<(Reader, Writer, Welcome), Error> {
+    if let Some(identity) = helio_tls::current().map_err(|error| Error::Tls(error.0))? {
+        return connect_encrypted(host, port, hello, &identity).await;
+    }
+    tokio::time::timeout(HANDSHAKE_MAX, async {
+        greet(TcpStream::connect((host, port)).await?.into(), hello).await
+    })
+    .await
+    .map_err(|_| Error::Silent)?
+}
+
+/// Connects over TCP, encrypted.
+///
+/// # Errors
+/// See [`connect_tcp`]; [`Error::Tls`]: one end does not believe the other, or does not encrypt.
+pub async fn connect_encrypted(
+    host: &str,
+    port: u16,
+    hello: Hello,
+    identity: &Identity,
+) -> Result<(Reader, Writer, Welcome), Error> {
     tokio::time::timeout(HANDSHAKE_MAX, async {
         let socket = TcpStream::connect((host, port)).await?;
-        let stream = match helio_tls::current().map_err(|error| Error::Tls(error.0))? {
-            None => socket.into(),
-            Some(identity) => encrypted(socket, &identity, host, &hello).await?,
-        };
-        greet(stream, hello).await
+        greet(encrypted(socket, identity, host, &hello).await?, hello).await
     })
     .await
     .map_err(|_| Error::Silent)?

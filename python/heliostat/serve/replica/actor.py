@@ -17,7 +17,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat import cloudpickle
-from heliostat.core import auth, serving
+from heliostat.core import auth, encryption, serving
 from heliostat.core.extras import required
 from heliostat.serve import asgi, context, logs, multiplex, specs
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
@@ -161,8 +161,17 @@ class ReplicaActor:
             self._address = f"{host}:{port}"
 
     async def _open(self) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        return await loop.create_server(self._connection(), serving.session()["host"], 0)
+        loop, make = asyncio.get_running_loop(), self._connection()
+        files = encryption.files(serving.session()["session_dir"])
+        accepting = encryption.Accepting(files) if files else None
+
+        def connection() -> Connection:
+            if accepting is not None:
+                accepting.refresh()  # the session is begun after this
+            return make()
+
+        context = accepting.context if accepting else None
+        return await loop.create_server(connection, serving.session()["host"], 0, ssl=context)
 
     def _connection(self) -> Callable[[], Connection]:
         token = auth.token_of(serving.session()["session_dir"])
