@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALLED_MB = 32
-WHEEL_MB = 8
+WHEEL_MB = 9
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
