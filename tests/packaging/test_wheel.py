@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-INSTALLED_MB = 32
+INSTALLED_MB = 36
 WHEEL_MB = 9
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]

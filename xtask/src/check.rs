@@ -32,20 +32,41 @@ pub(crate) fn lint() -> Outcome {
 
 const DENY: [&str; 3] = ["--", "-D", "warnings"];
 
+/// How many tests that failed side by side are run once more, alone: of a few the machine may be the cause.
+const REPEATED_MAX: usize = 10;
+
 /// Everything that must hold.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     lint()?;
     sh::run(command("cargo").args(["test", "--workspace"]))?;
     let venv = python::tested()?;
-    let mut pytest = command(venv.program("python"));
-    pytest.args(["-m", "pytest"]);
-    if arguments.is_empty() {
-        // One more than there are cores, for tests wait much of their time. Those of a file share a
-        // cluster and stay in one process.
-        let processes = 1 + available_parallelism().map_or(1, usize::from).min(4);
-        pytest.args(["--dist", "loadfile", "--numprocesses", &processes.to_string()]);
+    let pytest = || {
+        let mut pytest = command(venv.program("python"));
+        pytest.args(["-m", "pytest"]);
+        pytest
+    };
+    if !arguments.is_empty() {
+        return sh::run(pytest().args(arguments));
     }
-    sh::run(pytest.args(arguments))
+    let failures = sh::root().join(".pytest_cache/v/cache/lastfailed");
+    let _ = std::fs::remove_file(&failures); // of an earlier run
+    // One more than there are cores, for tests wait much of their time. Those of a file share a
+    // cluster and stay in one process.
+    let processes = 1 + available_parallelism().map_or(1, usize::from).min(4);
+    let side_by_side = ["--dist", "loadfile", "--numprocesses", &processes.to_string()];
+    let outcome = sh::run(pytest().args(side_by_side));
+    let failed = std::fs::read_to_string(&failures).unwrap_or_default();
+    let failed: Vec<&str> = failed.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    if outcome.is_ok() || failed.is_empty() || failed.len() > REPEATED_MAX {
+        return outcome;
+    }
+    eprintln!("{} failed beside others; whether they fail alone, too:", failed.len());
+    sh::run(pytest().args(["--last-failed", "--numprocesses", "0"]))?;
+    eprintln!(
+        "\nFailed beside others and passed alone, so look for what they race with (their reports are above):"
+    );
+    failed.iter().for_each(|test| eprintln!("  {test}"));
+    Ok(())
 }
 
 /// The site of the pages below docs/.
