@@ -106,7 +106,7 @@ def test_a_task_that_waits_for_a_worker_names_the_resource(tmp_path: Path) -> No
     go = tmp_path / "go"
     holders = [until.options(num_cpus=1).remote(str(go)) for _ in range(2)]
     for holder in holders:
-        says(holder, "running there")
+        says(holder, "It has been running there")
     queued = [echo.remote(n) for n in range(3)]
     says(
         queued[0],
@@ -333,7 +333,7 @@ def test_an_actor_that_waits_names_the_calls_in_its_way(tmp_path: Path) -> None:
     go = tmp_path / "go"
     holders = [until.options(num_cpus=1, name=f"crunch-{n}").remote(str(go)) for n in range(2)]
     for holder in holders:
-        says(holder, "running there")
+        says(holder, "It has been running there")
     actor = Actor.options(num_cpus=1).remote()
     says(actor, "waiting for other work to end", "This process has crunch-0, crunch-1 running")
     says(actor.pid.remote(), r"^Actor\.pid waits for its actor", "crunch-0")
