@@ -101,6 +101,15 @@ def drive(folder: Path, worker: Machine) -> Any:
     return start_driver(folder, DRIVER, args=[str(folder)], env=worker.env)
 
 
+def led(head: Machine, worker: Machine, folder: Path) -> Any:
+    """A head with a worker machine, and a driver there that has made its first call."""
+    head.head()
+    join(worker, head)
+    driver = drive(folder, worker)
+    assert driver.wait_line("first") == "1"
+    return driver
+
+
 def check(driver: Any, folder: Path) -> None:
     """After another head has taken over, the driver goes on."""
     (folder / "again").touch()
@@ -113,10 +122,7 @@ def test_a_head_on_another_machine_goes_on_with_the_cluster(
     machines: list[Machine], tmp_path: Path
 ) -> None:
     first, second, worker = machines
-    first.head()
-    join(worker, first)
-    driver = drive(tmp_path, worker)
-    assert driver.wait_line("first") == "1"
+    driver = led(first, worker, tmp_path)
     daemon = worker.pid()
     first.kill()
     second.head()
@@ -135,10 +141,7 @@ def test_a_head_that_waits_takes_over_when_the_leader_is_killed(
     machines: list[Machine], tmp_path: Path
 ) -> None:
     first, second, worker = machines
-    first.head()
-    join(worker, first)
-    driver = drive(tmp_path, worker)
-    assert driver.wait_line("first") == "1"
+    driver = led(first, worker, tmp_path)
     said = second.standby()
     assert f":{first.port} (process {first.pid()}) leads the cluster" in said.read_text()
     assert not second.sessions(), "it is no member of the cluster yet"
@@ -152,10 +155,7 @@ def test_a_head_that_ends_in_order_leaves_the_cluster_to_the_next(
     machines: list[Machine], tmp_path: Path
 ) -> None:
     first, second, worker = machines
-    first.head()
-    join(worker, first)
-    driver = drive(tmp_path, worker)
-    assert driver.wait_line("first") == "1"
+    driver = led(first, worker, tmp_path)
     second.standby()
     first.run("stop")
     assert second.starts[0].wait(60) == 0
@@ -166,10 +166,7 @@ def test_a_head_that_stood_still_does_no_harm_when_it_wakes(
     machines: list[Machine], tmp_path: Path
 ) -> None:
     first, second, worker = machines
-    first.head()
-    join(worker, first)
-    driver = drive(tmp_path, worker)
-    assert driver.wait_line("first") == "1"
+    driver = led(first, worker, tmp_path)
     second.standby()
     old = first.pid()
     os.kill(old, signal.SIGSTOP)
@@ -185,10 +182,7 @@ def test_a_store_that_is_away_for_a_while_costs_a_pause(
     machines: list[Machine], store: Redis, tmp_path: Path
 ) -> None:
     first, _, worker = machines
-    first.head()
-    join(worker, first)
-    driver = drive(tmp_path, worker)
-    assert driver.wait_line("first") == "1"
+    driver = led(first, worker, tmp_path)
     store.signal(signal.SIGSTOP)
     wait_until(lambda: "silent until it is" in first.log(), what="a head without a lease")
     store.signal(signal.SIGCONT)

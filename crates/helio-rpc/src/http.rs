@@ -26,7 +26,7 @@ const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nCon
 pub enum Stream {
     /// In the clear.
     Plain(TcpStream),
-    /// Encrypted.
+    /// In a TLS session.
     Secure(Box<TlsStream<TcpStream>>),
 }
 

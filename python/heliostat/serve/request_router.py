@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import enum
 import time
 import uuid
 from collections.abc import Iterable
@@ -308,13 +307,6 @@ class FIFOMixin:
     One with the same model goes first where :class:`MultiplexMixin` is there, too. Without this class a
     replica takes the call for which it was chosen.
     """
-
-
-class LocalityScope(str, enum.Enum):
-    """How near a replica is."""
-
-    NODE = "NODE"
-    AVAILABILITY_ZONE = "AVAILABILITY_ZONE"
 
 
 def _ranks(

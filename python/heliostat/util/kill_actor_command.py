@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 
 import heliostat
-from heliostat.core import settings
 from heliostat.util import list_named_actors
-from heliostat.util.commands import exit_code
+from heliostat.util.commands import add_address, exit_code, session
 
 
 def main(arguments: Sequence[str], program: str) -> int:
@@ -31,10 +30,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         action="store_true",
         help="with --force: it is not started again, whatever its max_restarts say",
     )
-    parser.add_argument(
-        "--address",
-        help="of the cluster's head [default: $RAY_ADDRESS, else the cluster of this machine]",
-    )
+    add_address(parser)
     options = parser.parse_args(arguments)
     if options.no_restart and not options.force:
         parser.error(
@@ -44,9 +40,7 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 def _act(options: argparse.Namespace) -> int:
-    address = options.address or settings.text("ADDRESS") or "auto"
-    heliostat.init(address=address, log_to_driver=False, logging_level="warning")
-    try:
+    with session(options.address):
         namespace = _namespace(options.name, options.namespace)
         actor = heliostat.get_actor(options.name, namespace=namespace)
         if options.force:
@@ -57,8 +51,6 @@ def _act(options: argparse.Namespace) -> int:
             print("Waits for the calls that the actor has got; --force does not.", flush=True)
             heliostat.wait([actor.__ray_terminate__.remote()])
             print(f"Actor {options.name!r} of namespace {namespace!r} has ended.")
-    finally:
-        heliostat.shutdown()
     return 0
 
 

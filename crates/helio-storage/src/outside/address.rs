@@ -25,7 +25,7 @@ pub enum Kind {
 /// A store, and which part of it is this cluster's.
 #[derive(Clone)]
 pub struct Target {
-    /// What speaks there.
+    /// Redis or etcd.
     pub kind: Kind,
     /// Its machine.
     pub host: String,

@@ -51,7 +51,7 @@ enum Attempt {
 /// The outcome of a conditional operation.
 #[derive(Debug)]
 enum Done<T> {
-    /// It took effect.
+    /// The operation took effect; with its result.
     Ours(T),
     /// The epoch is another head's, which is named, if it still has its lease.
     Lost(String),
@@ -73,7 +73,7 @@ enum Failure {
     Away(String),
     /// It has no room.
     Full,
-    /// It never will.
+    /// The store refuses the operation and would refuse it again; with its words.
     Refused(String),
 }
 

@@ -1,8 +1,11 @@
 //! A TCP stream whose reads and writes end together at a moment: a store that does not answer holds nobody up.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
+
+/// No line of a store's answer is longer, in bytes.
+const LINE_MAX: u64 = 64 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -65,4 +68,21 @@ impl io::Write for Limited {
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
     }
+}
+
+/// A line without its end, CR and LF; `None`: it does not end so, or not within the bound.
+pub(super) fn line(stream: &mut BufReader<Limited>) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    stream.take(LINE_MAX).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed"));
+    }
+    Ok(line.strip_suffix(b"\r\n").map(|line| String::from_utf8_lossy(line).into_owned()))
+}
+
+/// So many bytes. There is no room ahead for what was only announced.
+pub(super) fn bytes(stream: &mut BufReader<Limited>, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    stream.take(length as u64).read_to_end(&mut bytes)?;
+    if bytes.len() == length { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }

@@ -18,10 +18,10 @@ from typing import Any
 
 import heliostat
 from heliostat import _heliostat
-from heliostat.core import settings, stacks
+from heliostat.core import stacks
 from heliostat.core.version import RAY_VERSION
 from heliostat.util import state
-from heliostat.util.commands import exit_code
+from heliostat.util.commands import add_address, exit_code, session
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _ROWS_MAX = 10_000
@@ -61,10 +61,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("cluster_config_file", nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--address",
-        help="of the cluster's head [default: $RAY_ADDRESS, else the cluster of this machine]",
-    )
+    add_address(parser)
     parser.add_argument("-o", "--output", help="the file [default: cluster-dump_<time>.tar.gz]")
     yes_or_no = argparse.BooleanOptionalAction
     parser.add_argument("--logs", action=yes_or_no, default=True, help="log files of the session")
@@ -90,16 +87,14 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 def _dump(options: argparse.Namespace) -> int:
-    address = options.address or settings.text("ADDRESS") or "auto"
     output = options.output or time.strftime("cluster-dump_%Y-%m-%d_%H-%M-%S.tar.gz")
     wanted = Wanted(
         options.logs, options.pip, options.processes, options.processes_verbose, options.debug_state
     )
-    heliostat.init(address=address, log_to_driver=False, logging_level="warning")
     failed: list[str] = []
     draft = f"{output}.part"  # a file that was there before stays until the new one is whole
     try:
-        with tarfile.open(draft, "w:gz") as archive:
+        with session(options.address) as address, tarfile.open(draft, "w:gz") as archive:
             _add(archive, "about.txt", _about(address).encode())
             for name, rows in _states() if options.debug_state else ():
                 _add(archive, f"state/{name}.json", rows.encode())
@@ -107,7 +102,6 @@ def _dump(options: argparse.Namespace) -> int:
                 failed += _add_node(archive, node, wanted)
         os.replace(draft, output)
     finally:
-        heliostat.shutdown()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)
     for line in failed:

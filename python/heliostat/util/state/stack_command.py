@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import heliostat
-from heliostat.core import settings, stacks
-from heliostat.util.commands import exit_code
+from heliostat.core import stacks
+from heliostat.util.commands import add_address, exit_code, session
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from heliostat.util.state import list_workers
 
@@ -33,19 +33,14 @@ def main(arguments: Sequence[str], program: str) -> int:
     parser.add_argument(
         "--all-nodes", action="store_true", help="of all nodes' workers, told by a task on each"
     )
-    parser.add_argument(
-        "--address",
-        help="with --all-nodes: of the cluster's head [default: $RAY_ADDRESS, else the cluster of "
-        "this machine]",
-    )
+    add_address(parser, "with --all-nodes: ")
     options = parser.parse_args(arguments)
     if options.address and not options.all_nodes:
         parser.error(
             "--address goes with --all-nodes: without that this machine's workers are asked."
         )
     if options.all_nodes:
-        address = options.address or settings.text("ADDRESS") or "auto"
-        return exit_code(lambda: _print_nodes(address, options.pid))
+        return exit_code(lambda: _print_nodes(options.address, options.pid))
     return exit_code(lambda: _print_here(options.pid))
 
 
@@ -62,9 +57,8 @@ def _print_here(pids: list[int] | None) -> int:
     return 0
 
 
-def _print_nodes(address: str, pids: list[int] | None) -> int:
-    heliostat.init(address=address, log_to_driver=False, logging_level="warning")
-    try:
+def _print_nodes(address: str | None, pids: list[int] | None) -> int:
+    with session(address):
         there: dict[str, list[int]] = defaultdict(list)
         for row in list_workers(limit=_ROWS_MAX, raise_on_missing_output=False):
             if (
@@ -90,8 +84,6 @@ def _print_nodes(address: str, pids: list[int] | None) -> int:
                 print(section)
         for ref in silent:
             print(f"Node {asked[ref]} did not answer within {_NODES_S:.0f} s.", file=sys.stderr)
-    finally:
-        heliostat.shutdown()
     return 1 if silent else 0
 
 

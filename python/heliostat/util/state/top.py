@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import heliostat
 from heliostat import _heliostat
-from heliostat.core import settings
-from heliostat.util.commands import exit_code
+from heliostat.util.commands import add_address, exit_code, session
 
 _PERIOD_S = 2.0
 _PERIOD_MIN_S = 0.2
@@ -70,10 +68,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         "and Page Up and Down move, space looks at once.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--address",
-        help="of the cluster's head [default: $RAY_ADDRESS, else the cluster of this machine]",
-    )
+    add_address(parser)
     parser.add_argument(
         "-d",
         "--delay",
@@ -97,15 +92,11 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    address = options.address or settings.text("ADDRESS") or "auto"
-    heliostat.init(address=address, log_to_driver=False, logging_level="warning")
-    try:
+    with session(options.address):
         if options.batch or not (sys.stdout.isatty() and sys.stdin.isatty()):
             _print(_looks(options.iterations, options.delay))
         else:
             curses.wrapper(_paint, _looks(options.iterations), options.delay)
-    finally:
-        heliostat.shutdown()
     return 0
 
 

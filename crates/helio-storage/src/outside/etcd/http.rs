@@ -1,13 +1,12 @@
 //! HTTP as etcd's gateway speaks it: a request with a body of JSON, an answer with one, on one connection after another.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::outside::stream::Limited;
+use crate::outside::stream::{self, Limited};
 
-const LINE_MAX: u64 = 64 << 10;
 const HEADERS_MAX: usize = 100;
 const BODY_MAX: usize = 1 << 30;
 
@@ -103,21 +102,11 @@ impl Connection {
         if length > BODY_MAX {
             return Err(odd("an answer that is too long"));
         }
-        let mut bytes = Vec::new();
-        (&mut self.stream).take(length as u64).read_to_end(&mut bytes)?;
-        if bytes.len() == length { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        stream::bytes(&mut self.stream, length)
     }
 
     fn line(&mut self) -> io::Result<String> {
-        let mut line = Vec::new();
-        (&mut self.stream).take(LINE_MAX).read_until(b'\n', &mut line)?;
-        match line.strip_suffix(b"\r\n") {
-            Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
-            None if line.is_empty() => {
-                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed"))
-            }
-            None => Err(odd("a line that does not end")),
-        }
+        stream::line(&mut self.stream)?.ok_or_else(|| odd("a line that does not end"))
     }
 }
 
@@ -127,6 +116,7 @@ fn odd(what: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::net::TcpListener;
 
     use serde_json::json;

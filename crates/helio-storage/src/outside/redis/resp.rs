@@ -1,18 +1,17 @@
 //! Redis's protocol, as much of it as scripts and passwords need: a command is a list of byte strings, an answer is a line
 //! with a letter in front, or a byte string, or a list of answers.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::time::Duration;
 
-use crate::outside::stream::Limited;
+use crate::outside::stream::{self, Limited};
 
 /// No answer is longer, has more parts, or nests deeper.
 const BYTES_MAX: usize = 1 << 30;
 const PARTS_MAX: usize = 1 << 28;
 const DEPTH_MAX: usize = 4;
-const LINE_MAX: u64 = 64 << 10;
 
-/// What came back.
+/// The answer to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
     Text(String),
@@ -81,26 +80,14 @@ impl Connection {
     }
 
     fn line(&mut self) -> io::Result<String> {
-        let mut line = Vec::new();
-        (&mut self.stream).take(LINE_MAX).read_until(b'\n', &mut line)?;
-        match line.strip_suffix(b"\r\n") {
-            Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
-            None if line.is_empty() => {
-                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed"))
-            }
-            None => Err(odd("a line that does not end")),
-        }
+        stream::line(&mut self.stream)?.ok_or_else(|| odd("a line that does not end"))
     }
 
     fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
         if length > BYTES_MAX {
             return Err(odd("a value that is too long"));
         }
-        let mut bytes = Vec::new();
-        (&mut self.stream).take(length as u64 + 2).read_to_end(&mut bytes)?;
-        if bytes.len() != length + 2 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        let mut bytes = stream::bytes(&mut self.stream, length + 2)?;
         bytes.truncate(length);
         Ok(bytes)
     }
@@ -122,6 +109,7 @@ fn odd(what: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::net::TcpListener;
 
     use super::*;
