@@ -521,6 +521,7 @@ impl Owner {
         actor.sent.push_back(task);
         actor.sequence += 1;
         let sequence = if is_remade { call.past.ended } else { actor.sequence };
+        self.copies_to_come(&spec, &to);
         let args = self.encode_args(&spec.args);
         let lease = helio_types::LeaseId(0);
         out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });

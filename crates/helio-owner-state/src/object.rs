@@ -18,7 +18,7 @@ use crate::actor::actor_of_handle;
 use crate::event::Action;
 use crate::hash::slim;
 use crate::lineage::Final;
-use crate::task::OutgoingValue;
+use crate::task::{OutgoingValue, TaskSpec};
 use crate::ties::Lazy;
 
 /// How late news of a lost copy may be. If it is later, the object is made once more than it need be.
@@ -656,6 +656,21 @@ impl Owner {
         }
     }
 
+    /// A call is sent to a process, which copies the call's large arguments to its node. The news of that may be lost
+    /// with the connection.
+    pub(crate) fn copies_to_come(&mut self, spec: &TaskSpec, to: &WorkerAddress) {
+        for id in spec.awaited() {
+            if let Some(object) = self.objects.get_mut(&id)
+                && object.owner.is_none()
+                && let Stored::Stores { locations, .. } = &object.value
+                && !locations.iter().any(|location| location.node_id == to.node_id)
+                && !object.ties.strays.iter().any(|stray| stray.node_id == to.node_id)
+            {
+                object.ties.strays.push(node_of(to));
+            }
+        }
+    }
+
     /// An object that a call of ours made may have a copy on these nodes, too, which is freed with it.
     pub(crate) fn strayed(&mut self, id: ObjectId, nodes: &[NodeAddress], out: &mut Vec<Action>) {
         if nodes.is_empty() {
@@ -767,6 +782,12 @@ impl Owner {
         found.sort_unstable();
         found
     }
+}
+
+/// Where a process lives.
+pub(crate) fn node_of(process: &WorkerAddress) -> NodeAddress {
+    let WorkerAddress { node_id, host, port, .. } = process.clone();
+    NodeAddress { node_id, host, port }
 }
 
 /// Adds the nodes that are not there yet.

@@ -27,7 +27,7 @@ use crate::cancel::cancelled_error;
 use crate::event::Action;
 use crate::hash::slim;
 use crate::lineage::Final;
-use crate::object::{Stored, add_each};
+use crate::object::{Stored, add_each, node_of};
 use crate::stream::FIRST_ITEM;
 
 /// A call goes to where so many bytes of its arguments are, even if that takes a worker there: values of this
@@ -184,8 +184,7 @@ impl Task {
         if let Some(at) = &self.at
             && !mutant!("abandoned-copy-forgotten")
         {
-            let WorkerAddress { node_id, host, port, .. } = (**at).clone();
-            add_each(&mut self.past.strays, vec![NodeAddress { node_id, host, port }]);
+            add_each(&mut self.past.strays, vec![node_of(at)]);
         }
     }
 

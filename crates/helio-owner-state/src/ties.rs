@@ -24,7 +24,8 @@ pub(crate) struct Ties {
     /// them up without a word when they need room.
     pub(crate) copies: Vec<NodeId>,
     /// Of an object of ours: other nodes that may have a copy. An attempt was given up there after it may have
-    /// written the object, or only the connection to the node broke. Nobody is sent there; it is freed there, too.
+    /// written the object, a call that takes the object was sent there, or only the connection to the node broke.
+    /// Nobody is sent there; it is freed there, too.
     pub(crate) strays: Vec<NodeAddress>,
 }
 

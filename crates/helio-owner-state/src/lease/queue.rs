@@ -166,6 +166,7 @@ impl Owner {
         lease.sent.push_back(id);
         let (spec, attempt, to, lease) =
             (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
+        self.copies_to_come(&spec, &to);
         let args = self.encode_args(&spec.args);
         let (sequence, is_remade) = (0, false);
         out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });

@@ -192,10 +192,10 @@ fn the_bytes_between_the_calls_of_a_chain_go_and_are_made_again_in_order() {
     play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
     play.submit(call(2, 2, &[object(1, 1)]), &["w2: run t2"]);
     play.check(from(2, reply(2, vec![stored_on(3)])), &[]);
-    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 2"]);
     play.check(lost(2, 3), &["w2: run t1 again"]);
     play.check(from(2, reply(1, vec![stored_on(4)])), &["w2: run t2 again"]);
-    play.check(from(2, reply(2, vec![stored_on(4)])), &["free t1.1 on 1"]);
+    play.check(from(2, reply(2, vec![stored_on(4)])), &["free t1.1 on 2"]);
     assert!(play.value(object(2, 1)).contains("Stores"));
     play.drop_ref(object(2, 1), &["free t2.1 on 2", "free t1.1 on 0"]);
     play.linger(&["return 5"]);
@@ -217,7 +217,7 @@ fn what_was_put_for_a_call_stays_while_the_call_may_run_again() {
     play.check(from(2, reply(1, vec![stored_on(4)])), &[]);
     play.check(
         Event::DropRef { id: object(1, 1) },
-        &["free t1.1 on 2", &format!("free {} on 1", super::o(of_put))],
+        &["free t1.1 on 2", &format!("free {} on 2", super::o(of_put))],
     );
     play.linger(&["return 5"]);
     play.is_empty();
