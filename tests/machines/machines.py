@@ -38,7 +38,7 @@ def why_not() -> str:
     for program in ("ip", "unshare", "nsenter"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
-    probe = f"hs{os.getpid()}probe"
+    probe = f"hs{secrets.token_hex(3)}probe"
     made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
     if made.returncode:
         return f"network namespaces cannot be made here: {made.stderr.strip()}"

@@ -107,9 +107,9 @@ fn write(folder: &Path, token: &str, host: &str) -> Result<Files, String> {
 
 /// Readers see the old file or the new one.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let draft = path.with_extension("draft");
+    let draft = helio_env::draft::beside(path);
     let mut options = fs::OpenOptions::new();
-    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    let mut file = options.create_new(true).write(true).mode(0o600).open(&draft)?;
     file.write_all(text.as_bytes())?;
     fs::rename(draft, path)
 }

@@ -120,11 +120,9 @@ pub(crate) fn is_own(dir: &Path) -> bool {
 
 /// Names the latest session, unless another user's is named in a folder that is not ours.
 pub(crate) fn name_latest(temp_dir: &Path, session_dir: &Path) -> io::Result<()> {
-    let draft = temp_dir.join(format!(".{LATEST_LINK}.{}", std::process::id()));
-    // One of a process that died, mostly.
-    let _ = fs::remove_file(&draft);
-    let named =
-        symlink(session_dir, &draft).and_then(|()| fs::rename(&draft, temp_dir.join(LATEST_LINK)));
+    let link = temp_dir.join(LATEST_LINK);
+    let draft = helio_env::draft::beside(&link);
+    let named = symlink(session_dir, &draft).and_then(|()| fs::rename(&draft, link));
     match named {
         Err(error)
             if matches!(
@@ -183,9 +181,7 @@ pub(crate) fn forget_current_cluster(temp_dir: &Path, address: &str) {
 
 /// Writes a file that is there wholly or not at all, and never through another user's link.
 pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let draft = path.with_extension(format!("{}.part", std::process::id()));
-    // One of a process that died, mostly.
-    let _ = fs::remove_file(&draft);
+    let draft = helio_env::draft::beside(path);
     let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
     file.write_all(text.as_bytes())?;
     fs::rename(&draft, path)
@@ -240,25 +236,32 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_lies_in_the_way_of_a_draft_is_not_followed() {
-        let folder = Folder::new("draft");
+    fn writers_whose_processes_have_one_number_do_not_meet() {
+        let folder = Folder::new("drafts");
         make(&folder.0).unwrap();
-        let precious = folder.0.join("precious");
-        fs::write(&precious, "kept").unwrap();
-        let pid = std::process::id();
-        let drafts =
-            [format!("{CURRENT_CLUSTER_FILE}.{pid}.part"), format!(".{LATEST_LINK}.{pid}")];
-        for draft in &drafts {
-            symlink(&precious, folder.0.join(draft)).unwrap();
-        }
-        name_current_cluster(&folder.0, "10.0.0.1:6379").unwrap();
-        name_latest(&folder.0, &folder.0).unwrap();
+        let writer = || {
+            for _ in 0..200 {
+                name_current_cluster(&folder.0, "10.0.0.1:6379").unwrap();
+                name_latest(&folder.0, &folder.0).unwrap();
+            }
+        };
+        std::thread::scope(|scope| [scope.spawn(writer), scope.spawn(writer)].map(drop));
         assert_eq!(current_cluster(&folder.0).as_deref(), Some("10.0.0.1:6379"));
         assert_eq!(fs::read_link(folder.0.join(LATEST_LINK)).unwrap(), folder.0);
-        assert_eq!(fs::read_to_string(&precious).unwrap(), "kept");
-        fs::remove_file(folder.0.join(CURRENT_CLUSTER_FILE)).unwrap();
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "no drafts are left");
+    }
+
+    #[test]
+    fn a_link_names_no_cluster() {
+        let folder = Folder::new("named");
+        make(&folder.0).unwrap();
+        let precious = folder.0.join("precious");
+        fs::write(&precious, "10.0.0.1:6379").unwrap();
         symlink(&precious, folder.0.join(CURRENT_CLUSTER_FILE)).unwrap();
-        assert_eq!(current_cluster(&folder.0), None, "a link names no cluster");
+        assert_eq!(current_cluster(&folder.0), None);
+        name_current_cluster(&folder.0, "10.0.0.2:6379").unwrap();
+        assert_eq!(current_cluster(&folder.0).as_deref(), Some("10.0.0.2:6379"));
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "10.0.0.1:6379", "it is not followed");
     }
 
     #[test]

@@ -230,7 +230,7 @@ fn await_head(args: &Start, own_host: &str, temp_dir: &Path) -> Result<(), Strin
     let at_most = Duration::from_secs(helio_env::settings::read(&JOIN_WAIT_S)?);
     // Without a token the head says what it thinks of that.
     let token = helio_env::token::load().ok().flatten().unwrap_or_default();
-    let folder = temp_dir.join(format!(".tls-{}", std::process::id()));
+    let folder = helio_env::draft::beside(&temp_dir.join("tls"));
     if args.tls.is_some() {
         authority::begin_for_now(&folder, &locate::token()?, own_host)?;
     }

@@ -110,7 +110,7 @@ fn create(path: &Path) -> io::Result<String> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let bytes: [u8; 32] = crate::random::bytes();
     let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let draft = path.with_extension(format!("{}-{}", std::process::id(), &token[..8]));
+    let draft = crate::draft::beside(path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     file.write_all(token.as_bytes())?;
     file.sync_all()?;

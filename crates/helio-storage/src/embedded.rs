@@ -122,7 +122,7 @@ fn make(path: &Path) -> Result<(), String> {
     if path.exists() {
         return Ok(());
     }
-    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    let draft = helio_env::draft::beside(path);
     let made = Database::create(&draft).map(drop).map_err(|error| error.to_string());
     let linked = made.and_then(|()| match fs::hard_link(&draft, path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.to_string()),

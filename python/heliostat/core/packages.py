@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
 import time
@@ -166,7 +167,7 @@ class _Failure:
         """Have the others hear of it; a full disk is no reason for another error."""
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            draft = self._path.with_suffix(f".{os.getpid()}.part")
+            draft = self._path.with_suffix(f".{secrets.token_hex(8)}.part")
             draft.write_text(json.dumps({"when": time.time(), "error": error}))
             draft.replace(self._path)
 

@@ -127,9 +127,8 @@ pub(crate) fn read_json(path: &Path) -> Option<Value> {
 
 /// Writes a file that others see whole or not at all, and that is on disk when this returns.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension(format!("{}.part", std::process::id()));
-    let mut file =
-        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    let draft = helio_env::draft::beside(path);
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
     file.write_all(bytes)?;
     file.sync_data()?;
     fs::rename(draft, path)
