@@ -48,7 +48,7 @@ impl Runtime {
     /// The loop has slept so long.
     pub fn loop_woke(&self, slept: Duration, is_readable: bool) {
         if is_readable {
-            self.woke_soon(slept);
+            self.looking.woke_after(slept);
         }
         self.poll_once();
     }

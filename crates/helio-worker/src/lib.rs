@@ -25,6 +25,7 @@ mod duty;
 mod event_loop;
 mod execute;
 mod inspect;
+mod looking;
 mod memory;
 pub mod metrics;
 pub mod packages;

@@ -9,6 +9,7 @@ use rustix::event::epoll;
 
 use crate::api::{Error, Interrupt};
 use crate::conn::Socket;
+use crate::looking::SPIN;
 use crate::runtime::Runtime;
 use crate::state::{FIRST_LINK, State, Watched};
 
@@ -18,8 +19,6 @@ pub(crate) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// A worker's wait longer than this is told to the daemon, which lends its CPU to others meanwhile.
 const BLOCKED_AFTER: Duration = Duration::from_micros(800);
-/// How long a poll looks before it sleeps, while looking keeps paying off.
-const SPIN: Duration = Duration::from_micros(30);
 /// Replies that come faster than this, and for which nobody waits, are left to gather for so long: a
 /// sender need not wake us for each, and workers have calls ahead of them for longer.
 const REST: Duration = Duration::from_micros(50);
@@ -178,28 +177,20 @@ impl Runtime {
     /// Looks for events for a moment, while that keeps paying off; how many there are.
     pub(crate) fn look(&self, ready: &mut Events) -> rustix::io::Result<usize> {
         let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let score = self.spin.load(Ordering::Relaxed);
-        if score == 0 {
+        if !self.looking.pays_off() {
             return Ok(0);
         }
         let began = Instant::now();
         while began.elapsed() < SPIN {
             let count = epoll::wait(&self.epoll, &mut ready[..], Some(&zero))?;
             if count > 0 {
-                self.spin.store((score + 1).min(16), Ordering::Relaxed);
+                self.looking.found();
                 return Ok(count);
             }
             std::hint::spin_loop();
         }
-        self.spin.store(score - 1, Ordering::Relaxed);
+        self.looking.missed();
         Ok(0)
-    }
-
-    /// Something came after a sleep so short that a longer look would have caught it: try again.
-    pub(crate) fn woke_soon(&self, slept: Duration) {
-        if slept < 3 * SPIN && self.spin.load(Ordering::Relaxed) == 0 {
-            self.spin.store(2, Ordering::Relaxed);
-        }
     }
 
     /// Looks for events for a moment while that keeps paying off, if it is to look, then sleeps. Returns how
@@ -223,7 +214,7 @@ impl Runtime {
         let began = Instant::now();
         let count = epoll::wait(&self.epoll, &mut ready[..], limit.as_ref())?;
         if count > 0 {
-            self.woke_soon(began.elapsed());
+            self.looking.woke_after(began.elapsed());
         }
         Ok(count)
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use crate::api::{Error, Options};
 use crate::conn::{Greeting, Socket};
 use crate::connect;
 use crate::duty::Duty;
+use crate::looking::Looking;
 use crate::memory::{MappedStore, Released};
 use crate::state::{State, Watched};
 use crate::terminal::Terminal;
@@ -43,8 +44,7 @@ pub struct Runtime {
     pub(crate) address: Arc<WorkerAddress>,
     pub(crate) registered: Registered,
     pub(crate) options: Options,
-    /// How often spinning paid off lately.
-    pub(crate) spin: AtomicU32,
+    pub(crate) looking: Looking,
     pub(crate) closed: AtomicBool,
     pub(crate) net: Mutex<Option<JoinHandle<()>>>,
 }
@@ -115,7 +115,7 @@ impl Runtime {
             address: Arc::new(address),
             registered,
             options,
-            spin: AtomicU32::new(8),
+            looking: Looking::new(),
             closed: AtomicBool::new(false),
             net: Mutex::new(None),
         });
