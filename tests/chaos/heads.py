@@ -142,6 +142,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m chaos.heads", description=__doc__)
     parser.add_argument("--store", choices=["redis", "etcd"], default="etcd")
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--minutes", type=float, help="end earlier, after so long")
     parser.add_argument("--lease-ms", type=int, default=1000)
     args = parser.parse_args()
     if reason := stores.why_no_redis() if args.store == "redis" else stores.why_no_etcd():
@@ -152,9 +153,12 @@ def main() -> int:
     run = Run(store, args.lease_ms, folder)
     took: list[float] = []
     try:
+        end = time.monotonic() + 60 * args.minutes if args.minutes else None
         for number in range(1, args.kills + 1):
             took.append(run.kill())
             print(f"kill {number}: {took[-1]:.2f} s", flush=True)
+            if end is not None and time.monotonic() > end:
+                break
         done = run.finish()
     finally:
         run.close()
@@ -162,7 +166,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     took.sort()
     print(
-        f"{args.store}, lease {args.lease_ms} ms: {args.kills} kills, {done.value('keys')} keys, "
+        f"{args.store}, lease {args.lease_ms} ms: {len(took)} kills, {done.value('keys')} keys, "
         f"{done.value('calls')} calls, none lost, none twice; the pause between two acknowledgements: "
         f"median {statistics.median(took):.2f} s, 95 of 100 {took[len(took) * 95 // 100]:.2f} s, "
         f"longest {took[-1]:.2f} s"

@@ -196,7 +196,8 @@ class TrainRun:
     def _tell_size(self, size: int) -> None:
         earlier = [a.world_size for a in self.record.attempts[:-1] if a.started_at is not None]
         if earlier and earlier[-1] != size:
-            self._note(f"the group has {size} workers, and had {earlier[-1]}")
+            workers = "worker" if size == 1 else "workers"
+            self._note(f"the group has {size} {workers}, and had {earlier[-1]}")
             for callback in self._callbacks:
                 callback.on_world_size_change(self._context, earlier[-1], size)
 
