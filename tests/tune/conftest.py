@@ -45,7 +45,7 @@ class Listed:
         from heliostat.tune.runner.trial import Trial
 
         self.left = [
-            Trial(f"t{n}", "f", dict(config), experiment_tag=f"tag{n}")
+            Trial("f", trial_id=f"t{n}", config=dict(config), experiment_tag=f"tag{n}")
             for n, config in enumerate(configs)
         ]
         for trial in self.left:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import functools
+import pickle
+import shutil
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,14 @@ import pytest
 from ray import tune
 from ray.tune.experiment.trial import Trial
 from ray.tune.logger import pretty_print
-from ray.tune.search import BasicVariantGenerator, Searcher
-from ray.tune.stopper import CombinedStopper, FunctionStopper, MaximumIterationStopper
+from ray.tune.registry import get_trainable_cls, trainable_exists
+from ray.tune.search import BasicVariantGenerator, Searcher, SearchGenerator
+from ray.tune.stopper import (
+    CombinedStopper,
+    FunctionStopper,
+    MaximumIterationStopper,
+    TimeoutStopper,
+)
 
 # Workers do not import the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -59,13 +69,34 @@ def test_trials_say_what_became_of_them(done: tune.ExperimentAnalysis) -> None:
         _ = good.logdir
 
 
+def test_a_trial_without_a_search() -> None:
+    trial = Trial("f", config={"x": 1}, stopping_criterion={"score": 3})
+    assert (trial.status, len(trial.trial_id)) == (Trial.PENDING, 8)
+    assert trial.placement_group_factory.required_resources == {"CPU": 1}
+    for score in range(4):
+        trial.update_last_result({"score": score})
+    assert trial.metric_analysis["score"]["avg"] == 1.5
+    assert not trial.should_stop({"score": 2})
+    assert trial.should_stop({"score": 3})
+    assert trial.should_stop({"score": 0, "done": True})
+    trial.update_resources({"cpu": 4})
+    assert trial.placement_group_factory.required_resources == {"CPU": 4}
+    trial.set_status(Trial.RUNNING)
+    with pytest.raises(ValueError, match="runs"):
+        trial.update_resources({"cpu": 1})
+    trial.set_experiment_tag("one")
+    again = trial.reset()
+    assert (again.config, again.experiment_tag, again.status) == ({"x": 1}, "one", Trial.PENDING)
+    assert again.trial_id != trial.trial_id
+
+
 def test_metrics_are_summed_up(done: tune.ExperimentAnalysis) -> None:
     good, _ = sorted(done.trials, key=lambda trial: trial.config["x"])
     expected = {"max": 2, "min": 0, "avg": 1, "last": 2, "last-5-avg": 1, "last-10-avg": 1}
     assert good.metric_analysis["score"] == good.metric_analysis["nested/a"] == expected
     assert good.metric_n_steps["score"] == {"5": [0, 1, 2], "10": [0, 1, 2]}
     assert not {"text", "flag"} & set(good.metric_analysis)
-    fresh = Trial("new", "f", {})
+    fresh = Trial("f", trial_id="new")
     assert fresh.metric_analysis == {}
 
 
@@ -133,7 +164,142 @@ def test_whatever_is_callable_is_registered(ray_start: Any, tmp_path: Path) -> N
     assert found.trials[0].last_result["score"] == 1
 
 
+def test_names_of_trainables() -> None:
+    partial = functools.partial(functools.partial(function))
+    assert tune.Experiment("a", partial).run_identifier == "function"
+    assert tune.Experiment("a", lambda config: None).run_identifier == "lambda"
+    tune.register_trainable("known", function)
+    assert trainable_exists("known")
+    assert not trainable_exists("unknown")
+    assert issubclass(get_trainable_cls("known"), tune.Trainable)
+    with pytest.raises(tune.TuneError, match="unknown"):
+        get_trainable_cls("unknown")
+
+
+def test_log_files_that_make_no_sense_are_told_at_once() -> None:
+    with pytest.raises(ValueError, match="log_to_file"):
+        tune.Experiment("a", function, log_to_file=("a", "b", "c"))  # type: ignore[arg-type] # tested
+
+
+def test_a_list_of_one_experiment_runs(ray_start: Any, tmp_path: Path) -> None:
+    experiment = tune.Experiment("a", function, storage_path=str(tmp_path))
+    found = tune.run([experiment], verbose=0)
+    assert found.trials[0].last_result["score"] == 2
+
+
+def test_names_of_folders(fit: Any) -> None:
+    (result,) = fit(function, trial_name_creator=lambda trial: "a/b")
+    assert Path(result.path).name.startswith("a_b_")
+    with pytest.raises(tune.TuneError, match="has no '/'"):
+        fit(function, trial_dirname_creator=lambda trial: "a/b")
+
+
+def test_resources_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="empty head"):
+        tune.PlacementGroupFactory([{}])
+    with pytest.raises(ValueError, match="empty head"):
+        tune.PlacementGroupFactory([{"CPU": 0}])
+
+
+def test_a_time_goes_on_where_it_was_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    stopper = TimeoutStopper(10)
+    assert not stopper.stop_all()
+    now = 9.0
+    saved = pickle.dumps(stopper)
+    now = 1000.0
+    again = pickle.loads(saved)
+    assert not again.stop_all()
+    now = 1001.0
+    assert again.stop_all()
+    with pytest.raises(ValueError, match="timeout"):
+        TimeoutStopper("1 h")  # type: ignore[arg-type] # that is what is tested
+
+
 # --- searchers ---
+
+
+class Counts(Searcher):
+    """Suggests numbers from 0 up."""
+
+    def __init__(self) -> None:
+        super().__init__("score", "max")
+        self.asked, self.heard = 0, []  # type: list[str]
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        self.asked += 1
+        return {"x": self.asked - 1}
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        self.heard.append(trial_id)
+
+
+def test_a_searchers_trials_without_a_tuner(tmp_path: Path) -> None:
+    generator = SearchGenerator(Counts())
+    experiment = {"e": {"run": function, "num_samples": 3, "config": {"y": 5}}}
+    generator.add_configurations(experiment)
+    assert (generator.total_samples, generator.metric) == (3, "score")
+    first = generator.next_trial()
+    assert (first.config, first.evaluated_params) == ({"y": 5, "x": 0}, {"x": 0})
+    generator.on_trial_complete(first.trial_id, {"score": 1})
+    assert generator.searcher.heard == [first.trial_id]
+    generator.save_to_dir(str(tmp_path))
+
+    again = SearchGenerator(Counts())
+    assert again.has_checkpoint(str(tmp_path))
+    again.add_configurations(experiment)
+    again.restore_from_dir(str(tmp_path))
+    assert [again.next_trial().config["x"] for _ in range(2)] == [1, 2]
+    assert again.is_finished()
+    assert again.next_trial() is None
+
+
+def test_a_search_takes_a_generator(fit: Any) -> None:
+    grid = fit(
+        function, search_alg=SearchGenerator(Counts()), num_samples=2, metric=None, mode=None
+    )
+    assert sorted(result.config["x"] for result in grid) == [0, 1]
+
+
+def test_a_grid_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    spec = {"e": {"run": function, "config": {"x": tune.grid_search([1, 2, 3])}}}
+    generator = BasicVariantGenerator()
+    with pytest.raises(RuntimeError, match="no state"):
+        generator.restore_from_dir(str(tmp_path))
+    generator.add_configurations(spec)
+    generator.next_trial()
+    generator.save_to_dir(str(tmp_path))
+    again = BasicVariantGenerator()
+    again.add_configurations(spec)
+    again.restore_from_dir(str(tmp_path))
+    assert [again.next_trial().config["x"] for _ in range(2)] == [2, 3]
+    assert again.is_finished()
+
+
+def test_as_many_modes_as_metrics() -> None:
+    assert Searcher(["a", "b"], ["min", "max"]).metric == ["a", "b"]
+    for metric, mode in ((["a", "b"], ["min"]), ("a", ["min"])):
+        with pytest.raises(ValueError, match="mode"):
+            Searcher(metric, mode)
+
+
+def test_optunas_words_for_a_space() -> None:
+    pytest.importorskip("optuna", reason="they are Optuna's")
+    from ray.tune.search.optuna import OptunaSearch
+
+    space = {"a": tune.choice([1, 2]), "b": {"c": tune.randint(0, 5)}, "d": 7}
+    found = OptunaSearch.convert_search_space(space)
+    assert sorted(found) == ["a", "b/c"]
+    assert (found["a"].choices, found["b/c"].high) == ((1, 2), 4)
+    with pytest.raises(ValueError, match="grid"):
+        OptunaSearch.convert_search_space({"a": tune.grid_search([1])})
+    with pytest.raises(ValueError, match="evaluated_rewards"):
+        OptunaSearch(space, "m", "max", points_to_evaluate=[{"a": 1}], evaluated_rewards=[1, 2])
+    with pytest.raises(RuntimeError, match="no search space"):
+        OptunaSearch({}, "m", "max").suggest("t")
 
 
 def test_configurations_without_a_tuner() -> None:
@@ -215,6 +381,23 @@ def test_a_search_goes_on_with_the_same(done: tune.ExperimentAnalysis) -> None:
     assert same.get_results().num_errors == 1
 
 
+def saves(config: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "x").write_text("1")
+        tune.report({"score": 1}, checkpoint=tune.Checkpoint.from_directory(folder))
+
+
+def test_a_search_that_was_moved_has_its_checkpoints(fit: Any, tmp_path: Path) -> None:
+    fit(saves)
+    moved = tmp_path / "elsewhere"
+    shutil.move(tmp_path / "search", moved)
+    (result,) = tune.Tuner.restore(str(moved), saves).get_results()
+    assert Path(result.checkpoint.path, "x").read_text() == "1"
+    assert [Path(one.path).is_relative_to(moved) for one, _ in result.best_checkpoints] == [True]
+    (trial,) = tune.ExperimentAnalysis(str(moved)).trials
+    assert Path(trial.checkpoint.path).is_relative_to(moved)
+
+
 def test_results_as_text() -> None:
     result = {
         "b": {"c": 1.5, "d": [1, 2]},
@@ -225,7 +408,7 @@ def test_results_as_text() -> None:
         "left": 1,
     }
     assert pretty_print(result, exclude={"left"}) == (
-        'a: plain\nb:\n  c: 1.5\n  d: [1, 2]\nnumber: "12"\n'
+        'a: plain\nb:\n  c: 1.5\n  d:\n  - 1\n  - 2\nnumber: "12"\n'
     )
     yaml = pytest.importorskip("yaml", reason="reads what was printed")
     texts = [

@@ -92,10 +92,13 @@ def test_a_logger_of_the_user_hears_of_each_trial(fit: Any) -> None:
 
 def test_tensorboard_has_the_numbers(fit: Any) -> None:
     pytest.importorskip("tensorboardX", reason="event files are written by tensorboardX")
-    (result,) = fit(counts, run={"callbacks": [TBXLoggerCallback()]})
+    chosen = {"rate": tune.grid_search([0.5])}
+    (result,) = fit(counts, chosen, run={"callbacks": [TBXLoggerCallback()]})
     (events,) = Path(result.path).glob("events.out.tfevents.*")
     data = events.read_bytes()
     assert b"ray/tune/score" in data
     assert b"ray/tune/in/deep" in data
     assert b"ray/tune/many" in data
     assert b"ray/tune/text" not in data
+    assert b"_hparams_/session_start_info" in data
+    assert b"rate" in data

@@ -172,7 +172,9 @@ def test_a_restored_population_that_has_come_far_goes_on(population: Any) -> Non
 
 
 def test_a_copy_of_a_restored_search_counts_from_what_it_goes_on_from(tmp_path: Path) -> None:
-    other, copy = (Trial(name, "f", {"lr": 1}, folder=name) for name in ("other", "copy"))
+    other, copy = (
+        Trial("f", trial_id=name, config={"lr": 1}, folder=name) for name in ("other", "copy")
+    )
     store = Store(str(tmp_path))
     store.begin({}, goes_on=False)
     for trial, iteration in ((other, 3), (copy, 6)):

@@ -27,7 +27,13 @@ def trials() -> list[Trial]:
     """One that ended, one that failed, one that runs."""
     made = []
     for n, status in enumerate(("TERMINATED", "ERROR", "RUNNING")):
-        trial = Trial(f"t{n}", "f", {"x": n, "name": "a" * 30}, {"x": n}, status=status)
+        trial = Trial(
+            "f",
+            trial_id=f"t{n}",
+            config={"x": n, "name": "a" * 30},
+            evaluated_params={"x": n},
+            status=status,
+        )
         trial.last_result = {"score": n / 4, "training_iteration": n, "in": {"deep": 5}}
         trial.error_text = "Traceback\nValueError: bad" if status == "ERROR" else ""
         made.append(trial)

@@ -59,7 +59,11 @@ class Numbered:
             return None
         number, self._next = self._next, self._next + 1
         trial = Trial(
-            f"t{number}", "f", {"lr": 1.0}, experiment_tag=str(number), folder=f"t{number}"
+            "f",
+            trial_id=f"t{number}",
+            config={"lr": 1.0},
+            experiment_tag=str(number),
+            folder=f"t{number}",
         )
         trial.local_experiment_path = self._folder
         return trial

@@ -163,7 +163,7 @@ class TestOptuna:
         assert best.config["kind"] == "good"
         assert best.metrics["score"] < 1.05
         assert {result.config["model"]["n"] for result in grid} <= {1, 2, 3, 4}
-        assert len(alg._study.trials) == 40
+        assert len(alg._ot_study.trials) == 40
 
     def test_it_maximizes_several(self, fit: Any) -> None:
         def two(config: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ class TestOptuna:
         options: dict[str, Any] = {"metric": None, "mode": None, "search_alg": alg}
         grid = fit(two, {"x": tune.uniform(0, 1)}, num_samples=6, **options)
         assert len(grid) == 6
-        assert all(len(trial.values) == 2 for trial in alg._study.trials)
+        assert all(len(trial.values) == 2 for trial in alg._ot_study.trials)
 
     def test_a_function_defines_the_space(self, fit: Any) -> None:
         def space(trial: Any) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class TestOptuna:
         )
         grid = fit(same, None, num_samples=3, metric=None, mode=None, search_alg=alg)
         assert grid[0].config["x"] == 2.0
-        assert [trial.value for trial in alg._study.trials[:2]] == [1.0, 2.0]
+        assert [trial.value for trial in alg._ot_study.trials[:2]] == [1.0, 2.0]
 
     def test_what_it_cannot_sample_is_named(self, fit: Any) -> None:
         def never(config: Any) -> None:

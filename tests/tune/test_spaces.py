@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from ray import tune
 from ray.tune.search import BasicVariantGenerator, sample
-from ray.tune.search.variant_generator import generate_variants
+from ray.tune.search.variant_generator import (
+    RecursiveDependencyError,
+    format_vars,
+    generate_variants,
+    parse_spec_vars,
+)
 
 pytestmark = pytest.mark.contract("F11.04", "F11.07")
 
@@ -206,3 +211,41 @@ def test_a_space_is_walked_by_hand() -> None:
     found = list(generate_variants(space, random_state=1))
     assert [chosen[("a", "b")] for chosen, _ in found] == [1, 2]
     assert all(spec["c"] == chosen[("c",)] for chosen, spec in found)
+
+
+def test_a_function_of_a_space_is_called_by_hand() -> None:
+    for function in (lambda spec: spec.config.x, lambda spec: spec["x"], lambda spec: spec.x):
+        assert tune.sample_from(function).sample({"x": 5}) == 5
+    assert tune.sample_from(lambda: 3).sample({"x": 5}) == 3
+
+
+def test_functions_that_cannot_be_called_are_named() -> None:
+    def asks_for_itself(spec: Any) -> Any:
+        return spec.config.a
+
+    def fails(spec: Any) -> Any:
+        return 1 / 0
+
+    with pytest.raises(RecursiveDependencyError, match="'a'"):
+        list(generate_variants({"a": tune.sample_from(asks_for_itself)}))
+    with pytest.raises(ValueError, match="'b/c' raised ZeroDivisionError"):
+        list(generate_variants({"b": {"c": tune.sample_from(fails)}}))
+
+
+def test_what_a_choice_of_spaces_has_chosen() -> None:
+    inner = {"x": tune.grid_search([1, 2])}
+    found = generate_variants({"a": tune.grid_search([inner, 7])})
+    assert [chosen for chosen, _ in found] == [
+        {("a",): {"x": 1}, ("a", "x"): 1},
+        {("a",): {"x": 2}, ("a", "x"): 2},
+        {("a",): 7},
+    ]
+
+
+def test_a_space_in_its_parts() -> None:
+    rate, grid = tune.uniform(0, 1), tune.grid_search([1, 2])
+    constants, domains, grids = parse_spec_vars({"a": rate, "b": {"c": grid}, "d": [4, 5]})
+    assert constants == [(("d", 0), 4), (("d", 1), 5)]
+    assert domains == [(("a",), rate)]
+    assert grids == [(("b", "c"), [1, 2])]
+    assert format_vars({("b", "c"): 1, ("a",): 0.25}) == "a=0.2500,c=1"

@@ -11,6 +11,7 @@ from heliostat.tune.config import CheckpointConfig, RunConfig, SyncConfig, of_se
 from heliostat.tune.registry import registered
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.stopper import Stopper, stopper_of
+from heliostat.tune.trainable.output import log_files
 from heliostat.tune.trainable.util import check, check_checkpoints, name_of
 
 __all__ = ["Experiment", "Trial"]
@@ -37,8 +38,8 @@ class Experiment:
 
     Raises:
         TuneError: ``run`` is not known.
-        ValueError: ``run`` takes no config, ``name`` cannot be the name of a folder, ``stop`` makes no
-            sense, or a function is to be saved after so many steps.
+        ValueError: ``run`` takes no config, ``name`` cannot be the name of a folder, ``stop`` or
+            ``log_to_file`` makes no sense, or a function is to be saved after so many steps.
         DeprecationWarning: ``local_dir`` was given.
     """
 
@@ -73,6 +74,7 @@ class Experiment:
         checkpoint_config = of_search(checkpoint_config) or CheckpointConfig()
         check_checkpoints(trainable, checkpoint_config)
         self._stopper = stopper_of(stop, time_budget_s)
+        log_files(log_to_file)
         if isinstance(sync_config, Mapping):
             sync_config = SyncConfig(**sync_config)
         self.name, self.run = name, run

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from heliostat.tune.error import TuneError
-from heliostat.tune.trainable.util import check
+from heliostat.tune.trainable.function_trainable import wrap_function
+from heliostat.tune.trainable.util import check, is_class
 
 _trainables: dict[str, Any] = {}
 _environments: dict[str, Callable[..., Any]] = {}
+_inputs: dict[str, Callable[..., Any]] = {}
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
@@ -46,6 +48,33 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     if not callable(env_creator):
         raise TypeError(f"env_creator must be a function of a config, not {env_creator!r}.")
     _environments[name] = env_creator
+
+
+def register_input(name: str, input_creator: Callable[..., Any]) -> None:
+    """Keep the creator of a reader of samples under a name, for trainables that look for it.
+
+    Raises:
+        TypeError: ``name`` is no string, or ``input_creator`` cannot be called.
+    """
+    _check_name(name)
+    if not callable(input_creator):
+        raise TypeError(f"input_creator must be a function of a context, not {input_creator!r}.")
+    _inputs[name] = input_creator
+
+
+def trainable_exists(trainable_name: str) -> bool:
+    """Return whether a trainable of that name was registered in this process."""
+    return trainable_name in _trainables
+
+
+def get_trainable_cls(trainable_name: str) -> Any:
+    """Return the registered trainable as a class with steps.
+
+    Raises:
+        TuneError: There is none of that name.
+    """
+    trainable = registered(trainable_name)
+    return trainable if is_class(trainable) else wrap_function(trainable)
 
 
 def registered(name: str) -> Any:

@@ -26,7 +26,7 @@ from heliostat.tune.tuner import Tuner
 
 
 def run(
-    run_or_experiment: str | Callable[..., Any] | type | Experiment,
+    run_or_experiment: str | Callable[..., Any] | type | Experiment | Sequence[Experiment],
     *,
     name: str | None = None,
     metric: str | None = None,
@@ -109,6 +109,8 @@ def run(
         NotImplementedError: An argument is refused so far; the message names what to use.
         DeprecationWarning: ``local_dir`` or ``chdir_to_trial_dir`` was given.
     """
+    if isinstance(run_or_experiment, list | tuple) and len(run_or_experiment) == 1:
+        run_or_experiment = run_or_experiment[0]
     if isinstance(run_or_experiment, list | tuple):
         raise TuneError("tune.run runs one search: pass a list to tune.run_experiments.")
     given = dict(locals())

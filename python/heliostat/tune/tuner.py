@@ -55,10 +55,12 @@ from heliostat.tune.search import (
     BasicVariantGenerator,
     ConcurrencyLimiter,
     Searcher,
+    SearchGenerator,
     create_searcher,
 )
 from heliostat.tune.search.variant_generator import unresolved
 from heliostat.tune.stopper import flattened, stopper_of
+from heliostat.tune.trainable.function_trainable import FunctionTrainable
 from heliostat.tune.trainable.output import log_files
 from heliostat.tune.trainable.util import check, check_checkpoints, name_of, resources_of
 
@@ -99,6 +101,8 @@ class Tuner:
         if isinstance(trainable, str):
             trainable = registered(trainable)
         check(trainable)
+        if isinstance(trainable, type) and issubclass(trainable, FunctionTrainable):
+            trainable = trainable.function  # runs by itself, without a call for each report
         if param_space is not None and not isinstance(param_space, Mapping):
             raise ValueError(
                 f"param_space must be a dict of names and values, not {type(param_space).__name__}."
@@ -242,6 +246,8 @@ class Tuner:
         algorithm = config.search_alg
         if isinstance(algorithm, str):
             algorithm = create_searcher(algorithm)
+        if isinstance(algorithm, SearchGenerator):
+            algorithm = algorithm.searcher
         searcher: Searcher | None = None
         source: Any
         if algorithm is None or isinstance(algorithm, BasicVariantGenerator):
@@ -281,7 +287,9 @@ class Tuner:
         )
         store.begin(self._settings(names), goes_on=self._restored is not None)
         for trial in trials:
-            trial.resources = search.resources_of(trial)
+            wanted = search.resources_of(trial)
+            if wanted is not None:
+                trial.placement_group_factory = wanted
             store.status(trial)
             scheduler.on_trial_add(search, trial)
         return search, searcher
@@ -317,13 +325,23 @@ class Tuner:
         return searcher
 
     def _make_trial(self, trial_id: str, config: dict[str, Any], chosen: Any, tag: str) -> Trial:
-        trial = Trial(trial_id, self._name, config, evaluated(chosen), tag)
-        trial.local_experiment_path = self._folder
+        trial = Trial(
+            self._name,
+            config=config,
+            trial_id=trial_id,
+            evaluated_params=evaluated(chosen),
+            experiment_tag=tag,
+            local_experiment_path=self._folder,
+        )
         trial.checkpoint_path = self._begin_from
         if self._tune.trial_name_creator is not None:
             trial.custom_name = str(self._tune.trial_name_creator(trial))
         make_folder = self._tune.trial_dirname_creator
         trial.folder = str(make_folder(trial)) if make_folder else trial.default_folder()
+        if "/" in trial.folder:
+            raise ValueError(
+                f"trial_dirname_creator returned {trial.folder!r}: the name of a folder has no '/'."
+            )
         return trial
 
     # --- restoring ---

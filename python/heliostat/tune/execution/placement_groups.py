@@ -30,6 +30,10 @@ class PlacementGroupFactory:
         if any(not isinstance(bundle, Mapping) for bundle in bundles):
             raise ValueError(f"bundles={bundles!r} must be a list of dicts.")
         kept = [{k: float(v) for k, v in bundle.items() if v != 0} for bundle in bundles]
+        if not any(kept):
+            raise ValueError(
+                "Cannot initialize a PlacementGroupFactory with an empty head and zero worker bundles."
+            )
         self.head_bundle_is_empty = not kept[0]
         self._bundles = kept[1:] if self.head_bundle_is_empty and len(kept) > 1 else kept
         self.strategy = strategy
@@ -100,6 +104,11 @@ def as_resources(resources: Any) -> PlacementGroupFactory:
     memory = own.pop("memory", 0)
     custom = dict(own.pop("custom_resources", {}) or own)
     return PlacementGroupFactory([{**custom, **usual, "memory": memory}])
+
+
+def resource_dict_to_pg_factory(spec: Mapping[str, float] | None = None) -> PlacementGroupFactory:
+    """Return what a dict such as ``{"cpu": 2}`` means for a trial; None: one CPU."""
+    return as_resources({"cpu": 1} if spec is None else spec)
 
 
 def is_function_of_config(resources: Any) -> bool:

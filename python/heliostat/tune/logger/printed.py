@@ -20,7 +20,7 @@ def pretty_print(result: Mapping[str, Any], exclude: set[str] | None = None) -> 
     """
     without = {*LEFT_OUT, *(exclude or ())}
     kept = {k: v for k, v in result.items() if v is not None and k not in without}
-    return _lines(storable(kept), "")
+    return _lines(storable(kept), "") or "{}\n"
 
 
 def _lines(value: Any, indent: str) -> str:
@@ -28,6 +28,8 @@ def _lines(value: Any, indent: str) -> str:
     for key, one in sorted(value.items(), key=lambda pair: str(pair[0])):
         if isinstance(one, Mapping) and one:
             text += f"{indent}{key}:\n{_lines(one, indent + '  ')}"
+        elif isinstance(one, list) and one and not any(isinstance(e, Mapping | list) for e in one):
+            text += f"{indent}{key}:\n" + "".join(f"{indent}- {_scalar(each)}\n" for each in one)
         else:
             text += f"{indent}{key}: {_scalar(one)}\n"
     return text

@@ -20,8 +20,9 @@ _LEFT_OUT = ("config", "pid", "timestamp", "time_total_s", "training_iteration")
 class TBXLoggerCallback(LoggerCallback):
     """Writes the numbers of each report as scalars ``ray/tune/<name>``, lists of them as histograms.
 
-    The step is ``timesteps_total`` where it is reported, else ``training_iteration``. Searches do so
-    unasked where tensorboardX is installed.
+    What was chosen for a trial goes in at its end, with its last numbers, for the tab "HParams": texts,
+    truth values and numbers. The step is ``timesteps_total`` where it is reported, else
+    ``training_iteration``. Searches do so unasked where tensorboardX is installed.
 
     Raises:
         ImportError: Neither tensorboardX nor torch's TensorBoard is installed.
@@ -30,6 +31,7 @@ class TBXLoggerCallback(LoggerCallback):
     def __init__(self) -> None:
         self._writer_class = _writer_class()
         self._writers: dict[Trial, Any] = {}
+        self._last: dict[Trial, dict[str, float]] = {}
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         writer = self._writers.get(trial)
@@ -41,12 +43,14 @@ class TBXLoggerCallback(LoggerCallback):
             found = getattr(value, "tolist", lambda value=value: value)()
             if _is_number(found):
                 writer.add_scalar(f"ray/tune/{name}", found, global_step=step)
+                self._last.setdefault(trial, {})[f"ray/tune/{name}"] = found
             elif isinstance(found, list) and found and all(_is_number(one) for one in found):
                 writer.add_histogram(f"ray/tune/{name}", _array(found), global_step=step)
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         writer = self._writers.pop(trial, None)
         if writer is not None:
+            _write_parameters(writer, trial, self._last.pop(trial, {}))
             writer.close()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
@@ -61,6 +65,21 @@ def _writer_class() -> Any:
         except ImportError:
             continue
     raise missing("tensorboardX", "TensorBoard's files")
+
+
+def _write_parameters(writer: Any, trial: Trial, last: dict[str, float]) -> None:
+    """What was chosen for a trial beside its last numbers; other values than plain ones are left out."""
+    chosen = {}
+    for name, value in flattened(trial.evaluated_params).items():
+        plain = getattr(value, "tolist", lambda value=value: value)()
+        if isinstance(plain, str | bool | int | float):
+            chosen[name] = plain
+    if not chosen:
+        return
+    package = type(writer).__module__.removesuffix(".writer")
+    summaries = importlib.import_module(f"{package}.summary").hparams(chosen, last)
+    for summary in summaries:
+        writer.file_writer.add_summary(summary)
 
 
 def _is_number(value: Any) -> bool:

@@ -142,7 +142,9 @@ class Search:
 
     def add(self, trial: Trial) -> None:
         """Take in a new trial."""
-        trial.resources = trial.resources or self.resources_of(trial)
+        wanted = self.resources_of(trial)
+        if wanted is not None:
+            trial.placement_group_factory = wanted
         self.trials.append(trial)
         self._live[trial.trial_id] = trial
         self.scheduler.on_trial_add(self, trial)  # it may complete the configuration

@@ -175,11 +175,11 @@ def read_trials(folder: str) -> list[Trial]:
         if kind == "trial":
             config, chosen, name, tag, sub, custom = value
             trials[trial_id] = Trial(
-                trial_id,
                 name,
-                pickle.loads(config),
-                pickle.loads(chosen),
-                tag,
+                config=pickle.loads(config),
+                trial_id=trial_id,
+                evaluated_params=pickle.loads(chosen),
+                experiment_tag=tag,
                 folder=sub,
                 custom_name=custom,
                 local_experiment_path=folder,
@@ -198,11 +198,21 @@ def read_trials(folder: str) -> list[Trial]:
         elif kind == "status":
             trial.status, trial.num_failures, trial.error_text = value
     for trial in trials.values():
+        trial.checkpoint_path = _moved(trial.checkpoint_path, folder)
+        trial.checkpoints = [(_moved(path, folder), row) for path, row in trial.checkpoints]
         if trial.last_result:
             trial.last_result["config"] = trial.config
         if trial.status == "ERROR":
             trial.error = _error(os.path.join(folder, trial.folder), trial.error_text)
     return list(trials.values())
+
+
+def _moved(path: Any, folder: str) -> Any:
+    """Where a checkpoint lies now, if its search was moved or copied since it was written down."""
+    if path is None or not os.path.isabs(path) or path.startswith(os.path.join(folder, "")):
+        return path
+    here = os.path.join(folder, *path.split(os.sep)[-2:])  # of a trial's folder
+    return here if os.path.isdir(here) else path
 
 
 def _came(trial: Trial) -> tuple[int, float]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import math
 import os
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from heliostat.core import settings
@@ -20,6 +21,10 @@ PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
 TERMINATED, ERROR = "TERMINATED", "ERROR"
 
 
+def _new_id() -> str:
+    return uuid.uuid4().hex[:8]
+
+
 class Handed(NamedTuple):
     """A checkpoint of another trial, and how far that one had come."""
 
@@ -28,20 +33,22 @@ class Handed(NamedTuple):
     total_s: float
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Trial:
     """One configuration. Schedulers and callbacks are given these.
 
     Attributes:
-        trial_id: Short and unique in the cluster.
         trainable_name: Of what runs.
         config: What the trainable is given.
+        trial_id: Short and unique in the cluster.
         evaluated_params: What was chosen for this trial, by its path such as ``optimizer/lr``.
         experiment_tag: The same as a short text.
         status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         last_result: The last report, with what is added to it.
         local_experiment_path: The folder of the search.
         num_failures: How many times it failed.
+        placement_group_factory: What it takes of the cluster.
+        stopping_criterion: Bounds of metrics, for ``should_stop``; a search has its own stopper.
     """
 
     PENDING: ClassVar[str] = PENDING
@@ -50,9 +57,9 @@ class Trial:
     TERMINATED: ClassVar[str] = TERMINATED
     ERROR: ClassVar[str] = ERROR
 
-    trial_id: str
-    trainable_name: str
-    config: dict[str, Any]
+    trainable_name: str = field(kw_only=False)
+    config: dict[str, Any] = field(default_factory=dict)
+    trial_id: str = field(default_factory=_new_id)
     evaluated_params: dict[str, Any] = field(default_factory=dict)
     experiment_tag: str = ""
     status: str = PENDING
@@ -72,7 +79,12 @@ class Trial:
     folder: str = ""  # below the experiment's
     custom_name: str = ""
     local_experiment_path: str = ""
-    resources: PlacementGroupFactory | None = None  # where they are known
+    placement_group_factory: PlacementGroupFactory = field(
+        default_factory=lambda: PlacementGroupFactory([{"CPU": 1}])
+    )
+    stopping_criterion: dict[str, float] = field(default_factory=dict)
+    stub: InitVar[bool] = True  # Ray's: that the trainable need not be registered
+    _told: list[dict[str, Any]] = field(default_factory=list)  # results of no search
 
     def __str__(self) -> str:
         return self.custom_name or f"{self.trainable_name}_{self.trial_id}"
@@ -149,14 +161,50 @@ class Trial:
                 other.checkpoint_path, other.restore_iteration, other.restore_total_s
             )
 
-    @property
-    def placement_group_factory(self) -> PlacementGroupFactory:
-        """What the trial takes of the cluster; one CPU where nothing was said."""
-        return self.resources or PlacementGroupFactory([{"CPU": 1}])
-
     def update_resources(self, resources: Mapping[str, float] | PlacementGroupFactory) -> None:
-        """Give the trial other resources, from its next start on."""
-        self.resources = as_resources(resources)
+        """Give the trial other resources, from its next start on.
+
+        Raises:
+            ValueError: The trial runs, or ``resources`` is neither.
+        """
+        if self.status == RUNNING:
+            raise ValueError(f"{self} runs: pause it before its resources are changed.")
+        self.placement_group_factory = as_resources(resources)
+
+    def set_status(self, status: str) -> None:
+        """Say how the trial stands; of a search's trials the search says it."""
+        self.status = status
+
+    def set_experiment_tag(self, experiment_tag: str) -> None:
+        """Give the trial another short text of what was chosen."""
+        self.experiment_tag = experiment_tag
+
+    def update_last_result(self, result: dict[str, Any]) -> None:
+        """Take in a result of a trial that no search runs."""
+        self.last_result = result
+        self._told.append(result)
+
+    def should_stop(self, result: Mapping[str, Any]) -> bool:
+        """Return whether a result is the last one: it is done, or a criterion is met."""
+        met = (rank(self, name, result) >= bound for name, bound in self.stopping_criterion.items())
+        return bool(result.get("done")) or any(met)
+
+    def reset(self) -> Trial:
+        """Return a new trial, with another id, of the same configuration."""
+        return Trial(
+            self.trainable_name,
+            config=self.config,
+            evaluated_params=self.evaluated_params,
+            experiment_tag=self.experiment_tag,
+            local_experiment_path=self.local_experiment_path,
+            placement_group_factory=self.placement_group_factory,
+            stopping_criterion=self.stopping_criterion,
+        )
+
+    @classmethod
+    def generate_id(cls) -> str:
+        """Return an id for a trial: eight letters and digits."""
+        return _new_id()
 
     def is_finished(self) -> bool:
         """Whether nothing more will come of it."""
@@ -188,7 +236,7 @@ class Trial:
         from heliostat.tune.runner.store import read_results
         from heliostat.tune.stopper import flattened
 
-        rows = read_results(self.path)
+        rows = self._told or read_results(self.path)
         return [flattened({k: v for k, v in row.items() if k != "config"}) for row in rows]
 
     def _history(self) -> dict[str, list[float]]:
@@ -202,7 +250,7 @@ class Trial:
     def default_folder(self) -> str:
         """A folder's name that says which trial it is."""
         kept = "".join(c if c.isalnum() or c in "_-.,=+" else "_" for c in self.experiment_tag)
-        stem = f"{self}_{kept}"[: settings.whole("TUNE_MAX_LEN_IDENTIFIER")]
+        stem = f"{self}_{kept}".replace("/", "_")[: settings.whole("TUNE_MAX_LEN_IDENTIFIER")]
         return f"{stem}_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from heliostat.tune.search.basic_variant import BasicVariantGenerator
 from heliostat.tune.search.repeater import Repeater
+from heliostat.tune.search.search_algorithm import SearchAlgorithm
+from heliostat.tune.search.search_generator import SearchGenerator
 from heliostat.tune.search.searcher import (
     UNDEFINED_METRIC_MODE,
     UNDEFINED_SEARCH_SPACE,
@@ -56,6 +58,8 @@ __all__ = [
     "BasicVariantGenerator",
     "ConcurrencyLimiter",
     "Repeater",
+    "SearchAlgorithm",
+    "SearchGenerator",
     "Searcher",
     "create_searcher",
     "grid_search",

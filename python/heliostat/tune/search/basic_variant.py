@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import sys
-import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.tune.error import TuneError
 from heliostat.tune.search.sample import generator
+from heliostat.tune.search.search_algorithm import SearchAlgorithm
 from heliostat.tune.search.variant_generator import (
     Path,
     copied,
-    experiment_tag,
     grid_size,
     unresolved,
     variants,
 )
 
+if TYPE_CHECKING:
+    from heliostat.tune.experiment import Experiment
+    from heliostat.tune.runner.trial import Trial
 
-class BasicVariantGenerator:
+
+class BasicVariantGenerator(SearchAlgorithm):
     """Grids multiplied out, once per sample; other values drawn at random for each trial.
 
     Args:
@@ -37,63 +39,34 @@ class BasicVariantGenerator:
         constant_grid_search: bool = False,
         random_state: Any = None,
     ) -> None:
+        super().__init__()
         self.points = list(points_to_evaluate or [])
         self.max_concurrent = max_concurrent
         self.constant_grid_search = constant_grid_search
         self.random_state = random_state
-        self._prefix = uuid.uuid4().hex[:5]
-
-        self._added: list[tuple[Any, Iterator[Any]]] = []
-        self._number, self._total = 0, 0
+        self._added: list[tuple[Experiment, Iterator[Any]]] = []
 
     # --- on its own, without a tuner ---
 
-    def add_configurations(self, experiments: Any) -> None:
-        """Take in experiments, whose trials :meth:`next_trial` makes.
+    def _take(self, experiment: Experiment) -> int | None:
+        space, count = experiment.arguments["config"] or {}, experiment.arguments["num_samples"]
+        self._added.append((experiment, self.configurations(space, count)))
+        return self.count(space, count)
 
-        Args:
-            experiments: An ``Experiment``, a dict of names and specs, or a list of them.
-        """
-        from heliostat.tune.experiment import experiments_of
-
-        for one in experiments_of(experiments):
-            space = one.arguments["config"] or {}
-            count = one.arguments["num_samples"]
-            self._added.append((one, self.configurations(space, count)))
-            total = self.count(space, count)
-            self._total = sys.maxsize if total is None else self._total + total
-
-    def next_trial(self) -> Any:
-        """Return the next trial of the experiments; None: there are no more."""
-        from heliostat.tune.runner.trial import Trial
-
+    def next_trial(self) -> Trial | None:
         while self._added:
             experiment, left = self._added[0]
             made = next(left, None)
-            if made is None:
-                self._added.pop(0)
-                continue
-            config, chosen = made
-            number, self._number = self._number, self._number + 1
-            trial = Trial(
-                f"{self._prefix}_{number:05d}",
-                experiment.run_identifier,
-                config,
-                {"/".join(map(str, path)): value for path, value in chosen.items()},
-                experiment_tag(number, chosen),
-            )
-            trial.local_experiment_path, trial.folder = experiment.path, trial.default_folder()
-            return trial
+            if made is not None:
+                return self._made(experiment, *made)
+            self._added.pop(0)
         return None
 
-    def is_finished(self) -> bool:
-        """Return whether there are no more trials."""
-        return self._number >= self._total
-
-    @property
-    def total_samples(self) -> int:
-        """How many trials the experiments have; ``sys.maxsize``: without end."""
-        return self._total
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from an earlier state: the trials that were made are passed over."""
+        for _ in range(state["number"] - self._number):
+            self.next_trial()
+        super().set_state(state)
 
     def count(self, space: Mapping[str, Any], num_samples: int) -> int | None:
         """How many configurations there are; None: without end."""

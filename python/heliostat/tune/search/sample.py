@@ -351,12 +351,34 @@ class Categorical(Domain):
         return str(self.categories)
 
 
+class Spec(dict[str, Any]):
+    """A configuration that functions of ``sample_from`` read, as a dict or by attributes.
+
+    ``config["a"]`` and, as older programs write it, ``spec.config.a``.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "config":
+            return self
+        try:
+            return self[name]
+        except KeyError as missing:
+            raise AttributeError(name) from missing
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if isinstance(value, Domain):
+            raise Unresolved(name)
+        return Spec(value) if type(value) is dict else value
+
+
 class _Called(BaseSampler):
     """What the domain's function gives."""
 
     def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        read = Spec(config) if type(config) is dict else config
         try:
-            return domain.func(config) if domain.pass_config else domain.func()
+            return domain.func(read) if domain.pass_config else domain.func()
         except (KeyError, AttributeError) as missing:
             raise Unresolved(missing) from missing
 

@@ -29,7 +29,12 @@ class Searcher:
     CKPT_FILE_TMPL = "searcher-state-{}.pkl"
 
     def __init__(self, metric: Any = None, mode: Any = None) -> None:
-        modes = mode if isinstance(mode, list) else [mode]
+        several = isinstance(metric, list | tuple), isinstance(mode, list | tuple)
+        if metric is not None and mode is not None and several[1] and several != (True, True):
+            raise ValueError(f"mode={mode!r} is a list: pass a list of as many metrics.")
+        if all(several) and len(metric) != len(mode):
+            raise ValueError(f"mode={mode!r} must have one entry for each of {list(metric)}.")
+        modes = mode if several[1] else [mode]
         if any(one not in ("min", "max", None) for one in modes):
             raise ValueError(f"`mode` must be 'min' or 'max', not {mode!r}.")
         self._metric, self._mode = metric, mode

@@ -8,37 +8,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from heliostat.tune.error import TuneError
+from heliostat.tune.error import TuneError, TuneValueError
 from heliostat.tune.search.sample import Categorical, Domain, Unresolved, generator
 
 GRID = "grid_search"
 Path = tuple[Any, ...]
 
 
+class RecursiveDependencyError(TuneError):
+    """Functions of ``sample_from`` ask for each other's values, or for one that is not there."""
+
+
 def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
     """Try each of the values, with each combination of other grids."""
     return {GRID: values}
-
-
-class Spec(dict[str, Any]):
-    """A configuration that functions of ``sample_from`` read, as a dict or by attributes.
-
-    ``config["a"]`` and, as older programs write it, ``spec.config.a``.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "config":
-            return self
-        try:
-            return self[name]
-        except KeyError as missing:
-            raise AttributeError(name) from missing
-
-    def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        if isinstance(value, Domain):
-            raise Unresolved(name)
-        return Spec(value) if type(value) is dict else value
 
 
 def unresolved(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -133,16 +116,20 @@ def _call_functions(
         later = []
         for path, domain in waiting:
             try:
-                value = domain.sample(Spec(config))
+                value = domain.sample(config)
             except Unresolved as error:
                 later.append((path, domain, error))
                 continue
+            except Exception as error:
+                raise TuneValueError(
+                    f"sample_from of {flat_name(path)!r} raised {type(error).__name__}: {error}"
+                ) from error
             _put(config, path, value)
             chosen[path] = value
         if len(later) == len(waiting):
             path, _, unknown = later[0]
-            raise TuneError(
-                f"sample_from of {'/'.join(map(str, path))!r} asks for a value that is not there: {unknown}"
+            raise RecursiveDependencyError(
+                f"sample_from of {flat_name(path)!r} asks for a value that is not there: {unknown}"
             ) from unknown
         waiting = [(path, domain) for path, domain, _ in later]
 
@@ -155,7 +142,13 @@ def _nested(
         yield config, chosen
         return
     for deeper, more in variants(config, rng):
-        yield deeper, {**chosen, **more}
+        yield deeper, {**{path: _at(deeper, path) for path in chosen}, **more}
+
+
+def _at(config: Any, path: Path) -> Any:
+    for key in path:
+        config = config[key]
+    return config
 
 
 def copied(space: Any) -> Any:
@@ -180,6 +173,37 @@ def _put(config: Any, path: Path, value: Any) -> None:
             config[key] = inner
         config = inner
     config[last] = value
+
+
+def parse_spec_vars(
+    spec: Mapping[str, Any],
+) -> tuple[list[tuple[Path, Any]], list[tuple[Path, Domain]], list[tuple[Path, Any]]]:
+    """Return the constants, the domains and the grids of a space, each with the keys that lead to it.
+
+    Grids are pairs of their keys and the list of their values.
+    """
+    found = list(unresolved(spec))
+    grids = [(path, _grid_values(value)) for path, value in found if _is_grid(value)]
+    domains = [(path, value) for path, value in found if not _is_grid(value)]
+    return list(_constants(spec, {path for path, _ in found})), domains, grids
+
+
+def _constants(space: Any, choices: set[Path], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if path in choices:
+        return
+    if isinstance(space, Mapping):
+        for key, value in space.items():
+            yield from _constants(value, choices, (*path, key))
+    elif isinstance(space, list | tuple):
+        for index, value in enumerate(space):
+            yield from _constants(value, choices, (*path, index))
+    else:
+        yield path, space
+
+
+def format_vars(resolved_vars: Mapping[Path, Any]) -> str:
+    """Return chosen values as a short text, such as ``lr=0.1000,layers=2``, for names of folders."""
+    return formatted(resolved_vars)
 
 
 def flat_name(path: Path) -> str:

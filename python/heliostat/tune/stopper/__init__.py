@@ -45,6 +45,11 @@ class FunctionStopper(NoopStopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return bool(self._function(trial_id, result))
 
+    @classmethod
+    def is_valid_function(cls, fn: Any) -> bool:
+        """Return whether ``stop=`` takes it as a function of trial id and result."""
+        return callable(fn) and not isinstance(fn, Stopper)
+
 
 class MaximumIterationStopper(NoopStopper):
     """Stops a trial after so many results."""
@@ -82,15 +87,29 @@ class CriteriaStopper(NoopStopper):
 
 
 class TimeoutStopper(Stopper):
-    """Stops the search after some time: seconds or a ``timedelta``, from its first result on."""
+    """Stops the search after some time: seconds or a ``timedelta``, from its first result on.
+
+    A copy by pickle goes on with the time that was left: what passes between is not counted.
+
+    Raises:
+        ValueError: ``timeout`` is neither, or below 0.
+    """
 
     def __init__(self, timeout: int | float | datetime.timedelta) -> None:
         if isinstance(timeout, datetime.timedelta):
             timeout = timeout.total_seconds()
-        if timeout < 0:
-            raise ValueError(f"timeout={timeout!r} must be 0 seconds or more.")
+        is_number = isinstance(timeout, int | float)
+        if not is_number or timeout < 0:
+            raise ValueError(f"timeout={timeout!r} must be seconds from 0 up, or a timedelta.")
         self._timeout = float(timeout)
         self._began: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        passed = 0.0 if self._began is None else time.monotonic() - self._began
+        return {"left": max(0.0, self._timeout - passed)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._timeout, self._began = state["left"], None
 
     def start(self) -> None:
         """Begin to count."""
@@ -164,7 +183,8 @@ class ExperimentPlateauStopper(Stopper):
     ) -> None:
         if mode not in ("min", "max"):
             raise ValueError("`mode` must be 'min' or 'max'.")
-        if top <= 1:
+        is_whole = isinstance(top, int)
+        if not is_whole or top <= 1:
             raise ValueError("`top` must be a whole number above 1.")
         if patience < 0:
             raise ValueError("`patience` must be a whole number from 0 up.")

@@ -115,9 +115,10 @@ class Trainable:
 
     def reset(self, new_config: dict[str, Any]) -> bool:
         """Take over the configuration of another trial; whether that is done."""
+        self.config = new_config
         if not self.reset_config(dict(new_config)):
             return False
-        self.config, self._timing = new_config, Timing()
+        self._timing = Timing()
         return True
 
     def stop(self) -> None:

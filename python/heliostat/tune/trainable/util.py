@@ -57,7 +57,10 @@ def check_checkpoints(trainable: Any, config: Any) -> None:
 
 def name_of(trainable: Any) -> str:
     """The name under which trials are shown."""
-    return str(getattr(trainable, "__name__", None) or type(trainable).__name__)
+    while isinstance(trainable, functools.partial):
+        trainable = trainable.func
+    name = str(getattr(trainable, "__name__", None) or type(trainable).__name__)
+    return "lambda" if name == "<lambda>" else name
 
 
 def with_parameters(trainable: Any, **kwargs: Any) -> Any:

@@ -50,9 +50,15 @@ class OptunaSearch(Searcher):
         self._space: Any = space
         self._points = list(points_to_evaluate or [])
         self._rewards = list(evaluated_rewards or [])
+        if len(self._rewards) > len(self._points):
+            raise ValueError(
+                f"evaluated_rewards has {len(self._rewards)} results for {len(self._points)} "
+                "points_to_evaluate: give no more than there are points."
+            )
         self._sampler = sampler or optuna.samplers.TPESampler(seed=seed)
         self._study_name, self._storage = study_name or "optuna", storage
-        self._study: Any = None
+        # Programs take the study from here by Ray's name, to plot it.
+        self._ot_study: Any = None
         self._trials: dict[str, Any] = {}
         if self._space is not None and metric and mode:
             self._begin()
@@ -65,9 +71,18 @@ class OptunaSearch(Searcher):
         if self._space is None:
             self._space = distributions(config)
         self._metric, self._mode = self._metric or metric, self._mode or mode
-        if self._study is None and self._metric and self._mode:
+        if self._ot_study is None and self._metric and self._mode:
             self._begin()
         return True
+
+    @staticmethod
+    def convert_search_space(spec: dict[str, Any]) -> dict[str, Any]:
+        """Return Optuna's distributions for the domains of a space, by names such as ``optimizer/lr``.
+
+        Raises:
+            ValueError: The space has a grid, or a domain that Optuna has no distribution for.
+        """
+        return distributions(spec)
 
     def _begin(self) -> None:
         import optuna
@@ -77,7 +92,7 @@ class OptunaSearch(Searcher):
         if several and len(modes) == 1:
             modes *= len(self._metric)
         storage = self._storage or optuna.storages.InMemoryStorage()
-        self._study = optuna.create_study(
+        self._ot_study = optuna.create_study(
             storage=storage,
             sampler=self._sampler,
             study_name=self._study_name,
@@ -88,19 +103,19 @@ class OptunaSearch(Searcher):
             if index < len(self._rewards):
                 self.add_evaluated_point(point, self._rewards[index])
             else:
-                self._study.enqueue_trial(point)
+                self._ot_study.enqueue_trial(point)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        if self._space is None:
+        if self._space is None or self._space == {}:
             raise RuntimeError(UNDEFINED_SEARCH_SPACE.format(cls="OptunaSearch", space="space"))
-        if self._study is None:
+        if self._ot_study is None:
             raise RuntimeError(
                 UNDEFINED_METRIC_MODE.format(
                     cls="OptunaSearch", metric=self._metric, mode=self._mode
                 )
             )
         if callable(self._space):
-            trial = self._trials[trial_id] = self._study.ask()
+            trial = self._trials[trial_id] = self._ot_study.ask()
             constants = self._space(trial)
             if constants is not None and not isinstance(constants, Mapping):
                 raise TypeError(
@@ -108,7 +123,7 @@ class OptunaSearch(Searcher):
                     f"not {type(constants).__name__}."
                 )
             return nested({**trial.params, **(constants or {})})
-        trial = self._trials[trial_id] = self._study.ask(fixed_distributions=self._space)
+        trial = self._trials[trial_id] = self._ot_study.ask(fixed_distributions=self._space)
         return nested(trial.params)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
@@ -128,9 +143,9 @@ class OptunaSearch(Searcher):
         names = self._metric if isinstance(self._metric, list) else [self._metric]
         values = [result[name] for name in names if name in result] if result else []
         if error or len(values) < len(names) or any(value != value for value in values):
-            self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            self._ot_study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
-            self._study.tell(trial, values)
+            self._ot_study.tell(trial, values)
 
     def add_evaluated_point(
         self,
@@ -155,7 +170,7 @@ class OptunaSearch(Searcher):
             distributions=self._space,
             intermediate_values=dict(enumerate(intermediate_values or [])),
         )
-        self._study.add_trial(made)
+        self._ot_study.add_trial(made)
 
 
 def distributions(space: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The command ``tune``: searches and their trials, as their folders have them."""

@@ -1,0 +1,152 @@
+"""``SearchAlgorithm``: what makes the trials of experiments, where one runs them without a tuner."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pickle
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from heliostat.tune.search.variant_generator import Path, experiment_tag
+
+if TYPE_CHECKING:
+    from heliostat.tune.experiment import Experiment
+    from heliostat.tune.runner.trial import Trial
+
+
+class SearchAlgorithm:
+    """Base of what makes trials: experiments are added, ``next_trial`` makes their trials one by one.
+
+    ``tune.TuneConfig(search_alg=)`` takes the two that are here, ``BasicVariantGenerator`` and
+    ``SearchGenerator``, and any ``Searcher``.
+    """
+
+    # A file of Ray's name, of one session.
+    CKPT_FILE_TMPL = "search_gen_state-{}.json"
+
+    def __init__(self) -> None:
+        self._experiments: list[Experiment] = []
+        self._prefix = uuid.uuid4().hex[:5]
+        self._number, self._total = 0, 0
+        self._is_finished = False
+
+    @property
+    def metric(self) -> Any:
+        """What is optimized; None where nothing is."""
+        return None
+
+    @property
+    def total_samples(self) -> int:
+        """How many trials the experiments have; ``sys.maxsize``: without end."""
+        return self._total
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        """Take over what was not said at construction; whether it was taken."""
+        return True
+
+    def add_configurations(self, experiments: Any) -> None:
+        """Take in experiments, whose trials :meth:`next_trial` makes.
+
+        Args:
+            experiments: An ``Experiment``, a dict of names and specs, or a list of them.
+        """
+        from heliostat.tune.experiment import experiments_of
+
+        for one in experiments_of(experiments):
+            self._experiments.append(one)
+            total = self._take(one)
+            self._total = sys.maxsize if total is None else self._total + total
+
+    def _take(self, experiment: Experiment) -> int | None:
+        """Prepare the trials of an experiment: how many there are, None: without end."""
+        raise NotImplementedError
+
+    def next_trial(self) -> Trial | None:
+        """Return the next trial of the experiments; None: there is none, or not yet."""
+        raise NotImplementedError
+
+    def _made(
+        self,
+        experiment: Experiment,
+        config: dict[str, Any],
+        chosen: Mapping[Path, Any],
+        trial_id: str | None = None,
+    ) -> Trial:
+        from heliostat.tune.runner.trial import Trial
+
+        number, self._number = self._number, self._number + 1
+        trial = Trial(
+            experiment.run_identifier,
+            config=config,
+            trial_id=trial_id or f"{self._prefix}_{number:05d}",
+            evaluated_params={"/".join(map(str, path)): value for path, value in chosen.items()},
+            experiment_tag=experiment_tag(number, chosen),
+            local_experiment_path=experiment.path,
+        )
+        trial.folder = trial.default_folder()
+        return trial
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """A trial has reported."""
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """A trial has ended, with its last result or with an error."""
+
+    def is_finished(self) -> bool:
+        """Return whether there are no more trials."""
+        return self._is_finished or self._number >= self._total
+
+    def set_finished(self) -> None:
+        """Say that there are no more trials."""
+        self._is_finished = True
+
+    # --- going on later ---
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what ``set_state`` takes."""
+        return {
+            "prefix": self._prefix,
+            "number": self._number,
+            "is_finished": self._is_finished,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from an earlier state, with the same experiments added."""
+        self._prefix, self._number = state["prefix"], state["number"]
+        self._is_finished = state["is_finished"]
+
+    def save_to_dir(self, dirpath: str, session_str: str = "default") -> None:
+        """Write the state into a file of a folder."""
+        path = os.path.join(dirpath, self.CKPT_FILE_TMPL.format(session_str))
+        with open(f"{path}.part", "wb") as file:
+            pickle.dump(self.get_state(), file)
+        os.replace(f"{path}.part", path)
+
+    def has_checkpoint(self, dirpath: str) -> bool:
+        """Return whether a folder has a state of this kind."""
+        return bool(self._files(dirpath))
+
+    def restore_from_dir(self, dirpath: str) -> None:
+        """Read what ``save_to_dir`` wrote last.
+
+        Raises:
+            RuntimeError: The folder has none.
+        """
+        found = self._files(dirpath)
+        if not found:
+            raise RuntimeError(f"There is no state of {type(self).__name__} in {dirpath}.")
+        with open(max(found, key=os.path.getmtime), "rb") as file:
+            self.set_state(pickle.load(file))
+
+    def _files(self, folder: str) -> list[str]:
+        return glob.glob(os.path.join(glob.escape(folder), self.CKPT_FILE_TMPL.format("*")))
+
+
+__all__ = ["SearchAlgorithm"]
