@@ -112,7 +112,26 @@ MISTAKES = {
         GOOD + "min_workers: 2\nmax_workers: 1",
         "`min_workers` (2) is more than `max_workers` (1).",
     ),
-    "containers": (GOOD + "docker: {image: a}", "`docker` is not supported"),
+    "a container without a name": (
+        GOOD + "docker: {image: a}",
+        "`docker.container_name` is None: write a name of letters, digits, `-`, `_` and `.`.",
+    ),
+    "a container's name that a shell would read": (
+        GOOD + "docker: {image: a, container_name: 'a; b'}",
+        "`docker.container_name` is 'a; b': write a name",
+    ),
+    "an image for the head only": (
+        GOOD + "docker: {head_image: a, container_name: b}",
+        "`docker` names an image for the head or for the others only",
+    ),
+    "a misspelt key of docker": (
+        GOOD + "docker: {imgae: a}",
+        "`imgae` is not a key of a cluster's file. Did you mean 'image'?",
+    ),
+    "containers in a cloud": (
+        CLOUD + "head_node_type: head\ndocker: {image: a, container_name: b}",
+        "`docker` goes with `type: local`",
+    ),
     "kinds of machines": (
         GOOD + "available_node_types: {a: {}}",
         "`available_node_types` is not for `type: local`",

@@ -36,7 +36,8 @@ def start(machines: Sequence[Machine], key: Path | None = None) -> Path:
         _make_key(host_key)
         home = machine.directory / "home"
         # As users' profiles do: what a login finds.
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        own = machine.directory / "bin"
+        path = f"{Path(sys.executable).parent}:{own}:{os.environ['PATH']}"
         (home / ".bash_profile").write_text(f"export PATH={path}\n")
         (home / ".bashrc").write_text("export FROM_BASHRC=1\n")
         config = machine.directory / "sshd_config"
@@ -44,7 +45,7 @@ def start(machines: Sequence[Machine], key: Path | None = None) -> Path:
             f"HostKey {host_key}\n"
             f"AuthorizedKeysFile {key}.pub\n"
             f"ListenAddress {machine.ip}\n"
-            f"SetEnv HOME={home}\n"
+            f"SetEnv HOME={home} PATH={own}:/usr/local/bin:/usr/bin:/bin\n"
             "PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
             "PasswordAuthentication no\nMaxStartups 100\n"
         )

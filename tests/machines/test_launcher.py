@@ -14,7 +14,7 @@ import harness
 import pytest
 import yaml
 
-from machines import sshd
+from machines import fake_docker, sshd
 from machines.machines import HELIOSTAT, Machine, Machines
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.heliostat_only("machines of namespaces")]
@@ -146,6 +146,83 @@ def test_a_file_becomes_a_cluster_that_is_used_and_stopped(cluster: Cluster) -> 
     gone = cluster.ray("get-worker-ips", check=False)
     assert gone.returncode == 1
     assert "was not started by this user" in gone.stderr
+
+
+def with_image(image: str, material: Path) -> str:
+    """The part of a file that has a cluster run in containers of that image."""
+    return f"""
+        docker:
+          image: {image}
+          container_name: ours
+          run_options: ["--env A=1"]
+          worker_run_options: ["--cap-add SYS_PTRACE"]
+        file_mounts: {{"~/data/set": "{material}", "~/one/script": "{material}/script"}}
+        initialization_commands: ["echo before >> ~/outside"]
+        setup_commands: ["cat ~/data/set/words >> ~/setups"]
+        """
+
+
+@pytest.mark.contract("F6.29", "F6.30")
+def test_a_cluster_runs_in_containers(cluster: Cluster) -> None:
+    head, worker, _ = cluster.machines
+    both = (head, worker)
+    fake_docker.install(both)
+    material = cluster.desk.directory / "material"
+    material.mkdir()
+    (material / "words").write_text("set up\n")
+    (material / "script").write_text("#!/bin/sh\necho ran in $HOME\n")
+    (material / "script").chmod(0o755)
+    cluster.write(worker_ips=[worker.ip], more=with_image("our/image:1", material))
+    up = cluster.ray("up", "--yes").stdout
+    assert f"[{head.ip}] pulled our/image:1" in up
+    assert cluster.nodes() == 2
+    for machine in both:
+        container, home = fake_docker.folder(machine) / "ours", machine.directory / "home"
+        assert (container / "setups").read_text() == "set up\n"
+        assert (container / ".heliostat" / "auth_token").stat().st_mode & 0o077 == 0
+        assert not (home / ".heliostat" / "auth_token").exists()
+        assert (home / "outside").read_text() == "before\n"
+        asked = (fake_docker.folder(machine) / "log").read_text()
+        (run,) = [line for line in asked.splitlines() if line.startswith("run ")]
+        assert re.search(r" --network host .* --shm-size=[1-9]\d*k .*--env A=1 ", run)
+        assert ("--cap-add SYS_PTRACE" in run) == (machine is worker)
+        assert run.endswith("our/image:1 infinity")
+
+    inside = fake_docker.folder(head) / "ours"
+    assert cluster.ray("exec", "~/one/script").stdout == f"ran in {inside}\n"
+    outside = cluster.ray("exec", "--run-env", "host", "echo $HOME").stdout
+    assert outside == f"{head.directory}/home\n"
+    script = cluster.desk.directory / "script.py"
+    script.write_text("import os, ray\nray.init('auto')\nprint(os.environ['HOME'])\n")
+    assert cluster.ray("submit", str(script)).stdout.endswith(f"{inside}\n")
+    cluster.ray("rsync-up", "--all-nodes", str(script), "~/notes/")
+    for machine in both:
+        assert (fake_docker.folder(machine) / "ours" / "notes" / "script.py").exists()
+    fetched = cluster.desk.directory / "fetched"
+    cluster.ray("rsync-down", "~/data/set/", f"{fetched}/")
+    assert (fetched / "words").read_text() == "set up\n"
+
+    # The same container goes on; another image is another container, which is set up.
+    assert "ours runs already" in cluster.ray("up", "--yes", "--no-restart").stdout
+    assert (inside / "setups").read_text() == "set up\n"
+    (inside / "old").touch()
+    cluster.write(worker_ips=[worker.ip], more=with_image("our/image:2", material))
+    cluster.ray("up", "--yes")
+    assert (inside / "setups").read_text() == "set up\n"
+    assert not (inside / "old").exists()
+    assert cluster.nodes() == 2
+    cluster.write(worker_ips=[worker.ip], more=with_image("nowhere/image", material))
+    failed = cluster.ray("up", "--yes", check=False)
+    assert failed.returncode == 1
+    assert (
+        f"{head.ip}: `docker run nowhere/image` ended with exit code 1: there is no image "
+        "nowhere/image" in failed.stderr
+    )
+
+    cluster.ray("down", "--yes")
+    for machine in both:
+        assert not (fake_docker.folder(machine) / "ours").exists()
+        assert not any("heliostat node" in line for line in machine.processes())
 
 
 @pytest.mark.contract("F6.29", "F6.30")

@@ -69,6 +69,18 @@ class Cluster:
             )
         return self._remote(host)
 
+    def head_in(self, run_env: str) -> Remote:
+        """The head's container for ``"docker"``, its machine itself for ``"host"``, whatever there is for
+        ``"auto"``.
+
+        Raises ``ClusterError`` where there is no head, ``ValueError`` where it has no container.
+        """
+        if run_env == "docker" and self.config.containers is None:
+            raise ValueError(
+                "The cluster's file has no image in a section `docker`: run_env is 'docker'."
+            )
+        return self.head().outside() if run_env == "host" else self.head()
+
     def workers(self) -> list[Remote]:
         """The other machines that were started. Raises ``ClusterError`` where the cluster is not up."""
         if not self.provider.is_up():
@@ -97,7 +109,12 @@ class Cluster:
         if head is not None:
             env["RAY_HEAD_IP"] = head.inner
         env |= self.provider.env_of(host)
-        return Remote(host, self.provider.auth(), env, self._token_file, self._is_login_shell)
+        found = self.config.containers
+        container = None
+        if found is not None:
+            container = found.head if head is not None and host == head else found.worker
+        token_file, is_login = self._token_file, self._is_login_shell
+        return Remote(host, self.provider.auth(), env, token_file, is_login, container)
 
     def _hears(self, remote: Remote) -> Callable[[str], None]:
         return lambda line: self._say(f"[{remote.host.address}] {line}")
@@ -148,10 +165,23 @@ class Cluster:
         _raise(errors, f"{len(wanted) - len(errors)} of {len(wanted)} workers were started.")
 
     def _stop_unwanted(self, hosts: Sequence[Host]) -> None:
-        failed = self._each(hosts, lambda remote: remote.run("ray stop", self._hears(remote)))
+        failed = self._each(hosts, self._stop)
         for error in failed.values():
             self._say(f"Left as it is, and not in the cluster's file any more: {error}")
         self.provider.release(hosts)
+
+    def _stop(self, remote: Remote) -> None:
+        """End what runs on a machine of a list, and its container."""
+        says = self._hears(remote)
+        container = remote.container
+        if container is None:
+            remote.run("ray stop", says)
+            return
+        machine = remote.outside()
+        if machine.run(container.is_there()).strip() == "true":
+            remote.run("ray stop", says)
+        machine.run(container.end())
+        says(f"{container.name} is ended")
 
     def down(self, *, workers_only: bool = False, keep_min_workers: bool = False) -> None:
         """Stop it, the head last.
@@ -170,14 +200,11 @@ class Cluster:
             kept = self.provider.take_workers() if keep_min_workers else []
             going = [one for one in self.provider.everything() if one not in kept]
 
-            def stop(remote: Remote) -> None:
-                remote.run("ray stop", self._hears(remote))
-
-            errors = self._each(going, stop)
+            errors = self._each(going, self._stop)
             self.provider.release([one for one in going if one not in errors])
             if not workers_only and not keep_min_workers:
                 head = self.head()
-                errors |= self._each([head.host], stop)
+                errors |= self._each([head.host], self._stop)
                 if head.host not in errors:
                     self.provider.release([head.host])
         _raise(errors, "The other machines were stopped.")
@@ -226,6 +253,14 @@ class Cluster:
         says = self._hears(remote)
         if self.grows:
             remote.wait(BOOT_S, says)
+        if remote.container is not None:
+            machine = remote.outside()
+            for command in self.config.initialization_commands if sets_up else ():
+                says(f"$ {command}")
+                machine.run(command, says)
+            container = remote.container
+            known_as = f"{container.program} run {container.image}"
+            machine.run(container.start(), says, known_as=known_as)
         self._hand_token(remote)
         if sets_up:
             for path, local in self.config.file_mounts.items():
@@ -239,10 +274,9 @@ class Cluster:
 
     def _set_up(self, remote: Remote, is_head: bool) -> None:
         says = self._hears(remote)
-        commands = [
-            *self.config.initialization_commands,
-            *self.config.setup_of(is_head, remote.host.kind),
-        ]
+        # Those of a machine with a container were for the machine itself.
+        first = self.config.initialization_commands if remote.container is None else ()
+        commands = [*first, *self.config.setup_of(is_head, remote.host.kind)]
         if not commands:
             return
         # Machines may share their home: the mark is one machine's.
@@ -321,7 +355,8 @@ class Cluster:
         """Run a command there with this process's own input and output; ``None``: a shell. Its exit code."""
         has_terminal = sys.stdin.isatty() or command is None
         told = remote.ssh(*(["-tt"] if has_terminal else []), tunnels=ports)
-        what = remote.words("exec bash --login -i" if command is None else command)
+        shell = "exec bash --login -i" if command is None else command
+        what = remote.words(shell, has_terminal=has_terminal)
         return subprocess.run([*told, what], check=False).returncode
 
     def run_to_end(
@@ -329,6 +364,7 @@ class Cluster:
         command: str,
         ports: Sequence[tuple[int, int]],
         *,
+        run_env: str,
         is_shown: bool,
         in_tmux: bool,
         stops_cluster: bool,
@@ -341,7 +377,7 @@ class Cluster:
             raise ValueError("A command in tmux has not ended when this returns: leave out stop.")
         command = in_the_background("tmux", command) if in_tmux else command
         say = self._say if is_shown else None
-        said = self.head().run(command, say, tunnels=ports)
+        said = self.head_in(run_env).run(command, say, tunnels=ports)
         if stops_cluster:
             self.down()
         return None if is_shown else said

@@ -96,7 +96,12 @@ def _parser(name: str, program: str) -> argparse.ArgumentParser:
     if name in ("exec", "submit"):
         add("--stop", action="store_true", help="stop the cluster when the command has ended")
     if name == "exec":
-        add("--run-env", choices=("auto", "host", "docker"), default="auto", help=argparse.SUPPRESS)
+        add(
+            "--run-env",
+            choices=("auto", "host", "docker"),
+            default="auto",
+            help="on the machine itself, or in its container, which is usual where the file has one",
+        )
         add("cmd", metavar="COMMAND", help="what the head's shell runs")
     if name == "attach":
         add("-N", "--new", action="store_true", help="a further screen or tmux")
@@ -216,15 +221,19 @@ def _in_the_background(options: argparse.Namespace, command: str, extra: str = "
 
 
 def _exec(options: argparse.Namespace) -> int:
-    if options.run_env == "docker":
-        raise ValueError("--run-env docker is not supported: no machine has a container of ours.")
-    return _run(options, _ready(options), options.cmd)
+    cluster = _ready(options)
+    return _run(options, cluster, options.cmd, run_env=options.run_env)
 
 
-def _run(options: argparse.Namespace, cluster: Cluster, command: str, extra: str = "") -> int:
-    code = cluster.run_here(
-        cluster.head(), _in_the_background(options, command, extra), _ports(options)
-    )
+def _run(
+    options: argparse.Namespace,
+    cluster: Cluster,
+    command: str,
+    extra: str = "",
+    run_env: str = "auto",
+) -> int:
+    told = _in_the_background(options, command, extra)
+    code = cluster.run_here(cluster.head_in(run_env), told, _ports(options))
     if options.stop:
         cluster.down()
     return code

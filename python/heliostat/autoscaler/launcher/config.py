@@ -17,6 +17,8 @@ from heliostat.autoscaler.launcher.checks import (
     section,
     texts,
 )
+from heliostat.autoscaler.launcher.container import Containers
+from heliostat.autoscaler.launcher.container import read as containers_of
 from heliostat.autoscaler.launcher.node_types import WORKERS_MAX, NodeTypes, read
 from heliostat.core.extras import missing
 
@@ -94,6 +96,8 @@ class Config:
     worker_setup_commands: tuple[str, ...] = ()
     head_start_ray_commands: tuple[str, ...] = HEAD_START
     worker_start_ray_commands: tuple[str, ...] = WORKER_START
+    containers: Containers | None = None
+    """Those in which it runs; ``None`` where it runs on the machines themselves."""
     node_types: NodeTypes | None = None
     """The kinds of a cloud's machines; ``None`` for a list of machines."""
     idle_timeout_s: float = 300.0
@@ -104,7 +108,8 @@ class Config:
     """What the file says that has no effect, a sentence each."""
 
     def setup_of(self, is_head: bool, kind: str = "") -> tuple[str, ...]:
-        """The commands that set up the head, or another machine of that kind, in their order."""
+        """The commands that set up the head, or another machine of that kind, in their order, behind
+        ``initialization_commands``."""
         own = self.head_setup_commands if is_head else self.worker_setup_commands
         found = self.node_types.of(kind) if self.node_types and not is_head else None
         if found is not None and found.setup_commands is not None:
@@ -170,10 +175,11 @@ def _checked(told: Any, path: str, overrides: Mapping[str, Any]) -> Config:
             f"{path}: `file_mounts_sync_continuously` has no effect: `rsync-up --all-nodes` "
             "copies the file mounts again."
         )
-    docker = section(told, "docker")
-    if any(docker.get(key) for key in docker if "image" in key):
+    containers = containers_of(told)
+    if containers is not None and not is_list:
         raise ConfigError(
-            "`docker` is not supported: leave it out, and start containers by your own commands."
+            "`docker` goes with `type: local`: for a cloud's machines leave it out, and start containers "
+            "by your own commands."
         )
     return Config(
         path=path,
@@ -186,6 +192,7 @@ def _checked(told: Any, path: str, overrides: Mapping[str, Any]) -> Config:
         cluster_synced_files=texts(told, "cluster_synced_files"),
         rsync_exclude=texts(told, "rsync_exclude"),
         rsync_filter=texts(told, "rsync_filter"),
+        containers=containers,
         node_types=None if is_list else read(told, WORKERS_MAX if most is None else most),
         idle_timeout_s=60.0 * number(told, "idle_timeout_minutes", 5.0),
         upscaling_speed=number(told, "upscaling_speed", 1.0),

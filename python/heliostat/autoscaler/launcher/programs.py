@@ -73,7 +73,8 @@ def run_on_cluster(
     Args:
         cluster_config: As in ``create_or_update_cluster``.
         cmd: The command. Default: one that does nothing.
-        run_env: ``"auto"`` or ``"host"``.
+        run_env: ``"host"``: on the machine itself; ``"docker"``: in its container; ``"auto"``: in its
+            container where the configuration has one.
         tmux: The command goes on in tmux, and this returns at once.
         stop: The cluster is stopped when the command has ended.
         no_config_cache: Without effect.
@@ -88,12 +89,13 @@ def run_on_cluster(
         ValueError: The configuration or an argument is wrong.
         RuntimeError: The head was not reached, or the command ended with another exit code than 0.
     """
-    if run_env not in ("auto", "host"):
-        raise ValueError(f"run_env is {run_env!r}: 'auto' and 'host' are supported.")
+    if run_env not in ("auto", "host", "docker"):
+        raise ValueError(f"run_env is {run_env!r}: write 'auto', 'host' or 'docker'.")
     cluster = _cluster(cluster_config)
     return cluster.run_to_end(
         cmd or "true",
         _pairs(port_forward),
+        run_env=run_env,
         is_shown=not with_output,
         in_tmux=tmux,
         stops_cluster=stop,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from heliostat.autoscaler.launcher.config import Auth
+from heliostat.autoscaler.launcher.container import Container
 from heliostat.autoscaler.launcher.providers import Host
 
 # How long ssh tries to connect, in seconds.
@@ -37,13 +39,19 @@ class RemoteError(RuntimeError):
 
 @dataclass(frozen=True)
 class Remote:
-    """A machine. ``env``: variables of all commands; ``token_file``: a file there with the token."""
+    """A machine. ``env``: variables of all commands; ``token_file``: a file there with the token;
+    ``container``: where commands run and files lie, instead of on the machine itself."""
 
     host: Host
     auth: Auth
     env: Mapping[str, str] = field(default_factory=dict)
     token_file: str = ""
     is_login_shell: bool = True
+    container: Container | None = None
+
+    def outside(self) -> Remote:
+        """The machine itself."""
+        return replace(self, container=None)
 
     def ssh(self, *options: str, tunnels: Sequence[tuple[int, int]] = ()) -> list[str]:
         """The command line of ssh to that machine, without what it should run.
@@ -80,8 +88,14 @@ class Remote:
         key = self.auth.private_key
         return words if key is None else [*words, "-i", str(key)]
 
-    def words(self, command: str) -> str:
+    def words(self, command: str, *, has_terminal: bool = False) -> str:
         """What the machine's shell is told to run that command as its user would."""
+        words = self._words(command)
+        if self.container is None:
+            return words
+        return self.container.within(words, has_terminal=has_terminal)
+
+    def _words(self, command: str) -> str:
         parts = [f"export {name}={shlex.quote(value)}" for name, value in self.env.items()]
         if self.token_file:
             # Read there: what stands in a command line, every user of the machine sees.
@@ -101,8 +115,11 @@ class Remote:
         say: Say | None = None,
         stdin: bytes = b"",
         tunnels: Sequence[tuple[int, int]] = (),
+        known_as: str = "",
     ) -> str:
         """Run a command to its end; what it has printed. ``say`` hears each line as it comes.
+
+        ``known_as``: what an error calls it, instead of by all of its words.
 
         Raises ``RemoteError``.
         """
@@ -123,7 +140,7 @@ class Remote:
                 lines.append(text)
                 if say is not None:
                     say(text)
-        self._judge(process.returncode, command, lines)
+        self._judge(process.returncode, known_as or command, lines)
         return "".join(f"{line}\n" for line in lines)
 
     def wait(self, seconds: float, say: Say) -> None:
@@ -154,6 +171,9 @@ class Remote:
 
     def copy_to(self, local: Path, remote: str, rules: Sequence[str] = ()) -> None:
         """Copy a file, or what a folder has, there. Raises ``RemoteError``."""
+        if self.container is not None:
+            self._copy_within(self.container, local, remote, rules)
+            return
         if local.is_dir():
             parent = remote.rstrip("/") or "/"
             source, target = f"{local}/", f"{remote.rstrip('/')}/"
@@ -165,7 +185,42 @@ class Remote:
 
     def copy_from(self, remote: str, local: str, rules: Sequence[str] = ()) -> None:
         """Copy from there, as rsync takes paths. Raises ``RemoteError``."""
+        if self.container is not None:
+            stage = _stage(self.container, remote)
+            place = quote(remote.rstrip("/"))
+            packed = self.container.within(_bash(_PACK.format(place=place)))
+            machine = self.outside()
+            machine.run(f"rm -rf {quote(stage)} && mkdir -p {quote(stage)}")
+            known_as = f"{self.container.program} exec … tar {remote}"
+            machine.run(f"set -o pipefail; {packed} | tar -x -C {quote(stage)}", known_as=known_as)
+            ends = "/" if remote.endswith("/") else ""
+            machine.copy_from(f"{stage}/{Path(remote).name}{ends}", local, rules)
+            return
         self._rsync([*rules, f"{self._name()}:{remote}", local])
+
+    def _copy_within(
+        self, container: Container, local: Path, remote: str, rules: Sequence[str]
+    ) -> None:
+        """By way of the machine itself, where rsync finds what it brought before."""
+        machine, stage = self.outside(), _stage(container, remote)
+        staged = f"{stage}/{local.name}"
+        machine.copy_to(local, staged, rules)
+        if local.is_dir():
+            place = quote(remote.rstrip("/") or "/")
+            unpack = f"mkdir -p {place} && tar -x --no-same-owner -C {place}"
+            taken = f"tar -c -C {quote(staged)} . | {container.within(_bash(unpack))}"
+        else:
+            parent = remote if remote.endswith("/") else str(Path(remote).parent)
+            write = _WRITE.format(
+                parent=quote(parent),
+                place=quote(remote),
+                name=shlex.quote(local.name),
+                mode=f"{local.stat().st_mode & 0o777:o}",
+            )
+            taken = f"{container.within(_bash(write))} < {quote(staged)}"
+        machine.run(
+            f"set -o pipefail; {taken}", known_as=f"{container.program} exec … tar {remote}"
+        )
 
     def _name(self) -> str:
         address = self.host.address
@@ -180,6 +235,24 @@ class Remote:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
             first = said[0] if said else f"exit code {done.returncode}"
             raise RemoteError(f"{self.host.address}: rsync failed: {first}", done.returncode)
+
+
+# What a container's shell runs to hand out a file or a folder, and to take a file as rsync would.
+_PACK = 'place={place}; cd "$(dirname "$place")" && tar -c "$(basename "$place")"'
+_WRITE = (
+    'mkdir -p {parent} && place={place} && if [ -d "$place" ]; then place="$place"/{name}; fi && '
+    'cat > "$place" && chmod {mode} "$place"'
+)
+
+
+def _stage(container: Container, path: str) -> str:
+    """Where a machine keeps what goes to that path of its container, or comes from there."""
+    digest = hashlib.sha256(path.rstrip("/").encode()).hexdigest()[:16]
+    return f"~/.heliostat/containers/{container.name}/{digest}"
+
+
+def _bash(script: str) -> str:
+    return f"bash -c {shlex.quote(script)}"
 
 
 def _lines(*parts: str) -> str:
