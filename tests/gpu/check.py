@@ -33,11 +33,12 @@ import core_checks
 import data_checks
 import gpu_kit
 import lasting_checks
+import library_checks
 import train_checks
 
 NO_GPU = 77
 BUDGET_S = 570.0  # all checks together stay under ten minutes
-MODULES = (core_checks, train_checks, lasting_checks, data_checks)
+MODULES = (core_checks, train_checks, lasting_checks, data_checks, library_checks)
 
 
 def main(arguments: list[str]) -> int:

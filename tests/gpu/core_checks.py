@@ -183,6 +183,44 @@ def death(bench: Bench) -> list[Row]:
     return rows
 
 
+class Parent:
+    """An actor whose child process holds the device."""
+
+    def start(self, device: str, bytes_wanted: int) -> int:
+        """The child's process id, when the child has so much memory of the device."""
+        code = (
+            f"import torch; kept = torch.ones({bytes_wanted} // 4, device={device!r});"
+            "print(kept[-1].item(), flush=True); import time; time.sleep(3600)"
+        )
+        self.child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert self.child.stdout is not None
+        self.child.stdout.readline()
+        return self.child.pid
+
+
+@check("core.child", "an actor leaves a child process that holds the GPU")
+def child(bench: Bench) -> list[Row]:
+    ray = bench.init()
+    size = bench.pick(4 << 30, 4 << 20)
+    driver = None if bench.is_rehearsal else Driver()
+    before = driver.memory_used() if driver else 0
+    parent = ray.remote(num_gpus=1, num_cpus=0)(Parent).remote()
+    pid = ray.get(parent.start.remote(bench.device, size))
+    del parent
+    gone = wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
+    if driver:
+        # The driver takes a moment to count what the process had.
+        wait_until(lambda: driver.memory_used() - before < 64 * MIB, 10)
+    left = (driver.memory_used() - before) / MIB if driver else 0.0
+    after = holder(ray, 1).remote(bench.device)
+    ready, _ = ray.wait([after.seen.remote()], timeout=30)
+    return [
+        at_most("until the child has ended", gone, "s", 10),
+        holds("memory left behind below 64 MiB", left < 64, True),
+        holds("the next actor has the GPU", len(ready), 1),
+    ]
+
+
 @check("core.nvml", "the node's own word on its GPUs: `status` and the measurements")
 def nvml(bench: Bench) -> list[Row]:
     ray = bench.init()

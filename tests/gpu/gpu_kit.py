@@ -209,9 +209,11 @@ class Driver:
 
 
 @contextmanager
-def busyness(bench: Bench) -> Iterator[list[int]]:
-    """Collects the GPU's utilisation ten times a second while the block runs; nothing in a rehearsal."""
-    seen: list[int] = []
+def busyness(bench: Bench) -> Iterator[list[tuple[float, int]]]:
+    """Collects the GPU's utilisation in percent ten times a second, each with its time by ``perf_counter``,
+    while the block runs; nothing in a rehearsal.
+    """
+    seen: list[tuple[float, int]] = []
     if bench.is_rehearsal:
         yield seen
         return
@@ -219,7 +221,7 @@ def busyness(bench: Bench) -> Iterator[list[int]]:
 
     def sample() -> None:
         while not ended.wait(0.1):
-            seen.append(driver.utilization())
+            seen.append((time.perf_counter(), driver.utilization()))
 
     thread = threading.Thread(target=sample)
     thread.start()

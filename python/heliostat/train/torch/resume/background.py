@@ -10,19 +10,34 @@ import torch
 
 
 class Copier:
-    """Runs one copy at a time in a thread; optimizers wait for it in ``step()``."""
+    """Runs one copy at a time in a thread; optimizers wait for it in ``step()``.
+
+    What a GPU copies by itself, only the GPU waits for: an optimizer's kernels come behind the copy,
+    while the training's thread goes on.
+    """
 
     def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._copied: list[torch.cuda.Event] = []
         self._hooks = [o.register_step_pre_hook(self._before_step) for o in optimizers]
 
     def _before_step(self, *_: Any) -> None:
-        self.wait()
+        if not self._copied or self._thread is None or not self._thread.is_alive():
+            self.wait()
+            return
+        for event in self._copied:
+            event.wait(torch.cuda.current_stream(event.device))
 
-    def start(self, copy: Callable[[], None]) -> None:
-        """Run ``copy`` beside what comes next, after what is under way."""
+    def start(self, copy: Callable[[], None], copied: Iterable[torch.cuda.Event] = ()) -> None:
+        """Run ``copy`` beside what comes next, after what is under way.
+
+        Args:
+            copy: Reads the state, unless the GPU does.
+            copied: The events behind which the GPU has read the state.
+        """
         self.wait()
+        self._copied = list(copied)
         self._thread = threading.Thread(
             target=self._run, args=(copy,), name="train-copy", daemon=True
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import torch
+
 import heliostat as ray
 from heliostat.train.errors import DamagedCheckpointError
 from heliostat.train.memory.versions import MemoryOffer, Version
 from heliostat.train.torch.resume import files
 from heliostat.train.torch.resume.background import Copier
+from heliostat.train.torch.resume.pinned import PinnedCopies
 from heliostat.train.torch.resume.shards import Header, MemoryReader, as_bytes, part
 from heliostat.train.torch.resume.view import settled
 from heliostat.train.worker.session import WorkerSession
@@ -29,6 +32,7 @@ class Giver:
         self._keepers = assignment.keepers
         self._whole: Version | None = None
         self._sending: threading.Thread | None = None
+        self._pinned = PinnedCopies()
 
     def is_due(self, step: int) -> bool:
         """Whether the state after ``step`` steps is to be kept."""
@@ -40,15 +44,21 @@ class Giver:
         assignment = self._session.assignment
         header, tensors = part(settled(flat, stepped), assignment.world_rank, assignment.world_size)
         version = Version(step, assignment.attempt)
+        pinned = self._pinned.begin({str(place): tensor for place, tensor in enumerate(tensors)})
+        copied: list[torch.cuda.Event] = []
+        if pinned is not None:
+            tensors, copied = list(pinned[0].values()), pinned[1]
 
         def copy() -> None:
+            for event in copied:
+                event.synchronize()
             reference = ray.put([as_bytes(tensor) for tensor in tensors])
             self._sending = threading.Thread(
                 target=self._send, args=(version, header, reference), name="train-keep", daemon=True
             )
             self._sending.start()
 
-        self._copier.start(copy)
+        self._copier.start(copy, copied)
 
     def _send(self, version: Version, header: Header, reference: Any) -> None:
         """A keeper that is gone with its node is none: the next attempt makes another."""

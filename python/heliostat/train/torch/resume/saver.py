@@ -20,6 +20,7 @@ from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.storage.base import Storage
 from heliostat.train.torch.resume import files
 from heliostat.train.torch.resume.background import Copier
+from heliostat.train.torch.resume.pinned import PinnedCopies
 from heliostat.train.torch.resume.view import local, replaced, settled
 
 
@@ -29,15 +30,26 @@ class _Stager(AsyncStager):  # type: ignore[misc]  # torch's modules here have n
     def __init__(self, copier: Copier) -> None:
         self._copier = copier
         self._kept: dict[str, torch.Tensor] = {}
+        self._pinned = PinnedCopies()
 
     def stage(self, state_dict: dict[str, Any], **_: Any) -> Future[dict[str, Any]]:
         """Begin to copy."""
         done: Future[dict[str, Any]] = Future()
+        tensors = {
+            name: local(value)
+            for name, value in state_dict.items()
+            if isinstance(value, torch.Tensor)
+        }
+        copies, copied = self._pinned.begin(tensors) or ({}, [])
 
         def copy() -> None:
             try:
+                for event in copied:
+                    event.synchronize()
+                if not copied:
+                    copies.update((name, self._copy(name, data)) for name, data in tensors.items())
                 staged = {
-                    name: self._copy(name, value) if isinstance(value, torch.Tensor) else value
+                    name: _staged(value, copies[name]) if name in copies else value
                     for name, value in state_dict.items()
                 }
             except BaseException as error:
@@ -45,19 +57,22 @@ class _Stager(AsyncStager):  # type: ignore[misc]  # torch's modules here have n
                 raise
             done.set_result(staged)
 
-        self._copier.start(copy)
+        self._copier.start(copy, copied)
         return done
 
-    def _copy(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        data = local(value)
+    def _copy(self, name: str, data: torch.Tensor) -> torch.Tensor:
         kept = self._kept.get(name)
         if kept is None or kept.shape != data.shape or kept.dtype != data.dtype:
             kept = self._kept[name] = torch.empty_like(data, device="cpu")
         kept.copy_(data)
-        return replaced(value, lambda _: kept)
+        return kept
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _staged(value: torch.Tensor, copy: torch.Tensor) -> torch.Tensor:
+    return replaced(value, lambda _: copy)
 
 
 class Saver:
