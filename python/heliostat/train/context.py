@@ -58,6 +58,14 @@ def the_dataset(datasets: Mapping[str, Any], name: str | None) -> str:
 
 
 _session: Session | None = None
+# Set while this process runs something else that reports: what to call there instead.
+_instead: dict[str, str] = {}
+
+
+def set_instead(names: dict[str, str]) -> None:
+    """Say which functions take the place of this module's in what this process runs from now on."""
+    _instead.clear()
+    _instead.update(names)
 
 
 def set_session(session: Session | None) -> None:
@@ -68,6 +76,8 @@ def set_session(session: Session | None) -> None:
 
 def current_session(what: str) -> Session:
     """The session of this process. Raises RuntimeError, naming ``what``, outside of a worker."""
+    if _session is None and what in _instead:
+        raise RuntimeError(f"`train.{what}` is for trainers. In a trial call `{_instead[what]}`.")
     if _session is None:
         raise RuntimeError(
             f"`{what}` cannot be used outside of a Ray Train training function. Call it in the "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -13,7 +12,7 @@ from heliostat.tune.config import RunConfig, TuneConfig
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import ResultGrid
 from heliostat.tune.runner.search import PAUSE, STOP
-from heliostat.tune.runner.store import SEARCHER
+from heliostat.tune.runner.store import SEARCHER, FolderTaken, alone
 from heliostat.tune.runner.trial import RUNNING, Trial
 from heliostat.tune.schedulers import (
     HyperBandScheduler,
@@ -24,7 +23,6 @@ from heliostat.tune.schedulers import (
 )
 from heliostat.tune.tuner import Tuner
 
-LOCK = ".lock"
 # They pause trials, or give them other configurations: only a search that runs its trials can do that.
 _RUN_TRIALS = (
     HyperBandScheduler,
@@ -73,7 +71,13 @@ class Study:
             )
         self._folder = os.path.abspath(os.path.expanduser(os.fspath(folder)))
         self._mutex = threading.RLock()
-        self._held = _locked(self._folder)
+        try:
+            self._held = alone(self._folder)
+        except FolderTaken as taken:
+            raise ValueError(
+                f"Another study or search has {self._folder} ({taken}): close it, or make one study an actor "
+                "that all ask."
+            ) from None
         try:
             if Tuner.can_restore(self._folder):
                 tuner = Tuner.restore(self._folder, _run_elsewhere, param_space=param_space)
@@ -221,19 +225,6 @@ class Study:
 
 def _run_elsewhere(config: dict[str, Any]) -> None:
     raise TuneError("The trials of this search are run by the program that asks for them.")
-
-
-def _locked(folder: str) -> Any:
-    os.makedirs(folder, exist_ok=True)
-    file = open(os.path.join(folder, LOCK), "w")  # noqa: SIM115 # held until the study is closed
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise ValueError(
-            f"Another study has {folder}: close it, or make one study an actor that all ask."
-        ) from None
-    return file
 
 
 __all__ = ["Study"]

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.context import set_instead
 
 if TYPE_CHECKING:
     from heliostat.tune.trainable.function_run import FunctionRun
@@ -19,11 +20,14 @@ _running: list[Any] = []
 def enter(run: Any) -> None:
     """The trial that this process runs."""
     _running[:] = [run]
+    names = ("report", "get_context", "get_checkpoint")
+    set_instead({name: f"tune.{name}" for name in names})
 
 
 def leave() -> None:
     """No trial runs here any more."""
     _running.clear()
+    set_instead({})
 
 
 def _run() -> Any:

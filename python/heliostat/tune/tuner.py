@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import heliostat as ray
@@ -43,7 +43,9 @@ from heliostat.tune.runner.store import (
     JOURNAL,
     SEARCHER,
     TUNER,
+    FolderTaken,
     Store,
+    alone,
     pickled,
     read_settings,
     read_trials,
@@ -130,8 +132,9 @@ class Tuner:
 
         Raises:
             DeprecationWarning: An environment variable is set that no longer counts.
-            ValueError: An environment variable has a value that it cannot have, or a function is to be
-                saved after so many steps.
+            ValueError: An environment variable has a value that it cannot have, a function is to be
+                saved after so many steps, or another search uses the folder.
+            OSError: The folder of the search cannot be made or written.
             TuneError: The search itself cannot go on: a searcher, a scheduler or a callback raised, or
                 a trial did not report the metric.
         """
@@ -139,9 +142,14 @@ class Tuner:
         check_checkpoints(self._trainable, self._run.checkpoint_config)
         if not ray.is_initialized() and not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
             ray.init()
-        config, run = self._tune, self._run
+        run = self._run
         callbacks = CallbackList(_with_loggers(list(run.callbacks or [])))
         folder, store = self._open()
+        with _held(folder):
+            return self._run_in(folder, store, callbacks)
+
+    def _run_in(self, folder: str, store: Store, callbacks: CallbackList) -> ResultGrid:
+        config, run = self._tune, self._run
         search, searcher = self._search(store)
         assert run.checkpoint_config is not None
         verbose = 1 if run.verbose is None else int(run.verbose)
@@ -182,24 +190,33 @@ class Tuner:
         except BaseException:
             store.close()
             raise
+        is_interrupted = False
         try:
             with _Interruptible():
                 loop.run()
+            store.close()
         except KeyboardInterrupt:
-            print(  # noqa: T201 # for the person who pressed the keys
-                f"The search was interrupted. To go on: tune.Tuner.restore({folder!r}, trainable=...).fit()"
-            )
-        except TuneError:
-            _end_early(callbacks, search)
-            raise
+            is_interrupted = True
+            store.close()
         except Exception as error:
             _end_early(callbacks, search)
+            with contextlib.suppress(OSError):  # that of the disk is known already
+                store.close()
+            if isinstance(error, TuneError):
+                raise
+            if isinstance(error, OSError) and _is_below(folder, error.filename):
+                raise TuneError(
+                    f"The search cannot write {error.filename}: {error.strerror}. Make it possible, and go "
+                    f"on with {_again(folder)}."
+                ) from error
             kind = TuneValueError if isinstance(error, ValueError) else TuneError
             raise kind(f"The search ended with {type(error).__name__}: {error}") from error
-        finally:
-            store.close()
         callbacks.on_experiment_end(trials=search.get_trials())
         progress.end(search.get_trials(), folder)
+        if is_interrupted:
+            print(  # noqa: T201 # for the person who pressed the keys
+                f"The search was interrupted. To go on: {_again(folder)}", flush=True
+            )
         self._grid = ResultGrid.of(
             search.get_trials(), folder, config.metric, config.mode, run.checkpoint_config
         )
@@ -501,6 +518,34 @@ def _named(*metrics: Any) -> tuple[str, ...]:
     for metric in metrics:
         found += metric if isinstance(metric, list | tuple) else [metric]
     return tuple(dict.fromkeys(name for name in found if name not in (None, DEFAULT_METRIC)))
+
+
+@contextlib.contextmanager
+def _held(folder: str) -> Iterator[None]:
+    """The folder is that of one search at a time."""
+    try:
+        lock = alone(folder)
+    except FolderTaken as holder:
+        raise ValueError(
+            f"Another search uses {folder} ({holder}). Wait for its end, or choose another "
+            "RunConfig(name=...)."
+        ) from None
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"A search keeps its files in {folder}, which cannot be written ({error.strerror}): give "
+            "RunConfig(storage_path=...) a folder that can",
+        ) from error
+    with lock:
+        yield
+
+
+def _is_below(folder: str, path: Any) -> bool:
+    return isinstance(path, str) and path.startswith(os.path.join(folder, ""))
+
+
+def _again(folder: str) -> str:
+    return f"tune.Tuner.restore({folder!r}, trainable=...).fit()"
 
 
 def _end_early(callbacks: CallbackList, search: Search) -> None:

@@ -8,15 +8,19 @@ configuration (params.json, params.pkl), its reports (result.json, a line each) 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
 import pickle
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from heliostat.tune.error import TuneError
 from heliostat.tune.runner.trial import Trial
+from heliostat.tune.stopper import flattened
 
 logger = logging.getLogger("heliostat")
 
@@ -25,8 +29,43 @@ TUNER = "tuner.pkl"
 SEARCHER = "searcher-state.pkl"
 
 
+LOCK = ".lock"
+
+
+class FolderTaken(Exception):
+    """Another search uses the folder; the text says which process."""
+
+
+def alone(folder: str) -> Any:
+    """Make a folder, and hold it until what is returned is closed, or the process ends.
+
+    Raises:
+        FolderTaken: Another search has it.
+        OSError: The folder cannot be made or written.
+    """
+    os.makedirs(folder, exist_ok=True)
+    file = open(os.path.join(folder, LOCK), "a+")  # noqa: SIM115 # held by the caller
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read(200).strip() or "its process is not known"
+        file.close()
+        raise FolderTaken(holder) from None
+    except OSError:  # a network mount that knows no locks
+        pass
+    with contextlib.suppress(OSError):
+        file.truncate(0)
+        file.write(f"pid {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+    return file
+
+
 class Store:
-    """Writes the files of one search."""
+    """Writes the files of one search.
+
+    An ``OSError`` of its methods has the name of the file.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -44,18 +83,26 @@ class Store:
         elif os.path.exists(journal):
             # An earlier search of the same name: what it found stays beside.
             stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(os.path.getmtime(journal)))
-            os.replace(journal, f"{journal}.{stamp}")
+            kept = f"{journal}.{stamp}"
+            os.replace(journal, kept)
+            logger.warning(
+                "%s has an earlier search, whose journal is now %s: Tuner.restore() knows the new search. "
+                "Give each its own RunConfig(name=...) to keep both.",
+                self.folder,
+                kept,
+            )
         _write(os.path.join(self.folder, TUNER), cloudpickle.dumps(settings))
         self._journal = open(journal, "ab")  # noqa: SIM115 # closed by close()
 
     def _record(self, kind: str, trial_id: str, value: Any) -> None:
-        pickle.dump((kind, trial_id, value), self._journal)
+        with _named(self._journal):
+            pickle.dump((kind, trial_id, value), self._journal)
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""
-        self._journal.flush()
-        for file in self._results.values():
-            file.flush()
+        for file in (self._journal, *self._results.values()):
+            with _named(file):
+                file.flush()
 
     def added(self, trial: Trial) -> None:
         """A trial is new."""
@@ -63,7 +110,10 @@ class Store:
 
         folder = os.path.join(self.folder, trial.folder)
         os.makedirs(folder, exist_ok=True)
-        config = cloudpickle.dumps(trial.config)
+        try:
+            config = cloudpickle.dumps(trial.config)
+        except Exception as error:
+            raise TuneError(_unpicklable(trial.config, error)) from error
         about = (
             config,
             cloudpickle.dumps(trial.evaluated_params),
@@ -90,7 +140,8 @@ class Store:
         if file is None:
             path = os.path.join(self.folder, trial.folder, "result.json")
             file = self._results[trial.trial_id] = open(path, "a")  # noqa: SIM115 # closed at its end
-        file.write(_json(result) + "\n")
+        with _named(file):
+            file.write(_json(result) + "\n")
 
     def configured(self, trial: Trial) -> None:
         """A trial has another configuration."""
@@ -118,11 +169,13 @@ class Store:
         if trial.status in ("TERMINATED", "ERROR", "PENDING", "PAUSED"):
             file = self._results.pop(trial.trial_id, None)
             if file is not None:
-                file.close()
+                with _named(file):
+                    file.close()
         if trial.stopped_by:
             self._record("stopped", trial.trial_id, trial.stopped_by)
         self._record("status", trial.trial_id, (trial.status, trial.num_failures, trial.error_text))
-        self._journal.flush()
+        with _named(self._journal):
+            self._journal.flush()
 
     def failed(self, trial: Trial) -> None:
         """A trial has failed."""
@@ -133,11 +186,39 @@ class Store:
 
     def close(self) -> None:
         """Close every file."""
-        for file in [*self._results.values(), self._journal]:
-            if file is not None:
-                file.close()
+        files = [file for file in (self._journal, *self._results.values()) if file is not None]
         self._results.clear()
         self._journal = None
+        with contextlib.ExitStack() as closing:  # all of them, whatever becomes of the others
+            for file in files:
+                closing.enter_context(_named(file))
+                closing.callback(file.close)
+
+
+@contextlib.contextmanager
+def _named(file: Any) -> Iterator[None]:
+    """An ``OSError`` of the block gets the name of the file, which that of a buffer lacks."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise type(error)(error.errno, error.strerror, file.name) from error
+
+
+def _unpicklable(config: dict[str, Any], error: Exception) -> str:
+    """Which of the values cannot travel."""
+    from heliostat import cloudpickle
+
+    for name, value in flattened(config).items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception as its_error:
+            return (
+                f"param_space[{name!r}], a {type(value).__name__}, cannot be pickled, and so it cannot reach "
+                f"the process of a trial: {its_error}. Make it in the trainable, from values that can."
+            )
+    return f"The configuration of a trial cannot be pickled: {error}."
 
 
 def pickled(value: Any) -> bytes:

@@ -70,12 +70,13 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
 
     Raises:
         ValueError: ``trainable`` is not one.
+        TypeError: A value cannot be pickled.
     """
     if not callable(trainable):
         raise ValueError(
             f"`tune.with_parameters() only works with functions or classes, not {trainable!r}"
         )
-    refs = {name: ray.put(value) for name, value in kwargs.items()}
+    refs = {name: _put(name, value) for name, value in kwargs.items()}
     if is_class(trainable):
         return _class_with(trainable, refs)
 
@@ -86,6 +87,16 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     # The signature is that of a function of a config alone.
     del function.__wrapped__
     return function
+
+
+def _put(name: str, value: Any) -> Any:
+    try:
+        return ray.put(value)
+    except TypeError as error:
+        raise TypeError(
+            f"with_parameters({name}=...), a {type(value).__name__}, cannot be pickled, and so it cannot "
+            f"reach the process of a trial: {error} Make it in the trainable, from values that can."
+        ) from error
 
 
 def _class_with(trainable: Any, refs: dict[str, Any]) -> Any:
