@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.storage.arrow import ArrowStorage
+from heliostat.train.storage.filesystems import resolve
 from heliostat.tune.environment import delimiter
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import SCOPES, best_index, best_row, flat_row
-from heliostat.tune.runner.store import JOURNAL, read_results, read_trials
+from heliostat.tune.runner.mirror import JOURNAL, fetch, has_search
+from heliostat.tune.runner.store import read_results, read_trials
 from heliostat.tune.runner.trial import Trial, rank
 from heliostat.tune.stopper import flattened
 
@@ -26,8 +29,8 @@ class ExperimentAnalysis:
     """The trials of a search, which of them is best, and their reports as tables.
 
     Args:
-        experiment_checkpoint_path: Folder of the search.
-        storage_filesystem: Refused so far; the folder is on a disk.
+        experiment_checkpoint_path: Folder of the search, or a URI such as ``s3://bucket/dir/name``.
+        storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that it is a path on.
         trials: The trials, where they are known. Default: they are read from the folder.
         default_metric, default_mode: What the best is told by where a method is not told.
 
@@ -37,7 +40,6 @@ class ExperimentAnalysis:
 
     Raises:
         ValueError: There is no search in the folder, or ``default_mode`` is neither "min" nor "max".
-        NotImplementedError: ``storage_filesystem`` was given.
     """
 
     def __init__(
@@ -49,27 +51,28 @@ class ExperimentAnalysis:
         default_metric: str | None = None,
         default_mode: str | None = None,
     ) -> None:
-        if storage_filesystem is not None:
-            raise NotImplementedError(
-                "A search keeps its files in a folder so far: pass its path without storage_filesystem."
-            )
         if default_mode not in ("min", "max", None):
             raise ValueError(f"default_mode={default_mode!r} must be 'min' or 'max'.")
-        path = os.fspath(experiment_checkpoint_path).removeprefix("file://")
-        self._folder = os.path.abspath(os.path.expanduser(path))
+        found, path = resolve(os.fspath(experiment_checkpoint_path), storage_filesystem)
+        self._storage = None if found is None else ArrowStorage(path.rstrip("/"), found, False)
+        if self._storage is not None and not has_search(self._storage):
+            raise ValueError(f"There is no search in {experiment_checkpoint_path}.")
+        self._folder = path if self._storage is None else fetch(self._storage)
         if trials is None:
             if not os.path.exists(os.path.join(self._folder, JOURNAL)):
                 raise ValueError(
                     f"There is no search in {self._folder}: {JOURNAL} is missing. Give a search's folder."
                 )
             trials = read_trials(self._folder)
+            for trial in trials:
+                trial.storage = self._storage
         self.trials = list(trials)
         self.default_metric, self.default_mode = default_metric, default_mode
 
     @property
     def experiment_path(self) -> str:
         """The folder of the search."""
-        return self._folder
+        return self._folder if self._storage is None else self._storage.path
 
     # --- the best, by the metric of the search ---
 
@@ -233,7 +236,7 @@ class ExperimentAnalysis:
             logger.warning("%s has no checkpoint with the metric %r.", trial, metric)
             return None
         choose: Any = max if mode == "max" else min
-        return Checkpoint(choose(known, key=lambda pair: pair[0])[1])
+        return trial.checkpoint_at(choose(known, key=lambda pair: pair[0])[1])
 
     def get_last_checkpoint(
         self, trial: Trial | None = None, metric: str = "training_iteration", mode: str = "max"

@@ -35,9 +35,10 @@ _RUN_TRIALS = (
 class Study:
     """Asks a searcher for configurations, and learns from what the program tells.
 
-    All that was asked and told is on disk before a call returns. A study whose folder is there goes on:
-    trials that were asked for and not told are handed out again. One process at a time has a study; make it
-    an actor (``ray.remote(Study).remote(folder, ...)``) to ask from many.
+    All that was asked and told is on disk, also for a machine that loses its power, before a call
+    returns. A study whose folder is there goes on: trials that were asked for and not told are handed
+    out again. One process at a time has a study; make it an actor
+    (``ray.remote(Study).remote(folder, ...)``) to ask from many.
 
     Args:
         folder: Where its files are, those of a search by ``Tuner``.
@@ -122,6 +123,7 @@ class Study:
             self._asked_at[trial.trial_id] = time.monotonic()
             self._store.status(trial)
             self._keep_searcher()
+            self._store.sync()
             return trial
 
     def tell(
@@ -164,8 +166,8 @@ class Study:
             if decision == STOP:
                 self._search.completed(known)
                 self._store.status(known)
-            self._store.flush()
             self._keep_searcher()
+            self._store.sync()
             return decision not in (STOP, PAUSE)
 
     def tell_failed(self, trial: Trial | str, error: BaseException | str) -> None:
@@ -181,6 +183,7 @@ class Study:
             self._store.failed(known)
             self._store.status(known)
             self._keep_searcher()
+            self._store.sync()
 
     def results(self) -> ResultGrid:
         """Return what was told so far, a result for each trial."""

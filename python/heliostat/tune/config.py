@@ -13,6 +13,8 @@ from heliostat.train.arguments import DEPRECATED, check_folder_name, whole
 from heliostat.train.config import CheckpointConfig as TrainCheckpointConfig
 from heliostat.train.config import FailureConfig as TrainFailureConfig
 from heliostat.train.config.run import SyncConfig
+from heliostat.train.storage.base import Storage, open_storage
+from heliostat.train.storage.filesystems import is_local
 from heliostat.tune.trainable.output import log_files
 
 __all__ = [
@@ -105,8 +107,9 @@ class RunConfig:
 
     Attributes:
         name: Of the search and its folder. Default: the trainable's name and the time.
-        storage_path: Folder that holds searches. Default ``~/ray_results``.
-        storage_filesystem: Refused so far.
+        storage_path: Folder that holds searches, or a URI such as ``s3://bucket/dir``. Default
+            ``~/ray_results``.
+        storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``storage_path`` is a path on.
         failure_config, checkpoint_config: See there.
         sync_config: Kept, without an effect: files are written where they belong.
         verbose: 0: nothing is printed; 1 and more: the state of the search.
@@ -145,20 +148,26 @@ class RunConfig:
             raise DeprecationWarning("`RunConfig(local_dir)` is gone: pass `storage_path`.")
         if self.storage_path is not None:
             self.storage_path = os.fspath(self.storage_path)
-        remote = self.storage_filesystem is not None or "://" in (self.storage_path or "")
-        if remote and not str(self.storage_path).startswith("file://"):
-            raise NotImplementedError(
-                "A search keeps its files in a folder so far: give storage_path a path that all nodes see."
-            )
         self.failure_config = of_search(self.failure_config) or FailureConfig()
         self.checkpoint_config = of_search(self.checkpoint_config) or CheckpointConfig()
         self.sync_config = self.sync_config or SyncConfig()
 
     @property
     def folder(self) -> str:
-        """The folder that holds searches, as an absolute path."""
+        """What holds searches: an absolute path, or as it was given where that is no disk."""
         path = (self.storage_path or "~/ray_results").removeprefix("file://")
+        if "://" in path or not is_local(self.storage_filesystem):
+            return path.rstrip("/")
         return os.path.abspath(os.path.expanduser(path))
+
+    def storage(self, name: str) -> Storage:
+        """Where the search of that name keeps its files.
+
+        Raises:
+            ValueError: ``storage_path`` is a URI that nobody knows.
+            ImportError: It needs pyarrow.
+        """
+        return open_storage(self.storage_path, name, self.storage_filesystem)
 
 
 @dataclass

@@ -67,7 +67,7 @@ def get_checkpoint() -> Checkpoint | None:
     """Return the checkpoint that the trial begins from, or that it reported last; None without one."""
     run = _run()
     path = run.checkpoint if run is not None else None
-    return Checkpoint(path) if path else None
+    return run.spec.checkpoint_at(path) if path else None
 
 
 class TuneContext:

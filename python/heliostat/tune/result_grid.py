@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
-from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.result import Result
 from heliostat.tune.runner.store import read_results
 from heliostat.tune.runner.trial import ERROR, TERMINATED, Trial, best_checkpoints, rank
@@ -17,6 +15,7 @@ from heliostat.tune.stopper import flattened
 if TYPE_CHECKING:
     import pandas as pd
 
+    from heliostat.train.storage.arrow import ArrowStorage
     from heliostat.tune.analysis import ExperimentAnalysis
     from heliostat.tune.config import CheckpointConfig
 
@@ -35,7 +34,11 @@ class ResultGrid:
         experiment_analysis: ExperimentAnalysis,
         _checkpoints: CheckpointConfig | None = None,
     ) -> None:
-        self._trials, self._folder = experiment_analysis.trials, experiment_analysis.experiment_path
+        self._analysis, self._trials = experiment_analysis, experiment_analysis.trials
+        self._path, self._storage = (
+            experiment_analysis.experiment_path,
+            experiment_analysis._storage,
+        )
         self._metric = experiment_analysis.default_metric
         self._mode = experiment_analysis.default_mode
         self._checkpoints = _checkpoints
@@ -49,24 +52,26 @@ class ResultGrid:
         metric: str | None = None,
         mode: str | None = None,
         checkpoints: CheckpointConfig | None = None,
+        storage: ArrowStorage | None = None,
     ) -> ResultGrid:
         """Of trials of a folder."""
         from heliostat.tune.analysis import ExperimentAnalysis
 
         made = ExperimentAnalysis(folder, trials=trials, default_metric=metric, default_mode=mode)
+        made._storage = storage
         return cls(made, checkpoints)
 
     @property
     def experiment_path(self) -> str:
         """The folder of the search."""
-        return self._folder
+        return self._path
 
     @property
     def filesystem(self) -> Any:
         """The ``pyarrow.fs.FileSystem`` that holds it (needs pyarrow)."""
         from heliostat.train.storage.filesystems import local_filesystem
 
-        return local_filesystem()
+        return local_filesystem() if self._storage is None else self._storage.filesystem
 
     @property
     def errors(self) -> list[BaseException]:
@@ -98,19 +103,19 @@ class ResultGrid:
         return (self[index] for index in range(len(self)))
 
     def _result(self, trial: Trial) -> Result:
-        folder = os.path.join(self._folder, trial.folder)
         kept = [
-            (Checkpoint(path), metrics)
+            (trial.checkpoint_at(path), metrics)
             for path, metrics in best_checkpoints(trial, self._checkpoints)
         ]
         return Result(
             metrics=trial.last_result,
             checkpoint=trial.checkpoint,
             error=trial.error if trial.status == ERROR else None,  # type: ignore[arg-type] # any error
-            path=folder,
+            path=f"{self._path.rstrip('/')}/{trial.folder}",
             best_checkpoints=kept,
             config=trial.config,
-            _rows=_rows_of(folder),
+            _storage_filesystem=self._storage and self._storage.filesystem,
+            _rows=_rows_of(trial.path),
         )
 
     def get_best_result(
@@ -169,11 +174,10 @@ class ResultGrid:
             raise ValueError("filter_metric and filter_mode go together.")
         rows = []
         for trial in self._trials:
-            folder = os.path.join(self._folder, trial.folder)
             result = trial.last_result
             if filter_metric and filter_mode:
                 result = best_row(trial, filter_metric, filter_mode) or result
-            rows.append({**flat_row(trial, result), "logdir": folder})
+            rows.append({**flat_row(trial, result), "logdir": trial.path})
         return pandas.DataFrame(rows)
 
     def __repr__(self) -> str:

@@ -100,7 +100,8 @@ def run(
         keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: Older names for
             the fields of ``checkpoint_config``, taken where that has none.
         progress_reporter, log_to_file: As in ``RunConfig``.
-        export_formats, storage_filesystem: Refused so far.
+        storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``storage_path`` is a path on.
+        export_formats: Refused so far.
 
     Raises:
         TuneError: A trial failed (its ``args[1]`` lists the failed trials), the trainable is not known,
@@ -152,9 +153,7 @@ def run(
     failed = [trial for trial in trials if trial.status == ERROR]
     if failed and raise_on_failed_trial:
         raise TuneError("Trials did not complete", failed)
-    return ExperimentAnalysis(
-        grid.experiment_path, trials=trials, default_metric=metric, default_mode=mode
-    )
+    return grid._analysis
 
 
 def run_experiments(
@@ -243,10 +242,12 @@ def _tuner(given: dict[str, Any], tune_config: TuneConfig, run_config: RunConfig
         if run_config.name is None:
             raise ValueError("resume needs the `name` of the search.")
         folder = os.path.join(run_config.folder, run_config.name)
-    if folder is not None and Tuner.can_restore(folder):
+    filesystem = run_config.storage_filesystem
+    if folder is not None and Tuner.can_restore(folder, filesystem):
         return Tuner.restore(
             folder,
             trainable,
+            storage_filesystem=filesystem,
             _resume_config=resumed,
             _resources_per_trial=given["resources_per_trial"],
         )

@@ -17,6 +17,8 @@ from typing import Any
 import heliostat as ray
 from heliostat.core import settings as core_settings
 from heliostat.train.config import RunConfig as TrainRunConfig
+from heliostat.train.storage.arrow import ArrowStorage
+from heliostat.train.storage.filesystems import resolve
 from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import (
     ResumeConfig,
@@ -37,12 +39,11 @@ from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.result_grid import ResultGrid
 from heliostat.tune.runner.directory import announce
 from heliostat.tune.runner.loop import Loop
+from heliostat.tune.runner.mirror import JOURNAL, TUNER, fetch, has_search, staging_folder
 from heliostat.tune.runner.search import Limits, Search
 from heliostat.tune.runner.sources import Names, SearcherSource, VariantSource, evaluated
 from heliostat.tune.runner.store import (
-    JOURNAL,
     SEARCHER,
-    TUNER,
     FolderTaken,
     Store,
     alone,
@@ -120,6 +121,8 @@ class Tuner:
             _resources_per_trial = as_resources(_resources_per_trial)
         self._resources_per_trial = _resources_per_trial
         self._folder = ""
+        self._storage: ArrowStorage | None = None  # of the search, where that is no disk
+        self._restored_from = ""  # as the program wrote it
         self._grid: ResultGrid | None = None
 
     # --- running ---
@@ -168,7 +171,7 @@ class Tuner:
             search,
             store,
             self._trainable,
-            os.path.basename(folder),
+            os.path.basename(self._address.rstrip("/")),
             run.checkpoint_config,
             callbacks,
             progress,
@@ -200,7 +203,8 @@ class Tuner:
             store.close()
         except Exception as error:
             _end_early(callbacks, search)
-            with contextlib.suppress(OSError):  # that of the disk is known already
+            # What the disk or the storage says is known already, or less than this.
+            with contextlib.suppress(OSError, TuneError):
                 store.close()
             if isinstance(error, TuneError):
                 raise
@@ -212,13 +216,18 @@ class Tuner:
             kind = TuneValueError if isinstance(error, ValueError) else TuneError
             raise kind(f"The search ended with {type(error).__name__}: {error}") from error
         callbacks.on_experiment_end(trials=search.get_trials())
-        progress.end(search.get_trials(), folder)
+        progress.end(search.get_trials(), self._address)
         if is_interrupted:
             print(  # noqa: T201 # for the person who pressed the keys
-                f"The search was interrupted. To go on: {_again(folder)}", flush=True
+                f"The search was interrupted. To go on: {_again(self._address)}", flush=True
             )
         self._grid = ResultGrid.of(
-            search.get_trials(), folder, config.metric, config.mode, run.checkpoint_config
+            search.get_trials(),
+            folder,
+            config.metric,
+            config.mode,
+            run.checkpoint_config,
+            self._storage,
         )
         assert run.failure_config is not None
         if run.failure_config.fail_fast == "raise" and self._grid.errors:
@@ -247,13 +256,22 @@ class Tuner:
     def _open(self) -> tuple[str, Store]:
         if self._restored is not None:
             folder = self._restored[0]
+            self._address = self._restored_from or folder
         else:
             stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
             dated = f"{self._name}_{stamp}" if self._variables.has_dated_folder else self._name
             name = self._run.name or dated
-            folder = os.path.join(self._run.folder, name)
+            folder = self._address = f"{self._run.folder.rstrip('/')}/{name}"
+            storage = self._run.storage(name)
+            if isinstance(storage, ArrowStorage):
+                if has_search(storage):
+                    raise ValueError(
+                        f"{folder} has a search already: go on with it by {_again(folder)}, or choose "
+                        "another RunConfig(name=...)."
+                    )
+                folder, self._storage = staging_folder(name), storage
         self._folder = folder
-        return folder, Store(folder)
+        return folder, Store(folder, self._storage)
 
     def _search(self, store: Store) -> tuple[Search, Searcher | None]:
         config, run = self._tune, self._run
@@ -349,6 +367,7 @@ class Tuner:
             evaluated_params=evaluated(chosen),
             experiment_tag=tag,
             local_experiment_path=self._folder,
+            storage=self._storage,
         )
         trial.checkpoint_path = self._begin_from
         if self._tune.trial_name_creator is not None:
@@ -389,26 +408,27 @@ class Tuner:
         """Return a tuner that goes on where a search ended.
 
         Args:
-            path: Folder of the search.
+            path: Folder of the search, or a URI such as ``s3://bucket/dir/name``.
             trainable: As the search had.
             resume_unfinished: Trials that had not ended go on from their last checkpoint. False: they
                 stay as they are.
             resume_errored: Failed trials go on from their last checkpoint.
             restart_errored: Failed trials begin anew.
             param_space: The space, where it holds values that must be made anew.
+            storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``path`` is a path on.
 
         Raises:
             ValueError: There is no search in that folder, both ways to go on after errors are asked for, the
                 trainable has another name than that of the search, or the space other keys.
         """
-        folder = os.path.abspath(os.path.expanduser(os.fspath(path).removeprefix("file://")))
-        if not cls.can_restore(folder):
-            raise ValueError(
-                f"There is no search in {folder}: {TUNER} or {JOURNAL} is missing. Give the folder of a "
-                "search, which Tuner.fit() prints."
-            )
         if resume_errored and restart_errored:
             raise ValueError("Pass one of resume_errored and restart_errored.")
+        if not cls.can_restore(path, storage_filesystem):
+            raise ValueError(
+                f"There is no search in {path}: {TUNER} or {JOURNAL} is missing. Give the folder of a "
+                "search, which Tuner.fit() prints."
+            )
+        folder, storage = _located(path, storage_filesystem)
         settings, trials = read_settings(folder), read_trials(folder)
         former = unpickled(settings["param_space"], "param_space")
         if _resume_config is None:
@@ -422,6 +442,7 @@ class Tuner:
             else ResumeType.SKIP,
         )
         for trial in trials:
+            trial.storage = storage
             _resume(trial, resume)
         kept = settings.get("resources_per_trial")
         resources = unpickled(kept, "resources_per_trial") if kept else None
@@ -433,8 +454,14 @@ class Tuner:
             _restored=(folder, trials, settings),
             _resources_per_trial=_resources_per_trial or resources,
         )
+        tuner._storage, tuner._restored_from = storage, os.fspath(path)
         tuner._grid = ResultGrid.of(
-            trials, folder, tuner._tune.metric, tuner._tune.mode, tuner._run.checkpoint_config
+            trials,
+            folder,
+            tuner._tune.metric,
+            tuner._tune.mode,
+            tuner._run.checkpoint_config,
+            storage,
         )
         return tuner
 
@@ -443,7 +470,9 @@ class Tuner:
         cls, path: str | os.PathLike[str], storage_filesystem: Any | None = None
     ) -> bool:
         """Return whether there is a search in that folder."""
-        folder = os.path.expanduser(os.fspath(path).removeprefix("file://"))
+        filesystem, folder = resolve(os.fspath(path), storage_filesystem)
+        if filesystem is not None:
+            return has_search(ArrowStorage(folder, filesystem, False))
         return all(os.path.exists(os.path.join(folder, name)) for name in (TUNER, JOURNAL))
 
     def get_results(self) -> ResultGrid:
@@ -538,6 +567,17 @@ def _held(folder: str) -> Iterator[None]:
         ) from error
     with lock:
         yield
+
+
+def _located(
+    path: str | os.PathLike[str], filesystem: Any | None
+) -> tuple[str, ArrowStorage | None]:
+    """The local folder of a search that is restored, and its storage where that is no disk."""
+    found, folder = resolve(os.fspath(path), filesystem)
+    if found is None:
+        return folder, None
+    storage = ArrowStorage(folder.rstrip("/"), found, False)
+    return fetch(storage), storage
 
 
 def _is_below(folder: str, path: Any) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from heliostat.tune.error import TuneError
+from heliostat.tune.runner.mirror import JOURNAL
 from heliostat.tune.runner.search import ADDED
-from heliostat.tune.runner.store import JOURNAL, read_trials
+from heliostat.tune.runner.store import read_trials
 from heliostat.tune.stopper import flattened
 
 Row = dict[str, Any]

@@ -74,12 +74,12 @@ class CometLoggerCallback(LoggerCallback):
         if not self.save_checkpoints or trial.checkpoint is None:
             return
         artifact = self._comet.Artifact(name=f"checkpoint_{trial}", artifact_type="model")
-        root = trial.checkpoint.path
-        for folder, _, files in os.walk(root):
-            for name in files:
-                path = os.path.join(folder, name)
-                artifact.add(path, logical_path=os.path.relpath(path, root))
-        self._experiments[trial].log_artifact(artifact)
+        with trial.checkpoint.as_directory() as root:
+            for folder, _, files in os.walk(root):
+                for name in files:
+                    path = os.path.join(folder, name)
+                    artifact.add(path, logical_path=os.path.relpath(path, root))
+            self._experiments[trial].log_artifact(artifact)
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         experiment = self._experiments.pop(trial, None)

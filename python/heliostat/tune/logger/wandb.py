@@ -105,7 +105,8 @@ class WandbLoggerCallback(LoggerCallback):
     def log_trial_save(self, trial: Trial) -> None:
         if self.upload_checkpoints and trial.checkpoint is not None and trial in self._runs:
             artifact = self._wandb.Artifact(name=f"checkpoint_{trial}", type="model")
-            artifact.add_dir(trial.checkpoint.path)
+            with trial.checkpoint.as_directory() as folder:
+                artifact.add_dir(folder)
             self._runs[trial].log_artifact(artifact)
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:

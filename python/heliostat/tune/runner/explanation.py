@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.tune.runner.store import JOURNAL
+from heliostat.tune.runner.mirror import JOURNAL
 from heliostat.tune.runner.trial import ERROR, PAUSED, PENDING, RUNNING
 
 

@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import pickle
-import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -201,6 +200,7 @@ class Loop:
             checkpoint_frequency=config.checkpoint_frequency or 0,
             checkpoint_at_end=bool(config.checkpoint_at_end),
             log_files=self._log_files,
+            storage=self._store.storage,
             thread_s=self._variables.thread_s,
         )
         self._search.started(trial)
@@ -334,7 +334,7 @@ class Loop:
         self._tell_checkpoint(trial)
 
     def _note_checkpoint(self, trial: Trial, name: str) -> None:
-        path = os.path.join(self._store.folder, trial.folder, name)
+        path = self._store.checkpoint_path(trial, name)
         trial.checkpoint_count += 1
         if path != trial.checkpoint_path:
             trial.checkpoint_path = path
@@ -368,7 +368,7 @@ class Loop:
         trial.checkpoints = [pair for pair in trial.checkpoints if pair[0] in kept]
         for path in dropped:
             if not self._is_used(path, trial):
-                shutil.rmtree(path, ignore_errors=True)
+                self._store.remove_checkpoint(path)
 
     def _is_used(self, path: str, owner: Trial) -> bool:
         """Whether another trial goes on from a checkpoint."""

@@ -13,19 +13,22 @@ import json
 import logging
 import os
 import pickle
+import shutil
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.tune.error import TuneError
+from heliostat.tune.runner.mirror import JOURNAL, TUNER, Mirror
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.stopper import flattened
 
+if TYPE_CHECKING:
+    from heliostat.train.storage.arrow import ArrowStorage
+
 logger = logging.getLogger("heliostat")
 
-JOURNAL = "experiment_log.pkl"
-TUNER = "tuner.pkl"
 SEARCHER = "searcher-state.pkl"
 
 
@@ -67,8 +70,9 @@ class Store:
     An ``OSError`` of its methods has the name of the file.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, storage: ArrowStorage | None = None) -> None:
+        self.folder, self.storage = folder, storage
+        self._mirror = Mirror(folder, storage) if storage is not None else None
         self._journal: Any = None
         self._results: dict[str, Any] = {}
 
@@ -93,6 +97,24 @@ class Store:
             )
         _write(os.path.join(self.folder, TUNER), cloudpickle.dumps(settings))
         self._journal = open(journal, "ab")  # noqa: SIM115 # closed by close()
+        if self._mirror is not None:
+            self._mirror.begin(is_there=goes_on)
+
+    def checkpoint_path(self, trial: Trial, name: str) -> str:
+        """Where a checkpoint of a trial lies."""
+        if self.storage is not None:
+            return self.storage.join(trial.folder, name)
+        return os.path.join(self.folder, trial.folder, name)
+
+    def remove_checkpoint(self, path: str) -> None:
+        """Remove one that is no longer wanted."""
+        if self.storage is None or not path.startswith(self.storage.join("")):
+            shutil.rmtree(path, ignore_errors=True)
+            return
+        try:
+            self.storage.delete(path.removeprefix(self.storage.join("")))
+        except OSError as error:
+            logger.warning("The checkpoint %s is not removed: %s", path, error)
 
     def _record(self, kind: str, trial_id: str, value: Any) -> None:
         with _named(self._journal):
@@ -103,6 +125,12 @@ class Store:
         for file in (self._journal, *self._results.values()):
             with _named(file):
                 file.flush()
+
+    def sync(self) -> None:
+        """Bring the journal to the disk: it outlives the loss of power, too."""
+        self.flush()
+        with _named(self._journal):
+            os.fsync(self._journal.fileno())
 
     def added(self, trial: Trial) -> None:
         """A trial is new."""
@@ -193,6 +221,8 @@ class Store:
             for file in files:
                 closing.enter_context(_named(file))
                 closing.callback(file.close)
+        if self._mirror is not None and files:
+            self._mirror.close()
 
 
 @contextlib.contextmanager

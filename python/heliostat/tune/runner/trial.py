@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 from heliostat.core import settings
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
+from heliostat.tune.trainable.spec import checkpoint_at
 
 if TYPE_CHECKING:
+    from heliostat.train.storage.arrow import ArrowStorage
     from heliostat.tune.config import CheckpointConfig
 
 PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
@@ -83,6 +85,7 @@ class Trial:
         default_factory=lambda: PlacementGroupFactory([{"CPU": 1}])
     )
     stopping_criterion: dict[str, float] = field(default_factory=dict)
+    storage: ArrowStorage | None = None  # of its checkpoints, where that is no disk
     stub: InitVar[bool] = True  # Ray's: that the trainable need not be registered
     _told: list[dict[str, Any]] = field(default_factory=list)  # results of no search
 
@@ -148,7 +151,11 @@ class Trial:
     @property
     def checkpoint(self) -> Checkpoint | None:
         """The latest checkpoint; None without one."""
-        return Checkpoint(self.checkpoint_path) if self.checkpoint_path else None
+        return self.checkpoint_at(self.checkpoint_path) if self.checkpoint_path else None
+
+    def checkpoint_at(self, path: str) -> Checkpoint:
+        """Return the checkpoint with a path, such as one of ``checkpoints``."""
+        return checkpoint_at(path, self.storage)
 
     def set_config(self, config: dict[str, Any], experiment_tag: str) -> None:
         """Give the trial another configuration, from its next start on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from typing import Any
 
 from heliostat.tune import context
@@ -34,7 +35,8 @@ class ClassRun:
         self.object._timing = Timing(spec.iteration, spec.total_s)
         if spec.checkpoint:
             try:
-                self.object.restore(spec.checkpoint)
+                with spec.checkpoint_at(spec.checkpoint).as_directory() as folder:
+                    self.object.restore(folder)
             except Exception as error:
                 raise RestoreFailed from error
 
@@ -77,10 +79,17 @@ class ClassRun:
     def _save(self) -> str:
         name = f"checkpoint_{self._saved:06d}"
         target = os.path.join(self.spec.folder, name)
+        if self.spec.storage is not None:
+            target = self.spec.storage.join(os.path.basename(self.spec.folder), name)
         if self.checkpoint == target and self._was_saved_at == self.object.iteration:
             return name
-        shutil.rmtree(target, ignore_errors=True)
-        self.object.save(target)
+        if self.spec.storage is None:
+            shutil.rmtree(target, ignore_errors=True)
+            self.object.save(target)
+        else:
+            with tempfile.TemporaryDirectory(prefix="checkpoint_") as folder:
+                self.object.save(folder)
+                target = self.spec.store(folder, name)
         self._saved += 1
         self.checkpoint, self._was_saved_at = target, self.object.iteration
         return name

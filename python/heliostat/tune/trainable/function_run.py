@@ -98,6 +98,11 @@ class FunctionRun:
 
     def _save(self, checkpoint: Checkpoint) -> str:
         name = f"checkpoint_{self._saved:06d}"
+        if self.spec.storage is not None:
+            with checkpoint.as_directory() as folder:
+                self.checkpoint = self.spec.store(folder, name)
+            self._saved += 1
+            return name
         target = os.path.join(self.spec.folder, name)
         part = f"{target}.part"
         shutil.rmtree(part, ignore_errors=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import traceback
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from heliostat.train.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from heliostat.train.storage.arrow import ArrowStorage
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,37 @@ class Spec:
     checkpoint_at_end: bool = False
     log_files: tuple[str, str] | None = None  # in the folder: for output, for errors
     thread_s: float = 5.0  # for how long a function that was told to end is waited for
+    storage: ArrowStorage | None = None  # of the search, where checkpoints do not go to a disk
     home: str = field(default="")  # the process's own working directory
+
+    def checkpoint_at(self, path: str) -> Checkpoint:
+        """The checkpoint with that path."""
+        return checkpoint_at(path, self.storage)
+
+    def store(self, folder: str, name: str) -> str:
+        """Bring a checkpoint from a local folder to the search's storage; its path there.
+
+        Raises:
+            RuntimeError: What is stored there would be seen by this process alone.
+        """
+        from heliostat.tune.runner.mirror import is_of_one_process
+
+        assert self.storage is not None
+        if is_of_one_process(self.storage.filesystem):
+            raise RuntimeError(
+                f"{self.storage.path} is in the memory of the driver alone, and takes no checkpoints of "
+                "trials: give RunConfig(storage_path=...) a folder that all nodes see, or an object store."
+            )
+        place = f"{os.path.basename(self.folder)}/{name}"
+        self.storage.upload(folder, "", place)
+        return self.storage.join(place)
+
+
+def checkpoint_at(path: str, storage: ArrowStorage | None) -> Checkpoint:
+    """The checkpoint with that path, in a search's storage or on a disk."""
+    if storage is not None and path.startswith(storage.join("")):
+        return Checkpoint(path, storage.filesystem)
+    return Checkpoint(path)
 
 
 class RestoreFailed(Exception):
