@@ -89,6 +89,32 @@ def test_resources_of_a_worker() -> None:
     assert ScalingConfig(num_workers=2, use_gpu=True).num_cpus_per_worker == 0
 
 
+@pytest.mark.contract("F9.03")
+def test_a_scaling_config_as_the_resources_of_a_trial() -> None:
+    factory = ScalingConfig(num_workers=2, accelerator_type="A100").as_placement_group_factory()
+    worker = {"CPU": 1.0, "accelerator_type:A100": 0.001}
+    assert factory.bundles == [worker, worker]
+    assert factory.head_bundle_is_empty
+    assert factory.strategy == "PACK"
+    assert ScalingConfig().num_tpus_per_worker == 0
+
+
+@pytest.mark.contract("F9.03")
+def test_where_a_run_will_keep_its_files(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    config = RunConfig(name="run", storage_path=str(tmp_path))
+    storage = config.storage_context
+    assert config.storage_context is storage
+    assert storage.experiment_dir_name == "run"
+    assert storage.storage_fs_path == str(tmp_path)
+    assert storage.experiment_fs_path == str(tmp_path / "run")
+    assert storage.build_checkpoint_path_from_name("best") == str(tmp_path / "run" / "best")
+    assert storage.storage_filesystem.type_name == "local"
+    assert (tmp_path / "run" / ".validate_storage_marker").exists()
+    unnamed = RunConfig(storage_path=str(tmp_path))
+    assert unnamed.storage_context.experiment_dir_name == unnamed.name
+
+
 @pytest.mark.contract("F9.08")
 @pytest.mark.parametrize("options", [{"num_to_keep": 0}, {"checkpoint_score_order": "best"}])
 def test_checkpoint_configs(options: dict[str, Any]) -> None:

@@ -7,13 +7,13 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from heliostat.train.arguments import expect
 from heliostat.train.backend import BackendConfig
 from heliostat.train.base_trainer import GONE, BaseTrainer
 from heliostat.train.config import RunConfig, ScalingConfig
+from heliostat.train.config.run import named_by_time
 from heliostat.train.data_config import DataConfig
 from heliostat.train.validation import ValidationConfig
 
@@ -163,7 +163,7 @@ class DataParallelTrainer(BaseTrainer):
 
     def _place_of_its_own(self, place: Callable[[str], Storage]) -> Storage:
         """A folder that no run has used: two runs of one second must not resume each other."""
-        name = datetime.now().strftime("ray_train_run-%Y-%m-%d_%H-%M-%S")
+        name = named_by_time()
         storage = place(name)
         if self.scaling_config.max_workers == 0 and "RANK" in os.environ:
             return storage  # the processes of `torchrun` are one run

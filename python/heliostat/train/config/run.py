@@ -6,6 +6,8 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from heliostat.train.arguments import (
@@ -20,6 +22,12 @@ from heliostat.train.arguments import (
 
 if TYPE_CHECKING:
     from heliostat.train.callbacks import UserCallback
+    from heliostat.train.storage.base import Storage
+
+
+def named_by_time() -> str:
+    """The name of a run that has been given none."""
+    return datetime.now().strftime("ray_train_run-%Y-%m-%d_%H-%M-%S")
 
 
 @dataclass
@@ -220,6 +228,20 @@ class RunConfig:
             progress_reporter=self.progress_reporter,
             log_to_file=self.log_to_file,
         )
+
+    @cached_property
+    def storage_context(self) -> Storage:
+        """Where the run keeps its files; makes the folder. Without a name it gets one by the time of day.
+
+        Raises:
+            OSError: The folder cannot be made.
+        """
+        from heliostat.train.storage.base import open_storage
+
+        self.name = self.name or named_by_time()
+        storage = open_storage(self.storage_path, self.name, self.storage_filesystem)
+        storage.prepare()
+        return storage
 
     def for_training(self) -> RunConfig:
         """Return what it means for a trainer: itself."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.train.arguments import is_amount, refuse_deprecated, seconds, whole
+
+if TYPE_CHECKING:
+    from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 
 # What resources are taken for when they are written in another way.
 _USUAL_NAMES = {
@@ -176,6 +179,11 @@ class ScalingConfig:
         return self.worker_resources.get("GPU", 0)
 
     @property
+    def num_tpus_per_worker(self) -> float:
+        """TPUs of one worker, where nodes offer them as a resource of that name."""
+        return self.worker_resources.get("TPU", 0)
+
+    @property
     def additional_resources_per_worker(self) -> dict[str, float]:
         """What one worker asks for besides CPU, GPU and memory."""
         known = ("CPU", "GPU", "memory")
@@ -185,3 +193,13 @@ class ScalingConfig:
     def total_resources(self) -> dict[str, float]:
         """What the largest group asks for in all."""
         return {name: v * self.max_workers for name, v in self.worker_resources.items()}
+
+    def as_placement_group_factory(self) -> PlacementGroupFactory:
+        """Return what a trial of ``ray.tune`` takes that trains so: a bundle for each worker."""
+        from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+
+        bundle = dict(self.worker_resources)
+        if self.accelerator_type:
+            bundle[f"accelerator_type:{self.accelerator_type}"] = 0.001
+        bundles: list[dict[str, float]] = [{}, *(dict(bundle) for _ in range(self.max_workers))]
+        return PlacementGroupFactory(bundles, strategy=self.placement_strategy)

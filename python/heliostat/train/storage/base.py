@@ -37,6 +37,36 @@ class Storage(ABC):
         """The name of the run."""
         return os.path.basename(self.path.rstrip("/"))
 
+    # ---- the names by which Ray has them ----
+
+    @property
+    def experiment_dir_name(self) -> str:
+        """The name of the run."""
+        return self.name
+
+    @property
+    def experiment_fs_path(self) -> str:
+        """The folder of the run."""
+        return self.path
+
+    @property
+    def storage_fs_path(self) -> str:
+        """The folder that holds the runs."""
+        return os.path.dirname(self.path.rstrip("/"))
+
+    @property
+    def storage_filesystem(self) -> Any:
+        """The ``pyarrow.fs`` filesystem, also of the local disk. Raises ImportError without pyarrow."""
+        from pyarrow.fs import LocalFileSystem
+
+        return self.filesystem or LocalFileSystem()
+
+    def build_checkpoint_path_from_name(self, checkpoint_name: str) -> str:
+        """Where the checkpoint of that name lies."""
+        return self.join(checkpoint_name)
+
+    # ---- files ----
+
     def join(self, *parts: str) -> str:
         """A path inside the folder of the run."""
         return "/".join((self.path.rstrip("/"), *parts))
