@@ -201,3 +201,48 @@ def test_missing_ranks_are_named_long_before_the_time_is_over(
     assert fit(loop, 3, torch=True).return_value == "done"
     assert "late_here" in named.read_text()
     assert named.read_text().startswith("Rank 1 has not joined")
+
+
+@pytest.mark.parametrize("waits", ["in python", "in a collective"])
+def test_a_rank_that_does_not_return_though_the_others_have_is_named(
+    fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
+) -> None:
+    """The end of a run hangs: who is the last, and where, is said again and again; it may come after all."""
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S", "1")
+    monkeypatch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.3")
+    named = tmp_path / "named"
+
+    def loop() -> int:
+        import torch
+        import torch.distributed as dist
+
+        def last_here() -> None:
+            if waits == "in a collective":
+                dist.all_reduce(torch.ones(1))  # which the others have not called
+            while not named.exists():
+                time.sleep(0.1)
+
+        rank = train.get_context().get_world_rank()
+        train.report({"rank": rank})
+        if rank == 1:
+            last_here()
+        return rank
+
+    from heliostat.train.controller.run import TrainRun
+
+    note = TrainRun._note
+
+    def heard(run: TrainRun, text: str) -> None:
+        note(run, text)
+        if "which ranks 0, 2 left at least 1 s ago" in text:
+            named.write_text(text)
+
+    monkeypatch.setattr(TrainRun, "_note", heard)
+    torch = {"torch_config": TorchConfig(timeout_s=20)}
+    if waits == "in python":
+        assert fit(loop, 3, torch=True, trainer=torch).return_value == 0
+    else:
+        with pytest.raises(WorkerGroupError):
+            fit(loop, 3, torch=True, trainer=torch)
+    assert named.read_text().startswith("Rank 1 has not returned from the training function")
+    assert "last_here" in named.read_text()

@@ -319,6 +319,7 @@ class TrainCoordinator:
         if self._steps is not None and beat is not None:
             self._steps.beat(rank, beat, time.monotonic())
             self._steps.tell()
+        attempt.returned.add(rank)
         for kind, meeting in attempt.meetings.items():
             for round_ in meeting.leave(rank):
                 await self._complete(attempt, kind, round_)

@@ -43,6 +43,8 @@ class Attempt:
     # Replaced workers of which nobody knows at which report they are.
     unaligned: set[int] = field(default_factory=set)
     next_report: int = 0
+    # Ranks whose training function has returned.
+    returned: set[int] = field(default_factory=set)
     # Ranks that went with a node that was taken away, and for whom nobody waits.
     lost: set[int] = field(default_factory=set)
     over: bool = False
@@ -94,6 +96,7 @@ class Attempt:
         What is left of it, or of its group, is told to end.
         """
         self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
+        self.returned.discard(rank)
         self.commands[rank].put_nowait("end")
         self.commands[rank] = asyncio.Queue()
         self.blocked.pop(rank, None)

@@ -45,6 +45,11 @@ class StepDesk:
             self._pace.beat(rank, beat, now)
             self._is_new |= beat.count > 0
 
+    @property
+    def steps(self) -> int:
+        """Steps that all ranks have made together, as far as they have told."""
+        return self._pace.steps
+
     def standstill(self, now: float, after_s: float) -> tuple[list[int], list[int], float] | None:
         """Ranks that have waited for others for ``after_s`` seconds, those others, and for how long.
 

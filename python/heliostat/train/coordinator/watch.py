@@ -47,6 +47,8 @@ class Watch:
         self._complete = complete
         self._steps = steps
         self._telling: set[asyncio.Task[None]] = set()
+        # What had been done at the end of the training, and since when nothing more has been.
+        self._last: tuple[Any, float] = (None, 0.0)
         # Per rank: its beats when last looked at, and for how long they have been no more since.
         self._quiet: dict[int, tuple[int, float]] = {}
 
@@ -57,6 +59,7 @@ class Watch:
             self._look_for_silent_workers()
             self._steps.look(time.monotonic())
             await self._look_for_standstill()
+            await self._look_for_the_last()
             for kind, meeting in self._attempt.meetings.items():
                 for round_ in list(meeting.rounds.values()):
                     missing = meeting.missing(round_)
@@ -99,6 +102,27 @@ class Watch:
         text += f"a collective operation in which {ranks_text(waiting)} "
         text += f"{'waits' if len(waiting) == 1 else 'wait'} for {seconds:.0f} s."
         self._emit("missing", {"ranks": missing, "text": text + _listed(stacks)})
+
+    async def _look_for_the_last(self) -> None:
+        """Name the ranks that do not return, though others have, and that make no steps or reports."""
+        attempt, now = self._attempt, time.monotonic()
+        absent = attempt.meetings[REPORT].gone
+        last = [rank for rank in range(attempt.world_size) if rank not in absent]
+        done = (frozenset(attempt.returned), attempt.next_report, self._steps.steps)
+        if not last or not attempt.returned or done != self._last[0]:
+            self._last = done, now
+            return
+        if now - self._last[1] < self._settings.collective_warn_s:
+            return
+        self._last = done, now
+        stacks = await self._stacks(last)
+        left = sorted(attempt.returned)
+        text = (
+            f"{ranks_text(last).capitalize()} {'has' if len(last) == 1 else 'have'} not returned "
+        )
+        text += f"from the training function, which {ranks_text(left)} left at least "
+        text += f"{self._settings.collective_warn_s:g} s ago."
+        self._emit("missing", {"ranks": last, "text": text + _listed(stacks)})
 
     def _is_open(self, waiting: list[int]) -> bool:
         """Whether some of them wait in a call to the coordinator, which is looked after by itself."""

@@ -100,6 +100,11 @@ class Pace:
         for rank in ranks:
             self._ranks[rank].forget()
 
+    @property
+    def steps(self) -> int:
+        """Steps that all ranks have made together, as far as they have told."""
+        return sum(rank.steps for rank in self._ranks)
+
     def times(self) -> list[StepTimes]:
         """The mean step of each rank of which one is known."""
         return [self._shown[rank] for rank in sorted(self._shown)]
