@@ -87,7 +87,7 @@ class History(World):
         self.health_interval_s = 2.0
         self.is_resumable = rng.random() < 0.7
         self.is_elastic = rng.random() < 0.6
-        self.workers = rng.randint(1, 4)
+        self.min_workers, self.workers = 1, rng.randint(1, 4)
         self.report_every = rng.choice((1, 3, 7, 20))
         self.memory_every = rng.choice((None, 1, 2, 5)) if self.is_resumable else None
         self.slow_memory_s = rng.choice((0.0, 0.3))
@@ -200,7 +200,7 @@ class History(World):
         if self.keep is not None and self.workers % 2:
             options.checkpoint_score_attribute = "score"
         config = RunConfig(name="run", failure_config=self.failures, checkpoint_config=options)
-        workers: Any = (1, self.workers) if self.is_elastic else self.workers
+        workers: Any = (self.min_workers, self.workers) if self.is_elastic else self.workers
         settings = replace(
             TrainSettings.from_environment(),
             view="off",

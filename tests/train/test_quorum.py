@@ -422,6 +422,35 @@ def test_too_few_groups_dissolve() -> None:
     assert isinstance(quorum.lost(1)[0], Dissolve)
 
 
+@pytest.mark.parametrize("is_elastic", [False, True])
+def test_who_is_waited_for_at_the_end(is_elastic: bool) -> None:
+    """A group that is being replaced, where the number of groups is fixed; one that never was in, nowhere."""
+    quorum = Quorum(2, 1, 1, is_elastic)
+    quorum.opened(2)
+    for rank in range(2):
+        quorum.join(rank, 0, Join())
+    assert quorum.members == (0, 1)
+    quorum.lost(1)
+    quorum.answer(0, 0, 1, Progress(0))
+    told = quorum.edge(0, 0, Arrival(1, last=True))
+    assert quorum.waits_for_replacements is not is_elastic
+    if not is_elastic:
+        quorum.lost(2)
+        told = quorum.join(1, 1, Join())
+    assert [a.rank for a in told if isinstance(a, Admit)] == ([0] if is_elastic else [0, 1])
+
+
+def test_a_group_that_comes_later_is_let_in_at_an_edge() -> None:
+    quorum = Quorum(1, 1, 1)
+    quorum.join(0, 0, Join())
+    quorum.opened(1)
+    assert quorum.join(1, 0, Join()) == [Announce(0, 1)]
+    told = quorum.edge(0, 0, Arrival(3, round=3))
+    admitted = {a.rank: a.admission for a in told if isinstance(a, Admit)}
+    assert sorted(admitted) == [0, 1]
+    assert (admitted[1].donor, admitted[1].newcomers, admitted[1].step) == (0, (1,), 3)
+
+
 def test_who_votes_late_hears_what_became_of_the_round() -> None:
     quorum = Quorum(3, 1, 1)
     for rank in range(3):

@@ -20,6 +20,7 @@ if not IS_HELIOSTAT:
 from heliostat.train.controller.resizing import Resizer
 from heliostat.train.coordinator.actor import TrainCoordinator
 from heliostat.train.coordinator.publish import Publisher
+from heliostat.train.coordinator.rendezvous import Rendezvous
 from heliostat.train.coordinator.replicas import ReplicaDesk
 from heliostat.train.group.nodes import NodeWatch
 from heliostat.train.replicas.member import Member
@@ -136,6 +137,12 @@ BUGS: dict[str, tuple[Any, str, Any, int]] = {
     ),
     "whoever is slow is not found": (pace, "compared", _by_whole_steps, 80),
     "whoever takes the place of a slow one is slow": (_Rank, "forget", lambda self: None, 0),
+    "a group that joins is waited for before it is in": (
+        Rendezvous,
+        "grow",
+        lambda self, world_size: setattr(self, "world_size", world_size),
+        240,
+    ),
     "a worker is replaced for a quorum that does not know": (
         Quorum,
         "_take_in",

@@ -48,6 +48,10 @@ class Launcher:
         # State that the workers can take from memory.
         self.memory: MemoryOffer | None = None
         self._saved_by: int | None = None
+        self._number = -1
+        self._latest: str | None = None
+        self._memory_every: int | None = None
+        self._keepers_of: dict[str, list[Any]] = {}
         failures = spec.run_config.failure_config
         self._relaxes = failures is not None and failures.relax_collectives_on_preemption
 
@@ -94,39 +98,48 @@ class Launcher:
                 worker_node_ids=[w.info.node_id for w in group.workers],
             )
         options = spec.run_config.checkpoint_config
-        every = options.memory_every_n_steps if options is not None else None
-        keepers: dict[str, list[Any]] = {}
-        if every is not None:
+        self._memory_every = options.memory_every_n_steps if options is not None else None
+        self._keepers_of = {}
+        if self._memory_every is not None:
             self.memory = self._keepers.offer()
-            keepers = self._keepers.open([w.info.node_id for w in group.workers])
-        self._assignments = [
-            Assignment(
-                attempt=number,
-                world_rank=ranks.world_rank,
-                world_size=len(group),
-                local_rank=ranks.local_rank,
-                local_world_size=ranks.local_world_size,
-                node_rank=ranks.node_rank,
-                experiment_name=spec.storage.name,
-                storage=spec.storage,
-                checkpoint=latest,
-                settings=spec.settings,
-                working_dir=self._working_dir(),
-                log_level=getattr(spec.run_config.logging_config, "log_level", "INFO"),
-                shards=shard,
-                seat=self._seat(ranks.world_rank),
-                memory_every=every,
-                keepers=keepers.get(worker.info.node_id, []),
-                memory=self.memory,
-                may_lose_ranks=self._first_seat is not None or self._relaxes,
-                saved_by=self._saved_by,
-                max_workers=spec.scaling.max_workers,
-                run_id=spec.run_id,
-            )
-            for ranks, shard, worker in zip(group.ranks, shards, group.workers, strict=True)
-        ]
+            self._keepers_of = self._keepers.open([w.info.node_id for w in group.workers])
+        self._number, self._latest = number, latest
         self._job, self._coordinator = job, coordinator
+        self._assignments = [self._assignment(rank, shard) for rank, shard in enumerate(shards)]
         return [self.start(rank, 0) for rank in range(len(group))]
+
+    def add(self, rank: int) -> Any:
+        """Start the function on a worker that has joined the group; returns the ref of its outcome."""
+        assert rank == len(self._assignments)
+        self._assignments.append(self._assignment(rank, {}))
+        return self.start(rank, 0)
+
+    def _assignment(self, rank: int, shards: dict[str, Any]) -> Assignment:
+        spec, group = self._spec, self._group
+        ranks, worker = group.ranks[rank], group.workers[rank]
+        return Assignment(
+            attempt=self._number,
+            world_rank=ranks.world_rank,
+            world_size=len(group),
+            local_rank=ranks.local_rank,
+            local_world_size=ranks.local_world_size,
+            node_rank=ranks.node_rank,
+            experiment_name=spec.storage.name,
+            storage=spec.storage,
+            checkpoint=self._latest,
+            settings=spec.settings,
+            working_dir=self._working_dir(),
+            log_level=getattr(spec.run_config.logging_config, "log_level", "INFO"),
+            shards=shards,
+            seat=self._seat(rank),
+            memory_every=self._memory_every,
+            keepers=self._keepers_of.get(worker.info.node_id, []),
+            memory=self.memory,
+            may_lose_ranks=self._first_seat is not None or self._relaxes,
+            saved_by=self._saved_by,
+            max_workers=spec.scaling.max_workers,
+            run_id=spec.run_id,
+        )
 
     def start(self, rank: int, incarnation: int) -> Any:
         """Start the function on the worker that has ``rank`` now; returns the ref of its outcome."""
@@ -148,7 +161,11 @@ class Launcher:
         if replicas is None:
             return None
         begun = coordinator.begin_replicas.remote(
-            size // replicas.size, replicas.size, replicas.least, replicas.has_quorum
+            size // replicas.size,
+            replicas.size,
+            replicas.least,
+            replicas.has_quorum,
+            self._spec.scaling.elasticity_enabled,
         )
         try:
             store = ray.get(begun)
@@ -159,7 +176,7 @@ class Launcher:
             group=0,
             shard=0,
             size=replicas.size,
-            groups=size // replicas.size,
+            groups=self._spec.scaling.max_workers // replicas.size,
             incarnation=0,
             store=store,
             backend=replicas.backend or ("nccl" if gpus else "gloo"),

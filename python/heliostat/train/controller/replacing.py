@@ -53,6 +53,7 @@ class Replacer:
         may_allow: Callable[[RankFailure], bool],
         allow: Callable[[RankFailure], None],
         renewed: Callable[[int], None],
+        grow: Callable[[range], list[Any] | None],
     ) -> None:
         self._group = group
         self._replicas = replicas
@@ -62,6 +63,9 @@ class Replacer:
         self._may_allow = may_allow
         self._allow = allow
         self._renewed = renewed
+        # Starts the function on workers that have joined; None: there is nothing left to do for them.
+        self._grow = grow
+        self._is_closed = False
         self._broken: dict[int, _Broken] = {}
         self._incarnations: dict[int, int] = {}
         # Groups that have been replaced and are not in again.
@@ -129,6 +133,7 @@ class Replacer:
 
     def tick(self, refs: dict[Any, int]) -> float | None:
         """Replace what has not ended in time; in how many seconds to look again."""
+        self._take_in(refs)
         now = time.monotonic()
         for number, broken in list(self._broken.items()):
             if now < broken.due:
@@ -152,6 +157,20 @@ class Replacer:
                 self._renewed(rank)
             refs[self._start(rank, incarnation)] = rank
 
+    def _take_in(self, refs: dict[Any, int]) -> None:
+        """Make groups of the recruits that are ready; they begin beside the others."""
+        size = self._replicas.size
+        while not self._is_closed and self._group.recruits.ready >= size:
+            ranks = self._group.enlarge(size)
+            if not ranks:
+                return
+            started = self._grow(ranks)
+            if started is None:
+                self._is_closed = True
+                return
+            self._outside.add(ranks.start // size)
+            refs.update(zip(started, ranks, strict=True))
+
     def admitted(self, groups: list[int]) -> None:
         """Replaced groups train again."""
         self._outside.difference_update(groups)
@@ -166,8 +185,10 @@ class Replacer:
     def arrived(self, ref: Any) -> None:
         """A fresh worker says where it runs."""
         rank = self.infos.pop(ref)
+        worker = self._group.workers[rank]
+        worker.is_awaited = False
         try:
-            self._group.workers[rank].info = ray.get(ref)
+            worker.info = ray.get(ref)
         except ray.exceptions.RayError:
             return  # it died as well; its call says so
         self._renewed(rank)

@@ -117,6 +117,7 @@ class Resizer:
         now = time.monotonic()
         self._take_notice(now)
         if self._stays:
+            self._recruit_groups()
             if self._notices:
                 self._ask("the others go on while its replica groups are replaced", False)
             elif self._asked is not None:
@@ -200,6 +201,16 @@ class Resizer:
         return "the group grows"
 
     # ---- inside ----
+
+    def _recruit_groups(self) -> None:
+        """More replica groups join as there is room for them; groups that were lost come first."""
+        if not self._scaling.elasticity_enabled:
+            return
+        size, recruits = len(self._group), self._group.recruits
+        most = self._scaling.max_workers
+        if any(worker.is_awaited for worker in self._group.workers):
+            most = min(most, size + recruits.with_room)
+        recruits.want(range(size, most))
 
     def _take_notice(self, now: float) -> None:
         nodes = {self._home, *(w.info.node_id for w in self._group.workers)}

@@ -65,7 +65,8 @@ class ResultBuilder:
             path=spec.storage.path,
             best_checkpoints=best,
             _storage_filesystem=spec.storage.filesystem,
-            return_value=values.get(0),
+            # That of rank 0; a replica group that is away at the end of an elastic run is not waited for.
+            return_value=values[min(values)] if values else None,
             config=spec.job.config,
             page=record.page,
             summary=summary(record),

@@ -81,8 +81,10 @@ class TrainRun:
         self._measured = RunMeasurements(self.record.name, spec.run_id)
         assert spec.run_config.failure_config is not None
         self._policy = FailurePolicy(spec.run_config.failure_config)
-        self._sizes = Sizes(spec.scaling)
         self._backend = spec.backend_config.backend_cls()
+        replicas = self._backend.replicas(spec.scaling.max_workers, spec.backend_config)
+        unit = replicas.size if replicas is not None else 1
+        self._sizes = Sizes(spec.scaling, unit)
         self._group = WorkerGroup(
             spec.scaling,
             spec.run_config.worker_runtime_env,
@@ -90,6 +92,7 @@ class TrainRun:
             spec.settings.start_timeout_s,
             self._note,
             self._view.refresh,
+            unit,
         )
         # Between attempts that end by an exception before they have reported.
         self._pauses = Pauses()
@@ -113,6 +116,8 @@ class TrainRun:
         self._room_comes_back = True
         # Ranks for which the others do not wait any more, since they went with a node.
         self._excused: set[int] = set()
+        # Replica groups that have come beside the others, and are not in yet.
+        self._joining: set[int] = set()
         # Ranks whose workers are replaced behind the checkpoint that ends the attempt.
         self._slow: set[int] = set()
 
@@ -259,6 +264,7 @@ class TrainRun:
             self._grace_until,
         )
         self._excused = set()
+        self._joining = set()
         self._resizer.begin(number, self._coordinator)
         result = runner.wait(refs)
         self._events.drain()
@@ -277,6 +283,7 @@ class TrainRun:
             lambda failure: self._policy.would_allow(self._was_announced(failure)),
             self._group_lost,
             self._renewed,
+            lambda ranks: self._grow(number, ranks, replicas.size, launcher),
         )
 
     def _tell_lost(self, number: int, group: int, is_gone: bool) -> bool:
@@ -302,6 +309,24 @@ class TrainRun:
         for callback in self._callbacks:
             callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
 
+    def _grow(self, number: int, ranks: range, size: int, launcher: Launcher) -> list[Any] | None:
+        """Start one more replica group on workers that have joined; None: the training is over."""
+        opened = self._coordinator.replica_opened.remote(number, ranks.start // size)
+        try:
+            if not ray.get(opened):
+                return None
+        except ray.exceptions.RayError:
+            return None  # without a coordinator the attempt ends
+        started = [launcher.add(rank) for rank in ranks]
+        self.record.attempt.world_size = ranks.stop
+        self._joining.add(ranks.start // size)
+        self._rows.group_started(self._group)
+        for rank in ranks:
+            self._renewed(rank)
+        for callback in self._callbacks:
+            callback.on_world_size_change(self._context, ranks.start, ranks.stop)
+        return started
+
     def _renewed(self, rank: int) -> None:
         """A replaced worker runs."""
         worker = self._group.workers[rank]
@@ -325,7 +350,9 @@ class TrainRun:
             for failure in lost:
                 failure.replaced_s = time.time() - failure.time
             after = f", {lost[-1].replaced_s:.2f} s after its loss" if lost else ""
-            self._note(f"replica group {group} trains again from step {step} on{after}")
+            what = "joins" if group in self._joining else "trains again"
+            self._joining.discard(group)
+            self._note(f"replica group {group} {what} from step {step} on{after}")
 
     def _after_failure(self, result: AttemptResult) -> None:
         # A death comes first: it is the cause of what the others raise.

@@ -11,10 +11,11 @@ _SETTLE_S, _SETTLE_STEP_S = 1.0, 0.05
 
 
 class Sizes:
-    """Decides on sizes. Looks at the cluster; changes nothing."""
+    """Decides on sizes, in multiples of ``unit``. Looks at the cluster; changes nothing."""
 
-    def __init__(self, scaling: ScalingConfig) -> None:
+    def __init__(self, scaling: ScalingConfig, unit: int = 1) -> None:
         self._scaling = scaling
+        self._unit = unit
 
     def choose(self, there: int, settles: bool = True) -> int:
         """The size of the next group, of which ``there`` workers are running already.
@@ -30,4 +31,4 @@ class Sizes:
             if fits >= scaling.max_workers or time.monotonic() >= deadline:
                 break
             time.sleep(_SETTLE_STEP_S)
-        return max(scaling.min_workers, min(scaling.max_workers, fits))
+        return max(scaling.min_workers, min(scaling.max_workers, fits // self._unit * self._unit))

@@ -126,7 +126,7 @@ class TrainCoordinator:
         await self._publisher.settle()
 
     async def begin_replicas(
-        self, groups: int, size: int, least: int, has_quorum: bool
+        self, groups: int, size: int, least: int, has_quorum: bool, is_elastic: bool = False
     ) -> tuple[str, int]:
         """The attempt has replica groups; returns the meeting point of their process groups."""
         attempt = self._attempt
@@ -138,7 +138,7 @@ class TrainCoordinator:
         assert self._steps is not None
         self._steps.replaces_at_once = True
         if has_quorum:
-            self._desk = ReplicaDesk(groups, size, least, self._emit, self._let_in)
+            self._desk = ReplicaDesk(groups, size, least, self._emit, self._let_in, is_elastic)
         if self._store is None:
             self._store = await asyncio.to_thread(open_store)
         return self._store[:2]
@@ -172,6 +172,23 @@ class TrainCoordinator:
             self._completing.add(task)
             task.add_done_callback(self._completing.discard)
         return not is_late
+
+    async def replica_opened(self, number: int, group: int) -> bool:
+        """One more replica group begins, the next by number; whether there are steps that it can take."""
+        attempt, desk = self._attempt, self._desk
+        if attempt is None or attempt.number != number or attempt.over:
+            return False
+        if desk.quorum.is_finishing if desk is not None else attempt.has_leavers:
+            return False
+        ranks = range(group * attempt.group_size, (group + 1) * attempt.group_size)
+        attempt.grow(ranks)
+        if desk is not None:
+            desk.opened(group)
+        else:
+            attempt.unaligned.update(ranks)
+        if self._steps is not None:
+            self._steps.grow(ranks.stop)
+        return True
 
     async def go_on_without(self, number: int, ranks: list[int]) -> None:
         """These ranks went with a node that was taken away: the others do not wait for them.

@@ -105,6 +105,14 @@ class Attempt:
         self.offsets.pop(rank, None)
         return [(kind, r) for kind, m in self.meetings.items() for r in m.leave(rank)]
 
+    def grow(self, ranks: range) -> None:
+        """Workers have joined the group; they take part in reports and collectives once they are let in."""
+        self.world_size = ranks.stop
+        for meeting in self.meetings.values():
+            meeting.grow(ranks.stop)
+        for rank in ranks:
+            self.commands[rank] = asyncio.Queue()
+
     @property
     def has_leavers(self) -> bool:
         """Whether some training function has returned."""

@@ -34,6 +34,11 @@ class Rendezvous:
     # Ranks that have arrived at least once.
     seen: set[int] = field(default_factory=set)
 
+    def grow(self, world_size: int) -> None:
+        """There are so many ranks now; the new ones do not take part until they are let in."""
+        self.gone.update(range(self.world_size, world_size))
+        self.world_size = world_size
+
     def arrive(self, rank: int, index: int, payload: Any, now: float) -> Round:
         """Note that ``rank`` makes its call number ``index``; the round may be complete now.
 

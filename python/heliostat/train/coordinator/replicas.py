@@ -58,8 +58,9 @@ class ReplicaDesk:
         least: int,
         emit: Callable[[str, dict[str, Any]], None],
         admitted: Callable[[list[int]], None],
+        is_elastic: bool = False,
     ) -> None:
-        self.quorum = Quorum(groups, size, least)
+        self.quorum = Quorum(groups, size, least, is_elastic)
         self._groups = groups
         self._size = size
         self._emit = emit
@@ -146,6 +147,12 @@ class ReplicaDesk:
             self._takers.pop(key)
 
     # ---- the driver ----
+
+    def opened(self, group: int) -> None:
+        """One more group begins beside the others."""
+        self.quorum.opened(group)
+        self.outside.update(self.quorum.ranks(group))
+        self._groups += 1
 
     def lost(self, group: int) -> None:
         """The workers of ``group`` are gone."""

@@ -62,6 +62,10 @@ class StepDesk:
             self._warned_at = now
         return found
 
+    def grow(self, world_size: int) -> None:
+        """There are so many ranks now."""
+        self._pace.grow(world_size)
+
     def lost(self, ranks: range) -> None:
         """These ranks are being replaced."""
         self._pace.forget(ranks)

@@ -160,6 +160,10 @@ class Recruits:
         self._recruits = [r for r in self._recruits if r not in adopted]
         return adopted
 
+    def put_back(self, adopted: list[Recruit]) -> None:
+        """They are not needed yet."""
+        self._recruits += adopted
+
     def attempt_begins(self) -> None:
         """Deaths of before do not count any more."""
         self._deaths = 0

@@ -38,6 +38,8 @@ class Worker:
     fresh: bool = True
     # An elastic group's workers have their room one by one.
     room: Reservation | None = None
+    # It takes the place of another, and has not said yet where it runs: it may wait for room.
+    is_awaited: bool = False
 
 
 class WorkerGroup:
@@ -51,8 +53,11 @@ class WorkerGroup:
         start_timeout_s: float,
         note: Callable[[str], None],
         waiting: Callable[[], None],
+        unit: int = 1,
     ) -> None:
         self._scaling = scaling
+        # An elastic group has a multiple of so many workers.
+        self._unit = unit
         self._runtime_env = runtime_env
         self._preload = preload
         self._start_timeout_s = start_timeout_s
@@ -89,6 +94,7 @@ class WorkerGroup:
         try:
             if self._scaling.elasticity_enabled:
                 size = len(kept) + self._reserve_each(size, len(kept))
+                size -= self._leave_out(size % self._unit, kept)
             else:
                 self._reserve(size)
             self._starting = [self._create(i, len(kept)) for i in range(len(kept), size)]
@@ -162,6 +168,15 @@ class WorkerGroup:
             )
         return len(placed)
 
+    def _leave_out(self, count: int, kept: list[Worker]) -> int:
+        """Do without so many workers, those first that have no process yet."""
+        for _ in range(count):
+            if self._rooms:
+                self._rooms.pop().release()
+            else:
+                _end(kept.pop())
+        return count
+
     def _create(self, index: int, there: int) -> Any:
         if self._scaling.elasticity_enabled:
             return self._create_in(index, self._rooms[index - there].options(0))
@@ -228,9 +243,28 @@ class WorkerGroup:
         """
         old = self.workers[rank]
         _kill(old.actor)
-        actor = self._create(rank, 0)
-        self.workers[rank] = Worker(actor, old.info, rank)
+        room = old.room
+        actor = self._create(rank, 0) if room is None else self._create_in(rank, room.options(0))
+        self.workers[rank] = Worker(actor, old.info, rank, room=room, is_awaited=True)
         return actor.info.remote()
+
+    def enlarge(self, count: int) -> range:
+        """Take in ``count`` recruits beside those who train; returns their ranks.
+
+        None where the group would have more than ``max_workers``, or some have died.
+        """
+        first = len(self.workers)
+        if first + count > self._scaling.max_workers:
+            return range(0)
+        adopted = self.recruits.adopt(count)
+        if len(adopted) < count:
+            self.recruits.put_back(adopted)
+            return range(0)
+        for rank, recruit in enumerate(adopted, first):
+            assert recruit.info is not None
+            self.workers.append(Worker(recruit.actor, recruit.info, rank, room=recruit.room))
+        self.ranks = ranks_of([w.info.node_id for w in self.workers])
+        return range(first, len(self.workers))
 
     def keep(self, ranks: set[int]) -> None:
         """End the workers whose ranks are not among ``ranks``."""

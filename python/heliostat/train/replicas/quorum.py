@@ -32,21 +32,23 @@ from heliostat.train.replicas.words import (
 class Quorum:
     """The decisions of one attempt. Each method takes an event and returns what is to be done."""
 
-    def __init__(self, groups: int, size: int, least: int) -> None:
+    def __init__(self, groups: int, size: int, least: int, is_elastic: bool = False) -> None:
         self._size = size
         self._least = least
-        self._all = range(groups)
         self._incarnations = [0] * groups
         self._waiting: dict[int, Waiting] = {}
         self._members: set[int] = set()
         self._addresses: dict[int, object] = {}
         # Groups that have been lost and are not in again.
         self._lost: set[int] = set()
+        # Groups that came when the others trained already, and have not been in yet.
+        self._opened: set[int] = set()
         self._arrivals: dict[int, Arrival] = {}
         self._finished: dict[int, Progress] = {}
         # While a quorum that broke is given up: who has answered, and what.
         self._answers: dict[int, Progress] | None = None
-        self._given_up = False
+        # At the end nobody waits for groups that are being replaced; an elastic run goes on without any.
+        self._given_up = is_elastic
         self._over = False
         self.number = 0
         # The signature of the model, by shard.
@@ -106,6 +108,12 @@ class Quorum:
             return self._start()
         actions: list[Action] = [Announce(r, self.number) for r in self._living()]
         return actions + self._gather()
+
+    def opened(self, group: int) -> None:
+        """There is one more group, the next by number: it is let in when its ranks ask, and not awaited."""
+        assert group == len(self._incarnations)
+        self._incarnations.append(0)
+        self._opened.add(group)
 
     def lost(self, group: int) -> list[Action]:
         """The workers of ``group`` are gone; others take their place with the next incarnation."""
@@ -176,7 +184,10 @@ class Quorum:
     def _start(self) -> list[Action]:
         """Form the first quorum when everybody is there who still can be."""
         there = self._complete()
-        expected = [g for g in self._all if g not in self._lost or g in self._waiting]
+        away = self._lost | self._opened
+        expected = [
+            g for g in range(len(self._incarnations)) if g not in away or g in self._waiting
+        ]
         if self._over or self.number or not there or len(there) < len(expected):
             return []
         if len(there) < self._least:
@@ -196,6 +207,7 @@ class Quorum:
                 self._addresses[rank] = join.address
             self._members.add(group)
             self._lost.discard(group)
+            self._opened.discard(group)
 
     def _admit(self, at: Arrival, donor: int | None, newcomers: tuple[int, ...]) -> list[Action]:
         admission = Admission(
@@ -269,7 +281,7 @@ class Quorum:
         if self._given_up or self._finished or not all(a.last for a in self._arrivals.values()):
             return []
         there = self._complete()
-        return [g for g in self._lost if g not in there]
+        return [g for g in self._lost - self._opened if g not in there]
 
     def _refuse_all(self) -> list[Action]:
         steps: dict[int, list[int]] = {}

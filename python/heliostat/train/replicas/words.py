@@ -19,6 +19,7 @@ class Seat:
     group: int
     shard: int
     size: int
+    # How many groups there are at most.
     groups: int
     # How often the group has been replaced.
     incarnation: int

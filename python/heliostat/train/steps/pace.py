@@ -95,6 +95,10 @@ class Pace:
         if times is not None:
             self._shown[rank] = times
 
+    def grow(self, world_size: int) -> None:
+        """There are so many ranks now."""
+        self._ranks += [_Rank() for _ in range(len(self._ranks), world_size)]
+
     def forget(self, ranks: Iterable[int]) -> None:
         """These ranks are being replaced."""
         for rank in ranks:

@@ -71,7 +71,8 @@ class FaultTolerantConfig(TorchConfig):
     (``fully_shard``). A lost group counts as a failure of ``FailureConfig(max_failures=...)``.
 
     Attributes:
-        workers_per_replica: Workers of a group; ``num_workers`` is a multiple of it. Default 1.
+        workers_per_replica: Workers of a group; ``num_workers`` is a multiple of it, with
+            ``num_workers=(min, max)`` both are: groups join while the others train. Default 1.
         min_replicas: With fewer groups the run restarts from its last checkpoint. Default 1.
 
     Raises:
@@ -108,20 +109,17 @@ class FaultTolerantConfig(TorchConfig):
     def check_workers(self, workers: int | tuple[int, int]) -> None:
         """Raise ValueError when ``num_workers`` cannot be divided into replica groups."""
         size = self.workers_per_replica
-        if isinstance(workers, tuple):
-            raise ValueError(
-                f"num_workers={workers} with FaultTolerantConfig: give one number. The run goes on "
-                "with the groups that are left, and grows again by itself."
-            )
-        if workers % size:
+        counts = workers if isinstance(workers, tuple) else (workers,)
+        if any(count % size for count in counts):
+            better = tuple(max(1, count // size) * size for count in counts)
             raise ValueError(
                 f"num_workers={workers} cannot be divided into replica groups of "
                 f"workers_per_replica={size}: choose a multiple of {size}, such as "
-                f"{max(1, workers // size) * size}."
+                f"{better if isinstance(workers, tuple) else better[0]}."
             )
-        if workers and workers // size < self.min_replicas:
+        if counts[0] and counts[0] // size < self.min_replicas:
             raise ValueError(
-                f"num_workers={workers} makes {workers // size} replica groups of {size}, fewer than "
+                f"num_workers={workers} makes {counts[0] // size} replica groups of {size}, fewer than "
                 f"min_replicas={self.min_replicas}."
             )
 

@@ -54,6 +54,12 @@ class TorchTrainer(DataParallelTrainer):
         )
         if isinstance(torch_config, FaultTolerantConfig):
             torch_config.check_workers(self.scaling_config.num_workers)
+            if datasets and self.scaling_config.elasticity_enabled:
+                raise ValueError(
+                    f"datasets with FaultTolerantConfig and num_workers={self.scaling_config.num_workers}: "
+                    "a replica group that joins later would get none of them. Use run.batches() with a "
+                    "map-style dataset, or give num_workers one number."
+                )
             options = self.run_config.checkpoint_config
             if options is not None and options.memory_every_n_steps is not None:
                 raise ValueError(
