@@ -14,9 +14,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import clean_env, is_alive, wait_until
+
+if TYPE_CHECKING:
+    from certificates import Authority
 
 CLI = os.environ.get("RAY_CLI", str(Path(sys.executable).parent / "ray"))
 
@@ -91,18 +94,46 @@ def why_no_etcd() -> str:
     return "" if shutil.which("etcd") else "not installed: etcd"
 
 
+class EncryptedRedis(Redis):
+    """Speaks TLS only, and asks for a certificate."""
+
+    def __init__(self, authority: Authority, *hosts: str) -> None:
+        self.authority = authority
+        own, key = authority.sign("store", *(hosts or ("127.0.0.1",)))
+        self.shown = authority.sign("head")
+        files = ("--tls-cert-file", str(own), "--tls-key-file", str(key))
+        super().__init__(*files, "--tls-ca-cert-file", str(authority.path))
+
+    def start(self) -> None:
+        plain = ("--port", "0", "--tls-auth-clients", "yes")
+        self.options = (*self.options, *plain, "--tls-port", str(self.port))
+        super().start()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "RAY_REDIS_ADDRESS": f"rediss://{self.address}",
+            "RAY_REDIS_CA_CERT": str(self.authority.path),
+            "RAY_REDIS_CLIENT_CERT": str(self.shown[0]),
+            "RAY_REDIS_CLIENT_KEY": str(self.shown[1]),
+        }
+
+
 class Etcd(Redis):
     """One member of an etcd, for one test."""
 
+    scheme = "http"
+
     def start(self) -> None:
         """Start it, or start it again with what it has on disk."""
-        own, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        own, peer = f"{self.scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         self.process = subprocess.Popen(
             [
                 *("etcd", "--data-dir", str(self.folder / "data")),
                 *("--listen-client-urls", own, "--advertise-client-urls", own),
                 *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
                 *("--initial-cluster", f"default={peer}"),
+                *self.options,
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -113,6 +144,28 @@ class Etcd(Redis):
     @property
     def variables(self) -> dict[str, str]:
         return {"HELIOSTAT_CONTROL_STORE": f"etcd://{self.address}"}
+
+
+class EncryptedEtcd(Etcd):
+    """Speaks TLS only, and asks for a certificate."""
+
+    scheme = "https"
+
+    def __init__(self, authority: Authority, *hosts: str) -> None:
+        self.authority = authority
+        own, key = authority.sign("store", *(hosts or ("127.0.0.1",)))
+        self.shown = authority.sign("head")
+        files = ("--cert-file", str(own), "--key-file", str(key), "--client-cert-auth")
+        super().__init__(*files, "--trusted-ca-file", str(authority.path))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "HELIOSTAT_CONTROL_STORE": f"etcds://{self.address}",
+            "HELIOSTAT_CONTROL_STORE_CA_CERT": str(self.authority.path),
+            "HELIOSTAT_CONTROL_STORE_CLIENT_CERT": str(self.shown[0]),
+            "HELIOSTAT_CONTROL_STORE_CLIENT_KEY": str(self.shown[1]),
+        }
 
 
 class Machine:

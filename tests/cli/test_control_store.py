@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import stores
+from certificates import Authority
 from harness import is_alive, start_driver, wait_until
 from shared import cluster as shared
 from stores import Etcd, Machine, Redis
@@ -244,7 +245,6 @@ def jobs(head: Machine) -> dict[str, str]:
 def test_stores_that_cannot_be_used_are_refused_in_a_sentence(redis: Redis) -> None:
     with stores.machines({}, 3) as (first, second, third):
         for store, part in [
-            ("rediss://127.0.0.1:1", "not encrypted in this release"),
             ("etcd://127.0.0.1:1,:2", "the host is missing"),
             ("postgres://127.0.0.1", "a store is redis://HOST:PORT"),
             ("redis://127.0.0.1:port", "'port' is not a port"),
@@ -292,5 +292,85 @@ def test_the_state_is_deleted_as_kuberay_does(redis: Redis) -> None:
         assert not cleanup_redis_storage(*place, storage_namespace="ours")
     with pytest.raises(ValueError, match="storage namespace must be a string"):
         cleanup_redis_storage("h", 1, "", False, None)  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match="not encrypted"):
-        cleanup_redis_storage("h", 1, "", True, "ours")
+
+
+@pytest.fixture(params=["redis", "etcd"])
+def encrypted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Redis]:
+    if reason := stores.why_no_redis() if request.param == "redis" else stores.why_no_etcd():
+        pytest.skip(reason)
+    shared.stop()
+    kind = stores.EncryptedRedis if request.param == "redis" else stores.EncryptedEtcd
+    store = kind(Authority(tmp_path / "authority"))
+    yield store
+    store.close()
+
+
+def test_stores_are_reached_over_tls(encrypted: Redis, tmp_path: Path) -> None:
+    """A head takes over with the state, and every certificate that is of no use is told in one line."""
+    lease = {"HELIOSTAT_CONTROL_LEASE_MS": "1000"}
+    with stores.machines({**encrypted.variables, **lease}, 3) as (first, second, worker):
+        driver = led(first, worker, tmp_path)
+        first.kill()
+        second.head()
+        check(driver, tmp_path)
+    stranger = Authority(tmp_path / "stranger", "strangers")
+    (certificate, key), variables = stranger.sign("head"), encrypted.variables
+    believed, shown, of_key = (
+        next(name for name in variables if name.endswith(end))
+        for end in ("_CA_CERT", "_CLIENT_CERT", "_CLIENT_KEY")
+    )
+    missing = "variable of its key is not"
+    for changed, why in [
+        ({believed: str(stranger.path)}, f"its certificate is not of an authority in {believed}"),
+        ({believed: str(tmp_path / "none")}, f"{believed}={tmp_path / 'none'} cannot be used"),
+        ({shown: str(certificate), of_key: str(key)}, "it ended the TLS session"),
+        ({of_key: ""}, f"{shown} is set and the {missing}"),
+    ]:
+        with stores.machines({**variables, **changed}, 1) as (head,):
+            start = ("start", "--head", f"--port={head.port}", "--include-dashboard=false")
+            said = said_by(head, start, why)
+            assert "Traceback" not in said
+
+
+def said_by(head: Machine, argv: tuple[str, ...], why: str) -> str:
+    """What a start says until it says that; it may go on trying."""
+    out = head.home / "said"
+    with out.open("w") as stream:
+        start = subprocess.Popen(
+            [stores.CLI, *argv],
+            stdout=stream,
+            stderr=stream,
+            stdin=subprocess.DEVNULL,
+            env=head.env,
+        )
+    try:
+        wait_until(lambda: why in out.read_text() or start.poll() is not None, what=why)
+        assert start.poll() != 0
+        said = out.read_text()
+        assert why in said, said
+        return said
+    finally:
+        start.kill()
+        start.wait()
+
+
+def test_redis_over_tls_is_cleaned_as_kuberay_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray._private.gcs_utils import cleanup_redis_storage
+
+    if reason := stores.why_no_redis():
+        pytest.skip(reason)
+    redis = stores.EncryptedRedis(Authority(tmp_path / "authority"))
+    try:
+        variables = redis.variables
+        with stores.machines(variables, 1) as (head,):
+            head.head()
+            head.run("stop")
+        for name in ("RAY_REDIS_CA_CERT", "RAY_REDIS_CLIENT_CERT", "RAY_REDIS_CLIENT_KEY"):
+            monkeypatch.setenv(name, variables[name])
+        place = ("127.0.0.1", redis.port, "", True)
+        assert cleanup_redis_storage(*place, storage_namespace="default")
+        assert not cleanup_redis_storage(*place, storage_namespace="default")
+    finally:
+        redis.close()

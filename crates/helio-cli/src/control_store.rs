@@ -5,11 +5,13 @@ use std::time::Duration;
 use blake2b_simd::Params;
 use helio_config::session::CONTROL_PORT;
 use helio_config::table::{
-    CONTROL_LEASE_MS, CONTROL_STORE, EXTERNAL_STORAGE_NAMESPACE, REDIS_ADDRESS, REDIS_PASSWORD,
-    REDIS_USERNAME,
+    CONTROL_LEASE_MS, CONTROL_STORE, CONTROL_STORE_CA_CERT, CONTROL_STORE_CLIENT_CERT,
+    CONTROL_STORE_CLIENT_KEY, EXTERNAL_STORAGE_NAMESPACE, REDIS_ADDRESS, REDIS_CA_CERT,
+    REDIS_CLIENT_CERT, REDIS_CLIENT_KEY, REDIS_PASSWORD, REDIS_USERNAME,
 };
 use helio_env::settings::{read, text};
 use helio_storage::outside::{self, Kind, Leased, Target, Waiting, parse};
+use helio_tls::{ClientFiles, Named};
 use helio_types::address::host_port;
 
 use crate::args::{Node, Store};
@@ -51,7 +53,12 @@ pub(crate) fn target(flags: &Store, token: &str) -> Result<Option<Target>, Strin
         let given = flag.clone().or_else(|| text(setting));
         given.filter(|_| is_redis).unwrap_or(usual)
     };
+    let encryption = match &target.encryption {
+        Some(_) => Some(encryption(is_redis)?),
+        None => None,
+    };
     Ok(Some(Target {
+        encryption,
         username: or(&flags.redis_username, &REDIS_USERNAME, target.username.clone()),
         password: or(&flags.redis_password, &REDIS_PASSWORD, target.password.clone()),
         namespace: read(&EXTERNAL_STORAGE_NAMESPACE)?,
@@ -59,6 +66,46 @@ pub(crate) fn target(flags: &Store, token: &str) -> Result<Option<Target>, Strin
         lease: Duration::from_millis(read(&CONTROL_LEASE_MS)?),
         ..target
     }))
+}
+
+/// The files for encrypted connections to a store; for Redis, those that Ray's variables name, too.
+fn encryption(is_redis: bool) -> Result<ClientFiles, String> {
+    let named = |own, variable, of_redis, variable_of_redis| {
+        let given = text(own).map(|path| (variable, path));
+        let ray = || text(of_redis).filter(|_| is_redis).map(|path| (variable_of_redis, path));
+        given.or_else(ray).map(|(variable, path)| Named { variable, path: path.into() })
+    };
+    let authority = named(
+        &CONTROL_STORE_CA_CERT,
+        "HELIOSTAT_CONTROL_STORE_CA_CERT",
+        &REDIS_CA_CERT,
+        "RAY_REDIS_CA_CERT",
+    );
+    let certificate = named(
+        &CONTROL_STORE_CLIENT_CERT,
+        "HELIOSTAT_CONTROL_STORE_CLIENT_CERT",
+        &REDIS_CLIENT_CERT,
+        "RAY_REDIS_CLIENT_CERT",
+    );
+    let key = named(
+        &CONTROL_STORE_CLIENT_KEY,
+        "HELIOSTAT_CONTROL_STORE_CLIENT_KEY",
+        &REDIS_CLIENT_KEY,
+        "RAY_REDIS_CLIENT_KEY",
+    );
+    let shown = match (certificate, key) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (Some(Named { variable, .. }), None) => {
+            return Err(format!("{variable} is set and the variable of its key is not"));
+        }
+        (None, Some(Named { variable, .. })) => {
+            return Err(format!("{variable} is set and the variable of its certificate is not"));
+        }
+    };
+    let files = ClientFiles { authority, shown };
+    files.check().map_err(|error| error.to_string())?;
+    Ok(files)
 }
 
 /// What tells clusters apart, and does not tell the token.

@@ -147,8 +147,15 @@ settings! {
         /// Labels of the node, which replace its own of the same key.
         OVERRIDE_LABELS = Both "OVERRIDE_LABELS" text("") "JSON object", "driver, node daemon";
         /// Where the head keeps the cluster's state, so that another head can go on with it: `redis://HOST:PORT` or
-        /// `etcd://HOST:PORT,HOST:PORT`; wins over REDIS_ADDRESS. None: a file of the session.
+        /// `etcd://HOST:PORT,HOST:PORT`, encrypted with `rediss://` and `etcds://`; wins over REDIS_ADDRESS. None: a file
+        /// of the session.
         CONTROL_STORE = Own "CONTROL_STORE" text("") "URL", HEAD;
+        /// The authorities whose certificates are believed of such a store; none: those of the system.
+        CONTROL_STORE_CA_CERT = Own "CONTROL_STORE_CA_CERT" text("") "PEM file", HEAD;
+        /// The certificate that the head shows to a store that asks for one.
+        CONTROL_STORE_CLIENT_CERT = Own "CONTROL_STORE_CLIENT_CERT" text("") "PEM file", HEAD;
+        /// The private key of that certificate.
+        CONTROL_STORE_CLIENT_KEY = Own "CONTROL_STORE_CLIENT_KEY" text("") "PEM file", HEAD;
         /// How long a head that is silent keeps the state in a store from other heads.
         CONTROL_LEASE_MS = Own "CONTROL_LEASE_MS" count(5_000, 300, 600_000) "ms", HEAD;
         /// The Redis in which the head keeps the cluster's state: host:port, or a URL.
@@ -157,6 +164,12 @@ settings! {
         REDIS_USERNAME = Ray "REDIS_USERNAME" text("") "", HEAD;
         /// The password to log in with there.
         REDIS_PASSWORD = Ray "REDIS_PASSWORD" text("") "", HEAD;
+        /// As CONTROL_STORE_CA_CERT, for Redis.
+        REDIS_CA_CERT = Ray "REDIS_CA_CERT" text("") "PEM file", HEAD;
+        /// As CONTROL_STORE_CLIENT_CERT, for Redis.
+        REDIS_CLIENT_CERT = Ray "REDIS_CLIENT_CERT" text("") "PEM file", HEAD;
+        /// As CONTROL_STORE_CLIENT_KEY, for Redis.
+        REDIS_CLIENT_KEY = Ray "REDIS_CLIENT_KEY" text("") "PEM file", HEAD;
         /// Which part of a store is this cluster's: clusters of several namespaces do not see each other.
         EXTERNAL_STORAGE_NAMESPACE = Ray "external_storage_namespace" text("default") "", HEAD;
         /// How long `start --address` waits for a head that cannot be reached yet.

@@ -136,7 +136,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-fn name_of(host: &str) -> Result<ServerName<'static>, Error> {
+pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, Error> {
     ServerName::try_from(host.to_owned())
         .map_err(|_| Error(format!("{host:?} is no name of a host")))
 }
@@ -207,14 +207,17 @@ impl Loaded {
 }
 
 /// The shortest key first: it is as good as any, and a third faster.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     let mut provider = default_provider();
     let first = cipher_suite::TLS13_AES_128_GCM_SHA256;
     provider.cipher_suites.sort_by_key(|suite| *suite != first);
     Arc::new(provider)
 }
 
-fn certificates(variable: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+pub(crate) fn certificates(
+    variable: &str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| of_file(variable, path, &error))?;
     if found.is_empty() {
@@ -223,6 +226,6 @@ fn certificates(variable: &str, path: &Path) -> Result<Vec<CertificateDer<'stati
     Ok(found)
 }
 
-fn of_file(variable: &str, path: &Path, why: &dyn fmt::Display) -> Error {
+pub(crate) fn of_file(variable: &str, path: &Path, why: &dyn fmt::Display) -> Error {
     Error(format!("{variable}={} cannot be used: {why}", path.display()))
 }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod client;
 mod files;
 mod identity;
 mod reasons;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use helio_config::session::TLS_FOLDER;
 
+pub use client::{ClientFiles, Encrypted, Named};
 pub use files::Files;
 pub use identity::Identity;
 pub use session::Session;

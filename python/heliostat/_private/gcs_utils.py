@@ -5,6 +5,7 @@ KubeRay's operator calls it when a cluster is deleted whose heads share their st
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import NoReturn
 
@@ -12,6 +13,9 @@ from heliostat._private import missing
 from heliostat.core import daemon
 
 __all__ = ["cleanup_redis_storage"]
+
+# What encrypted connections show and believe.
+_FILES = ("RAY_REDIS_CA_CERT", "RAY_REDIS_CLIENT_CERT", "RAY_REDIS_CLIENT_KEY")
 
 
 def cleanup_redis_storage(
@@ -45,9 +49,11 @@ def cleanup_redis_storage(
         raise ValueError("storage namespace must be a string")
     scheme = "rediss" if use_ssl else "redis"
     name = f"[{host}]" if ":" in host else host
+    files = {variable: os.environ[variable] for variable in _FILES if variable in os.environ}
     done = subprocess.run(
         [str(daemon.binary()), "cleanup-control-store"],
         env={
+            **files,
             "HELIOSTAT_CONTROL_STORE": f"{scheme}://{name}:{port}",
             "RAY_REDIS_USERNAME": username,
             "RAY_REDIS_PASSWORD": password,

@@ -33,7 +33,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-rpc", Effects, &["helio-env", "helio-tls"]),
     ("helio-observer", Effects, &["helio-env", "helio-rpc"]),
     ("helio-store", Effects, &["helio-env", "helio-rpc"]),
-    ("helio-storage", Effects, &["helio-env"]),
+    ("helio-storage", Effects, &["helio-env", "helio-tls"]),
     ("helio-telemetry", Effects, &["helio-env"]),
     ("helio-control", Services, &[]),
     ("helio-node", Services, &[]),

@@ -1,8 +1,10 @@
-//! What a store is called: `redis://[user:password@]host:port`, `etcd://[user:password@]host:port[,host:port]`.
+//! What a store is called: `redis://[user:password@]host:port`, `etcd://[user:password@]host:port[,host:port]`; `rediss`
+//! and `etcds` where connections are encrypted.
 
 use std::fmt;
 use std::time::Duration;
 
+use helio_tls::ClientFiles;
 use helio_types::address::{host_port, split_host_port};
 
 use super::etcd::Etcd;
@@ -37,6 +39,8 @@ pub struct Target {
     pub username: String,
     /// Their password; empty: nobody logs in.
     pub password: String,
+    /// What encrypted connections show and believe; `None`: they are in the clear.
+    pub encryption: Option<ClientFiles>,
     /// The part of the store: clusters of several namespaces do not see each other.
     pub namespace: String,
     /// What marks the cluster, so that another one does not take its state: not the token itself.
@@ -58,18 +62,11 @@ impl fmt::Debug for Target {
 pub fn parse(text: &str) -> Result<Target, String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("redis", text));
     let (kind, usual) = match scheme {
-        "redis" => (Kind::Redis, REDIS_PORT),
-        "etcd" => (Kind::Etcd, ETCD_PORT),
-        "rediss" | "etcds" => {
-            return Err(format!(
-                "{text}: connections to a store are not encrypted in this release. Use {}:// in a network that you trust, \
-                 or a tunnel",
-                scheme.trim_end_matches('s'),
-            ));
-        }
+        "redis" | "rediss" => (Kind::Redis, REDIS_PORT),
+        "etcd" | "etcds" => (Kind::Etcd, ETCD_PORT),
         _ => {
             return Err(format!(
-                "{text}: a store is redis://HOST:PORT or etcd://HOST:PORT,HOST:PORT"
+                "{text}: a store is redis://HOST:PORT or etcd://HOST:PORT,HOST:PORT; rediss:// and etcds:// are encrypted"
             ));
         }
     };
@@ -102,6 +99,7 @@ pub fn parse(text: &str) -> Result<Target, String> {
         others: places,
         username: decoded(username),
         password: decoded(password),
+        encryption: matches!(scheme, "rediss" | "etcds").then(ClientFiles::default),
         namespace: "default".to_owned(),
         cluster: String::new(),
         lease: Duration::from_secs(5),
@@ -138,10 +136,11 @@ impl Target {
             Kind::Redis => "redis",
             Kind::Etcd => "etcd",
         };
+        let secured = if self.encryption.is_some() { "s" } else { "" };
         let others = self.others.iter().map(|(host, port)| host_port(host, port));
         let places: Vec<String> =
             std::iter::once(host_port(&self.host, self.port)).chain(others).collect();
-        format!("{scheme}://{} (namespace {})", places.join(","), self.namespace)
+        format!("{scheme}{secured}://{} (namespace {})", places.join(","), self.namespace)
     }
 
     pub(super) fn backend(&self) -> Box<dyn Backend> {
@@ -188,10 +187,15 @@ mod tests {
         check("etcd://a:7,b", ("a", 7, "", ""));
         check("etcd://a", ("a", 2379, "", ""));
         assert_eq!(parse("etcd://a:7,b").unwrap().others, [("b".to_owned(), 2379)]);
+        check("rediss://redis", ("redis", 6379, "", ""));
+        for (text, is_encrypted) in [("rediss://a", true), ("etcds://a", true), ("etcd://a", false)]
+        {
+            let target = parse(text).unwrap();
+            assert_eq!(target.encryption.is_some(), is_encrypted, "{text}");
+            assert!(target.name().starts_with(text), "{}", target.name());
+        }
         check("redis://:secret@[::1]:6379", ("::1", 6379, "", "secret"));
         for (text, part) in [
-            ("rediss://redis:6379", "not encrypted"),
-            ("etcds://a", "Use etcd://"),
             ("etcd://a,:1", "host is missing"),
             ("mysql://a:1", "redis://HOST:PORT"),
             ("redis://:1", "host is missing"),

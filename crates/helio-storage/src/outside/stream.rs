@@ -1,8 +1,10 @@
-//! A TCP stream whose reads and writes end together at a moment: a store that does not answer holds nobody up.
+//! A TCP stream, encrypted or not, whose reads and writes end together at a moment: a store that does not answer holds nobody up.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
+
+use helio_tls::{ClientFiles, Encrypted};
 
 /// No line of a store's answer is longer, in bytes.
 const LINE_MAX: u64 = 64 << 10;
@@ -10,19 +12,37 @@ const LINE_MAX: u64 = 64 << 10;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Limited {
-    stream: TcpStream,
+    stream: Stream,
     patience: Duration,
     until: Instant,
 }
 
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<Encrypted<TcpStream>>),
+}
+
 impl Limited {
     /// Connects to the first address of the host that answers.
-    pub(super) fn connect(host: &str, port: u16, patience: Duration) -> io::Result<Self> {
+    pub(super) fn connect(
+        host: &str,
+        port: u16,
+        encryption: Option<&ClientFiles>,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (host, port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, patience) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
+                    let stream = match encryption {
+                        None => Stream::Plain(stream),
+                        Some(files) => {
+                            let encrypted = files.connect(host, stream);
+                            Stream::Encrypted(Box::new(encrypted.map_err(io::Error::other)?))
+                        }
+                    };
                     return Ok(Self { stream, patience, until: Instant::now() + patience });
                 }
                 Err(error) => last = error,
@@ -42,6 +62,17 @@ impl Limited {
         if left.is_zero() { Err(self.silent()) } else { Ok(left) }
     }
 
+    /// For the next step in either direction: a handshake reads when it is to write.
+    fn arm(&self) -> io::Result<()> {
+        let left = Some(self.left()?);
+        let socket = match &self.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Encrypted(encrypted) => encrypted.carrier(),
+        };
+        socket.set_read_timeout(left)?;
+        socket.set_write_timeout(left)
+    }
+
     fn silent(&self) -> io::Error {
         let text = format!("no answer within {} s", self.patience.as_secs_f64());
         io::Error::new(io::ErrorKind::TimedOut, text)
@@ -54,19 +85,30 @@ impl Limited {
 
 impl io::Read for Limited {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
-        self.stream.read(buffer).map_err(|error| self.named(error))
+        self.arm()?;
+        let read = match &mut self.stream {
+            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Encrypted(encrypted) => encrypted.read(buffer),
+        };
+        read.map_err(|error| self.named(error))
     }
 }
 
 impl io::Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write(bytes).map_err(|error| self.named(error))
+        self.arm()?;
+        let written = match &mut self.stream {
+            Stream::Plain(socket) => socket.write(bytes),
+            Stream::Encrypted(encrypted) => encrypted.write(bytes),
+        };
+        written.map_err(|error| self.named(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        match &mut self.stream {
+            Stream::Plain(socket) => socket.flush(),
+            Stream::Encrypted(encrypted) => encrypted.flush(),
+        }
     }
 }
 

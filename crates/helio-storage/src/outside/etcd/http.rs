@@ -3,6 +3,7 @@
 use std::io::{self, BufReader, Write as _};
 use std::time::Duration;
 
+use helio_tls::ClientFiles;
 use serde_json::Value;
 
 use crate::outside::stream::{self, Limited};
@@ -18,8 +19,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open(host: &str, port: u16, patience: Duration) -> io::Result<Self> {
-        let stream = BufReader::new(Limited::connect(host, port, patience)?);
+    pub(super) fn open(
+        host: &str,
+        port: u16,
+        encryption: Option<&ClientFiles>,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let stream = BufReader::new(Limited::connect(host, port, encryption, patience)?);
         Ok(Self { stream, host: host.to_owned() })
     }
 
@@ -44,6 +50,7 @@ impl Connection {
         let limited = self.stream.get_mut();
         limited.limit(patience);
         limited.write_all(request.as_bytes())?;
+        limited.flush()?;
         let (status, body) = self.answer()?;
         let value = serde_json::from_slice(&body);
         Ok((status, value.unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into())))
@@ -136,7 +143,7 @@ mod tests {
             stream.write_all(said).unwrap();
             String::from_utf8(asked[..length].to_vec()).unwrap()
         });
-        let mut connection = Connection::open("127.0.0.1", port, PATIENCE).unwrap();
+        let mut connection = Connection::open("127.0.0.1", port, None, PATIENCE).unwrap();
         let answer = connection.post("/v3/kv/range", "token", &json!({"key": "a"}), PATIENCE);
         let asked = server.join().unwrap();
         assert!(asked.starts_with("POST /v3/kv/range HTTP/1.1\r\n"), "{asked}");

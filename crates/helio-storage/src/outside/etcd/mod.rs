@@ -169,7 +169,11 @@ impl Etcd {
         let away = |error: std::io::Error| Failure::Away(format!("{host}:{port}: {error}"));
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::open(host, port, self.target.answer_max()).map_err(away)?,
+            None => {
+                let encryption = self.target.encryption.as_ref();
+                let within = self.target.answer_max();
+                Connection::open(host, port, encryption, within).map_err(away)?
+            }
         };
         let (status, answer) = connection.post(path, &self.token, body, within).map_err(away)?;
         self.connection = Some(connection);

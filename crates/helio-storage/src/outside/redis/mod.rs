@@ -159,7 +159,7 @@ fn failure(text: &str) -> Failure {
 
 fn connect(target: &Target) -> Outcome<Connection> {
     let within = target.answer_max();
-    let opened = Connection::open(&target.host, target.port, within);
+    let opened = Connection::open(&target.host, target.port, target.encryption.as_ref(), within);
     let mut connection = opened.map_err(|error| away(&error.to_string()))?;
     if !target.password.is_empty() {
         let mut parts: Vec<&[u8]> = vec![b"AUTH"];

@@ -4,6 +4,8 @@
 use std::io::{self, BufReader, Write as _};
 use std::time::Duration;
 
+use helio_tls::ClientFiles;
+
 use crate::outside::stream::{self, Limited};
 
 /// No answer is longer, has more parts, or nests deeper.
@@ -40,14 +42,21 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open(host: &str, port: u16, patience: Duration) -> io::Result<Self> {
-        Ok(Self { stream: BufReader::new(Limited::connect(host, port, patience)?) })
+    pub(super) fn open(
+        host: &str,
+        port: u16,
+        encryption: Option<&ClientFiles>,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let stream = Limited::connect(host, port, encryption, patience)?;
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     pub(super) fn call(&mut self, parts: &[&[u8]], patience: Duration) -> io::Result<Reply> {
         let limited = self.stream.get_mut();
         limited.limit(patience);
         limited.write_all(&encoded(parts))?;
+        limited.flush()?;
         self.reply(0)
     }
 
@@ -125,7 +134,8 @@ mod tests {
             stream.write_all(said).unwrap();
             asked[..length].to_vec()
         });
-        let mut connection = Connection::open("127.0.0.1", port, Duration::from_secs(20)).unwrap();
+        let mut connection =
+            Connection::open("127.0.0.1", port, None, Duration::from_secs(20)).unwrap();
         let reply = connection.call(&[b"GET", b"a\r\nb", b""], Duration::from_secs(20));
         assert_eq!(server.join().unwrap(), b"*3\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n$0\r\n\r\n");
         reply
