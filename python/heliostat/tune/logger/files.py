@@ -22,6 +22,7 @@ class CSVLoggerCallback(LoggerCallback):
 
     def __init__(self) -> None:
         self._open: dict[Trial, tuple[Any, csv.DictWriter[str]]] = {}
+        self._unflushed: set[Trial] = set()
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         kept = {k: v for k, v in result.items() if k not in ("config", "experiment_tag")}
@@ -29,10 +30,12 @@ class CSVLoggerCallback(LoggerCallback):
         if trial not in self._open:
             self._open[trial] = _opened(os.path.join(trial.local_path, "progress.csv"), list(row))
         self._open[trial][1].writerow(row)
+        self._unflushed.add(trial)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        for file, _ in self._open.values():
-            file.flush()
+        for trial in self._unflushed & self._open.keys():
+            self._open[trial][0].flush()
+        self._unflushed.clear()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         found = self._open.pop(trial, None)

@@ -14,6 +14,9 @@ from heliostat.tune.stopper import flattened
 if TYPE_CHECKING:
     from heliostat.tune.runner.trial import Trial
 
+# A writer's own thread brings events to the file. With its default of 10 in line, the search waits, too.
+QUEUE = 10_000
+
 _LEFT_OUT = ("config", "pid", "timestamp", "time_total_s", "training_iteration")
 
 
@@ -36,7 +39,9 @@ class TBXLoggerCallback(LoggerCallback):
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         writer = self._writers.get(trial)
         if writer is None:
-            writer = self._writers[trial] = self._writer_class(trial.local_path, flush_secs=30)
+            writer = self._writers[trial] = self._writer_class(
+                trial.local_path, max_queue=QUEUE, flush_secs=30
+            )
         step = result.get("timesteps_total") or result.get("training_iteration", 0)
         kept = {name: value for name, value in result.items() if name not in _LEFT_OUT}
         for name, value in flattened(kept).items():

@@ -75,6 +75,7 @@ class Store:
         self._mirror = Mirror(folder, storage) if storage is not None else None
         self._journal: Any = None
         self._results: dict[str, Any] = {}
+        self._unflushed: set[Any] = set()  # those of them with something new
 
     def begin(self, settings: dict[str, Any], goes_on: bool) -> None:
         """Begin a journal, or go on with the one that is there."""
@@ -122,9 +123,10 @@ class Store:
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""
-        for file in (self._journal, *self._results.values()):
+        for file in (self._journal, *self._unflushed):
             with _named(file):
                 file.flush()
+        self._unflushed.clear()
 
     def sync(self) -> None:
         """Bring the journal to the disk: it outlives the loss of power, too."""
@@ -170,6 +172,7 @@ class Store:
             file = self._results[trial.trial_id] = open(path, "a")  # noqa: SIM115 # closed at its end
         with _named(file):
             file.write(_json(result) + "\n")
+        self._unflushed.add(file)
 
     def configured(self, trial: Trial) -> None:
         """A trial has another configuration."""
@@ -197,6 +200,7 @@ class Store:
         if trial.status in ("TERMINATED", "ERROR", "PENDING", "PAUSED"):
             file = self._results.pop(trial.trial_id, None)
             if file is not None:
+                self._unflushed.discard(file)
                 with _named(file):
                     file.close()
         if trial.stopped_by:
@@ -216,6 +220,7 @@ class Store:
         """Close every file."""
         files = [file for file in (self._journal, *self._results.values()) if file is not None]
         self._results.clear()
+        self._unflushed.clear()
         self._journal = None
         with contextlib.ExitStack() as closing:  # all of them, whatever becomes of the others
             for file in files:
