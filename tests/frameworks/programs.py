@@ -13,6 +13,7 @@ from frameworks import (
     of_hugging_face,
     of_lightning,
     of_torch,
+    of_trl,
     work,
 )
 
@@ -45,6 +46,7 @@ _TENSORFLOW = ("ray.train.tensorflow", "TensorflowTrainer")
 # DeepSpeed loads the optimizer's state into as many workers as wrote it, and a pipeline into as many stages.
 _FIXED = ("elastic",)
 
+# Not here: TorchTitan's own train script, which ends on a machine without a GPU (0.3.0).
 PROGRAMS = (
     Program(of_torch.torch_ddp, is_quick=True),
     Program(of_torch.torch_fsdp2),
@@ -55,6 +57,7 @@ PROGRAMS = (
     Program(of_hugging_face.transformers_ddp, "transformers"),
     Program(of_hugging_face.transformers_fsdp, "transformers"),
     Program(of_hugging_face.transformers_deepspeed, "deepspeed", cannot=_FIXED),
+    Program(of_trl.trl_sft_ddp, "trl", alone=of_trl.trl_alone),
     Program(of_lightning.lightning_ddp, "lightning"),
     Program(of_lightning.lightning_fsdp, "lightning"),
     Program(of_deepspeed.deepspeed_zero1, "deepspeed", cannot=_FIXED),
