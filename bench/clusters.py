@@ -4,11 +4,16 @@ They start as `ray.cluster_utils.Cluster` starts them, in both packages. The las
 scalability envelope that a small machine can run.
 """
 
+import collections
+import time
+
 import core
 from core import Row, Server, batch, clients, now, ones, remote, sync, task
 
 NODES = 4
 CPUS = 4
+FLEET = 50
+TASKS_EACH = 2000
 STORE = 200 << 20
 
 core.ROWS.clear()
@@ -119,6 +124,43 @@ def broadcast(mb):
     return fn
 
 
+def arguments(count):
+    """One task with so many references as arguments."""
+    tell = remote(lambda *values: len(values))
+
+    def fn():
+        assert core.ray.get(tell.remote(*[core.ray.put(i) for i in range(count)])) == count
+
+    return fn
+
+
+def fleet():
+    """Many nodes with a CPU each: how quickly they come, their rate, how even they are."""
+    began = now()
+    import ray
+    from ray.cluster_utils import Cluster
+
+    core.ray = ray
+    node = dict(num_cpus=1, object_store_memory=80 << 20)
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    for _ in range(FLEET - 1):
+        cluster.add_node(**node)
+    cluster.wait_for_nodes()
+    started = now() - began
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+
+    def work():
+        time.sleep(0.01)
+        return here()
+
+    start = task(work)
+    ray.get([start() for _ in range(4 * FLEET)])
+    began = now()
+    counts = collections.Counter(ray.get([start() for _ in range(TASKS_EACH * FLEET)]))
+    rate = TASKS_EACH * FLEET / (now() - began)
+    return FLEET / started, rate, max(abs(counts[at] / TASKS_EACH - 1) for at in counts) * 100
+
+
 Row("nodes", "tasks sync on 4 nodes", 1, lambda: sync(task()))
 Row("nodes", "tasks async on 4 nodes", 1000, lambda: batch(task()))
 Row("nodes", "spread sync on 4 nodes", 1, lambda: sync(spread()))
@@ -129,6 +171,19 @@ Row("envelope", "queued 10k drain on 4 nodes", 10_000, lambda: batch(task(), n=1
 Row("envelope", "actors made and killed on 4 nodes", 16, lambda: actors(16))
 Row("envelope", "groups of 4 spread bundles", 20, lambda: groups(20))
 Row("envelope", "broadcast 50 MB to 4 nodes", 1, lambda: broadcast(50))
+Row("envelope", "a task with 10k arguments on 4 nodes", 1, lambda: arguments(10_000))
+Row(
+    "million",
+    "queued 1M submit on 4 nodes, queued 1M drain on 4 nodes",
+    None,
+    lambda: core.drain(1_000_000),
+)
+Row(
+    "fleet",
+    "50 nodes started, 10 ms tasks on 50 nodes, farthest of 50 nodes from the mean|%",
+    None,
+    fleet,
+)
 Row(
     "followed",
     "of 64 tasks in sequence away from their argument|count, of 64 tasks at once away from theirs|count",
@@ -138,8 +193,8 @@ Row(
 
 # These take their figures in a process of their own.
 core.BUDGET = 180  # four nodes of Ray's take a while to start
-core.OWN_INIT = (*core.OWN_INIT, "followed")
-core.FRESH = (*core.FRESH, "followed")
+core.OWN_INIT = (*core.OWN_INIT, "followed", "fleet")
+core.FRESH = (*core.FRESH, "followed", "million", "fleet")
 
 if __name__ == "__main__":
     core.start()

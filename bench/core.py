@@ -206,11 +206,11 @@ def disk():
     )
 
 
-def drain():
+def drain(count=100_000):
     start, done = task(lambda: None), 0
     batch(start, n=100)()
     began = now()
-    refs = [start() for _ in range(100_000)]
+    refs = [start() for _ in range(count)]
     submitted = now() - began
     while (
         done < len(refs) and now() - began < BUDGET - 8

@@ -160,6 +160,13 @@ def main() -> int:
             if end is not None and time.monotonic() > end:
                 break
         done = run.finish()
+    except BaseException:
+        print(
+            f"after {len(took)} kills; the worker's machine said:\n{run.worker.log()[-8000:]}",
+            flush=True,
+        )
+        print(f"the leader said:\n{run.leader.log()[-8000:]}", flush=True)
+        raise
     finally:
         run.close()
         store.close()
