@@ -63,6 +63,14 @@ def test_a_start_with_the_variable_is_refused(home: Path, name: str, text: str) 
     assert not list(home.rglob("session_*")), "nothing was started"
 
 
+@pytest.mark.contract("F5.10")
+def test_a_variable_whose_want_loses_nothing_is_named(home: Path) -> None:
+    name = "RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR"
+    done = head(home, **{name: "http://localhost:8084/v1/events"})
+    assert done.returncode == 0, done.stdout
+    assert f"Note: {name} has no effect in this release" in done.stdout
+
+
 @pytest.mark.contract("F5.10", "F6.01")
 def test_a_flag_of_redis_is_refused(home: Path) -> None:
     done = head(home, "--redis-shard-ports=1,2")

@@ -99,7 +99,7 @@ def test_a_job_that_waits_for_resources_is_pending_and_says_for_which(head: Head
         return str(told["message"]) if "unheard_of" in told["message"] else None
 
     message = wait_until(reason, what="it says what it waits for")
-    assert "waits for the resources of its entry point" in message
+    assert "waits for the resources of its entry point: no node has" in message
     row = wait_until(
         lambda: row if "unheard_of" in (row := listed(head)[waits])["message"] else None
     )

@@ -62,6 +62,9 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
     for name in ignored.unmet() {
         eprintln!("Note: `--{name}` has no effect in this release.");
     }
+    for sentence in helio_env::settings::unmet() {
+        eprintln!("Note: {sentence}");
+    }
     if args.head && args.node_manager_port.or(args.object_manager_port).is_some() {
         eprintln!(
             "Note: a head has one port, {}, which `--port` names; `--node-manager-port` and `--object-manager-port` \

@@ -58,7 +58,7 @@ impl Files {
         Err(Error(format!(
             "RAY_USE_TLS=1 needs RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT, each the path of a PEM \
              file, and {} {} not set",
-            missing.join(" and "),
+            missing.join(", "),
             if missing.len() == 1 { "is" } else { "are" },
         )))
     }
@@ -97,7 +97,7 @@ mod tests {
             read(&all[..2])
                 .unwrap_err()
                 .0
-                .ends_with("RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT are not set")
+                .ends_with("RAY_TLS_SERVER_KEY, RAY_TLS_CA_CERT are not set")
         );
         assert!(read(&[("RAY_USE_TLS", "maybe")]).unwrap_err().0.contains("RAY_USE_TLS"));
     }

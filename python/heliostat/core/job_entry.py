@@ -107,7 +107,9 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
     ready = holder.ready.remote()
     while not api.wait([ready], timeout=_LOOK_S)[0]:
         why = _heliostat.why(holder._actor_id.binary(), _LOOK_S)
-        _say(waits, {"why": f"The job waits for the resources of its entry point. {why}"})
+        # It begins with the name of an actor that the user did not make.
+        reason = why.partition(" is not there yet: ")[2] or why
+        _say(waits, {"why": f"The job waits for the resources of its entry point: {reason}"})
     _say(waits, {"begun": True})
     code = 1
     stream = holder.run.options(num_returns="streaming").remote(
