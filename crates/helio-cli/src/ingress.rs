@@ -4,8 +4,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use helio_config::session::{PID_FILE, TOKEN_FILE};
+use helio_config::session::{PID_FILE, READY_FILE, TOKEN_FILE};
 use helio_ingress::{Options, ready_line, run as serve};
+use serde_json::Value;
 
 pub(crate) fn run(
     session_dir: &Path,
@@ -19,12 +20,15 @@ pub(crate) fn run(
     };
     helio_tls::join(session_dir);
     let outcome = (|| {
-        let pid = read(PID_FILE)?;
+        let ready: Value = serde_json::from_str(&read(READY_FILE)?).unwrap_or_default();
         let options = Options {
             host: host.to_owned(),
             port,
-            control_socket: session_dir.join("sockets").join("serve"),
-            daemon_pid: pid.trim().parse().map_err(|_| format!("{PID_FILE} has no process id"))?,
+            // Not among the sockets: those are removed with a daemon that was killed.
+            control_socket: session_dir.join("serve.sock"),
+            daemon_pid_file: session_dir.join(PID_FILE),
+            // A session of one machine is not taken up again.
+            daemon_may_return: ready["port"].as_u64().is_some_and(|port| port != 0),
             token: read(TOKEN_FILE)?,
             keep_alive: Duration::from_secs(keep_alive_s),
         };

@@ -117,7 +117,7 @@ async fn route(
             response
         }
         Some(route) => forward(shared, route, ends, request).await,
-        None => not_found(path),
+        None => unknown(shared, path),
     };
     response.headers_mut().entry(REQUEST_ID).or_insert(id);
     response
@@ -125,7 +125,7 @@ async fn route(
 
 fn own_route(shared: &Shared, name: &str) -> Option<Response<Answer>> {
     match name {
-        "healthz" => Some(text(StatusCode::OK, "success".to_owned())),
+        "healthz" => Some(text(StatusCode::OK, health(shared))),
         "routes" => {
             let routes = shared.table.routes();
             let routes = routes.iter().map(|route| (route.prefix.clone(), json!(route.app)));
@@ -137,6 +137,27 @@ fn own_route(shared: &Shared, name: &str) -> Option<Response<Answer>> {
         }
         _ => None,
     }
+}
+
+/// `success`, as probes expect it; more where the cluster does not answer.
+fn health(shared: &Shared) -> String {
+    let Some(since) = shared.daemon_gone.get() else { return "success".to_owned() };
+    format!(
+        "success\nThe daemon of this node has ended {} s ago. Until it is started again, requests go to the replicas \
+         that are still there, and nothing is deployed or scaled.",
+        since.elapsed().as_secs()
+    )
+}
+
+/// An ingress that has just started knows of no route yet: that is no word on whether there is one.
+fn unknown(shared: &Shared, path: &str) -> Response<Answer> {
+    if shared.is_told.get() {
+        return not_found(path);
+    }
+    let say = "Serve has just started here and does not know its applications yet: ask again.";
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, say.to_owned());
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn not_found(path: &str) -> Response<Answer> {

@@ -5,7 +5,7 @@
 //! counts are plain numbers.
 //!
 //! Start: it listens, prints a line of JSON with its port or with what went wrong, and serves. End: the
-//! controller says so, or the node's daemon has ended.
+//! controller says so, or the node's daemon has ended ([`daemon`]).
 //!
 //! **LIMIT-1** [`CONNECTIONS_MAX`] connections at a time, further ones wait to be accepted; a request's head
 //! has [`HEAD_BYTES_MAX`] bytes at most and arrives within the keep-alive time.
@@ -15,6 +15,7 @@
 mod answer;
 mod client;
 mod control;
+mod daemon;
 mod forward;
 mod link;
 mod table;
@@ -26,7 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -59,8 +60,10 @@ pub struct Options {
     pub port: u16,
     /// Where it listens for the controller.
     pub control_socket: PathBuf,
-    /// The node's daemon, with which it ends.
-    pub daemon_pid: u32,
+    /// The file that the node's daemon has written its process id to and keeps locked.
+    pub daemon_pid_file: PathBuf,
+    /// Whether a daemon that was killed may have a successor, which finds this ingress.
+    pub daemon_may_return: bool,
     /// The cluster's token, for replicas.
     pub token: String,
     /// How long a connection may be idle.
@@ -72,6 +75,10 @@ pub(crate) struct Shared {
     table: Table,
     token: Rc<str>,
     request_timeout: Cell<Option<Duration>>,
+    /// Whether the controller has said which routes there are.
+    is_told: Cell<bool>,
+    /// Since when the node has no daemon.
+    daemon_gone: Cell<Option<Instant>>,
     /// How long is waited for a client that neither sends nor takes what it should.
     silence: Duration,
 }
@@ -82,6 +89,7 @@ impl Shared {
         self.request_timeout
             .set(timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
         self.table.update(said, &self.token);
+        self.is_told.set(true);
     }
 }
 
@@ -99,9 +107,6 @@ pub fn run(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String> {
 }
 
 async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String> {
-    let daemon = helio_env::process::watch(options.daemon_pid)
-        .and_then(helio_env::descriptor::register)
-        .map_err(|error| format!("the node's daemon has ended: {error}"))?;
     let connections_max = raise_descriptor_limit();
     let listener = listen(&options.host, options.port).map_err(|error| {
         format!(
@@ -118,15 +123,17 @@ async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String>
         table: Table::default(),
         token: options.token.as_str().into(),
         request_timeout: Cell::new(None),
+        is_told: Cell::new(false),
+        daemon_gone: Cell::new(None),
         silence: options.keep_alive,
     });
     let stop = Rc::new(Notify::new());
     ready(port);
     tokio::select! {
         () = control::listen(Rc::clone(&shared), control, Rc::clone(&stop)) => {}
-        () = accept(shared, listener, connections_max) => {}
+        () = accept(Rc::clone(&shared), listener, connections_max) => {}
         () = stop.notified() => {}
-        _ = daemon.readable() => {}
+        () = daemon::ended(&shared, &options.daemon_pid_file, options.daemon_may_return) => {}
     }
     let _ = std::fs::remove_file(&options.control_socket);
     Ok(())

@@ -210,6 +210,12 @@ impl Table {
         self.deployments.borrow().get(key).map(Rc::clone)
     }
 
+    /// Whether a replica can be reached.
+    pub(crate) fn is_any_up(&self) -> bool {
+        let is_up = |one: &Rc<Deployment>| one.replicas.borrow().iter().any(|r| r.link.is_up());
+        self.deployments.borrow().values().any(is_up)
+    }
+
     /// Ongoing and waiting requests of the deployments whose counts are wanted.
     pub(crate) fn counts(&self) -> Vec<(String, u32, usize)> {
         let deployments = self.deployments.borrow();

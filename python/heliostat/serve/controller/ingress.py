@@ -34,8 +34,8 @@ class Ingress:
     def __init__(self, options: HTTPOptions, on_counts: Counts, table: Table) -> None:
         here = serving.session()
         self._folder, self._name = here["session_dir"], here["session_name"]
-        # No longer than the name of a worker's socket: the path has a bound.
-        self._socket = os.path.join(self._folder, "sockets", "serve")
+        # Not in the folder of sockets: those are removed with a daemon that was killed.
+        self._socket = os.path.join(self._folder, "serve.sock")
         self._options = options
         self._on_counts = on_counts
         self._writer: asyncio.StreamWriter | None = None
