@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use helio_config::control::{FINISHED_JOBS_MAX, JOBS_MAX, LIST_ROWS_MAX};
 use helio_proto::cluster::JobFinished;
 use helio_proto::control::{Failure, FailureKind, JobInfo, Jobs as Rows, StartJob};
-use helio_types::{JobId, NodeId, WorkerId};
+use helio_types::{JobId, NodeId, WorkerId, mutant};
 
 /// A node that registers again is told of jobs that ended this recently, in milliseconds: longer than a
 /// node may be away.
@@ -83,6 +83,10 @@ impl Jobs {
             return Err(Failure::new(FailureKind::System, full));
         }
         self.newest += 1;
+        assert!(
+            !self.running.contains_key(&job_id(self.newest)),
+            "two jobs would share their workers"
+        );
         let namespace = match request.namespace {
             none if none.is_empty() => anonymous_namespace(request.driver),
             named => named,
@@ -111,8 +115,9 @@ impl Jobs {
     pub(crate) fn end(&mut self, driver: WorkerId, now_ms: u64) -> Option<JobInfo> {
         let job_id = self.of_driver(driver)?.job_id;
         let mut job = self.running.remove(&job_id)?;
-        self.drivers.remove(&(job.node_id, job.driver));
-        (job.alive, job.ended_ms) = (false, now_ms);
+        let of_driver = self.drivers.remove(&(job.node_id, job.driver));
+        assert_eq!(of_driver, Some(job_id), "a driver's end would end the job of another one");
+        (job.alive, job.ended_ms) = (mutant!("ended-job-listed-as-running"), now_ms);
         Some(job)
     }
 

@@ -40,7 +40,8 @@ impl ActorQueue {
         let need = taken(&spec.placement_resources, &spec.strategy).into_owned();
         let shape = (need, encode(&spec.strategy));
         self.next += 1;
-        self.places.insert(actor_id, (shape.clone(), self.next));
+        let before = self.places.insert(actor_id, (shape.clone(), self.next));
+        assert!(before.is_none(), "an actor that waits twice is placed twice");
         let queue = self
             .queues
             .entry(shape.clone())
@@ -53,7 +54,8 @@ impl ActorQueue {
     pub(crate) fn remove(&mut self, actor_id: ActorId) {
         let Some((shape, number)) = self.places.remove(&actor_id) else { return };
         if let Some(queue) = self.queues.get_mut(&shape) {
-            queue.actors.remove(&number);
+            let removed = queue.actors.remove(&number);
+            assert_eq!(removed, Some(actor_id), "another actor would wait for ever");
             if queue.actors.is_empty() {
                 self.queues.remove(&shape);
             }

@@ -238,7 +238,8 @@ impl Actors {
             is_reported: false,
             cause: None,
         };
-        self.all.insert(key, actor);
+        let before = self.all.insert(key, actor);
+        assert!(before.is_none(), "a process would run that nobody ends");
         self.queued.push_back(key);
         ctx.set_timer(ctx.now() + ACTOR_PLACEMENT_MS_MAX, Timer::Actor(key));
         ctx.capacity_changed();
@@ -253,6 +254,7 @@ impl Actors {
     /// needs.
     pub(crate) fn place(&mut self, key: ActorKey, ledger: &mut Ledger) -> Option<PoolKey> {
         let actor = self.all.get_mut(&key)?;
+        assert!(matches!(actor.place, Place::Queued), "an actor would take its resources twice");
         let spec = &actor.launch.spec;
         let takes = taken(&spec.placement_resources, &spec.strategy);
         let has_room = ledger.available().covers(&takes);

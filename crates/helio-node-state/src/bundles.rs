@@ -117,7 +117,11 @@ impl Bundles {
                 ));
             };
             let bundle = Bundle { attempt: order.attempt, assigned, stage: Stage::Held };
-            self.all.insert(key, bundle);
+            let before = self.all.insert(key, bundle);
+            assert!(
+                before.is_none(),
+                "what the first of two bundles has taken is never given back"
+            );
             taken.push(wanted.bundle);
         }
         ctx.capacity_changed();

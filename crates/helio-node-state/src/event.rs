@@ -146,15 +146,15 @@ pub enum Event {
     Spilled {
         /// The object, as in [`Action::Spill`].
         object_id: ObjectId,
-        /// The disk's error if there is no copy on it.
-        outcome: Result<(), DiskError>,
+        /// The checksum of what was written; the disk's error if there is no copy on it.
+        outcome: Result<u32, DiskError>,
     },
     /// An object was read from disk, or not.
     Restored {
         /// The object, as in [`Action::Restore`].
         object_id: ObjectId,
-        /// The disk's error if the object's bytes were not read.
-        outcome: Result<(), DiskError>,
+        /// The checksum of what was read; the disk's error if the object's bytes were not read.
+        outcome: Result<u32, DiskError>,
     },
     /// The disk keeps room for a range of the overflow file, or has none.
     Reserved {
@@ -303,6 +303,11 @@ pub enum Action {
         offset: u64,
         /// Its size in bytes.
         size: u64,
+    },
+    /// Say in the log that an object's file has other bytes than were written: the object is lost.
+    TellDamaged {
+        /// The object, which names its file.
+        object_id: ObjectId,
     },
     /// Have the disk keep room for a range of the overflow file; [`Event::Reserved`] follows.
     Reserve {

@@ -87,12 +87,16 @@ impl Ledger {
             // The fullest device that still has room, so that whole ones stay whole.
             let fits = devices.iter_mut().filter(|(_, free)| *free >= amount);
             let device = fits.min_by_key(|(_, free)| *free)?;
-            device.1 -= amount;
+            if !mutant!("part-of-a-gpu-not-counted") {
+                device.1 -= amount;
+            }
+            assert!(device.1 >= 0, "a device would be lent beyond what it has");
             return Some(vec![device.0]);
         }
         let count = usize::try_from(amount / UNIT).ok()?;
+        let is_whole = |free: i64| free == UNIT || free > 0 && mutant!("shared-gpu-lent-whole");
         let whole: Vec<&mut (u32, i64)> =
-            devices.iter_mut().filter(|(_, free)| *free == UNIT).take(count).collect();
+            devices.iter_mut().filter(|(_, free)| is_whole(*free)).take(count).collect();
         if whole.len() < count || amount % UNIT != 0 {
             return None;
         }

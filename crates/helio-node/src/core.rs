@@ -104,11 +104,11 @@ pub(crate) enum Input {
     },
     Spilled {
         object_id: ObjectId,
-        outcome: Result<(), DiskError>,
+        outcome: Result<u32, DiskError>,
     },
     Restored {
         object_id: ObjectId,
-        outcome: Result<(), DiskError>,
+        outcome: Result<u32, DiskError>,
     },
     Reserved {
         offset: u64,
@@ -503,6 +503,9 @@ impl Daemon {
             Action::Restore { object_id, offset, size } => self.disk.read(object_id, offset, size),
             Action::Reserve { offset, size } => self.disk.reserve(offset, size),
             Action::Punch { offset, size } => self.arena.punch(offset, size),
+            Action::TellDamaged { object_id } => {
+                tracing::error!(%object_id, "the object's file has other bytes than were written: it is lost");
+            }
             Action::RemoveFile { object_id } => self.disk.remove(object_id),
             Action::Spawn(spawn) => match &mut self.suspended {
                 Some(waiting) => waiting.push(spawn),
@@ -810,9 +813,9 @@ fn remove_sockets(folder: &Path) {
     }
 }
 
-fn log_disk(what: &str, object_id: ObjectId, outcome: &Result<(), DiskError>) {
+fn log_disk(what: &str, object_id: ObjectId, outcome: &Result<u32, DiskError>) {
     match outcome {
-        Ok(()) => tracing::debug!(%object_id, "object {what}"),
+        Ok(_) => tracing::debug!(%object_id, "object {what}"),
         Err(error) => tracing::warn!(%object_id, error = error.text, "object not {what}"),
     }
 }

@@ -1,4 +1,5 @@
-//! Objects on disk: one file each, in the session's folder, straight from and to the memory file.
+//! Objects on disk: one file each, in the session's folder, straight from and to the memory file. A checksum tells
+//! whether what is read is what was written.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -83,19 +84,20 @@ fn path(folder: &Path, object_id: ObjectId) -> PathBuf {
     folder.join(object_id.hex())
 }
 
-async fn in_background(
-    work: impl FnOnce() -> Result<(), DiskError> + Send + 'static,
-) -> Result<(), DiskError> {
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DiskError> + Send + 'static,
+) -> Result<T, DiskError> {
     let outcome = tokio::task::spawn_blocking(work).await;
     outcome.unwrap_or_else(|error| Err(DiskError { is_full: false, text: error.to_string() }))
 }
 
+/// Writes an object's file and returns the checksum of what is in it.
 fn write_file(
     folder: &Path,
     threshold: f64,
     object_id: ObjectId,
     slice: &ArenaSlice,
-) -> Result<(), DiskError> {
+) -> Result<u32, DiskError> {
     let failed = |error: std::io::Error| disk_error(folder, &error);
     fs::create_dir_all(folder).map_err(failed)?;
     check_room(folder, threshold, slice.len() as u64)?;
@@ -105,7 +107,8 @@ fn write_file(
         // What was written of it only takes room.
         let _ = fs::remove_file(&path);
     }
-    written.map_err(failed)
+    written.map_err(failed)?;
+    Ok(crc32fast::hash(slice.as_slice()))
 }
 
 fn disk_error(folder: &Path, error: &std::io::Error) -> DiskError {
@@ -132,7 +135,8 @@ fn check_room(folder: &Path, threshold: f64, size: u64) -> Result<(), DiskError>
     Ok(())
 }
 
-fn read_file(path: &Path, slice: &ArenaSlice) -> Result<(), DiskError> {
+/// Reads an object's file and returns the checksum of what was in it.
+fn read_file(path: &Path, slice: &ArenaSlice) -> Result<u32, DiskError> {
     const STEP: usize = 1 << 20;
     let failed = |error: std::io::Error| DiskError {
         is_full: false,
@@ -140,14 +144,16 @@ fn read_file(path: &Path, slice: &ArenaSlice) -> Result<(), DiskError> {
     };
     let mut file = File::open(path).map_err(failed)?;
     let mut buffer = vec![0; STEP.min(slice.len())];
+    let mut checksum = crc32fast::Hasher::new();
     let mut at = 0;
     while at < slice.len() {
         let length = STEP.min(slice.len() - at);
         file.read_exact(&mut buffer[..length]).map_err(failed)?;
+        checksum.update(&buffer[..length]);
         slice
             .copy_in(at, &buffer[..length])
             .map_err(|error| failed(std::io::Error::other(error)))?;
         at += length;
     }
-    Ok(())
+    Ok(checksum.finalize())
 }

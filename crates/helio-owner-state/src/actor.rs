@@ -172,7 +172,9 @@ impl Actor {
     /// Calls that have not ended.
     #[must_use]
     pub fn pending_calls(&self) -> usize {
-        self.queue.len() + self.lacking.len() + self.sent.len()
+        let sent = if mutant!("sent-call-not-pending") { 0 } else { self.sent.len() };
+        let more = usize::from(mutant!("one-call-too-few-ahead"));
+        self.queue.len() + self.lacking.len() + sent + more
     }
 }
 

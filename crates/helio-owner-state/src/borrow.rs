@@ -46,7 +46,8 @@ impl Borrows {
         out: &mut Vec<Action>,
     ) -> u64 {
         self.next += 1;
-        self.unconfirmed.insert(self.next, (owner.worker_id, object));
+        let before = self.unconfirmed.insert(self.next, (owner.worker_id, object));
+        assert!(before.is_none(), "one confirmation would stand for two borrows");
         *self.waits_for.entry(owner.worker_id).or_default() += 1;
         out.push(Action::Send {
             to: owner.clone(),

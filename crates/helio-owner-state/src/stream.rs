@@ -130,6 +130,7 @@ impl Owner {
 
     pub(crate) fn stream_ended(&mut self, task: TaskId, items: u32, out: &mut Vec<Action>) {
         if let Some(stream) = self.streams.get_mut(&task) {
+            assert!(stream.read <= stream.arrived, "a reader has what never came");
             stream.total = Some(items.max(stream.arrived));
             out.push(Action::StreamChanged(task));
         }
@@ -209,6 +210,7 @@ impl Owner {
             return;
         }
         stream.read += 1;
+        assert!(stream.read <= stream.arrived, "a reader would wait for an item that it has read");
         let read = stream.read;
         let id = task.object(FIRST_ITEM + index);
         self.add_ref(id);

@@ -160,6 +160,10 @@ impl<M: Memory> Process<M> {
 
     /// Takes in one event at `now` (microseconds of any steady clock that never goes back).
     pub fn apply(&mut self, event: Event<'_>, now: u64) {
+        assert!(
+            now >= self.now,
+            "time never goes back: deadlines would be met or missed at random"
+        );
         self.now = now;
         match event {
             Event::Owner(event) => self.tell_owner(event),

@@ -119,6 +119,7 @@ impl<M: Memory> StoreClient<M> {
     /// again.
     pub(crate) fn take_refusal(&mut self, id: ObjectId, now: u64) -> Option<Payload<M::Pin>> {
         let refusal = self.refused.remove(&id)?;
+        assert!(now >= refusal.at, "time never goes back: a refusal would be told for ever");
         let is_fresh = now - refusal.at <= REFUSED_US;
         is_fresh.then_some(Payload { bytes: Bytes::Memory(refusal.error), is_error: true })
     }

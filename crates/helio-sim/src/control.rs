@@ -52,9 +52,12 @@ impl ControlHost {
     pub(crate) fn start(life: u32, core: &mut Core) -> Self {
         let entries: Vec<(Vec<u8>, Vec<u8>)> =
             core.durable.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        if life > 1 {
+            core.set_control_clock();
+        }
         let (control, actions) = Control::recover("session", entries, &[], core.control_now());
         core.control = Some(life);
-        let (open, evidence) = (BTreeMap::new(), Evidence::new(core.now));
+        let (open, evidence) = (BTreeMap::new(), Evidence::new(core.now, core.plan.drift_ppm_max));
         let (ticked, held) = (core.now, WantedChanges::default());
         let mut host = Self { life, control, open, ticked, held, is_said_full: false, evidence };
         host.execute_events(core, vec![actions]);
@@ -235,20 +238,21 @@ impl ControlHost {
         core.facts.nodes_with_bundles.extend(self.evidence.take_asked());
     }
 
-    /// A client of the head's node asks for the end of a node, which waits for what runs there. Whether it could
-    /// ask.
+    /// A client of the head's node asks for the end of a node, which waits for what runs there, so many milliseconds
+    /// at most (0: as long as it takes). Whether it could ask.
     pub(crate) fn asked_to_drain(
         &mut self,
         core: &mut Core,
         head: NodeId,
         node_id: NodeId,
+        grace_ms: u64,
     ) -> bool {
         let is_in = |node| self.open.contains_key(&node) && self.evidence.knows(node);
         if !is_in(head) || !is_in(node_id) {
             return false;
         }
         let reason = "it is not needed any more".to_owned();
-        let request = DrainNode { node_id, reason, grace_ms: 0, is_cancelled: false }.into();
+        let request = DrainNode { node_id, reason, grace_ms, is_cancelled: false }.into();
         let call = ControlCall { request, ..ControlCall::default() };
         let message = FromClient { call, ..FromClient::default() }.into();
         self.apply(core, Event::Node { node_id: head, message });

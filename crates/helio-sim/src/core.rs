@@ -5,16 +5,20 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use helio_node_state::Exit;
-use helio_types::{NodeAddress, NodeId, ObjectId, TaskId, WorkerId};
+use helio_types::{Assigned, NodeAddress, NodeId, ObjectId, TaskId, WorkerId};
 
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
+use crate::node::GPU;
 use crate::plan::{Order, Plan, Target};
+use crate::program::{Env, Needs};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
 /// The clock of daemons and of the control service begins here, in milliseconds: it is not the owners'.
 const DAEMON_CLOCK_MS: u64 = 1_000_000;
+/// Where the clock of the control service's machine may be set to, in milliseconds after that.
+const CLOCK_SET_MS_MAX: u64 = 7_200_000;
 
 /// An event of the simulated world, at its moment.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(crate) enum Event {
     Arrive { link: u64, side: usize, what: What },
     /// A process's user code may go on.
     Run { pid: usize },
+    /// A process's connections take more of what it writes.
+    Writable { pid: usize },
     /// An owner wants to hear of the time.
     OwnerTick { pid: usize },
     /// A daemon wants to.
@@ -34,7 +40,7 @@ pub(crate) enum Event {
     /// A daemon tries to reach the control service; if it fails it waits so long.
     Reach { node: usize, wait_us: u64 },
     /// A worker process has been made.
-    Spawned { node: usize, worker: WorkerId },
+    Spawned { node: usize, worker: WorkerId, env: Env },
     /// A daemon's signal arrives at a worker.
     Killed { node: usize, worker: WorkerId },
     /// A daemon hears that a worker's process has ended.
@@ -97,6 +103,37 @@ impl Ord for Entry {
     }
 }
 
+/// A machine's clock, against the time of the simulation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    /// By how much it is too fast, in millionths.
+    drift_ppm: i64,
+    /// How far it has jumped forward, in microseconds.
+    jumped_us: u64,
+}
+
+impl Clock {
+    /// What it shows at that moment of the simulation, in microseconds.
+    fn shows(self, now: u64) -> u64 {
+        let wrong = now as i64 / 1_000 * self.drift_ppm / 1_000;
+        now.saturating_add_signed(wrong) + self.jumped_us
+    }
+
+    /// The first moment from `now` on at which it shows that much.
+    fn moment(self, shown: u64, now: u64) -> u64 {
+        let ahead = shown.saturating_sub(self.shows(now)) as i64;
+        if self.drift_ppm == 0 || ahead == 0 {
+            return now + ahead as u64;
+        }
+        let (mut at, one) =
+            (now.saturating_add_signed(ahead - ahead * self.drift_ppm / 1_000_000), 1);
+        while self.shows(at) < shown {
+            at += one;
+        }
+        at
+    }
+}
+
 /// A process, as others find it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Person {
@@ -104,6 +141,8 @@ pub(crate) struct Person {
     pub(crate) node: usize,
     pub(crate) is_driver: bool,
     pub(crate) is_alive: bool,
+    /// The runtime environment that it was made in.
+    pub(crate) env: Env,
 }
 
 /// A daemon, as others find it.
@@ -113,6 +152,8 @@ pub(crate) struct Daemon {
     pub(crate) is_alive: bool,
     /// It was told to leave.
     pub(crate) is_draining: bool,
+    /// What runs there has not as long as it takes.
+    pub(crate) is_hurried: bool,
     pub(crate) cpus: u32,
     /// How much it has of what bundles are made of.
     pub(crate) room: f64,
@@ -121,6 +162,8 @@ pub(crate) struct Daemon {
     pub(crate) arena: Vec<u8>,
     /// How far its clock is ahead, in milliseconds.
     pub(crate) skew_ms: u64,
+    /// How its clock goes.
+    pub(crate) clock: Clock,
 }
 
 /// See the module.
@@ -142,6 +185,8 @@ pub(crate) struct Core {
     /// The tasks that run on each node and have not waited yet, by process, with what they take of its CPUs, in
     /// hundredths.
     running: BTreeMap<usize, BTreeMap<(usize, TaskId), u32>>,
+    /// The devices of each node that are in use: by which process and call, and how much of it, in hundredths.
+    devices: BTreeMap<(usize, u32), BTreeMap<(usize, TaskId), u32>>,
     /// Processes that have waited: their CPU was lent, and is taken back whether or not there is room.
     have_waited: BTreeSet<usize>,
     /// Which life of the control service runs, if one does.
@@ -153,6 +198,8 @@ pub(crate) struct Core {
     head_disk_full: Option<bool>,
     /// How far the clock of the control service's machine is ahead, in milliseconds.
     control_skew_ms: u64,
+    /// How that clock goes.
+    control_clock: Clock,
     /// The part that is to die between two of its actions, and after how many sends.
     tear: Option<(End, u32)>,
     /// The orders of the control service that are to be lost, each with the connection that carries it.
@@ -180,12 +227,14 @@ impl Core {
             daemons: Vec::new(),
             by_id: BTreeMap::new(),
             running: BTreeMap::new(),
+            devices: BTreeMap::new(),
             have_waited: BTreeSet::new(),
             control: None,
             head: 0,
             durable: BTreeMap::new(),
             head_disk_full: None,
             control_skew_ms: 0,
+            control_clock: Clock::default(),
             tear: None,
             lost_orders: Vec::new(),
             torn: None,
@@ -198,8 +247,43 @@ impl Core {
     pub(crate) fn control_now(&mut self) -> u64 {
         if self.control_skew_ms == 0 {
             self.control_skew_ms = self.draw_skew();
+            self.control_clock = self.draw_clock();
         }
-        (DAEMON_CLOCK_MS + self.control_skew_ms) * 1000 + self.now
+        (DAEMON_CLOCK_MS + self.control_skew_ms) * 1000 + self.control_clock.shows(self.now)
+    }
+
+    /// While the control service was away somebody has set its machine's clock, where clocks are wrong at all.
+    pub(crate) fn set_control_clock(&mut self) {
+        if self.plan.drift_ppm_max > 0 {
+            self.control_skew_ms = self.rng.range(1, CLOCK_SET_MS_MAX);
+        }
+    }
+
+    /// How another machine's clock goes.
+    pub(crate) fn draw_clock(&mut self) -> Clock {
+        let most = self.plan.drift_ppm_max;
+        if most == 0 {
+            return Clock::default();
+        }
+        Clock { drift_ppm: self.rng.below(2 * most + 1) as i64 - most as i64, jumped_us: 0 }
+    }
+
+    /// The clock of a node's machine goes forward at once.
+    pub(crate) fn jump_clock(&mut self, node: usize, by_us: u64) {
+        self.daemons[node].clock.jumped_us += by_us;
+        if node == self.head {
+            self.control_clock.jumped_us += by_us;
+        }
+    }
+
+    /// The time of processes on a node, in microseconds.
+    pub(crate) fn machine_us(&self, node: usize) -> u64 {
+        self.daemons[node].clock.shows(self.now)
+    }
+
+    /// The first moment at which it is that late there.
+    pub(crate) fn at_machine_us(&self, node: usize, us: u64) -> u64 {
+        self.daemons[node].clock.moment(us, self.now)
     }
 
     /// From now on the head's disk takes no durable records.
@@ -230,13 +314,13 @@ impl Core {
 
     /// The time by a daemon's clock.
     pub(crate) fn daemon_ms(&self, node: usize) -> u64 {
-        DAEMON_CLOCK_MS + self.daemons[node].skew_ms + self.now / 1000
+        DAEMON_CLOCK_MS + self.daemons[node].skew_ms + self.machine_us(node) / 1000
     }
 
     /// The first microsecond of a daemon's millisecond.
     pub(crate) fn at_daemon_ms(&self, node: usize, ms: u64) -> u64 {
         let began_ms = DAEMON_CLOCK_MS + self.daemons[node].skew_ms;
-        (ms.saturating_sub(began_ms) * 1000).max(self.now)
+        self.at_machine_us(node, ms.saturating_sub(began_ms) * 1000)
     }
 
     /// Whether that part died between two actions of what it does now.
@@ -298,9 +382,15 @@ impl Core {
         Some(entry.event)
     }
 
-    pub(crate) fn add_person(&mut self, id: WorkerId, node: usize, is_driver: bool) -> usize {
+    pub(crate) fn add_person(
+        &mut self,
+        id: WorkerId,
+        node: usize,
+        is_driver: bool,
+        env: Env,
+    ) -> usize {
         let pid = self.people.len();
-        self.people.push(Person { id, node, is_driver, is_alive: true });
+        self.people.push(Person { id, node, is_driver, is_alive: true, env });
         self.by_id.insert(id, pid);
         self.facts.history.process_began(id, self.daemons[node].address.node_id);
         pid
@@ -335,6 +425,53 @@ impl Core {
         }
     }
 
+    /// A call or, without one, an actor begins in a process: it has the environment that it asked for, and the devices,
+    /// which nobody else has.
+    pub(crate) fn takes_devices(
+        &mut self,
+        pid: usize,
+        task: TaskId,
+        needs: Needs,
+        assigned: &Assigned,
+    ) {
+        let Person { node, env, .. } = self.people[pid];
+        if needs.env == Env::Broken || needs.env != env {
+            self.violation(format!(
+                "p{pid} begins in the environment {env:?} what needs {needs:?}"
+            ));
+        }
+        let none = Vec::new();
+        let devices = assigned.devices.get(GPU).unwrap_or(&none);
+        if devices.len() != needs.gpu.div_ceil(100) as usize {
+            self.violation(format!("p{pid} begins with the GPUs {devices:?} what needs {needs:?}"));
+        }
+        for device in devices {
+            let users = self.devices.entry((node, *device)).or_default();
+            users.insert((pid, task), needs.gpu.min(100));
+            if users.values().sum::<u32>() > 100 {
+                let text = format!("GPU {device} of node {node} has too many users: {users:?}");
+                self.violation(text);
+            }
+        }
+        if !devices.is_empty() {
+            self.facts.count("calls and actors with GPUs");
+        }
+    }
+
+    /// A process was made for the environment that can never be made: where nothing breaks, once for each call and actor
+    /// that asked for it at most.
+    pub(crate) fn environment_broke(&mut self) {
+        self.facts.count("environments that could not be made");
+        self.facts.environments_broken += 1;
+        let (broken, asked) =
+            (self.facts.environments_broken, self.facts.history.asked_for_broken_env());
+        if self.plan.faults.is_empty() && broken > asked {
+            self.violation(format!(
+                "an environment that cannot be made was tried {broken} times for {asked} calls and actors"
+            ));
+        }
+    }
+
     /// A process waits.
     pub(crate) fn process_waits(&mut self, pid: usize) {
         self.have_waited.insert(pid);
@@ -346,10 +483,21 @@ impl Core {
         if let Some(here) = self.running.get_mut(&self.people[pid].node) {
             here.remove(&(pid, task));
         }
+        for users in self.devices.values_mut() {
+            users.remove(&(pid, task));
+        }
     }
 
-    /// A process is gone, and what it ran.
-    pub(crate) fn tasks_gone(&mut self, pid: usize) {
+    /// A process is gone, with all that it had.
+    pub(crate) fn process_gone(&mut self, pid: usize) {
+        self.tasks_gone(pid);
+        for users in self.devices.values_mut() {
+            users.retain(|(other, _), _| *other != pid);
+        }
+    }
+
+    /// What a process runs does not count any more.
+    fn tasks_gone(&mut self, pid: usize) {
         if let Some(here) = self.running.get_mut(&self.people[pid].node) {
             here.retain(|(other, _), _| *other != pid);
         }
@@ -357,6 +505,14 @@ impl Core {
 
     pub(crate) fn daemon(&self, id: NodeId) -> Option<usize> {
         self.daemons.iter().position(|daemon| daemon.address.node_id == id)
+    }
+
+    /// Whether the link goes from one machine to another.
+    pub(crate) fn leaves_its_node(&self, link: u64) -> bool {
+        self.net.get(link).is_some_and(|found| match found.ends {
+            [End::Process(a), End::Process(b)] => self.people[a].node != self.people[b].node,
+            _ => found.kind == Kind::Remote,
+        })
     }
 
     fn arrival(&mut self, arrival: Option<Arrival>) {

@@ -37,6 +37,8 @@ pub struct GroupPromise {
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     began: u64,
+    /// How wrong clocks may be, in millionths.
+    drift_ppm_max: u64,
     /// The nodes that have registered, and when each was heard last.
     heard: BTreeMap<NodeId, u64>,
     /// Nodes whose connection broke, and when.
@@ -59,8 +61,9 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    pub(crate) fn new(now: u64) -> Self {
-        Self { began: now, ..Self::default() }
+    /// The control service begins; clocks may be wrong by that much, in millionths.
+    pub(crate) fn new(now: u64, drift_ppm_max: u64) -> Self {
+        Self { began: now, drift_ppm_max, ..Self::default() }
     }
 
     /// A node's message arrived.
@@ -122,7 +125,8 @@ impl Evidence {
         head: NodeId,
         now: u64,
     ) -> Result<bool, String> {
-        let since = |at: u64| now.saturating_sub(at) + TICK_US;
+        let drift = self.drift_ppm_max;
+        let since = |at: u64| (now - at) + (now - at) / 1_000 * drift / 1_000 + TICK_US;
         self.lives_over(|_, _, at| at == node);
         let heard = self.heard.remove(&node);
         let (lost, is_leaving) = (self.lost.remove(&node), self.leaving.remove(&node));

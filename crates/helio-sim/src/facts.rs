@@ -22,6 +22,10 @@ pub struct Facts {
     pub silenced: BTreeSet<usize>,
     /// The head's disk took no durable records for a while.
     pub head_disk_was_full: bool,
+    /// How often the environment was tried that can never be made.
+    pub environments_broken: usize,
+    /// When each driver ended.
+    pub drivers_ended: BTreeMap<WorkerId, u64>,
     /// Restarts of the control service.
     pub control_restarts: u64,
     /// What was promised of each placement group.

@@ -8,6 +8,7 @@ use crate::holds::Scope;
 use crate::net::{End, Kind};
 use crate::node::NodeHost;
 use crate::plan::{Fault, SILENCE_US_MIN};
+use crate::process::Process;
 use crate::world::World;
 
 /// How long a control service that died between two actions is away, in microseconds.
@@ -98,7 +99,8 @@ impl World {
                 self.core.facts.count("faults: slow commit");
                 self.hold(Scope::Still(vec![End::Control(life)]), for_us);
             }
-            Fault::Drain => self.drain_some(),
+            Fault::Drain => self.drain_some(0),
+            Fault::DrainBy { grace_ms } => self.drain_some(grace_ms),
             Fault::Join => {
                 let cpus = self.core.plan.cpus[0];
                 self.core.facts.count("faults: machine that joins");
@@ -108,6 +110,10 @@ impl World {
                 self.core.facts.count("faults: all machines suspended");
                 self.hold(Scope::Everything, for_us);
             }
+            Fault::ClockJump { by_us } => self.clock_jump(by_us),
+            Fault::Damage => self.damage_file(),
+            Fault::PushBack { for_us } => self.push_back(for_us),
+            Fault::CutMessage => self.cut_message(place),
             Fault::Memory => {
                 let Some(node) = self.some_node(false) else { return };
                 let memory =
@@ -119,7 +125,7 @@ impl World {
     }
 
     /// Somebody asks the control service, by the head's daemon, to have a node leave.
-    fn drain_some(&mut self) {
+    fn drain_some(&mut self, grace_ms: u64) {
         let Some(node) = self.some_node(true) else { return };
         if self.core.daemons[node].is_draining {
             return;
@@ -129,8 +135,9 @@ impl World {
             self.core.daemons[self.core.head].address.node_id,
         );
         let Some(control) = &mut self.control else { return };
-        if control.asked_to_drain(&mut self.core, head, node_id) {
+        if control.asked_to_drain(&mut self.core, head, node_id, grace_ms) {
             self.core.facts.count("faults: drained node");
+            self.core.daemons[node].is_hurried = grace_ms > 0;
         }
     }
 
@@ -208,6 +215,56 @@ impl World {
         self.core.control = None;
         self.core.close_all(End::Control(control.life));
         self.core.after(away_us, Event::ControlStart);
+    }
+
+    /// The clock of some machine jumps, and with it that of all that runs there.
+    fn clock_jump(&mut self, by_us: u64) {
+        let Some(node) = self.some_node(false) else { return };
+        self.core.facts.count("faults: clock that jumps");
+        self.core.jump_clock(node, by_us);
+        self.at_node(node, NodeHost::clock_jumped);
+        let here = self.processes.iter().filter(|process| process.node == node);
+        let here: Vec<usize> = here.map(|process| process.pid).collect();
+        for pid in here {
+            self.with(pid, Process::clock_jumped);
+        }
+    }
+
+    /// A byte changes of a file on some disk.
+    fn damage_file(&mut self) {
+        let with_files =
+            |node: &usize| self.nodes[*node].as_ref().is_some_and(|host| !host.disk.is_empty());
+        let nodes: Vec<usize> = (0..self.nodes.len()).filter(with_files).collect();
+        let Some(node) = self.core.rng.pick(&nodes).copied() else { return };
+        if let Some(host) = &mut self.nodes[node] {
+            host.damage_file(&mut self.core);
+        }
+    }
+
+    /// The connections of some process take a few bytes at a time.
+    fn push_back(&mut self, for_us: u64) {
+        let Some(pid) = self.some_process(None) else { return };
+        self.core.facts.count("faults: connections that push back");
+        let until = self.core.now + for_us;
+        self.with(pid, |process, core| process.push_back(core, until));
+    }
+
+    /// A connection breaks of which a part of a message is out; later, if there is none now.
+    fn cut_message(&mut self, place: usize) {
+        let found = self.processes.iter().filter(|process| process.is_alive);
+        let found: Vec<u64> = found.flat_map(Process::torn_links).collect();
+        let found: Vec<u64> =
+            found.into_iter().filter(|link| self.core.leaves_its_node(*link)).collect();
+        match self.core.rng.pick(&found).copied() {
+            Some(link) => {
+                self.core.facts.count("faults: message cut in the middle");
+                self.core.cut_link(link);
+            }
+            None if self.core.now < self.core.plan.faults[place].0 + CALLER_WAIT_US => {
+                self.core.after(CALLER_LOOK_US, Event::Fault { place });
+            }
+            None => {}
+        }
     }
 
     fn hold(&mut self, scope: Scope, for_us: u64) {

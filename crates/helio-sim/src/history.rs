@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::Target;
+use crate::program::{Env, Needs};
 use helio_node_state::limits::WORKER_START_FAILURES_MAX;
 use helio_types::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
@@ -26,6 +27,9 @@ struct Call {
     ended: BTreeSet<WorkerId>,
     /// Where it ended with a value.
     done: BTreeSet<WorkerId>,
+    needs: Needs,
+    /// Its caller has its reply.
+    is_answered: bool,
     /// Calls that were made with a reference to a result of it.
     takers: BTreeSet<TaskId>,
 }
@@ -36,6 +40,7 @@ struct Actor {
     creator: WorkerId,
     max_restarts: i64,
     group: PlacementGroupId,
+    needs: Needs,
     /// The processes that have begun its constructor, in that order.
     constructed: Vec<WorkerId>,
     /// The processes that became it, or were to.
@@ -220,7 +225,8 @@ impl History {
         self.full.insert(node);
     }
 
-    fn is_lost(&self, process: &WorkerId) -> bool {
+    /// Whether a process ended, or may have been taken for dead.
+    pub(crate) fn is_lost(&self, process: &WorkerId) -> bool {
         self.ended.contains(process) || self.silent.contains(process)
     }
 
@@ -285,6 +291,46 @@ impl History {
         let home = self.owners.get(&task).and_then(|owner| self.homes.get(owner));
         self.target(task) == Target::Here
             && home.is_none_or(|home| self.drained.contains(home) || self.nodes_lost.contains(home))
+    }
+
+    /// What a call needs besides a CPU.
+    pub(crate) fn call_needs(&mut self, task: TaskId, needs: Needs) {
+        self.calls.entry(task).or_default().needs = needs;
+    }
+
+    /// What a call, or an actor, needs besides a CPU.
+    pub(crate) fn needs(&self, task: TaskId) -> Needs {
+        self.calls.get(&task).map(|call| call.needs).unwrap_or_default()
+    }
+
+    /// A call's reply has arrived at its caller.
+    pub fn answered(&mut self, task: TaskId) {
+        if let Some(call) = self.calls.get_mut(&task) {
+            call.is_answered = true;
+        }
+    }
+
+    /// How many calls of a process to an actor have no reply.
+    #[must_use]
+    pub fn unanswered(&self, caller: WorkerId, actor: ActorId) -> usize {
+        let of_actor = self.calls.iter().filter(|(task, call)| {
+            task.actor() == actor && call.owner == caller && !call.is_answered
+        });
+        of_actor.count()
+    }
+
+    /// How many calls and actors need the runtime environment that can never be made.
+    #[must_use]
+    pub fn asked_for_broken_env(&self) -> usize {
+        let calls = self.calls.values().map(|call| call.needs);
+        let actors = self.actors.values().map(|actor| actor.needs);
+        calls.chain(actors).filter(|needs| needs.env == Env::Broken).count()
+    }
+
+    /// Whether the runtime environment of a call or an actor can never be made.
+    #[must_use]
+    pub fn has_broken_env(&self, task: TaskId, actor: ActorId) -> bool {
+        self.needs(task).env == Env::Broken || self.actor_needs_of(actor).env == Env::Broken
     }
 
     /// A call went to a worker.
@@ -565,6 +611,16 @@ impl History {
     ) {
         let made = Actor { creator, max_restarts, group, ..Actor::default() };
         self.actors.insert(actor, made);
+    }
+
+    /// What an actor needs besides a CPU.
+    pub(crate) fn actor_needs(&mut self, actor: ActorId, needs: Needs) {
+        self.actors.entry(actor).or_default().needs = needs;
+    }
+
+    /// What an actor needs besides a CPU.
+    pub(crate) fn actor_needs_of(&self, actor: ActorId) -> Needs {
+        self.actors.get(&actor).map(|known| known.needs).unwrap_or_default()
     }
 
     /// Whether a node was to make that life of an actor before.

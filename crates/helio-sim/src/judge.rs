@@ -11,6 +11,7 @@
 //! | a call was cancelled | it was, or one above it |
 //! | a placement group is gone | that group was removed, or its maker ended |
 //! | a group cannot be made | it was asked for while the head's disk had no room |
+//! | a runtime environment | it is the one that can never be made |
 //! | no room, no memory | the disk of the reader's node was full, the worker of that call was ended for memory |
 
 use helio_proto::error::{ErrorKind, SystemError};
@@ -84,7 +85,12 @@ impl Facts {
             ErrorKind::TaskUnschedulable => owed(history.lost_target(error.task), || {
                 "the node on which alone it may run takes work".to_owned()
             }),
-            ErrorKind::ActorUnschedulable | ErrorKind::RuntimeEnvSetup | ErrorKind::ObjectFreed => {
+            ErrorKind::RuntimeEnvSetup => {
+                owed(history.has_broken_env(error.task, error.actor), || {
+                    "its runtime environment can be made".to_owned()
+                })
+            }
+            ErrorKind::ActorUnschedulable | ErrorKind::ObjectFreed => {
                 Err("nothing ever causes that".to_owned())
             }
         }

@@ -97,8 +97,9 @@ pub fn run_with(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -
 
 /// Whose stream of chance decides on scenes.
 const SCENES: u64 = 0x7363_656e_6573;
-/// And on those of the fourth edition.
+/// And on those of the fourth and the fifth edition.
 const LATER_SCENES: u64 = 0x6c61_7465_7273;
+const FIFTH_SCENES: u64 = 0x6669_6674_6873;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
@@ -109,6 +110,9 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     }
     if edition > 3 {
         plan.draw_later_scene(&mut Rng::new(mix(seed) ^ LATER_SCENES));
+    }
+    if edition > 4 {
+        plan.draw_fifth_scene(&mut Rng::new(mix(seed) ^ FIFTH_SCENES));
     }
     change(&mut plan);
     let scripts = (0..plan.n_drivers)

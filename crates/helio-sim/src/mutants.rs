@@ -133,6 +133,12 @@ pub const MUTANTS: &[Mutant] = &[
         "removed-group-stays-durable",
         "the record of a removed placement group stays",
     ),
+    row("persistence", "running-job-not-persisted", "a job is not durable while it runs"),
+    row(
+        "jobs",
+        "ended-job-listed-as-running",
+        "a list of jobs says that one runs whose driver ended",
+    ),
     row(
         "back-pressure",
         "generator-ignores-its-bound",
@@ -193,6 +199,58 @@ pub const MUTANTS: &[Mutant] = &[
     row("spilling", "failed-write-taken-for-done", "a write that the disk refused counts as done"),
     row("spilling", "file-not-removed", "the file of a freed object stays"),
     row("spilling", "failed-read-taken-for-done", "an object that the disk did not give is there"),
+    row(
+        "spilling",
+        "damaged-file-taken-for-whole",
+        "bytes of a file that differ from what was written are read",
+    ),
+    row("devices", "part-of-a-gpu-not-counted", "parts of a GPU are lent without end"),
+    row("devices", "shared-gpu-lent-whole", "a GPU is lent whole of which somebody has a part"),
+    row(
+        "environments",
+        "worker-of-another-environment",
+        "a call runs in a worker of another runtime environment",
+    ),
+    row(
+        "environments",
+        "broken-environment-tried-again",
+        "an environment that can never be made is tried again",
+    ),
+    row(
+        "environments",
+        "broken-environment-blamed-on-the-node",
+        "a call whose environment cannot be made fails as if its node could make no process",
+    ),
+    row(
+        "connections",
+        "rest-of-a-message-dropped",
+        "what a connection did not take at once is dropped",
+    ),
+    row(
+        "connections",
+        "part-of-a-message-sent-again",
+        "what a connection took of a message is written again",
+    ),
+    row(
+        "actors",
+        "coroutines-one-at-a-time",
+        "a call of an actor of coroutines waits for the one before",
+    ),
+    row(
+        "actors",
+        "sent-call-not-pending",
+        "calls that were sent do not count for `max_pending_calls`",
+    ),
+    row(
+        "actors",
+        "one-call-too-few-ahead",
+        "a call is refused before `max_pending_calls` are under way",
+    ),
+    row(
+        "clocks",
+        "heads-standstill-taken-for-silence",
+        "nodes are declared dead because the head's clock jumped",
+    ),
     row("names", "name-given-twice", "`get_if_exists` makes a second actor of a name"),
     row("table", "put-overwrites-anyway", "`overwrite=False` overwrites"),
     row("table", "list-ignores-its-prefix", "a list of keys has others, too"),

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
+use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, RECONNECT_MS_MAX, suspect_ms};
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, MemoryUse, Node, Setup};
 use helio_proto::cluster::{ControlToNode, NodeLeaving, NodeToControl, NodeToNode, PullChunk};
 use helio_proto::control::Label;
+use helio_proto::environment::{EnvStep, RuntimeEnv};
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, NodeToClient, overflow_start};
 use helio_proto::{decode, encode};
@@ -13,6 +14,8 @@ use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, WorkerId};
 
 use crate::core::{Core, Daemon, Event as Next};
 use crate::net::{End, Kind, What};
+use crate::program::Env;
+use crate::rng::hash;
 
 const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
@@ -27,8 +30,42 @@ const OVERFLOW: u64 = 4 << 20;
 pub(crate) const ZONE: &str = "zone";
 pub(crate) const HEAD_ZONE: &str = "a";
 
+/// What GPUs are called.
+pub(crate) const GPU: &str = "GPU";
+/// The variable by which the processes of a runtime environment are known.
+const ENV: &str = "SIM_ENV";
+
+/// A runtime environment as a call or an actor names it.
+pub(crate) fn runtime_env(env: Env) -> RuntimeEnv {
+    match env {
+        Env::Job => RuntimeEnv::default(),
+        Env::Own => RuntimeEnv::with_variables(&[(ENV, "own")]),
+        Env::Broken => RuntimeEnv {
+            steps: vec![EnvStep::Pip],
+            ..RuntimeEnv::with_variables(&[(ENV, "broken")])
+        },
+    }
+}
+
+/// The runtime environment of a process with these variables.
+fn env_of(variables: &BTreeMap<String, String>) -> Env {
+    match variables.get(ENV).map(String::as_str) {
+        None => Env::Job,
+        Some("own") => Env::Own,
+        Some(_) => Env::Broken,
+    }
+}
+
 fn zone(index: usize, is_head: bool) -> &'static str {
     if is_head || index.is_multiple_of(3) { HEAD_ZONE } else { "b" }
+}
+
+/// Whatever differs in a byte has another one.
+fn checksum(bytes: &[u8]) -> u32 {
+    let words = bytes.chunks(8).map(|chunk| {
+        chunk.iter().fold(chunk.len() as u64, |word, byte| word << 8 | u64::from(*byte))
+    });
+    hash(words) as u32
 }
 
 fn broken_disk() -> DiskError {
@@ -56,6 +93,8 @@ pub(crate) struct NodeHost {
     serving: BTreeMap<(u64, u64), Serving>,
     /// Objects whose bytes this shell writes by itself, by the number of their pull: where, and how many.
     receiving: BTreeMap<u64, (u64, u64)>,
+    /// When it heard the control service last.
+    control_said_at: u64,
     status_at: u64,
     tick_at: Option<u64>,
     /// Worker processes that were asked for and have not been seen to end.
@@ -94,7 +133,9 @@ impl NodeHost {
                 ("slot", f64::from(core.plan.slots)),
                 ("room", core.plan.room(is_head)),
                 ("keep", if is_head { core.plan.keep() } else { 0.0 }),
+                (GPU, f64::from(core.plan.gpus)),
             ]),
+            devices: [(GPU.to_owned(), (0..core.plan.gpus).collect())].into(),
             store_size: core.plan.store_size,
             overflow_size: OVERFLOW,
             spills_max: 2,
@@ -108,15 +149,17 @@ impl NodeHost {
             idle_max: core.plan.idle_max,
             ..Setup::default()
         };
-        let skew_ms = core.draw_skew();
+        let (skew_ms, clock) = (core.draw_skew(), core.draw_clock());
         core.daemons.push(Daemon {
             address,
             is_alive: true,
             is_draining: false,
+            is_hurried: false,
             cpus,
             room: core.plan.room(is_head),
             is_in_head_zone: zone(index, is_head) == HEAD_ZONE,
             skew_ms,
+            clock,
             arena: vec![0; (overflow_start(core.plan.store_size) + OVERFLOW) as usize],
         });
         let host = Self {
@@ -129,6 +172,7 @@ impl NodeHost {
             peers: BTreeMap::new(),
             serving: BTreeMap::new(),
             receiving: BTreeMap::new(),
+            control_said_at: core.now,
             status_at: core.now + HEARTBEAT_MS * 1000,
             tick_at: None,
             workers: BTreeSet::new(),
@@ -161,6 +205,11 @@ impl NodeHost {
             self.tick_at = Some(due);
             core.at(due, Next::NodeTick { node: self.index });
         }
+    }
+
+    /// Its clock has jumped: what was to happen later may be due.
+    pub(crate) fn clock_jumped(&mut self, core: &mut Core) {
+        self.apply(core, Event::Tick);
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
@@ -244,6 +293,7 @@ impl NodeHost {
                 let arena = &mut core.daemons[self.index].arena;
                 arena[offset as usize..(offset + size) as usize].fill(0);
             }
+            Action::TellDamaged { .. } => core.facts.count("damaged files found"),
             Action::RemoveFile { object_id } => {
                 core.note(|| format!("node {} removes the file of {object_id:?}", self.index));
                 self.disk.remove(&object_id);
@@ -258,7 +308,7 @@ impl NodeHost {
                 }
             }
             Action::Unload => {}
-            Action::Spawn(spawn) => self.spawn(core, spawn.worker_id),
+            Action::Spawn(spawn) => self.spawn(core, spawn.worker_id, env_of(&spawn.env)),
             Action::Kill { worker_id } => {
                 if self.is_starving {
                     core.facts.history.process_starved(worker_id);
@@ -279,6 +329,17 @@ impl NodeHost {
             Action::ReachControl => {}
             Action::Suspend => {
                 core.facts.count("nodes suspended");
+                let silence_us = core.now.saturating_sub(self.control_said_at);
+                // Where nodes stand still, or are cut off, they may know of a silence that was over already.
+                let only_clocks_err = core.plan.drift_ppm_max > 0;
+                if only_clocks_err
+                    && silence_us < suspect_ms(HEARTBEATS_MISSED_MAX * HEARTBEAT_MS) * 1_000 / 2
+                {
+                    core.violation(format!(
+                        "node {} stops its workers, and heard the control service {silence_us} us ago",
+                        self.index
+                    ));
+                }
                 self.suspends = Some(true);
             }
             Action::Resume => self.suspends = Some(false),
@@ -359,7 +420,7 @@ impl NodeHost {
         });
         let arena = &mut core.daemons[self.index].arena[offset as usize..(offset + size) as usize];
         if is_write {
-            let outcome = self.written();
+            let outcome = self.written().map(|()| checksum(arena));
             if outcome.is_ok() {
                 self.disk.insert(object_id, arena.to_vec());
             }
@@ -374,7 +435,7 @@ impl NodeHost {
         let outcome = match self.disk.get(&object_id) {
             Some(bytes) if bytes.len() == arena.len() => {
                 arena.copy_from_slice(bytes);
-                Ok(())
+                Ok(checksum(bytes))
             }
             _ => {
                 core.violation(format!(
@@ -385,6 +446,20 @@ impl NodeHost {
             }
         };
         self.apply(core, Event::Restored { object_id, outcome });
+    }
+
+    /// A byte of some file changes: what lies there is lost when it is read.
+    pub(crate) fn damage_file(&mut self, core: &mut Core) {
+        let files: Vec<ObjectId> = self.disk.keys().copied().collect();
+        let Some(object_id) = core.rng.pick(&files).copied() else { return };
+        let Some(bytes) = self.disk.get_mut(&object_id).filter(|bytes| !bytes.is_empty()) else {
+            return;
+        };
+        let place = core.rng.below(bytes.len() as u64) as usize;
+        bytes[place] ^= 1 << core.rng.below(8);
+        core.note(|| format!("node {}: byte {place} of {object_id:?} changes", self.index));
+        core.facts.count("faults: damaged file");
+        core.facts.history.object_unreadable(object_id);
     }
 
     fn close_client(&mut self, core: &mut Core, conn: Conn, why: &str) {
@@ -401,10 +476,10 @@ impl NodeHost {
         }
     }
 
-    fn spawn(&mut self, core: &mut Core, worker: WorkerId) {
+    fn spawn(&mut self, core: &mut Core, worker: WorkerId, env: Env) {
         self.workers.insert(worker);
         let delay = core.rng.range(500, 20_000);
-        core.after(delay, Next::Spawned { node: self.index, worker });
+        core.after(delay, Next::Spawned { node: self.index, worker, env });
     }
 
     fn ask(&mut self, core: &mut Core, to: &NodeAddress, message: &NodeToNode) {
@@ -482,6 +557,7 @@ impl NodeHost {
             }
             (Kind::Control, What::Bytes(bytes)) => {
                 if self.control == Some(link) {
+                    self.control_said_at = core.now;
                     match decode::<ControlToNode>(&bytes) {
                         Ok(message) => {
                             self.is_to_leave |= matches!(message, ControlToNode::Drain(_));

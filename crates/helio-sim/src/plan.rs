@@ -91,10 +91,29 @@ pub enum Fault {
         /// How long it takes.
         for_us: u64,
     },
+    /// A byte changes of a file on some node's disk.
+    Damage,
+    /// The connections of a process take a few bytes at a time for so many microseconds.
+    PushBack {
+        /// How long they push back.
+        for_us: u64,
+    },
+    /// A connection that pushes back breaks in the middle of a message.
+    CutMessage,
+    /// The clock of a node's machine goes forward at once by so many microseconds.
+    ClockJump {
+        /// How far.
+        by_us: u64,
+    },
     /// A node's machine is short of memory, and its monitor ends a worker.
     Memory,
     /// A node is told to hand over what it has, and to leave; never the head.
     Drain,
+    /// The same, and what runs there has so many milliseconds to end.
+    DrainBy {
+        /// How long.
+        grace_ms: u64,
+    },
     /// A machine joins.
     Join,
     /// All machines stand still at once for so many microseconds, as under a debugger of virtual machines.
@@ -145,6 +164,20 @@ pub enum Scene {
     BadDisks,
     /// Actors and placement groups come and go while the head's disk takes no more, or is slow.
     HeadDisk,
+    /// Tasks and actors take GPUs, whole ones and parts of one.
+    Devices,
+    /// Tasks and actors have runtime environments, of which one can never be made.
+    Environments,
+    /// Connections take a few bytes at a time, and some break in the middle of a message.
+    PushBack,
+    /// Clocks are too fast or too slow, and jump; the head's may be set back while it is away.
+    Clocks,
+    /// Actors of coroutines, and callers that make only so many calls ahead.
+    Ahead,
+    /// More objects than there is memory for, on disks that change what was written.
+    DamagedDisks,
+    /// Nodes leave whether or not what runs there has ended.
+    Grace,
 }
 
 /// Which direction of a partition is blocked.
@@ -210,6 +243,10 @@ pub struct Plan {
     pub skew_ms_max: u64,
     /// What the programs come back to.
     pub scene: Option<Scene>,
+    /// How many GPUs each node has.
+    pub gpus: u32,
+    /// By how much clocks are too fast or too slow at most, in millionths.
+    pub drift_ppm_max: u64,
 }
 
 /// How long a run's drivers have, in microseconds of its own time.
@@ -248,6 +285,8 @@ impl Plan {
             slots: 2,
             skew_ms_max: if rng.one_in(2) { 0 } else { 40_000_000 },
             scene: None,
+            gpus: 0,
+            drift_ppm_max: 0,
         };
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {
@@ -303,7 +342,14 @@ impl Plan {
             | Scene::Unheard
             | Scene::Deadlines
             | Scene::BadDisks
-            | Scene::HeadDisk => Vec::new(),
+            | Scene::HeadDisk
+            | Scene::Devices
+            | Scene::Environments
+            | Scene::PushBack
+            | Scene::Clocks
+            | Scene::Ahead
+            | Scene::DamagedDisks
+            | Scene::Grace => Vec::new(),
         };
         self.faults.sort_by_key(|(at, _)| *at);
     }
@@ -360,18 +406,90 @@ impl Plan {
                 let more = more[at(0, 2) as usize];
                 vec![(at(100_000, 1_000_000), full), (at(100_000, 2_000_000), more)]
             }
-            // These are drawn above.
+            // These are drawn elsewhere.
             Scene::Relay
             | Scene::Items
             | Scene::Leaving
             | Scene::Moving
             | Scene::LostOrders
-            | Scene::Orphans => Vec::new(),
+            | Scene::Orphans
+            | Scene::Devices
+            | Scene::Environments
+            | Scene::PushBack
+            | Scene::Clocks
+            | Scene::Ahead
+            | Scene::DamagedDisks
+            | Scene::Grace => Vec::new(),
         };
         match scene {
             // Large objects beyond the memory.
             BadDisks => self.store_size = 16 << 10,
             HeadDisk => (self.has_kills, self.has_groups) = (true, true),
+            _ => {}
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Gives a third of the runs without a scene one that the fifth edition has brought.
+    pub(crate) fn draw_fifth_scene(&mut self, rng: &mut Rng) {
+        if self.scene.is_some() || !rng.one_in(3) {
+            return;
+        }
+        use Scene::{Ahead, Clocks, DamagedDisks, Devices, Environments, Grace, PushBack};
+        let all = [Devices, Environments, PushBack, Clocks, Ahead, DamagedDisks, Grace];
+        let scene = *rng.pick(&all).unwrap_or(&Devices);
+        self.scene = Some(scene);
+        let n_nodes = rng.range(1, 3) as usize;
+        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
+        (self.n_drivers, self.n_ops) = (rng.range(1, 3) as usize, rng.range(4, 12));
+        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        let losses = [Fault::Worker, Fault::Caller, Fault::Peer, Fault::Node];
+        let mut maybe_a_loss = || match at(0, 2) {
+            0 => vec![(at(100_000, 1_500_000), losses[at(0, 3) as usize])],
+            _ => Vec::new(),
+        };
+        self.faults = match scene {
+            Devices | Environments | Ahead => maybe_a_loss(),
+            PushBack => {
+                let mut one = || {
+                    let begun = at(20_000, 1_500_000);
+                    let pushes = Fault::PushBack { for_us: at(50_000, 1_500_000) };
+                    [(begun, pushes), (begun + at(1, 200_000), Fault::CutMessage)]
+                };
+                [one(), one(), one()].concat()
+            }
+            Clocks => {
+                self.drift_ppm_max = DRIFT_PPM_MAX;
+                let away = Fault::Control { away_us: at(1_000, 1_000_000) };
+                let mut jump = || {
+                    let most = [SILENCE_US_MIN, JUMP_US_MAX][at(0, 1) as usize];
+                    let by_us = at(1_000, most);
+                    (at(50_000, 2_000_000), Fault::ClockJump { by_us })
+                };
+                let mut faults = vec![jump(), jump(), jump()];
+                faults.push((at(100_000, 1_000_000), away));
+                if at(0, 1) == 0 {
+                    // A job ends while nobody can tell of it, and the clock is set before anybody hears.
+                    let cut = at(100_000, 1_500_000);
+                    faults.push((cut, Fault::ControlLink));
+                    faults.push((cut + at(1, 20_000), Fault::Driver));
+                    faults.push((cut + at(1, 200_000), away));
+                }
+                faults
+            }
+            DamagedDisks => (0..6).map(|_| (at(50_000, 1_500_000), Fault::Damage)).collect(),
+            Grace => {
+                let mut one = || (at(50_000, 1_500_000), Fault::DrainBy { grace_ms: at(1, 1_000) });
+                vec![one(), one()]
+            }
+            // These are drawn above.
+            _ => Vec::new(),
+        };
+        match scene {
+            DamagedDisks => self.store_size = 16 << 10,
+            Devices => self.gpus = rng.range(1, 4) as u32,
+            Grace => self.cpus.extend([3, 2]),
             _ => {}
         }
         self.faults.sort_by_key(|(at, _)| *at);
@@ -405,6 +523,9 @@ impl Plan {
             | Fault::ProcessTorn { .. }
             | Fault::DiskFull { .. }
             | Fault::DiskBroken { .. }
+            | Fault::Damage
+            | Fault::PushBack { .. }
+            | Fault::CutMessage
             | Fault::HeadDiskFull { .. }
             | Fault::SlowCommit { .. }
             | Fault::Join
@@ -418,9 +539,11 @@ impl Plan {
             | Fault::Daemon
             | Fault::ControlLink
             | Fault::LostOrder(_)
+            | Fault::ClockJump { .. }
             | Fault::Head { .. }
             | Fault::ControlTorn { .. }
             | Fault::Drain
+            | Fault::DrainBy { .. }
             | Fault::NodeTorn { .. } => false,
         };
         !self.faults.iter().all(|(_, fault)| harmless(fault))
@@ -482,6 +605,11 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 }
+
+/// How far a clock jumps at most, in microseconds.
+const JUMP_US_MAX: u64 = 30_000_000;
+/// How wrong a clock is at most, in millionths: twice what the kernel lets a time service correct.
+const DRIFT_PPM_MAX: u64 = 1_000;
 
 /// How many kinds of faults [`Plan::draw`] chooses from, now and in the first edition.
 const FAULT_KINDS: u64 = 21;

@@ -91,6 +91,28 @@ impl Job {
     }
 }
 
+/// A runtime environment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Env {
+    /// The job's, which is none.
+    #[default]
+    Job,
+    /// One with a variable of its own.
+    Own,
+    /// One that can never be made.
+    Broken,
+}
+
+/// What few calls and actors need.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Needs {
+    /// Hundredths of a GPU.
+    pub(crate) gpu: u32,
+    pub(crate) env: Env,
+    /// Of a method: how many calls of its caller may be under way to the actor (`max_pending_calls`); 0: any number.
+    pub(crate) pending_max: u32,
+}
+
 /// A call to be made.
 #[derive(Clone, Debug)]
 pub(crate) struct Plea {
@@ -118,6 +140,7 @@ pub(crate) struct Plea {
     pub(crate) place: Option<InGroup>,
     /// Where it runs if it runs in none.
     pub(crate) target: Target,
+    pub(crate) needs: Needs,
 }
 
 /// A place in a placement group that a slot holds.
@@ -160,6 +183,9 @@ pub(crate) struct Wish {
     pub(crate) to: Slot,
     /// The placement group that it lives in.
     pub(crate) place: Option<InGroup>,
+    /// Its methods are coroutines.
+    pub(crate) is_async: bool,
+    pub(crate) needs: Needs,
 }
 
 /// An operation.
@@ -237,6 +263,8 @@ pub(crate) enum Op {
     KvGet {
         key: u64,
     },
+    /// Lists the jobs.
+    ListJobs,
     /// Takes the handle of a detached actor whose creation was acknowledged.
     Named {
         name: String,
@@ -364,6 +392,7 @@ fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> Plea {
         to: vec![to],
         place: None,
         target: Target::Anywhere,
+        needs: Needs::default(),
     }
 }
 
@@ -503,6 +532,7 @@ impl<'a> Author<'a> {
                 to: to.clone(),
                 place: None,
                 target: self.target(actor.is_none()),
+                needs: Needs::default(),
             };
             self.ops.push(Op::Submit(Box::new(plea)));
             self.refs.extend(to);
@@ -535,6 +565,8 @@ impl<'a> Author<'a> {
             get_if_exists: false,
             to,
             place: None,
+            is_async: false,
+            needs: Needs::default(),
         };
         self.ops.push(Op::Actor(Box::new(wish)));
         self.names.extend(name);
@@ -647,6 +679,7 @@ impl<'a> Author<'a> {
             to: vec![to],
             place: None,
             target: Target::Anywhere,
+            needs: Needs::default(),
         };
         self.ops.push(Op::Submit(Box::new(plea)));
         self.streams.push(to);

@@ -3,7 +3,7 @@
 use crate::core::Event;
 use crate::plan::Target;
 use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
-use crate::program::{Job, Op, Plea};
+use crate::program::{Job, Needs, Op, Plea};
 use crate::world::World;
 
 /// How long the control service is away when it is restarted at rest.
@@ -184,6 +184,7 @@ impl World {
                     to: vec![1000 + to],
                     place: None,
                     target: Target::Anywhere,
+                    needs: Needs::default(),
                 };
                 script.push(Op::Submit(Box::new(plea)));
                 script.push(Op::Get { slots: vec![1000 + to], open: false });
@@ -201,6 +202,9 @@ impl World {
         }
         for group_id in self.core.facts.groups_left.clone() {
             script.push(Op::RemoveGroupById(group_id));
+        }
+        if self.core.plan.edition > 4 {
+            script.push(Op::ListJobs);
         }
         script.push(Op::DropAll);
         if self.core.plan.edition > 1 && self.core.rng.one_in(2) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_node_state::Exit;
 use helio_owner_state::Owner;
+use helio_proto::environment::SETUP_FAILED;
 use helio_types::WorkerId;
 
 use crate::control::ControlHost;
@@ -12,7 +13,7 @@ use crate::holds::{Holds, Scope};
 use crate::net::{End, What};
 use crate::node::NodeHost;
 use crate::process::{Code, Process};
-use crate::program::Op;
+use crate::program::{Env, Op};
 
 /// See the module.
 pub(crate) struct World {
@@ -105,11 +106,11 @@ impl World {
         }
         self.ask_in = ASK_EVERY;
         self.core.facts.count("questions why");
-        let now = self.core.now;
         let alive = self.processes.iter().filter(|process| process.is_alive);
-        let asked = alive.filter_map(|process| Some((process.pid, process.owner()?)));
-        let check = |owner: &Owner| owner.check_whys(now).and_then(|()| owner.check());
-        let wrong = asked.filter_map(|(pid, owner)| Some((pid, check(owner).err()?)));
+        let now = |process: &Process| self.core.machine_us(process.node);
+        let asked = alive.filter_map(|one| Some((one.pid, now(one), one.owner()?)));
+        let check = |owner: &Owner, now: u64| owner.check_whys(now).and_then(|()| owner.check());
+        let wrong = asked.filter_map(|(pid, now, owner)| Some((pid, check(owner, now).err()?)));
         let wrong: Vec<String> = wrong.map(|(pid, text)| format!("p{pid}: {text}")).collect();
         for text in wrong {
             self.core.violation(text);
@@ -132,6 +133,7 @@ impl World {
         match event {
             Event::Arrive { link, side, what } => self.arrive(link, side, what),
             Event::Run { pid } => self.with(pid, |_, _| {}),
+            Event::Writable { pid } => self.with(pid, Process::writable),
             Event::OwnerTick { pid } => self.with(pid, Process::tick),
             Event::NodeTick { node } => self.at_node(node, NodeHost::tick),
             Event::ControlTick { life } => {
@@ -150,7 +152,7 @@ impl World {
             Event::Reach { node, wait_us } => {
                 self.at_node(node, |host, core| host.reach(core, wait_us))
             }
-            Event::Spawned { node, worker } => self.spawned(node, worker),
+            Event::Spawned { node, worker, env } => self.spawned(node, worker, env),
             Event::Killed { node, worker } => self.killed(node, worker),
             Event::Exited { node, worker, exit } => {
                 self.at_node(node, |host, core| host.exited(core, worker, exit))
@@ -294,14 +296,14 @@ impl World {
             self.core.head
         };
         let id = WorkerId(self.core.rng.bytes());
-        let pid = self.core.add_person(id, node, true);
+        let pid = self.core.add_person(id, node, true, Env::Job);
         self.core.note(|| format!("driver p{pid} starts on node {node}: {script:#?}"));
         let process = Process::start(&mut self.core, pid, Some(Code::main(script)));
         self.processes.push(process);
         self.drivers.push((pid, false));
     }
 
-    fn spawned(&mut self, node: usize, worker: WorkerId) {
+    fn spawned(&mut self, node: usize, worker: WorkerId, env: Env) {
         let failures = self.core.plan.start_failures;
         if failures > 0 && self.core.rng.one_in(failures) {
             self.core.facts.history.start_failed(self.core.daemons[node].address.node_id);
@@ -310,7 +312,14 @@ impl World {
         if self.nodes[node].is_none() {
             return;
         }
-        let pid = self.core.add_person(worker, node, false);
+        if env == Env::Broken {
+            // It is made, and ends before it has registered.
+            self.core.environment_broke();
+            self.at_node(node, |host, core| host.spawned(core, worker, Some(0)));
+            let (exit, delay) = (Exit::Code(SETUP_FAILED), self.core.rng.range(1, 50_000));
+            return self.core.after(delay, Event::Exited { node, worker, exit });
+        }
+        let pid = self.core.add_person(worker, node, false, env);
         self.core.facts.count("workers");
         if self.core.facts.silenced.contains(&node) {
             self.core.facts.history.process_silent(worker);
@@ -348,6 +357,7 @@ impl World {
         if process.is_driver {
             let job_id = process.job().job_id;
             self.core.facts.history.job_ended(job_id);
+            self.core.facts.drivers_ended.insert(process.id, self.core.now);
         }
         process.end(&mut self.core);
         let (node, worker) = (process.node, process.id);
@@ -379,6 +389,11 @@ impl World {
     fn end_node(&mut self, node: usize) {
         let has_left = self.nodes[node].take().is_some_and(|host| host.has_left);
         self.resume(node);
+        let is_hurried = self.core.daemons[node].is_hurried;
+        if has_left && is_hurried {
+            let node_id = self.core.daemons[node].address.node_id;
+            self.core.facts.history.node_lost(node_id);
+        }
         self.core.daemons[node].is_alive = false;
         self.core.close_all(End::Node(node));
         let here: Vec<usize> = self
@@ -389,7 +404,8 @@ impl World {
             .collect();
         for pid in here {
             // Whoever waited for what runs before it left ends nothing that anybody needs, but drivers.
-            self.processes[pid].is_spared |= has_left && !self.processes[pid].is_driver;
+            self.processes[pid].is_spared |=
+                has_left && !is_hurried && !self.processes[pid].is_driver;
             self.end_process(pid, Exit::Signal(9));
         }
     }

@@ -221,3 +221,12 @@ fn no_store_keeps_what_nobody_refers_to() {
 fn what_is_owned_on_a_node_that_is_taken_for_dead_goes() {
     check_edition(4, 1_954);
 }
+
+/// LIMIT-1: the time was over that a node had to leave, a worker there still had what it had put, and that went to the
+/// node's heir, where nobody freed it (`make chaos` with seed 11).
+#[test]
+fn what_workers_own_on_a_node_that_has_to_leave_goes_with_them() {
+    for seed in [97, 152] {
+        check_edition(5, seed);
+    }
+}

@@ -60,6 +60,7 @@ impl Groups {
     }
 
     pub(crate) fn len(&self) -> usize {
+        assert!(self.groups.len() >= self.removed.len(), "a group was removed twice");
         self.groups.len() - self.removed.len()
     }
 

@@ -2,7 +2,7 @@
 
 use helio_config::control::{RECONNECT_MS_MAX, STALL_HEARTBEATS};
 use helio_proto::cluster::{NodeToControl, ShutDown};
-use helio_types::NodeId;
+use helio_types::{NodeId, mutant};
 
 use crate::event::{Action, Event};
 use crate::machine::Control;
@@ -13,7 +13,9 @@ impl Control {
     #[must_use]
     pub fn apply(&mut self, event: Event, now: u64) -> Vec<Action> {
         let stood_ms = self.out.set_now(now / 1000);
-        if stood_ms >= self.health.heartbeat_ms * STALL_HEARTBEATS {
+        if stood_ms >= self.health.heartbeat_ms * STALL_HEARTBEATS
+            && !mutant!("heads-standstill-taken-for-silence")
+        {
             self.reset_heartbeats(stood_ms);
         } else if stood_ms >= RECONNECT_MS_MAX / 2 {
             // While a node is awaited the time is told every [`LOOK_AGAIN_MS`]: the control service did not run,

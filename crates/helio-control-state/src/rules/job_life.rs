@@ -2,7 +2,7 @@
 
 use helio_proto::cluster::{ClientGone, JobFinished, JobLogs};
 use helio_proto::control::{ControlResponse, StartJob};
-use helio_types::{NodeId, WorkerId};
+use helio_types::{NodeId, WorkerId, mutant};
 
 use crate::durable;
 use crate::event::{Note, Requester};
@@ -18,7 +18,9 @@ impl Control {
             Ok(job) => {
                 let node_id = requester.node_id;
                 self.out.log(Note::JobStarted { job_id: job.job_id, node_id });
-                self.out.persist(durable::job(&job));
+                if !mutant!("running-job-not-persisted") {
+                    self.out.persist(durable::job(&job));
+                }
                 job.into()
             }
             Err(failure) => failure.into(),

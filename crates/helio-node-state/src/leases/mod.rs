@@ -301,7 +301,8 @@ impl Leases {
             is_revoked: false,
             is_retriable: request.is_retriable,
         };
-        self.all.insert(lease_id, lease);
+        let before = self.all.insert(lease_id, lease);
+        assert!(before.is_none(), "what the first of two leases has taken is never given back");
         if let Some(client) = self.of_clients.get_mut(&request.conn) {
             client.leases.insert(lease_id);
         }
@@ -363,7 +364,8 @@ impl Leases {
     /// The lease has got its worker.
     pub(crate) fn on_worker(&mut self, lease_id: LeaseId, worker_id: WorkerId) -> Option<&Lease> {
         let lease = self.all.get_mut(&lease_id)?;
-        lease.worker = Some(worker_id);
+        let before = lease.worker.replace(worker_id);
+        assert!(before.is_none(), "the first of two workers of a lease would run for nobody");
         Some(lease)
     }
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::environment::{RuntimeEnv, SETUP_FAILED, SETUP_TIMED_OUT};
 use helio_proto::node::{Exit as ExitMessage, Leaving, LesseeGone};
-use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
+use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId, mutant};
 
 use crate::context::Context;
 use crate::event::{Action, Conn, Exit, Spawn};
@@ -267,11 +267,13 @@ impl Pool {
     fn set_usage(&mut self, worker_id: WorkerId, usage: Use) {
         let Some(worker) = self.workers.get_mut(&worker_id) else { return };
         if let Use::Idle { since } = worker.usage {
-            self.idle.remove(&(since, worker_id));
+            let was_idle = self.idle.remove(&(since, worker_id));
+            assert!(was_idle, "an idle worker that is not found is never used again");
         }
         worker.usage = usage;
         if let Use::Idle { since } = usage {
-            self.idle.insert((since, worker_id));
+            let is_new = self.idle.insert((since, worker_id));
+            assert!(is_new, "a worker would be lent twice");
         }
     }
 
@@ -286,7 +288,11 @@ impl Pool {
     ) -> Option<WorkerId> {
         let waiting = Waiting { demand, wants_preloaded };
         let fits = |worker: &Worker| {
-            worker.key == key && waiting.takes(worker.is_fresh, worker.is_preloaded)
+            let is_of_kind = match mutant!("worker-of-another-environment") {
+                true => worker.key.0 == key.0,
+                false => worker.key == key,
+            };
+            is_of_kind && waiting.takes(worker.is_fresh, worker.is_preloaded)
         };
         // The one used last has the warmest caches; a used one leaves the fresh ones to actors.
         let mut idle = self.idle.iter().rev().map(|(_, id)| *id);
@@ -490,7 +496,8 @@ impl Pool {
     pub(crate) fn on_start_failed(&mut self, key: &PoolKey, cause: &DeathCause) -> Option<Failure> {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures += 1;
-        let is_final = [SETUP_TIMED_OUT, SETUP_FAILED].contains(&cause.code);
+        let is_final = !mutant!("broken-environment-tried-again")
+            && [SETUP_TIMED_OUT, SETUP_FAILED].contains(&cause.code);
         let text = if is_final && key.1.is_made_first() {
             cause.to_string()
         } else if *failures < WORKER_START_FAILURES_MAX {
@@ -499,7 +506,11 @@ impl Pool {
             format!("{failures} workers in a row could not be started; the last one: {cause}")
         };
         // What is peculiar to these workers is their environment, if they have one of their own.
-        let kind = if key.1.is_empty() { FailureKind::System } else { FailureKind::RuntimeEnv };
+        let kind = if key.1.is_empty() || mutant!("broken-environment-blamed-on-the-node") {
+            FailureKind::System
+        } else {
+            FailureKind::RuntimeEnv
+        };
         Some(Failure::new(kind, text))
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Object {
     file: File,
     /// The owner let go of the object: it goes with its last pin.
     is_freed: bool,
+    /// The checksum of what was written to disk.
+    checksum: u32,
     /// Pins of clients, and of daemons that are reading the object.
     pins: u32,
     owner: Owner,
@@ -379,6 +381,7 @@ impl Objects {
             size,
             is_primary,
             file: File::None,
+            checksum: 0,
             is_freed: false,
             pins: 0,
             owner,
@@ -514,14 +517,15 @@ impl Objects {
         }
     }
 
-    /// The object was written to disk, or could not be. Returns its bytes of memory, if it was being
-    /// written.
-    pub(super) fn end_spill(&mut self, object_id: ObjectId, is_written: bool) -> Option<u64> {
+    /// The object was written to disk, with that checksum, or could not be. Returns its bytes of memory, if it was
+    /// being written.
+    pub(super) fn end_spill(&mut self, object_id: ObjectId, written: Option<u32>) -> Option<u64> {
         let object = self.sealed.get_mut(&object_id)?;
         if object.file != File::Writing {
             return None;
         }
-        object.file = if is_written { File::Written } else { File::None };
+        object.file = if written.is_some() { File::Written } else { File::None };
+        object.checksum = written.unwrap_or_default();
         Some(object.memory())
     }
 
@@ -549,14 +553,14 @@ impl Objects {
         }
     }
 
-    /// The object was read from disk, or could not be. Returns whether it was being read.
-    pub(super) fn end_restore(&mut self, object_id: ObjectId) -> bool {
-        let Some(object) = self.sealed.get_mut(&object_id) else { return false };
+    /// The object was read from disk, or could not be. Returns the checksum of what was written, if it was being read.
+    pub(super) fn end_restore(&mut self, object_id: ObjectId) -> Option<u32> {
+        let object = self.sealed.get_mut(&object_id)?;
         if object.file != File::Reading || object.extent.is_none() {
-            return false;
+            return None;
         }
         object.file = File::Written;
-        true
+        Some(object.checksum)
     }
 
     /// There is no place to read the object to: it stays on disk.
@@ -640,7 +644,7 @@ mod tests {
         let (first, extent, _) = objects.begin_spill().unwrap();
         assert_eq!(first, id(0), "the least recently used first");
         assert!(objects.allocate(256 << 10).is_none(), "SHM-1: its file is not whole yet");
-        assert_eq!(objects.end_spill(id(0), true), Some(extent.length));
+        assert_eq!(objects.end_spill(id(0), Some(7)), Some(extent.length));
         objects.settle(id(0));
         assert!(objects.allocate(256 << 10).is_some());
         assert!(objects.get(id(0)).is_some_and(|object| !object.is_in_memory()));
@@ -651,7 +655,7 @@ mod tests {
     fn an_object_is_read_back_before_it_can_be_pinned() {
         let mut objects = with_objects(1, 1 << 20);
         objects.begin_spill().unwrap();
-        objects.end_spill(id(0), true);
+        objects.end_spill(id(0), Some(7));
         objects.settle(id(0));
         let other = objects.allocate(1 << 20).unwrap();
         assert_eq!(objects.begin_restore(id(0)), Some(1 << 20));
@@ -660,7 +664,7 @@ mod tests {
         let extent = objects.allocate(1 << 20).unwrap();
         assert!(objects.place_restored(id(0), extent));
         assert!(objects.pin(id(0)).is_none(), "its bytes are not there yet");
-        assert!(objects.end_restore(id(0)));
+        assert_eq!(objects.end_restore(id(0)), Some(7), "the checksum of what was written");
         assert!(objects.pin(id(0)).is_some());
     }
 

@@ -215,11 +215,14 @@ impl Store {
     pub(crate) fn on_spilled(
         &mut self,
         object_id: ObjectId,
-        outcome: Result<(), DiskError>,
+        outcome: Result<u32, DiskError>,
         env: &mut Env<'_>,
     ) {
-        let is_written = outcome.is_ok() || mutant!("failed-write-taken-for-done");
-        let Some(length) = self.objects.end_spill(object_id, is_written) else { return };
+        let mut written = outcome.as_ref().ok().copied();
+        if mutant!("failed-write-taken-for-done") {
+            written = written.or(Some(0));
+        }
+        let Some(length) = self.objects.end_spill(object_id, written) else { return };
         self.room.on_spill_ended(length);
         if let Err(error) = outcome {
             self.room.on_disk_error(error, env.ctx.now());
@@ -240,19 +243,21 @@ impl Store {
     pub(crate) fn on_restored(
         &mut self,
         object_id: ObjectId,
-        outcome: Result<(), DiskError>,
+        outcome: Result<u32, DiskError>,
         env: &mut Env<'_>,
     ) {
-        if !self.objects.end_restore(object_id) {
-            return;
-        }
-        let outcome = if mutant!("failed-read-taken-for-done") { Ok(()) } else { outcome };
-        match outcome {
-            Ok(()) => {
+        let Some(written) = self.objects.end_restore(object_id) else { return };
+        let is_read = outcome.is_ok() || mutant!("failed-read-taken-for-done");
+        let is_damaged = outcome.is_ok_and(|read| read != written);
+        match is_read && (!is_damaged || mutant!("damaged-file-taken-for-whole")) {
+            true => {
                 self.serve_readers(object_id, env);
                 self.objects.settle(object_id);
             }
-            Err(_) => {
+            false => {
+                if is_damaged {
+                    env.ctx.push(Action::TellDamaged { object_id });
+                }
                 self.objects.lose(object_id);
                 self.on_writing_given_up(object_id, env);
             }

@@ -234,7 +234,8 @@ impl Owner {
             lacks_replies: false,
             is_orphaned: false,
         };
-        self.leases.leases.insert(request, lease);
+        let before = self.leases.leases.insert(request, lease);
+        assert!(before.is_none(), "the worker of the first of two leases is never given back");
         self.leases.classes[index].leases.push(request);
         self.leases.classes[index].idle.push(request);
         out.push(Action::BeginLease { to: worker, grant });
@@ -343,7 +344,12 @@ impl Owner {
 
     fn give_back(&mut self, request: u64, discard: bool, now: u64, out: &mut Vec<Action>) {
         let Some(lease) = self.leases.leases.remove(&request) else { return };
-        self.leases.by_lease.remove(&(lease.node, lease.id));
+        let number = self.leases.by_lease.remove(&(lease.node, lease.id));
+        assert_eq!(
+            number,
+            Some(request),
+            "a worker would be given back that runs calls of another lease"
+        );
         let class = &mut self.leases.classes[lease.class];
         class.leases.retain(|other| *other != request);
         class.idle.retain(|other| *other != request);

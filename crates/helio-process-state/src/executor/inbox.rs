@@ -198,6 +198,9 @@ impl<P: Clone> Inbox<P> {
         if let Some(work) = self.urgent.pop_front() {
             return Some(work);
         }
+        if !runs_at_once && !self.running.is_empty() && mutant!("coroutines-one-at-a-time") {
+            return None;
+        }
         let waiting = self.queue.remove(self.next_place()?)?;
         self.has_remade &= !self.queue.is_empty() || !self.lacking.is_empty();
         if let Item::Call { task, caller, template, .. } = &waiting.item {

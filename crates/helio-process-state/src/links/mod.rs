@@ -227,7 +227,8 @@ impl Links {
     pub(crate) fn accepted(&mut self, link: u64, from: Arc<WorkerAddress>) {
         self.heard.insert(from.worker_id, link);
         let accepted = Link { speaks: true, is_greeted: true, ..Link::new(Peer::Process(from)) };
-        self.by_number.insert(link, accepted);
+        let before = self.by_number.insert(link, accepted);
+        assert!(before.is_none(), "the frames of one peer would count as another's");
     }
 
     /// Sends to the process go over this link, unless there is another. When both ends connect at once,

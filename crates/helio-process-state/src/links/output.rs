@@ -1,5 +1,7 @@
 //! Bytes on their way out of a link.
 
+use helio_types::mutant;
+
 /// Room of this size is kept when everything was written, in bytes.
 const KEPT_MAX: usize = 1 << 20;
 /// What stays of more room than that, in bytes.
@@ -33,7 +35,11 @@ impl Output {
     /// The shell has written the next `n` bytes.
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.unwritten(), "frames that were not written would be dropped");
-        self.written += n;
+        self.written += match n < self.unwritten() {
+            true if mutant!("rest-of-a-message-dropped") => self.unwritten(),
+            true if mutant!("part-of-a-message-sent-again") => 0,
+            _ => n,
+        };
         if self.written < self.bytes.len() {
             return;
         }

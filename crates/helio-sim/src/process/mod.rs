@@ -26,7 +26,7 @@ use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId, WorkerAddr
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
 use crate::plan::Target;
-use crate::program::Op;
+use crate::program::{Needs, Op};
 pub(crate) use user::{ActorState, Frame as Code};
 
 /// Keeps a range of the object store from being reused; tells when it is dropped.
@@ -72,9 +72,9 @@ impl Memory for Arena {
 type Machine = helio_process_state::Process<Arena>;
 pub(crate) type Payload = helio_process_state::Payload<Rc<Pin>>;
 
-/// The job, hundredths of a CPU, the place in a placement group, if there is one, or where else it runs, and whether
-/// its worker runs no other.
-type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, Target, bool);
+/// The job, hundredths of a CPU, the place in a placement group, if there is one, or where else it runs, whether
+/// its worker runs no other, and what else it needs.
+type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, Target, bool, Needs);
 
 /// See the module.
 pub(crate) struct Process {
@@ -100,6 +100,12 @@ pub(crate) struct Process {
     is_busy: bool,
     unpinned: Rc<RefCell<Vec<ObjectId>>>,
     outside: Rc<RefCell<Vec<ObjectId>>>,
+    /// Until when its connections take a few bytes at a time.
+    pushed_until: u64,
+    /// Of connections that took a part of a message last: that part.
+    partial: BTreeMap<u64, Vec<u8>>,
+    /// Links whose connection did not take everything.
+    stuffed: BTreeSet<u64>,
     /// The request to make workers ready, until it is answered.
     expecting: Option<u64>,
     tick_at: Option<u64>,
@@ -150,6 +156,9 @@ impl Process {
             is_busy: false,
             unpinned: Rc::default(),
             outside: Rc::default(),
+            pushed_until: 0,
+            partial: BTreeMap::new(),
+            stuffed: BTreeSet::new(),
             expecting: None,
             tick_at: None,
             code: main.into_iter().collect(),
@@ -244,7 +253,7 @@ impl Process {
     /// Tells the machine, and does what it wants done.
     fn apply(&mut self, core: &mut Core, event: Event<'_>) {
         let Some(machine) = &mut self.machine else { return };
-        machine.apply(event, core.now);
+        machine.apply(event, core.machine_us(self.node));
         self.execute_actions(core);
         self.write_out(core);
     }
@@ -353,6 +362,7 @@ impl Process {
     fn close(&mut self, core: &mut Core, link: u64) {
         if let Some(outer) = self.outer.remove(&link) {
             self.inner.remove(&outer);
+            self.unsent(core, link, outer);
             core.close(outer, self.me());
         }
     }
@@ -363,7 +373,7 @@ impl Process {
         if self.is_busy {
             return;
         }
-        let me = self.me();
+        let (me, pushes_back) = (self.me(), core.now < self.pushed_until);
         let Some(machine) = &mut self.machine else { return };
         let links = machine.links();
         let mut dirty = links.take_due();
@@ -374,17 +384,69 @@ impl Process {
                 _ => None,
             };
             let Some(output) = links.output(link) else { continue };
-            let bytes = output.pending().to_vec();
+            let mut bytes = output.pending().to_vec();
+            if pushes_back && bytes.len() > TAKEN_MIN {
+                bytes.truncate(core.rng.range(1, bytes.len() as u64) as usize);
+            }
             output.advance(bytes.len());
+            if output.unwritten() > 0 && self.stuffed.insert(link) {
+                core.facts.count("messages taken in part");
+                let delay = core.rng.range(50, TAKES_AGAIN_US);
+                core.after(delay, Next::Writable { pid: self.pid });
+            }
             // A link that could not be made is closed already, and its output goes nowhere.
             let Some(outer) = self.outer.get(&link).copied() else { continue };
+            let before = self.partial.remove(&outer).unwrap_or_default();
+            let bytes = [before, bytes].concat();
             let mut rest = &bytes[..];
             while let Ok(Some((start, end))) = frame::split(rest, frame::FRAME_MAX) {
                 observe::sent(core, (self.id, to), &rest[start..end]);
                 core.send(outer, me, rest[start..end].to_vec());
                 rest = &rest[end..];
             }
+            if !rest.is_empty() {
+                self.partial.insert(outer, rest.to_vec());
+            }
         }
+    }
+
+    /// From now until then its connections take a few bytes at a time.
+    pub(crate) fn push_back(&mut self, _: &mut Core, until: u64) {
+        self.pushed_until = until;
+    }
+
+    /// The network's links of which a part of a message is out.
+    pub(crate) fn torn_links(&self) -> impl Iterator<Item = u64> + '_ {
+        self.partial.keys().copied()
+    }
+
+    /// Connections that did not take everything take more.
+    pub(crate) fn writable(&mut self, core: &mut Core) {
+        let Some(machine) = &mut self.machine else { return };
+        for link in std::mem::take(&mut self.stuffed) {
+            machine.links().touch(link);
+        }
+        self.write_out(core);
+    }
+
+    /// What it has to say goes out before it ends in order, however long that takes.
+    fn write_last(&mut self, core: &mut Core) {
+        self.pushed_until = 0;
+        self.writable(core);
+    }
+
+    /// A link is over: what did not go out whole counts as sent, for its sender cannot tell what of it arrived.
+    fn unsent(&mut self, core: &mut Core, link: u64, outer: u64) {
+        let (was_stuffed, before) = (self.stuffed.remove(&link), self.partial.remove(&outer));
+        if !was_stuffed && before.is_none() {
+            return;
+        }
+        let before = before.unwrap_or_default();
+        let Some(machine) = &mut self.machine else { return };
+        let links = machine.links();
+        let Some(Peer::Process(to)) = links.peer(link).cloned() else { return };
+        let left = links.output(link).map(|output| output.pending().to_vec()).unwrap_or_default();
+        observe::unsent(core, to.worker_id, &[before, left].concat());
     }
 
     fn return_pins(&mut self, core: &mut Core) {
@@ -397,6 +459,9 @@ impl Process {
     /// After every event: pins that were given back, and when to hear of the time.
     pub(crate) fn settle(&mut self, core: &mut Core) {
         self.return_pins(core);
+        if self.dies == Some(ASKED_TO_END) {
+            self.write_last(core);
+        }
         if !self.outside.borrow_mut().drain(..).as_slice().is_empty() {
             core.violation("SHM-1: an object outside the store".to_owned());
         }
@@ -409,12 +474,17 @@ impl Process {
             self.expecting = None;
         }
         let due = machine.next_tick();
-        if let Some(due) = due.map(|due| due.max(core.now))
+        if let Some(due) = due.map(|due| core.at_machine_us(self.node, due))
             && self.tick_at.is_none_or(|at| due < at)
         {
             self.tick_at = Some(due);
             core.at(due, Next::OwnerTick { pid: self.pid });
         }
+    }
+
+    /// The clock of its machine has jumped: what was to happen later may be due.
+    pub(crate) fn clock_jumped(&mut self, core: &mut Core) {
+        self.apply(core, Event::Tick);
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
@@ -440,7 +510,9 @@ impl Process {
                 let Some(inner) = self.inner.get(&link).copied() else { return };
                 let machine = self.machine.as_mut();
                 let peer = machine.and_then(|machine| machine.links().peer(inner).cloned());
-                if !matches!(peer, Some(Peer::Process(_))) {
+                if matches!(peer, Some(Peer::Process(_))) {
+                    observe::answered(core, &bytes);
+                } else {
                     let from = core.net.get(link).and_then(|line| match line.ends[1] {
                         End::Node(node) => Some(core.daemons[node].address.node_id),
                         End::Process(_) | End::Control(_) => None,
@@ -454,6 +526,7 @@ impl Process {
                 core.close(link, self.me());
                 if let Some(inner) = self.inner.remove(&link) {
                     self.outer.remove(&inner);
+                    self.unsent(core, inner, link);
                     self.apply(core, Event::Closed { link: inner, is_complete });
                     self.hears_of_end(core, link);
                 }
@@ -505,13 +578,18 @@ impl Process {
     pub(crate) fn end(&mut self, core: &mut Core) {
         self.is_alive = false;
         core.people[self.pid].is_alive = false;
-        core.tasks_gone(self.pid);
+        core.process_gone(self.pid);
         core.close_all(self.me());
         self.machine = None;
         self.code.clear();
         self.actor = None;
     }
 }
+
+/// What a connection that pushes back takes at once, in bytes.
+const TAKEN_MIN: usize = 8;
+/// When it takes more, at the latest, in microseconds.
+const TAKES_AGAIN_US: u64 = 20_000;
 
 /// Why a process ends that its daemon, or its own code, asked to end.
 pub(crate) const ASKED_TO_END: &str = "it was asked to end";

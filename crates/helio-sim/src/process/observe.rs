@@ -44,6 +44,24 @@ pub(super) fn missed(core: &mut Core, to: WorkerId, bytes: &[u8]) {
     }
 }
 
+/// A frame of another process has arrived.
+pub(super) fn answered(core: &mut Core, bytes: &[u8]) {
+    if let Ok(Frame::Reply { task, .. }) = Frame::get(bytes) {
+        core.facts.history.answered(task);
+    }
+}
+
+/// What the process was sending when the connection broke.
+pub(super) fn unsent(core: &mut Core, to: WorkerId, bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some((start, end))) = frame::split(rest, frame::FRAME_MAX) {
+        if let Ok(Frame::Call { task, .. }) = Frame::get(&rest[start..end]) {
+            core.facts.history.sent(task, to);
+        }
+        rest = &rest[end..];
+    }
+}
+
 /// The process has sent a message to a process or, `to` being `None`, to a daemon.
 pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), bytes: &[u8]) {
     let what = if let Some(to) = to {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::actor::{Creation, handle_object};
+use helio_owner_state::actor::{Actor, Creation, handle_object};
 use helio_owner_state::{
     CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
 };
@@ -19,9 +19,9 @@ use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
 use super::Process;
 use super::user::{Frame, Held, Kind, Step, Wait};
 use crate::core::Core;
-use crate::node::{HEAD_ZONE, ZONE};
+use crate::node::{GPU, HEAD_ZONE, ZONE, runtime_env};
 use crate::plan::Target as Where;
-use crate::program::{AGAIN, InGroup, Job, Plea, Slot, Wish, returns};
+use crate::program::{AGAIN, Env, InGroup, Job, Plea, Slot, Wish, returns};
 use crate::rng::hash;
 use crate::value::{Body, Expect, Inner, Val};
 
@@ -213,19 +213,20 @@ impl Process {
         let place = plea.place.map(|place| (strategy.placement_group, place.bundle));
         let made = self
             .classes
-            .entry((job_id, plea.cpu, place, plea.target, is_last))
+            .entry((job_id, plea.cpu, place, plea.target, is_last, plea.needs))
             .or_insert_with(|| {
                 // What runs in a group takes of what its bundles are made of.
                 let resource = plea.place.map_or("CPU", |place| place.resource);
                 let amount = f64::from(plea.cpu) / 100.0;
-                let resources = ResourceSet::from_units([(resource, amount)]);
+                let gpu = f64::from(plea.needs.gpu) / 100.0;
+                let resources = ResourceSet::from_units([(resource, amount), (GPU, gpu)]);
                 Arc::new(LeaseClass {
                     job_id,
                     resources,
                     strategy,
-                    exclusive: is_last,
+                    runtime_env: runtime_env(plea.needs.env),
+                    exclusive: is_last || plea.needs.gpu > 0,
                     name: "f".to_owned(),
-                    ..LeaseClass::default()
                 })
             });
         made.clone()
@@ -263,6 +264,11 @@ impl Process {
             Some(Some(Held::Actor { id, .. })) => Some(*id),
             Some(_) => return Step::Next,
         };
+        if let Some(actor) = actor
+            && self.is_refused(core, actor, plea.needs.pending_max as usize)
+        {
+            return Step::Next;
+        }
         let order = match actor {
             Some(actor) if !is_unordered(actor) => {
                 self.orders.get(&(actor, group(actor, plea.salt))).copied().unwrap_or(0) + 1
@@ -296,6 +302,32 @@ impl Process {
         Step::Next
     }
 
+    /// Whether a method is not called because so many calls are under way to its actor, as the front asks its machine.
+    /// It is refused where there are as many, and nowhere else.
+    fn is_refused(&mut self, core: &mut Core, actor: ActorId, most: usize) -> bool {
+        if most == 0 {
+            return false;
+        }
+        let pending =
+            self.owner().and_then(|owner| owner.actor(&actor)).map_or(0, Actor::pending_calls);
+        let history = &core.facts.history;
+        // Who has no answer yet may have failed.
+        let unanswered = history.unanswered(self.id, actor);
+        let is_whole =
+            !history.actor_may_be_over(actor) && !history.actor_lost_process(actor, None);
+        let is_refused = pending >= most;
+        if is_refused && unanswered < most || !is_refused && is_whole && unanswered >= most {
+            core.violation(format!(
+                "a call to {actor} of at most {most} at a time is {}, and {unanswered} are under way",
+                if is_refused { "refused" } else { "made" }
+            ));
+        }
+        if is_refused {
+            core.facts.count("calls refused for those ahead");
+        }
+        is_refused
+    }
+
     fn send_off(
         &mut self,
         core: &mut Core,
@@ -325,6 +357,7 @@ impl Process {
         core.facts.history.submitted(id, self.id, frame.task(), plea.retries, (group, plea.cpu));
         core.facts.history.takes(id, &args.deps);
         core.facts.history.takes(id, &args.contained);
+        core.facts.history.call_needs(id, plea.needs);
         if raises_again {
             core.facts.history.raises_again(id);
         }
@@ -373,12 +406,13 @@ impl Process {
             to: vec![],
             place: None,
             target: Default::default(),
+            needs: wish.needs,
         };
         let (body, deps, raises) = self.arguments(frame, &plea, 0);
         let contained = body.inner.iter().map(|inner| inner.reference.id).collect();
         let Some(machine) = &mut self.machine else { return Step::Next };
         let actor = machine.new_actor();
-        let may_fail = raises || wish.fails;
+        let may_fail = raises || wish.fails || wish.needs.env == Env::Broken;
         let is_detached = wish.name.is_some();
         let request = machine.mint_request();
         let needs = match wish.place {
@@ -386,10 +420,13 @@ impl Process {
                 let little = ResourceSet::from_units([(place.resource, 0.1)]);
                 (little.clone(), little)
             }
-            None => (
-                ResourceSet::from_units([("CPU", 1.0), ("slot", wish.slots)]),
-                ResourceSet::from_units([("slot", wish.slots)]),
-            ),
+            None => {
+                let gpu = f64::from(wish.needs.gpu) / 100.0;
+                (
+                    ResourceSet::from_units([("CPU", 1.0), ("slot", wish.slots), (GPU, gpu)]),
+                    ResourceSet::from_units([("slot", wish.slots), (GPU, gpu)]),
+                )
+            }
         };
         let spec = ActorSpec {
             actor_id: actor,
@@ -412,6 +449,8 @@ impl Process {
                 true => PLACES,
                 false => wish.concurrency,
             },
+            is_async: wish.is_async,
+            runtime_env: runtime_env(wish.needs.env),
             job_config: machine.job_wire().to_vec(),
             modules: if core.rng.one_in(3) { vec!["large".to_owned()] } else { Vec::new() },
             ..ActorSpec::default()
@@ -421,6 +460,7 @@ impl Process {
         core.facts.count("actors");
         let group = spec.strategy.placement_group;
         core.facts.history.actor_made(actor, self.id, wish.max_restarts, group);
+        core.facts.history.actor_needs(actor, wish.needs);
         if may_fail {
             core.facts.history.actor_over(actor);
         }

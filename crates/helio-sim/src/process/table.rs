@@ -1,11 +1,12 @@
-//! Operations on the key-value table of the control service.
+//! Operations on the key-value table of the control service, and on its list of jobs.
 
 use std::collections::BTreeMap;
 
 use helio_process_state::{Answer, Event as ProcessEvent};
 use helio_proto::control::{
-    ControlRequest, ControlResponse, KvDel, KvEntries, KvGet, KvKeys, KvPut,
+    ControlRequest, ControlResponse, JobInfo, KvDel, KvEntries, KvGet, KvKeys, KvPut, ListJobs,
 };
+use helio_types::WorkerId;
 
 use super::Process;
 use super::user::{Frame, Step, Wait};
@@ -13,6 +14,8 @@ use crate::core::Core;
 
 /// How long the user waits before a write for which the head had no room is tried again.
 const WRITE_AGAIN_US: u64 = 100_000;
+/// When everybody knows of a driver that it has ended, at the latest, in microseconds.
+const JOB_END_US_MAX: u64 = 20_000_000;
 /// The namespace of all keys.
 const SPACE: &str = "sim";
 
@@ -181,6 +184,34 @@ impl Process {
             core.violation(format!(
                 "STATE-2: an acknowledged write is lost: {found:?} instead of {wanted:?}"
             ));
+        }
+        Step::Next
+    }
+
+    /// The list of jobs has each driver once: the reader's own job runs, and those do not whose drivers ended long ago.
+    pub(super) fn list_jobs(&mut self, core: &mut Core, frame: &mut Frame) -> Step {
+        let jobs = match self.control(core, frame, ListJobs {}) {
+            None => return Step::Stay,
+            Some(ControlResponse::Jobs(found)) => found.jobs,
+            Some(other) => {
+                core.violation(format!("a list of jobs was answered with {other:?}"));
+                return Step::Next;
+            }
+        };
+        core.facts.count("lists of jobs");
+        let of_driver = |driver: WorkerId| jobs.iter().filter(move |job| job.driver == driver);
+        // The jobs of a node that is taken for dead are over, and its drivers live on for a while.
+        let is_exempt = !self.is_driver || core.facts.history.is_lost(&self.id);
+        if !is_exempt && of_driver(self.id).filter(|job| job.alive).count() != 1 {
+            core.violation(format!("STATE-2: p{} does not find its own job: {jobs:?}", self.pid));
+        }
+        let is_over = |job: &&JobInfo| {
+            let ended = core.facts.drivers_ended.get(&job.driver);
+            ended.is_some_and(|ended| core.now.saturating_sub(*ended) > JOB_END_US_MAX)
+        };
+        let wrong = jobs.iter().filter(is_over).find(|job| job.alive || job.ended_ms == 0).cloned();
+        if let Some(job) = wrong {
+            core.violation(format!("STATE-2: a job runs whose driver has ended: {job:?}"));
         }
         Step::Next
     }

@@ -353,7 +353,7 @@ impl Process {
             return false;
         }
         let Some(machine) = &mut self.machine else { return false };
-        let Some(work) = machine.next_work(core.now) else {
+        let Some(work) = machine.next_work(core.machine_us(self.node)) else {
             if self.code.is_empty() {
                 machine.unpin_unreferenced();
             }
@@ -380,6 +380,8 @@ impl Process {
                 };
                 self.actor = Some(state);
                 core.facts.history.actor_constructs(spec.actor_id, self.id);
+                let needs = core.facts.history.actor_needs_of(spec.actor_id);
+                core.takes_devices(self.pid, TaskId::NIL, needs, &construct.assigned);
                 let kind = Kind::Construct { actor: spec.actor_id };
                 (kind, false, 0, construct.body, construct.deps)
             }
@@ -397,8 +399,10 @@ impl Process {
                     let text = format!("p{} goes on as an actor that lives elsewhere", self.pid);
                     core.violation(text);
                 }
-                if call.lease.is_some() {
+                if let Some(lease) = &call.lease {
                     core.task_begins(self.pid, task);
+                    let needs = core.facts.history.needs(task);
+                    core.takes_devices(self.pid, task, needs, &lease.assigned);
                 }
                 let backpressure = call.template.backpressure;
                 let returns = call.returns;
@@ -537,6 +541,7 @@ impl Process {
             Op::KvPutNew { key, value } => self.kv_put_new(core, frame, key, value),
             Op::KvDel { key } => self.kv_del(core, frame, key),
             Op::KvList { prefix, is_whole } => self.kv_list(core, frame, prefix, is_whole),
+            Op::ListJobs => self.list_jobs(core, frame),
             Op::KvGet { key } => self.kv_get(core, frame, key),
             Op::Named { name, to } => self.named(core, frame, &name, to),
             Op::Recall(first) => self.recall(core, frame, first),

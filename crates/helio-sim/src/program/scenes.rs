@@ -1,6 +1,6 @@
 //! What programs do in a [`Scene`]: short plays that end with everything let go of.
 
-use super::{Author, Job, Op, Plea, Slot, Wish};
+use super::{Author, Env, Job, Needs, Op, Plea, Slot, Wish};
 use crate::plan::{Scene, Target};
 
 impl Author<'_> {
@@ -17,6 +17,20 @@ impl Author<'_> {
             Scene::Deadlines => self.deadlines(),
             Scene::BadDisks => self.bad_disks(),
             Scene::HeadDisk => self.head_disk(),
+            Scene::Devices => self.devices(),
+            Scene::Environments => self.environments(),
+            Scene::PushBack => self.much_to_say(),
+            Scene::Clocks => match self.rng.below(3) {
+                0 => self.moving(),
+                1 => self.table_and_jobs(),
+                _ => self.deadlines(),
+            },
+            Scene::Ahead => self.ahead(),
+            Scene::DamagedDisks => self.bad_disks(),
+            Scene::Grace => match self.rng.below(2) {
+                0 => self.leaving(),
+                _ => self.relay_from_everywhere(),
+            },
         }
     }
 
@@ -37,6 +51,7 @@ impl Author<'_> {
             to: vec![self.slot()],
             place: None,
             target,
+            needs: Needs::default(),
         }
     }
 
@@ -74,6 +89,8 @@ impl Author<'_> {
             get_if_exists: false,
             to,
             place: None,
+            is_async: false,
+            needs: Needs::default(),
         };
         self.ops.push(Op::Actor(Box::new(wish)));
         self.names.extend(name);
@@ -108,6 +125,20 @@ impl Author<'_> {
             self.drop_all(&[seen, forgotten]);
         }
         self.drop_all(&[actor]);
+    }
+
+    /// Workers everywhere keep what they have put for a driver that reads it late.
+    fn relay_from_everywhere(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(3, 8) {
+            let outer = self.call(Job::Wrap, 0, Target::Spread);
+            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            self.ops.push(Op::Take { from: outer, to: inner });
+            made.extend([outer, inner]);
+        }
+        self.wait(1_500_000);
+        self.read(&made);
+        self.drop_all(&made);
     }
 
     /// A generator waits for its reader; calls that took its items lie where nodes die.
@@ -308,5 +339,144 @@ impl Author<'_> {
             0 => Op::KvDel { key },
             _ => Op::KvGet { key },
         });
+    }
+
+    /// Keys, and the list of jobs.
+    fn table_and_jobs(&mut self) {
+        self.table();
+        self.ops.push(Op::ListJobs);
+    }
+
+    /// What may take GPUs: parts of one, one, or several.
+    fn gpus(&mut self) -> Needs {
+        let most = 100 * self.plan.gpus;
+        let amount = *self.rng.pick(&[25, 30, 50, 100, 200, 400]).unwrap_or(&100);
+        Needs { gpu: amount.min(most), ..Needs::default() }
+    }
+
+    /// Tasks with GPUs, then an actor with some of them.
+    fn devices(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 8) {
+            let job = *self.rng.pick(&[Job::Slow, Job::Leaf, Job::Big]).unwrap_or(&Job::Slow);
+            let mut call = self.call(job, 3, Target::Anywhere);
+            (call.cpu, call.needs) = (50, self.gpus());
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        let restarts = self.rng.below(2) as i64;
+        let actor = self.new_actor(restarts, None);
+        let needs = self.gpus();
+        if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+            wish.needs = needs;
+        }
+        let mut calls = Vec::new();
+        for _ in 0..self.rng.range(1, 4) {
+            let mut call = self.call(Job::Slow, 0, Target::Anywhere);
+            call.actor = Some(actor);
+            calls.push(self.submit_plea(call));
+        }
+        self.read(&calls);
+        self.drop_all(&calls);
+        self.drop_all(&[actor]);
+    }
+
+    /// Tasks and actors of several runtime environments, one after the other and side by side.
+    fn environments(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 8) {
+            let job = *self.rng.pick(&[Job::Slow, Job::Leaf, Job::Nest]).unwrap_or(&Job::Leaf);
+            let env =
+                *self.rng.pick(&[Env::Job, Env::Own, Env::Own, Env::Broken]).unwrap_or(&Env::Own);
+            if self.rng.one_in(4) {
+                let actor = self.new_actor(1, None);
+                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+                    wish.needs.env = env;
+                }
+                let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
+                call.actor = Some(actor);
+                made.push(self.submit_plea(call));
+                self.drop_all(&[actor]);
+                continue;
+            }
+            let mut call = self.call(job, 3, Target::Anywhere);
+            call.needs.env = env;
+            made.push(self.submit_plea(call));
+            if self.rng.one_in(3) {
+                self.wait(200_000);
+            }
+        }
+        self.read(&made);
+        self.drop_all(&made);
+    }
+
+    /// Many calls and values at once, between machines and to actors.
+    fn much_to_say(&mut self) {
+        let actor = self.new_actor(-1, None);
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 5) {
+            for _ in 0..self.rng.range(2, 8) {
+                let job = *self
+                    .rng
+                    .pick(&[Job::Leaf, Job::Leaf, Job::Wrap, Job::Nest])
+                    .unwrap_or(&Job::Leaf);
+                let retries = *self.rng.pick(&[0, 3]).unwrap_or(&3);
+                let mut call = self.call(job, retries, Target::Spread);
+                (call.cpu, call.deps) = (50, made.last().copied().into_iter().collect());
+                if self.rng.one_in(2) {
+                    (call.job, call.actor, call.target) =
+                        (Job::Leaf, Some(actor), Target::Anywhere);
+                }
+                made.push(self.submit_plea(call));
+            }
+            if self.rng.one_in(2) {
+                self.wait(100_000);
+            }
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&[actor]);
+    }
+
+    /// An actor of coroutines, one of which waits for its reader while others come and go; and an actor to which only so
+    /// many calls may be under way.
+    fn ahead(&mut self) {
+        let actor = self.new_actor(0, None);
+        if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+            (wish.is_async, wish.concurrency) = (true, 3);
+        }
+        let mut generator = self.call(Job::Stream, 0, Target::Anywhere);
+        (generator.actor, generator.count, generator.backpressure) = (Some(actor), 6, 2);
+        let stream = self.submit_plea(generator);
+        let mut beside = Vec::new();
+        for _ in 0..self.rng.range(1, 4) {
+            let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
+            call.actor = Some(actor);
+            beside.push(self.submit_plea(call));
+        }
+        // They end although the generator waits.
+        self.read(&beside);
+        self.read_stream(stream);
+        self.ops.push(Op::DropStream(stream));
+        self.drop_all(&beside);
+        self.drop_all(&[actor]);
+
+        let restarts = self.rng.below(2) as i64;
+        let bounded = self.new_actor(restarts, None);
+        let pending_max = self.rng.range(1, 4) as u32;
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(3, 10) {
+            let job = *self.rng.pick(&[Job::Slow, Job::Leaf]).unwrap_or(&Job::Leaf);
+            let mut call = self.call(job, 0, Target::Anywhere);
+            (call.actor, call.needs.pending_max) = (Some(bounded), pending_max);
+            made.push(self.submit_plea(call));
+            if self.rng.one_in(3) {
+                self.wait(60_000);
+            }
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&[bounded]);
     }
 }

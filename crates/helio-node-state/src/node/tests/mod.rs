@@ -30,6 +30,8 @@ use helio_types::{ActorId, JobId, NodeAddress, NodeId, ObjectId, ResourceSet, Ta
 
 use crate::{Action, Conn, DiskError, Event, Exit, Node, Setup};
 
+/// Of every file.
+const CHECKSUM: u32 = 7;
 const STORE: u64 = 1 << 20;
 
 /// How long an object waits for room.
@@ -86,6 +88,9 @@ struct World {
     starts_at_once: bool,
     /// Objects on disk.
     files: BTreeSet<ObjectId>,
+    /// Of these, those that are not what was written any more.
+    damaged: BTreeSet<ObjectId>,
+    told_damaged: Vec<ObjectId>,
     disk: Option<DiskError>,
     /// Ranges of the overflow file that were given back.
     punched: Vec<u64>,
@@ -135,6 +140,8 @@ impl World {
             coming: VecDeque::new(),
             starts_at_once: true,
             files: BTreeSet::new(),
+            damaged: BTreeSet::new(),
+            told_damaged: Vec::new(),
             disk: None,
             punched: Vec::new(),
         };
@@ -221,17 +228,20 @@ impl World {
                 if outcome.is_ok() {
                     self.files.insert(object_id);
                 }
+                let outcome = outcome.map(|()| CHECKSUM);
                 self.coming.push_back(Event::Spilled { object_id, outcome });
             }
             Action::Restore { object_id, .. } => {
                 assert!(self.files.contains(&object_id), "SHM-1: only what was written is read");
-                let outcome = self.disk_outcome();
+                let is_damaged = self.damaged.contains(&object_id);
+                let outcome = self.disk_outcome().map(|()| CHECKSUM + u32::from(is_damaged));
                 self.coming.push_back(Event::Restored { object_id, outcome });
             }
             Action::Reserve { offset, .. } => {
                 let outcome = self.disk_outcome();
                 self.coming.push_back(Event::Reserved { offset, outcome });
             }
+            Action::TellDamaged { object_id } => self.told_damaged.push(object_id),
             Action::Punch { offset, .. } => self.punched.push(offset),
             Action::RemoveFile { object_id } => {
                 assert!(self.files.remove(&object_id), "a file is removed once");

@@ -378,6 +378,26 @@ fn more_than_the_memory_holds_goes_to_disk_and_comes_back() {
     world.assert_nothing_leaked();
 }
 
+/// SHM-1: what a disk gives that is not what was written is not read.
+#[test]
+fn an_object_whose_file_is_damaged_is_lost_and_the_log_says_so() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    let ids: Vec<ObjectId> = (0..10).map(|n| object(1, n, 1)).collect();
+    for id in &ids {
+        world.put(client, *id, STORE / 4);
+    }
+    let mut on_disk = ids.iter().filter(|id| world.node.store.is_on_disk_only(**id)).copied();
+    let (damaged, whole) = (on_disk.next().unwrap(), on_disk.next().unwrap());
+    drop(on_disk);
+    world.damaged.insert(damaged);
+    assert!(world.fetch(client, 1, whole, &[1]).is_some() || world.fetched(client).is_some());
+    assert_eq!(world.fetch(client, 2, damaged, &[1]), None);
+    assert_eq!(world.fetched(client), None);
+    assert_eq!(world.told_damaged, [damaged]);
+    assert!(!world.files.contains(&damaged), "its file goes");
+}
+
 #[test]
 fn pins_that_are_in_the_way_are_asked_for() {
     let mut world = World::new(&[("CPU", 1.0)]);
