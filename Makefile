@@ -26,6 +26,14 @@ programs:
 strangers:
 	@PYTHONPATH=tests .venv/bin/python -m strangers $(ARGS)
 
+# Tests of the API a second time, as drivers outside the cluster. Left out: what looks at the store of the driver's own node, and
+# at what `init` returns on a machine of the cluster.
+.PHONY: afar
+afar:
+	@TESTS_AFAR=1 .venv/bin/python -m pytest --dist loadfile --numprocesses auto $(or $(ARGS),\
+		$(addprefix tests/api/test_,$(addsuffix .py,tasks generators actor_names placement_groups actors cancelling objects errors\
+		actor_order actor_concurrency actor_lifetime actor_classes async_groups scheduling runtime_env logs)))
+
 # Machines of namespaces under random faults, with answers that are known (root only); `make chaos ARGS=--help`.
 .PHONY: chaos
 chaos:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         __version__,
     )
     from heliostat._heliostat import ObjectRef as ObjectID
+    from heliostat.core.afar import ClientBuilder, client
     from heliostat.core.api import (
         LoggingConfig,
         cancel,
@@ -56,9 +57,7 @@ if TYPE_CHECKING:
         SCRIPT_MODE,
         SPILL_WORKER_MODE,
         WORKER_MODE,
-        ClientBuilder,
         Language,
-        client,
         cpp_function,
         java_actor_class,
         java_function,
@@ -76,6 +75,7 @@ _EXPORTS = {
             "ActorClassID ActorID ClusterID FunctionID JobID NodeID ObjectRef "
             "ObjectRefGenerator PlacementGroupID TaskID UniqueID WorkerID __version__"
         ),
+        "heliostat.core.afar": "ClientBuilder client",
         "heliostat.core.api": (
             "LoggingConfig cancel get get_actor is_initialized kill method put remote wait"
         ),
@@ -83,8 +83,8 @@ _EXPORTS = {
         "heliostat.core.gpu": "get_gpu_ids",
         "heliostat.core.init": "init shutdown",
         "heliostat.core.language": (
-            "RESTORE_WORKER_MODE SCRIPT_MODE SPILL_WORKER_MODE WORKER_MODE ClientBuilder Language "
-            "client cpp_function java_actor_class java_function"
+            "RESTORE_WORKER_MODE SCRIPT_MODE SPILL_WORKER_MODE WORKER_MODE Language "
+            "cpp_function java_actor_class java_function"
         ),
         "heliostat.core.runtime_context": "get_runtime_context",
         "heliostat.core.state": "available_resources cluster_resources nodes timeline",

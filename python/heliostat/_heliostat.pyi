@@ -260,8 +260,12 @@ def connect(
     cwd: str = "",
     runtime_env: str = "",
     script: str = "",
+    entrance: int = 0,
 ) -> None:
-    """Join the daemon as a driver; `host` is the node's address. Raises `ConnectionError`."""
+    """Join the daemon as a driver. Raises `ConnectionError`.
+
+    `entrance`: the port of this machine that leads into the cluster, 0: none is needed.
+    """
 
 def _take_package(session_dir: str, host: str, port: int, token: str, name: str, to: str) -> None:
     """Have a package of the head's written to a file. Raises `ConnectionError`."""

@@ -136,6 +136,27 @@ def test_nothing_is_heard_on_the_wire(make_field: type[Field], is_encrypted: boo
         assert (secret.encode() in heard) is not is_encrypted
 
 
+@pytest.mark.contract("F6.28", "F8.01")
+def test_nothing_of_a_driver_outside_the_cluster_is_heard_on_the_wire(
+    make_field: type[Field],
+) -> None:
+    field = make_field(3)
+    head, node, laptop = field.all
+    field.field.partition([laptop], [node])
+    with Listener(*field.all) as listener:
+        head.start_head("--include-dashboard=false", env=field.variables(head))
+        node.join(head, env=field.variables(node))
+        # The cluster's machines reach the laptop at the head's address.
+        shown = field.authority.variables(field.authority.sign("laptop", head.ip))
+        address = {"RAY_ADDRESS": f"ray://{head.ip}:10001"}
+        driver = laptop.start_script(EVERYTHING, env={**shown, **address})
+        assert driver.finish(120).check().value("machines") == "2"
+        heard = listener.stop()
+    assert len(heard) > 10 << 20, "large objects went over the wire"
+    for secret in (SECRET, TOKEN):
+        assert secret.encode() not in heard
+
+
 @pytest.mark.contract("F6.28")
 def test_who_is_no_member_is_told_both_ends(make_field: type[Field]) -> None:
     """And whoever is a member joins afterwards."""

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use helio_config::dashboard::{HOST, PORT};
-use helio_config::session::{CONTROL_PORT, GRACE_S};
+use helio_config::session::{CONTROL_PORT, GATEWAY_PORT, GRACE_S};
 
 use crate::names;
 
@@ -283,6 +283,8 @@ pub(crate) struct Start {
     /// Accepted and without effect, see `--min-worker-port`.
     #[arg(long, value_name = "PORTS")]
     pub(crate) worker_port_list: Option<String>,
+    #[arg(long, value_name = "PORT", help = format!("The head's port for drivers outside the cluster, ray://HOST:PORT [default: {GATEWAY_PORT}, or a free one]"))]
+    pub(crate) ray_client_server_port: Option<u16>,
     /// Labels in a file, a `key: value` a line.
     #[arg(long, value_name = "FILE", conflicts_with = "labels")]
     pub(crate) labels_file: Option<PathBuf>,
@@ -527,8 +529,20 @@ pub(crate) struct Node {
     #[arg(long, conflicts_with = "address")]
     pub(crate) head: bool,
     /// The control service to join.
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "head")]
+    #[arg(long, value_name = "HOST:PORT", required_unless_present_any = ["head", "gateway"])]
     pub(crate) address: Option<String>,
+    /// The gateway through which a driver's machine outside the cluster takes part in it.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["head", "address"])]
+    pub(crate) gateway: Option<String>,
+    /// The driver's version of Python.
+    #[arg(long, value_name = "VERSION", requires = "gateway", default_value = "")]
+    pub(crate) python_version: String,
+    /// Let drivers outside the cluster in at this port.
+    #[arg(long, value_name = "PORT", requires = "head")]
+    pub(crate) gateway_port: Option<u16>,
+    /// If that port is taken, at a free one.
+    #[arg(long)]
+    pub(crate) gateway_port_moves: bool,
     /// The IP at which other machines reach this one.
     #[arg(long, value_name = "IP", alias = "node-ip-address")]
     pub(crate) host: Option<String>,
@@ -568,7 +582,6 @@ pub(crate) enum Tls {
 
 /// Flags of `ray start` that have no effect here, and whether they take a value.
 const IGNORED: &[(&str, bool)] = &[
-    ("ray-client-server-port", true),
     ("dashboard-grpc-port", true),
     ("dashboard-agent-grpc-port", true),
     ("runtime-env-agent-port", true),

@@ -39,13 +39,14 @@ use helio_types::address::host_port;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::afar::Gateway;
 use crate::args::{Node, Store, Tls};
 use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
 use crate::port::Port;
 use crate::session::Session;
 use crate::{
-    authority, control_store, folder, kubernetes, names, observer, old_sessions, overrides,
+    afar, authority, control_store, folder, kubernetes, names, observer, old_sessions, overrides,
     settings, values,
 };
 
@@ -98,12 +99,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     labels.extend(offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default());
     labels.extend(overrides::labels()?);
     // Only a new cluster has a new token; one that is there says what it thinks of none.
-    let token = match &args.address {
-        None => helio_env::token::load_or_create(),
-        Some(_) => helio_env::token::load().map(Option::unwrap_or_default),
+    let token = match args.head {
+        true => helio_env::token::load_or_create(),
+        false => helio_env::token::load().map(Option::unwrap_or_default),
     };
     let token = token.map_err(|error| format!("the authentication token: {error}"))?;
-    let host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
+    let mut host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
     let kept = settings::kept_sessions()?;
     // A certificate of no use is told at once, and not when the first machine comes.
     let identity = helio_tls::current().map_err(|error| format!("{error}."))?;
@@ -112,7 +113,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
     // A session that ends with its driver is the driver's machine's alone, and shows it to nobody.
     let is_local = args.head && args.owner_driver;
-    if let Some(identity) = identity.as_ref().filter(|_| !is_local) {
+    let is_shown = !is_local && args.gateway.is_none();
+    if let Some(identity) = identity.as_ref().filter(|_| is_shown) {
         identity.names(&host).map_err(|error| format!("{error}."))?;
     }
     let session = Session::create(&temp_dir, args.session_name.as_deref())
@@ -153,15 +155,39 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         store.map(|target| control_store::open(&target, args, &host, starter)).transpose()?;
     let port = match () {
         () if is_local => Port::name(),
+        // Only its own gateway connects.
+        () if args.gateway.is_some() => Port::open("127.0.0.1", 0, false),
         () => Port::open(&host, args.port, args.head),
     }?;
     let control_store = store.as_ref().map(Leased::place).unwrap_or_default();
-    let control = match &args.address {
-        None => {
+    let gateway = Gateway::open(args, &host)?;
+    let gateway_address = gateway.as_ref().map(|gateway| gateway.address.clone());
+    let join = |at| afar::join(at, &token, &args.python_version, &port, end_own_process);
+    let (guest, guest_node) = args.gateway.as_deref().map(join).transpose()?.unzip();
+    if let Some(guest) = &guest {
+        host.clone_from(&guest.host);
+    }
+    let control = match (&args.address, &guest) {
+        (None, None) => {
             Control::start(args, &host, port.number(), &token, identity.clone(), &session, store)?
         }
-        Some(address) => Control::elsewhere(address, &token, (&host, port.number()))?,
+        (Some(address), _) => Control::elsewhere(address, &token, (&host, port.number()))?,
+        (None, Some(head)) => {
+            let address = host_port(&head.host, head.port);
+            Control::elsewhere(&address, &token, (&host, head.port))?
+        }
     };
+    let serving = gateway.map(|gateway| {
+        gateway.serve(afar::Serving {
+            session_dir: &session.dir,
+            token: &token,
+            identity: identity.clone(),
+            host: &host,
+            port: port.number(),
+            python: &args.python,
+        })
+    });
+    let serving = serving.transpose()?;
     let mut dashboard = Server::open(&args.dashboard, &host)?;
     let job_grace = settings::job_grace()?;
     let may_be_plain = read(&table::DASHBOARD_PLAIN_HTTP)?;
@@ -191,7 +217,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         room_ms_max: (read(&table::OOM_GRACE_PERIOD_S)? * 1000.0) as u64,
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: helio_env::settings::text(&table::MEMORY_CGROUP).map(Into::into),
-        metrics_port: offer.metrics_export_port.or((!is_local).then_some(0)),
+        metrics_port: offer.metrics_export_port.or((!is_local && guest.is_none()).then_some(0)),
         agent_port: offer.dashboard_agent_listen_port.filter(|port| *port > 0),
         instance_id: helio_env::settings::text(&table::CLOUD_INSTANCE_ID).unwrap_or_default(),
         session_dir: session.dir.clone(),
@@ -205,11 +231,16 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         control: control.reach.clone(),
         head: Arc::new(Head::new(moved)),
         control_address: control_address.clone(),
-        headless_ms_max: settings::headless_ms_max()?,
+        headless_ms_max: match &guest {
+            // The gateway decides when it is over.
+            Some(guest) => u64::try_from(guest.grace.as_millis()).unwrap_or(u64::MAX),
+            None => settings::headless_ms_max()?,
+        },
         preemption_grace_ms: settings::preemption_grace_ms()?,
         owner_driver: args.owner_driver,
         node_name: offer.node_name.clone().unwrap_or_default(),
         is_head: args.head,
+        guest: guest_node.clone(),
     };
     // Where drivers look that only know the address: nobody can be asked for it at a port.
     let usual = folder::temp_dir(None);
@@ -236,6 +267,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                 "node_socket": ready.node_socket,
                 "is_head": args.head,
                 "webui_url": webui_url,
+                "gateway_address": gateway_address,
+                "entrance": guest.as_ref().map(|guest| guest.entrance),
             });
             tracing::info!(node_id = %ready.node_id, host, port = ready.port, "node is ready");
             announced.keep(&line);
@@ -266,8 +299,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     };
     let outcome = loop {
         match serve() {
-            // The node has logged it.
-            Ok(Ended::Rejoin(_)) => {}
+            // The node has logged it. A guest's is known by its id to the gateway, and its driver ends with it.
+            Ok(Ended::Rejoin(_)) if guest.is_none() => {}
+            Ok(Ended::Rejoin(reason)) => {
+                tracing::error!(reason, "the cluster has given this machine up");
+                break Ok(());
+            }
             Ok(Ended::Over) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -277,6 +314,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     }
     // What a daemon that served has logged is kept.
     cleaner.discards &= !is_ready;
+    if let Some(guest) = guest {
+        guest.leave();
+    }
+    if let Some(serving) = serving {
+        serving.stop();
+    }
     control.end();
     if let Some(link) = link {
         // It is no link of ours if making it failed.

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod afar;
 mod args;
 mod authority;
 mod clock;

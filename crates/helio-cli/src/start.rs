@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use helio_config::session::{CONTROL_PORT, LOG_FILE, START_S_MAX};
+use helio_config::session::{CONTROL_PORT, GATEWAY_PORT, LOG_FILE, START_S_MAX};
 use helio_config::table::JOIN_WAIT_S;
 use helio_observer::Asker;
 use helio_proto::control::{ControlResponse, ListNodes, NodeInfo};
@@ -142,6 +142,7 @@ fn check(args: &Start, ignored: &Ignored) -> Result<(), String> {
             ("include-dashboard", args.dashboard.include_dashboard.is_some()),
             ("redis-shard-ports", ignored.has("redis-shard-ports")),
             ("control-store", args.store.control_store.is_some()),
+            ("ray-client-server-port", args.ray_client_server_port.is_some()),
         ];
         if let Some((name, _)) = head_only.into_iter().find(|(_, given)| *given) {
             return Err(format!(
@@ -217,6 +218,11 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
             add("dashboard", wanted.dashboard);
             let names = wanted.dashboard_allowed_hosts;
             add("dashboard-allowed-hosts", (!names.is_empty()).then(|| names.join(",")));
+            let gateway_port = args.ray_client_server_port.unwrap_or(GATEWAY_PORT);
+            add("gateway-port", Some(gateway_port.to_string()));
+            if args.ray_client_server_port.is_none() {
+                all.push("--gateway-port-moves".to_owned());
+            }
             all.push("--head".to_owned());
             all.extend(wanted.dashboard_port_moves.then(|| "--dashboard-port-moves".to_owned()));
         }
@@ -372,7 +378,7 @@ fn announce(args: &Start, ready: &Value, temp_dir: &Path) {
     for error in kept.chain(elsewhere).filter_map(Result::err) {
         eprintln!("Warning: `address=\"auto\"` may not find the cluster: {error}");
     }
-    output::print(&next_steps(args, address, text("webui_url")));
+    output::print(&next_steps(args, address, text("webui_url"), text("gateway_address")));
 }
 
 /// What a start without authentication means, in a line.
@@ -401,12 +407,22 @@ fn token_line(host: &str, file: Option<&Path>) -> String {
     }
 }
 
-fn next_steps(args: &Start, address: &str, webui: &str) -> String {
+fn next_steps(args: &Start, address: &str, webui: &str, gateway: &str) -> String {
     let scheme = dashboard::scheme(webui, args.tls.is_some());
     let (name, import) = (names::command(), names::import());
     let mut text =
         "\n--------------------\nRay runtime started.\n--------------------\n\n".to_owned();
     if args.head {
+        let afar = if gateway.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "
+  To connect to it from a machine that is no part of it, with the token:
+    ray.init(\"ray://{gateway}\")
+"
+            )
+        };
         let host = split_host_port(address).map_or(address, |(host, _)| host);
         let token = token_line(host, helio_env::token::file().as_deref());
         text += &format!(
@@ -418,7 +434,7 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
   To connect to this Ray cluster:
     {import}
     ray.init()
-
+{afar}
   To terminate the Ray runtime, run
     {name} stop
 

@@ -30,6 +30,12 @@ pub const NODE_SOCKET: &str = "sockets/node.sock";
 /// In a session's folder, on the head: the control service's socket.
 pub const CONTROL_SOCKET: &str = "sockets/control.sock";
 
+/// In a session's folder, on the head: where connections to drivers' machines outside the cluster are handed over.
+pub const GATEWAY_SOCKET: &str = "sockets/gateway.sock";
+
+/// The port where drivers outside the cluster connect to its head.
+pub const GATEWAY_PORT: u16 = 10001;
+
 /// In a session's folder: the certificate of a node whose cluster makes its own, its key, and the authority.
 pub const TLS_FOLDER: &str = "tls";
 

@@ -199,6 +199,8 @@ settings! {
         /// How long a node goes on without a control service before it gives up its workers; the head waits as long, and
         /// a little longer, for a node that only it misses.
         GCS_RPC_SERVER_RECONNECT_TIMEOUT_S = Knob "gcs_rpc_server_reconnect_timeout_s" count((HEADLESS_MS_MAX / 1000) as i64, 1, TIME_MS_MAX) "s", "control service, node daemon";
+        /// How long the head keeps the session of a driver outside the cluster (`ray://`) whose connection broke.
+        CLIENT_RECONNECT_GRACE_PERIOD = Both "CLIENT_RECONNECT_GRACE_PERIOD" count(1800, 0, 1_000_000) "s", "head";
         /// What SIGTERM means for the daemon of a machine that may be taken away: the node is drained within so many
         /// seconds, three quarters of which are for what runs there. 0: it ends at once.
         PREEMPTION_GRACE_S = Own "PREEMPTION_GRACE_S" number(0.0, 0.0, 1e6) "s", DAEMON;

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod descriptor;
+pub mod detour;
 pub mod draft;
 pub mod inherited;
 pub mod link;

@@ -7,6 +7,7 @@ use helio_proto::control::{
     ActorInfo, ActorSpec, ControlRequest, ControlResponse, JobInfo, NodeInfo, Strategy,
 };
 use helio_proto::error::SystemError;
+use helio_proto::gateway::{Began, Begin, Dial, Message};
 use helio_proto::group::{GroupInfo, GroupSpec};
 use helio_proto::hello::{Hello, Welcome};
 use helio_proto::inspect::{Answer, Question};
@@ -46,6 +47,10 @@ const MESSAGES: &[Target] = &[
     reads_back::<PackageAnswer>,
     reads_back::<LogRequest>,
     reads_back::<LogAnswer>,
+    reads_back::<Begin>,
+    reads_back::<Began>,
+    reads_back::<Message>,
+    reads_back::<Dial>,
 ];
 
 /// One message; the first byte chooses which.

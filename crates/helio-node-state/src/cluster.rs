@@ -42,6 +42,7 @@ impl Cluster {
             address: setup.address.clone(),
             alive: true,
             is_draining: false,
+            is_guest: setup.is_guest,
             total: setup.total.clone(),
             available: setup.total.clone(),
             labels: setup
@@ -89,7 +90,7 @@ impl Cluster {
 
     /// The node to which this one gives its objects: one that stays, with the largest store.
     pub(crate) fn heir_of_own(&self) -> Option<NodeAddress> {
-        let others = self.nodes.alive().skip(1).filter(|node| !node.is_draining);
+        let others = self.nodes.alive().skip(1).filter(|node| !node.is_draining && !node.is_guest);
         let best = others.max_by_key(|node| node.total.get("object_store_memory").0)?;
         Some(best.address.clone())
     }

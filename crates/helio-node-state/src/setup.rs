@@ -53,6 +53,8 @@ pub struct Setup {
     pub epoch_ms: u64,
     /// Whether the control service lives here.
     pub is_head: bool,
+    /// Whether this is the machine of a driver outside the cluster: nothing is placed here.
+    pub is_guest: bool,
     /// Whether the daemon ends with the driver that registers with `owns_cluster`.
     pub has_owner: bool,
     /// How many workers may be starting at a time.

@@ -337,7 +337,7 @@ impl Receiving {
             }
         }
         let port = u16::try_from(self.from.port).unwrap_or(0);
-        let hello = self.hello.clone();
+        let hello = Hello { to_node: node_id, ..self.hello.clone() };
         let (mut reader, writer, welcome) = connect_tcp(&self.from.host, port, hello).await?;
         if welcome.node_id != node_id {
             return Err(Error::Refused("another node has its port now".to_owned()));

@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use helio_config::session::{CONTROL_SOCKET, NODE_SOCKET};
+use helio_config::session::{CONTROL_SOCKET, GATEWAY_SOCKET, NODE_SOCKET};
 use helio_proto::hello::Destination;
 use helio_rpc::service::{Arrival, Gate};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,8 +51,10 @@ impl Door {
     async fn answer(self: Arc<Self>, stream: TcpStream) {
         let Some(arrival) = self.gate.greeted(stream).await else { return };
         let to = Destination::from_number(arrival.hello().to);
+        let is_for_guest = self.is_head && self.gate.is_for_other_node(arrival.hello());
         // A stranger is refused here: it must not so much as wake the process that it names.
         match to.filter(|_| self.gate.would_let_in(&arrival)) {
+            Some(_) if is_for_guest => self.to_gateway(arrival).await,
             Some(Destination::Control) => self.to_control(arrival).await,
             Some(Destination::Process) => self.to_process(arrival).await,
             Some(Destination::Objects) => self.objects.serve(arrival),
@@ -62,7 +64,7 @@ impl Door {
                     log_server::serve(reader, writer, Arc::clone(&self.logs)).await;
                 }
             }
-            Some(Destination::Daemon) | None => {
+            Some(Destination::Daemon | Destination::Gateway) | None => {
                 if let Some((reader, writer, hello)) = self.gate.let_in(arrival) {
                     serve(reader, writer, &hello, false, self.inputs.clone()).await;
                 }
@@ -78,6 +80,13 @@ impl Door {
         if let Err((_, error)) = arrival.hand_over(&self.session_dir.join(CONTROL_SOCKET)).await {
             // It is starting or ending: the node that connects tries again.
             self.gate.report("the control service", &error.to_string());
+        }
+    }
+
+    /// The machines of drivers outside the cluster have the head's address.
+    async fn to_gateway(&self, arrival: Arrival) {
+        if let Err((arrival, _)) = arrival.hand_over(&self.session_dir.join(GATEWAY_SOCKET)).await {
+            arrival.refuse("the node that is meant is not in the cluster any more");
         }
     }
 

@@ -37,7 +37,7 @@ mod start;
 mod zygote;
 
 pub use head::Head;
-pub use options::{Options, Reach, Ready};
+pub use options::{GuestNode, Options, Reach, Ready};
 pub use output_files::Bounds;
 
 /// Why the daemon could not start, or had to end.

@@ -26,6 +26,15 @@ impl Default for Reach {
     }
 }
 
+/// The node of a driver's machine outside the cluster: it offers nothing, and is reached through the head's port.
+#[derive(Debug, Clone)]
+pub struct GuestNode {
+    /// Its id, by which the gateway knows it.
+    pub node_id: NodeId,
+    /// The head's port; [`Options::host`] is the head's.
+    pub port: u16,
+}
+
 /// What a daemon is started with.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -33,6 +42,8 @@ pub struct Options {
     pub host: String,
     /// The TCP port at which other machines reach this node's processes; `None`: they do not.
     pub listener: Option<Arc<TcpListener>>,
+    /// The machine is that of a driver outside the cluster; `None`: it is one of the cluster's.
+    pub guest: Option<GuestNode>,
     /// How many CPUs to offer; `None`: all that there are.
     pub num_cpus: Option<f64>,
     /// How many GPUs to offer; `None`: all that are found.

@@ -186,6 +186,7 @@ async fn stream(writer: &Writer, request_id: u64, arena: &Arc<Arena>, start: u64
 async fn connect(to: NodeAddress, hello: Hello, inputs: Inputs) {
     let node_id = to.node_id;
     let port = u16::try_from(to.port).unwrap_or(0);
+    let hello = Hello { to_node: node_id, ..hello };
     match connect_tcp(&to.host, port, hello).await {
         // Another daemon has the port now: the one that was meant is gone.
         Ok((_, _, welcome)) if welcome.node_id != node_id => {

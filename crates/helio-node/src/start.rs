@@ -44,11 +44,13 @@ const OVERFLOW_MAX: u64 = 1 << 44;
 const IDLE_SPARE: usize = 2;
 
 pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
-    let node_id = NodeId(random::bytes());
+    let node_id =
+        options.guest.as_ref().map_or_else(|| NodeId(random::bytes()), |guest| guest.node_id);
     let host = if options.host.is_empty() { "127.0.0.1".to_owned() } else { options.host.clone() };
-    let port = match &options.listener {
-        Some(listener) => listener.local_addr()?.port(),
-        None => 0,
+    let port = match (&options.guest, &options.listener) {
+        (Some(guest), _) => guest.port,
+        (None, Some(listener)) => listener.local_addr()?.port(),
+        (None, None) => 0,
     };
     let metrics = match options.metrics_port {
         Some(port) => {
@@ -199,8 +201,14 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16, epoch_ms: u
     let left = options.memory.unwrap_or(memory.saturating_sub(store_size));
     total.set("memory", Quantity::from_f64(left as f64));
     total.set("object_store_memory", Quantity::from_f64(store_size as f64));
+    if options.guest.is_some() {
+        total = ResourceSet::default();
+        devices.clear();
+    }
     // A resource of which every node has one, by which work is bound to a machine.
-    total.set(&format!("node:{}", address.host), Quantity::from_f64(1.0));
+    if options.guest.is_none() {
+        total.set(&format!("node:{}", address.host), Quantity::from_f64(1.0));
+    }
     if options.is_head {
         total.set("node:__internal_head__", Quantity::from_f64(1.0));
     }
@@ -236,6 +244,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16, epoch_ms: u
         pid: std::process::id(),
         epoch_ms,
         is_head: options.is_head,
+        is_guest: options.guest.is_some(),
         has_owner: options.owner_driver,
         // The machine's own CPUs bound how many can start at once, whatever is offered.
         starts_max: machine::cpus().max(1) * 2 + 2,

@@ -26,6 +26,7 @@ impl Asker {
                 None => connect_unix(&self.socket, hello).await,
                 Some(node) => {
                     let port = u16::try_from(node.port).unwrap_or_default();
+                    let hello = Hello { to_node: node.node_id, ..hello };
                     connect_tcp(&node.host, port, hello).await
                 }
             }

@@ -200,6 +200,8 @@ messages! {
         43 drain_deadline_ms: u64,
         /// With `is_draining`: why.
         44 drain_reason: String,
+        /// A driver's machine outside the cluster: nothing is placed there, and it is no part of what the cluster has.
+        45 is_guest: bool,
     }
     /// One GPU and how busy it is.
     pub struct GpuUse {

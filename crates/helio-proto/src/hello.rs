@@ -53,15 +53,24 @@ pub enum Destination {
     Packages = 4,
     /// The node's daemon, for its log files.
     Logs = 5,
+    /// The gateway, on the head: for a driver's machine outside the cluster.
+    Gateway = 6,
 }
 
 impl Destination {
     /// The destination of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Daemon, Self::Control, Self::Process, Self::Objects, Self::Packages, Self::Logs]
-            .into_iter()
-            .find(|destination| *destination as u32 == number)
+        let known = [
+            Self::Daemon,
+            Self::Control,
+            Self::Process,
+            Self::Objects,
+            Self::Packages,
+            Self::Logs,
+            Self::Gateway,
+        ];
+        known.into_iter().find(|destination| *destination as u32 == number)
     }
 }
 
@@ -97,6 +106,9 @@ messages! {
         /// This is no greeting yet: it only says whom the connection is for, and a TLS session follows, in which the
         /// greeting comes.
         14 is_encrypted: bool,
+        /// The node that is meant; nil: whose port it is. The machines of drivers outside the cluster are behind the
+        /// head's port.
+        15 to_node: NodeId,
     }
     /// The acceptor's first frame.
     pub struct Welcome {
@@ -167,6 +179,7 @@ impl Hello {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             to: self.to,
             to_process: self.to_process,
+            to_node: self.to_node,
             is_encrypted: true,
             ..Self::default()
         }
@@ -175,7 +188,7 @@ impl Hello {
     /// Whether it is for the one that another one was routed to.
     #[must_use]
     pub fn goes_where(&self, routed: &Self) -> bool {
-        (self.to, self.to_process) == (routed.to, routed.to_process)
+        (self.to, self.to_process, self.to_node) == (routed.to, routed.to_process, routed.to_node)
     }
 
     /// Whether it is that of a node, or of one that is about to join.

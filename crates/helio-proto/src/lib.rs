@@ -14,6 +14,7 @@
 //! | driver, worker ↔ driver, worker | UNIX, TCP | [`peer::Frame`] |
 //! | daemon ↔ control service | TCP | [`cluster::NodeToControl`], [`cluster::ControlToNode`] |
 //! | daemon ↔ daemon | TCP | [`cluster::NodeToNode`] |
+//! | a driver's machine outside the cluster ↔ gateway | TCP | [`gateway::Message`] |
 //! | ingress of Serve ↔ replica | UNIX, TCP | [`serve`] |
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod control;
 pub mod environment;
 pub mod error;
 pub mod frame;
+pub mod gateway;
 pub mod group;
 pub mod hello;
 pub mod inspect;

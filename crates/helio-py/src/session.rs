@@ -173,7 +173,7 @@ fn anonymous() -> PyResult<String> {
 /// Join the daemon as a driver.
 #[pyfunction]
 #[pyo3(signature = (*, node_socket, token, namespace = "", entrypoint = "", log_to_driver = true, owns_cluster = false,
-    sys_path = Vec::new(), cwd = "", runtime_env = "", script = ""))]
+    sys_path = Vec::new(), cwd = "", runtime_env = "", script = "", entrance = 0))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python function, packed at once")]
 pub(crate) fn connect(
     py: Python<'_>,
@@ -187,6 +187,7 @@ pub(crate) fn connect(
     cwd: &str,
     runtime_env: &str,
     script: &str,
+    entrance: u16,
 ) -> PyResult<()> {
     // Names of actors are the job's own unless the user says otherwise.
     let namespace = &if namespace.is_empty() { anonymous()? } else { namespace.to_owned() };
@@ -207,6 +208,7 @@ pub(crate) fn connect(
         entrypoint: entrypoint.to_owned(),
         log_to_driver,
         owns_cluster,
+        entrance,
         job,
         lineage_bytes_max: lineage_bytes_max()?,
     };

@@ -56,6 +56,8 @@ pub struct NodeView {
     pub alive: bool,
     /// It takes no new work, as one that is not alive.
     pub is_draining: bool,
+    /// It never takes any: the machine of a driver outside the cluster.
+    pub is_guest: bool,
     /// All it has.
     pub total: ResourceSet,
     /// What of it is free.
@@ -67,7 +69,7 @@ pub struct NodeView {
 impl NodeView {
     /// Whether something may be placed on the node.
     pub(crate) fn is_open(&self) -> bool {
-        self.alive && !self.is_draining
+        self.alive && !self.is_draining && !self.is_guest
     }
 }
 
@@ -77,6 +79,7 @@ impl From<&NodeInfo> for NodeView {
             address: info.address.clone(),
             alive: info.alive,
             is_draining: info.is_draining,
+            is_guest: info.is_guest,
             total: info.total.clone(),
             available: info.available.clone(),
             labels: info

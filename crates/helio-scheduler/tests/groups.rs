@@ -21,6 +21,7 @@ fn node(number: u8, total: &[(&str, f64)], free: &[(&str, f64)]) -> NodeView {
         address: NodeAddress { node_id: id(number), host: format!("10.0.0.{number}"), port: 7 },
         alive: true,
         is_draining: false,
+        is_guest: false,
         total: set(total),
         available: set(free),
         labels: BTreeMap::from([("side".to_owned(), format!("s{}", number % 2))]),

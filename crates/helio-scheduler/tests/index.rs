@@ -21,6 +21,7 @@ fn node(number: u16, total: &[(&str, f64)], free: &[(&str, f64)]) -> NodeView {
         address: NodeAddress { node_id: id(number), host: format!("h{number}"), port: 1 },
         alive: true,
         is_draining: false,
+        is_guest: false,
         total: ResourceSet::from_units(total.iter().copied()),
         available: ResourceSet::from_units(free.iter().copied()),
         labels: BTreeMap::from([("zone".to_owned(), format!("z{}", number % 3))]),

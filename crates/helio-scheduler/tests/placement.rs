@@ -14,6 +14,7 @@ fn node(number: u8, total: &[(&str, f64)], free: &[(&str, f64)]) -> NodeView {
         address: NodeAddress { node_id: id(number), host: format!("10.0.0.{number}"), port: 1 },
         alive: true,
         is_draining: false,
+        is_guest: false,
         total: ResourceSet::from_units(total.iter().copied()),
         available: ResourceSet::from_units(free.iter().copied()),
         labels: BTreeMap::from([("zone".to_owned(), format!("z{}", number % 2))]),
@@ -49,6 +50,20 @@ fn local_until_half_used_then_the_least_used() {
     // Who holds the arguments goes before who asks.
     let nodes = [cpus(1, 4.0, 4.0), cpus(2, 4.0, 4.0)];
     assert_eq!(place(&nodes, Some(id(1)), &one, &plan, 0, &[id(2)]), Placement::On(id(2)));
+}
+
+#[test]
+fn the_machine_of_a_driver_outside_the_cluster_gets_nothing() {
+    let guest = NodeView { is_guest: true, ..cpus(1, 4.0, 4.0) };
+    let nothing = need(&[]);
+    for kind in StrategyKind::ALL {
+        let plan = Plan { node_id: id(1), ..of_kind(kind) };
+        let alone = place(std::slice::from_ref(&guest), Some(id(1)), &nothing, &plan, 0, &[]);
+        assert!(matches!(alone, Placement::Infeasible(_)), "{kind:?}: {alone:?}");
+    }
+    let nodes = [guest, cpus(2, 4.0, 0.0)];
+    let plan = Plan::default();
+    assert_eq!(place(&nodes, Some(id(1)), &nothing, &plan, 0, &[id(1)]), Placement::On(id(2)));
 }
 
 #[test]

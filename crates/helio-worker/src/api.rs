@@ -19,6 +19,8 @@ pub struct Options {
     pub worker_id: WorkerId,
     /// Whether this is a driver.
     pub is_driver: bool,
+    /// The port of this machine through which other machines are reached, for a driver outside the cluster; 0: directly.
+    pub entrance: u16,
     /// The driver's namespace; empty: a random one.
     pub namespace: String,
     /// The driver's command line, for the list of jobs.

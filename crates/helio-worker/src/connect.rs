@@ -14,7 +14,7 @@ use helio_proto::hello::{self, Destination, Hello, Role, Welcome};
 use helio_proto::node::{ClientToNode, NodeToClient, Notice, Register, Registered};
 use helio_proto::{Wire, frame};
 use helio_tls::Session;
-use helio_types::{WorkerAddress, WorkerId};
+use helio_types::{NodeId, WorkerAddress, WorkerId};
 use rustix::event::epoll;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
@@ -197,6 +197,11 @@ pub(crate) fn unix_listen(path: &Path) -> io::Result<UnixListener> {
 
 pub(crate) fn tcp_connect(host: &str, port: u32) -> io::Result<TcpStream> {
     let port = u16::try_from(port).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if let Some(detour) = helio_env::detour::to(host, port) {
+        let mut stream = TcpStream::connect_timeout(&detour.at, CONNECT_WAIT)?;
+        io::Write::write_all(&mut stream, &detour.preface)?;
+        return Ok(stream);
+    }
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_WAIT) {
@@ -297,9 +302,10 @@ impl State {
 
     /// The greeting of a new link.
     fn hello(&mut self, to: &Peer) -> Hello {
-        let (to, to_process) = match to {
-            Peer::Process(address) => (Destination::Process, address.worker_id),
-            Peer::RemoteNode(_) | Peer::Node => (Destination::Daemon, WorkerId::NIL),
+        let (to, to_process, to_node) = match to {
+            Peer::Process(address) => (Destination::Process, address.worker_id, address.node_id),
+            Peer::RemoteNode(address) => (Destination::Daemon, WorkerId::NIL, address.node_id),
+            Peer::Node => (Destination::Daemon, WorkerId::NIL, NodeId::NIL),
         };
         let role = if self.options.is_driver { Role::Driver } else { Role::Worker };
         let epoch = self.process.links().epoch(to_process);
@@ -310,6 +316,7 @@ impl State {
             port: me.port,
             to: to as u32,
             to_process,
+            to_node,
             epoch,
             ..greeting(&self.options.token, role, me.worker_id)
         }

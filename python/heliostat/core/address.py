@@ -51,11 +51,6 @@ def _latest(temp_dir: Path) -> NodeAddress | None:
 
 def connect_to(address: str, temp_dir: Path) -> NodeAddress:
     """The local daemon of the cluster whose control service is at ``host:port``."""
-    if address.startswith("ray://"):
-        raise NotImplementedError(
-            f"{address}: Ray Client is not in this release. Run the driver on a machine of the "
-            "cluster, with address='host:port' or address='auto'."
-        )
     match = re.fullmatch(r"(?P<host>[^:\s/]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})", address)
     if match is None or int(match["port"]) > 65535:
         raise ValueError(f"Invalid address format: {address}")

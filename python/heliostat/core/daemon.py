@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import select
 import signal
 import subprocess
@@ -43,6 +44,7 @@ class NodeOptions:
 
     head: bool = True
     address: str | None = None  # the head's `host:port`, for the other nodes
+    gateway: str | None = None  # of the head, for a driver's machine outside the cluster
     owned: bool = False  # it ends with the driver that started it
     num_cpus: float | None = None
     num_gpus: float | None = None
@@ -62,7 +64,10 @@ class NodeOptions:
 
     def arguments(self) -> list[str]:
         """The command line, after ``heliostat node``."""
-        given: list[str] = ["--head"] if self.head else ["--address", self.address or ""]
+        if self.gateway is not None:
+            given = ["--gateway", self.gateway, "--python-version", platform.python_version()]
+        else:
+            given = ["--head"] if self.head else ["--address", self.address or ""]
         if self.owned:
             given.append("--owner-driver")
         if self.dashboard_port_moves:
@@ -102,11 +107,15 @@ class NodeAddress:
     node_socket: str
     is_head: bool
     webui_url: str = ""  # of the HTTP server: `host:port`; empty: this daemon has none
+    gateway_address: str | None = None  # for drivers outside the cluster: `host:port`
+    entrance: int | None = (
+        None  # the port that leads into the cluster, where this machine is outside of it
+    )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> NodeAddress:
         """From the daemon's line; raises ``ValueError`` or ``KeyError`` for others."""
-        found = {"webui_url": "", **json.loads(text)}
+        found = {"webui_url": "", "gateway_address": None, "entrance": None, **json.loads(text)}
         return cls(**{name: found[name] for name in cls.__dataclass_fields__})
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heliostat import _heliostat
 from heliostat.core import address as addresses
@@ -48,6 +48,8 @@ _WITHOUT_EFFECT = (
     "_plasma_directory",
 )
 _IGNORED = (
+    "_credentials",
+    "_metadata",
     "_driver_object_store_memory",
     "_enable_object_reconstruction",
     "_redis_max_memory",
@@ -92,7 +94,9 @@ def init(
 
     ``address=None`` connects to the cluster that RAY_ADDRESS names or that ``heliostat start`` made
     here, and starts one where there is none; ``"auto"`` never starts one, ``"local"`` always does,
-    ``"host:port"`` means that cluster.
+    ``"host:port"`` means that cluster, on one of whose machines this is. ``"ray://host:port"`` is the
+    cluster whose head has that port for drivers on other machines (default 10001), and so is
+    ``"heliostat://host:port"``.
 
     Args:
         address: Which cluster, as above.
@@ -123,13 +127,19 @@ def init(
         **kwargs: Options of Ray that begin with ``_``. What has no effect here is said in a warning.
 
     Returns:
-        A context with the addresses; ``with init():`` ends the session with the block.
+        A context with the addresses, a ``ClientContext`` for ``ray://``; ``with init():`` ends the
+        session with the block.
 
     Raises:
         RuntimeError: A session runs already, or a keyword is unknown.
         ConnectionError: There is no cluster at the address.
         ValueError: A quantity that no node can have, or one for a cluster that runs already.
     """
+    if kwargs.pop("allow_multiple", False) and session.is_initialized():
+        raise NotImplementedError(
+            "allow_multiple: a process has one connection at a time. End this one with "
+            "ray.shutdown(), or connect to the other cluster from another process."
+        )
     _refuse_unknown(kwargs, local_mode)
     if enable_resource_isolation or cgroup_path or system_reserved_cpu or system_reserved_memory:
         raise NotImplementedError("resource isolation by cgroups is not in this release")
@@ -148,8 +158,10 @@ def init(
         job.set_py_logging_config(logging_config)
     elif encoding and job.py_logging_config is None:
         job.set_py_logging_config(logs.LoggingConfig(encoding=encoding))
-    found = addresses.resolve(address, settings.temp_dir(kwargs.get("_temp_dir")))
-    if found is None:
+    gateway = _gateway(address)
+    temp_dir = settings.temp_dir(kwargs.get("_temp_dir"))
+    found = addresses.resolve(address, temp_dir) if gateway is None else None
+    if gateway is None and found is None:
         options = _node_options(num_cpus, num_gpus, resources, labels, object_store_memory, kwargs)
         if include_dashboard:
             options = _with_dashboard(options, dashboard_host, dashboard_port)
@@ -171,14 +183,30 @@ def init(
                 "When connecting to an existing cluster, "
                 f"{' and '.join(refused)} must not be provided."
             )
-        begun = session.begin(found, job, _log_to_driver(log_to_driver))
+        node = found or NodeOptions(head=False, gateway=gateway, owned=True, temp_dir=temp_dir)
+        begun = session.begin(node, job, _log_to_driver(log_to_driver))
         logger.info("Connected to the cluster at %s", begun.address.control_address)
     if job.py_logging_config is not None:
         job.py_logging_config.apply()
     return _context()
 
 
+def _gateway(address: str | None) -> str | None:
+    named = settings.text("ADDRESS") if address in (None, "auto") else address
+    if not named or "://" not in named:
+        return None
+    from heliostat.core import afar
+
+    return afar.gateway(named)
+
+
 def _context() -> RayContext:
+    here = session.current()
+    if here is not None and here.address.entrance is not None:
+        from heliostat.core import afar
+
+        context: Any = afar.context()
+        return cast("RayContext", context)
     from heliostat.core.context import RayContext
 
     return RayContext(session.info(), shutdown)

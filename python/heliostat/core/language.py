@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NoReturn
+from typing import NoReturn
 
 SCRIPT_MODE = 0
 WORKER_MODE = 1
@@ -37,17 +37,3 @@ def cpp_function(function_name: str) -> NoReturn:
 def cpp_actor_class(create_function_name: str, class_name: str) -> NoReturn:
     """An actor class written in C++."""
     raise NotImplementedError("C++ workers are not supported")
-
-
-def client(address: str | None = None, _deprecation_warn_enabled: bool = True) -> NoReturn:
-    """A connection through a proxy."""
-    raise NotImplementedError(
-        "Ray Client is not in this release: run the driver on a machine of the cluster"
-    )
-
-
-class ClientBuilder:
-    """A connection through a proxy, as it is being described."""
-
-    def __init__(self, address: str | None, **kwargs: Any) -> None:
-        client(address)

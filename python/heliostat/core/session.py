@@ -116,8 +116,8 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
             raise begun_twice()  # another thread was quicker
         own: Daemon | None = None
         if isinstance(node, NodeOptions):
-            token = auth.token_of_a_session()
-            own = daemon.start(node, token, meanwhile=_load_the_rest)
+            token = auth.token_of_a_session() if node.head else auth.token(create=False)
+            own = _started(node, token)
             address = own.address
         else:
             token = auth.token_of(node.session_dir)
@@ -127,10 +127,7 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
         except BaseException as error:
             if own is not None:
                 own.stop()
-            if isinstance(error, ConnectionError) and "authentication token" in str(error):
-                from heliostat.core.errors import AuthenticationError
-
-                raise AuthenticationError(str(error)) from None
+            _raise_of_token(error)
             raise
         submitted.tell_of_driver(job, _heliostat.session()["job_id"])
         session = Session(address, job, own)
@@ -143,6 +140,21 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
         _session = session
         _end_with_the_process()
         return session
+
+
+def _started(options: NodeOptions, token: str) -> Daemon:
+    try:
+        return daemon.start(options, token, meanwhile=_load_the_rest)
+    except ConnectionError as error:
+        _raise_of_token(error)
+        raise
+
+
+def _raise_of_token(error: BaseException) -> None:
+    if isinstance(error, ConnectionError) and "authentication token" in str(error):
+        from heliostat.core.errors import AuthenticationError
+
+        raise AuthenticationError(str(error)) from None
 
 
 def _load_the_rest() -> None:
@@ -169,6 +181,7 @@ def _connect(
         cwd=code.cwd,
         runtime_env=environment,
         script=code.script,
+        entrance=address.entrance or 0,
     )
     # The first call comes at once, mostly; and who makes it where everything has just been started
     # takes the time for that of a call.

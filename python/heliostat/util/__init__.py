@@ -6,6 +6,7 @@ No ``from __future__ import annotations`` here: its name would hide the module o
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heliostat.core.afar import connect, disconnect
     from heliostat.core.placement import (
         get_current_placement_group,
         get_placement_group,
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
     )
     from heliostat.util.explanation import why
     from heliostat.util.helpers import as_completed, map_unordered
-    from heliostat.util.misc import connect, disconnect, get_node_instance_id
+    from heliostat.util.misc import get_node_instance_id
 
 # name: (module, name there)
 _EXPORTS = {
     "ActorPool": ("heliostat.util.actor_pool", "ActorPool"),
     "as_completed": ("heliostat.util.helpers", "as_completed"),
-    "connect": ("heliostat.util.misc", "connect"),
+    "connect": ("heliostat.core.afar", "connect"),
     "deregister_serializer": ("heliostat.core.serialize", "deregister_serializer"),
     "disable_log_once_globally": ("heliostat.util.debug", "disable_log_once_globally"),
-    "disconnect": ("heliostat.util.misc", "disconnect"),
+    "disconnect": ("heliostat.core.afar", "disconnect"),
     "enable_periodic_logging": ("heliostat.util.debug", "enable_periodic_logging"),
     "get_current_placement_group": ("heliostat.core.placement", "get_current_placement_group"),
     "get_node_instance_id": ("heliostat.util.misc", "get_node_instance_id"),

@@ -1,17 +1,34 @@
-"""Whether this driver speaks to its cluster through Ray Client, which is not in this release."""
+"""Whether this driver is outside its cluster, and how it is connected then."""
 
 from __future__ import annotations
 
-__all__ = ["RayAPIStub", "ray"]
+from typing import Any
+
+from heliostat.core import afar
+
+__all__ = ["RayAPIStub", "num_connected_contexts", "ray"]
 
 
 class RayAPIStub:
-    """What ``ray.util.client.ray`` is. A driver here is part of its cluster, never a client of it."""
+    """What ``ray.util.client.ray`` is. All calls of the API are those of any other driver."""
 
     def is_connected(self) -> bool:
-        """``False``."""
-        return False
+        """Whether this process is a driver outside its cluster."""
+        return afar.is_connected()
+
+    def connect(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The same as ``ray.util.connect``."""
+        return afar.connect(*args, **kwargs)
+
+    def disconnect(self) -> None:
+        """The same as ``ray.util.disconnect``."""
+        afar.disconnect()
 
 
 ray = RayAPIStub()
 """The one stub of this process."""
+
+
+def num_connected_contexts() -> int:
+    """How many connections this process has as a driver outside a cluster: one at most."""
+    return int(afar.is_connected())

@@ -37,6 +37,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-telemetry", Effects, &["helio-env"]),
     ("helio-control", Services, &[]),
     ("helio-node", Services, &[]),
+    ("helio-gateway", Services, &[]),
     ("helio-worker", Services, &[]),
     ("helio-py", Fronts, &[]),
     ("heliostat-macros", Fronts, &[]),

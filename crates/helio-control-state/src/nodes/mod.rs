@@ -152,10 +152,11 @@ impl Nodes {
         self.nodes.get(&node_id).map_or("", |node| node.info.address.host.as_str())
     }
 
-    /// The nodes of a listing: living ones first.
+    /// The nodes of a listing: living ones first. Drivers' machines outside the cluster are none of it.
     pub(crate) fn rows(&self) -> Vec<NodeInfo> {
-        let alive = self.nodes.values().filter(|node| node.info.alive);
-        let dead = self.nodes.values().filter(|node| !node.info.alive);
+        let own = || self.nodes.values().filter(|node| !node.info.is_guest);
+        let alive = own().filter(|node| node.info.alive);
+        let dead = own().filter(|node| !node.info.alive);
         let rows = alive.chain(dead).map(|node| node.info.clone());
         rows.take(LIST_ROWS_MAX).collect()
     }
@@ -514,7 +515,11 @@ impl Nodes {
         let alive = || self.nodes.values().filter(|node| node.info.alive);
         let head = alive().find(|node| node.info.is_head);
         let head = head.map(|node| node.info.address.host.as_str());
-        let sights = self.heartbeats.silences_ms(now_ms).map(|(node_id, silence_ms)| Sight {
+        // Of a driver's machine outside the cluster silence says nothing: its gateway ends its connection when it is to be
+        // given up.
+        let silences = self.heartbeats.silences_ms(now_ms);
+        let silences = silences.filter(|(node_id, _)| !self.nodes[node_id].info.is_guest);
+        let sights = silences.map(|(node_id, silence_ms)| Sight {
             node_id,
             silence_ms,
             is_here: head == Some(self.nodes[&node_id].info.address.host.as_str()),

@@ -1,8 +1,14 @@
 //! Nodes that join, die, are to leave or stay after all, and who waits to hear of it.
 
-use helio_proto::cluster::{ControlToNode, Drain, NodePreempted, NodeStatus};
-use helio_proto::control::{AwaitNodes, ControlResponse, DrainNode, ListNodes, NodeInfo};
+use helio_control_state::Event;
+use helio_proto::cluster::{
+    ControlToNode, Drain, NodePreempted, NodeStatus, NodeToControl, RegisterNode,
+};
+use helio_proto::control::{
+    ActorSpec, AwaitNodes, ControlResponse, DrainNode, ListNodes, NodeInfo,
+};
 use helio_proto::node::NodeToClient;
+use helio_types::{NodeId, ResourceSet};
 
 use crate::desk::{Desk, info, node, spec, worker};
 
@@ -145,4 +151,27 @@ fn an_order_to_leave_can_be_taken_back() {
     desk.status(2, CPUS, CPUS);
     desk.say(2, NodeStatus { info: late, sent_ms: 0 });
     assert!(desk.member(2).is_draining, "now it drains itself");
+}
+
+/// F8.01: its gateway ends its connection when it is to be given up.
+#[test]
+fn a_drivers_machine_outside_the_cluster_is_silent_as_long_as_its_connection_lives() {
+    let mut desk = Desk::with_driver(1.0);
+    let guest = NodeInfo { is_guest: true, ..info(2, &[], &[]) };
+    desk.say(2, RegisterNode { info: guest, ..RegisterNode::default() });
+    desk.pass(1_800_000, &[1]);
+    let known: Vec<NodeId> = desk.members().1.iter().map(|one| one.address.node_id).collect();
+    assert_eq!(known, [node(1)], "it is no part of the cluster");
+    assert!(desk.take(told_to_end).is_empty());
+    desk.create(ActorSpec { placement_resources: ResourceSet::default(), ..spec(1, 1) });
+    assert_eq!(desk.launches(), [(1, 1, 0)], "nothing is placed there");
+    desk.apply(Event::Disconnected { node_id: node(2) });
+    desk.pass(2_000, &[1]);
+    desk.sent.clear();
+    desk.say(2, NodeToControl::Unknown);
+    assert!(!desk.take(told_to_end).is_empty(), "it is gone");
+}
+
+fn told_to_end(to: NodeId, message: &ControlToNode) -> Option<()> {
+    (to == node(2) && matches!(message, ControlToNode::ShutDown(_))).then_some(())
 }

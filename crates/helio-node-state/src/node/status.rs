@@ -106,6 +106,7 @@ impl Node {
             is_idle: self.is_idle(),
             drain_deadline_ms: 0,
             drain_reason: String::new(),
+            is_guest: self.ctx.setup().is_guest,
         }
     }
 

@@ -47,7 +47,8 @@ impl Node {
     /// A client may come to need workers: they are started ahead, and modules loaded.
     pub(super) fn on_expect(&mut self, conn: Conn, expect: Expect) {
         let Some(job_id) = self.clients.get(conn).map(Client::job_id) else { return };
-        if job_id == JobId::NIL || self.jobs.is_finished(job_id) {
+        let is_moot = self.ctx.setup().is_guest;
+        if is_moot || job_id == JobId::NIL || self.jobs.is_finished(job_id) {
             if expect.request_id != 0 {
                 let answer = Expected { request_id: expect.request_id, ..Expected::default() };
                 self.ctx.send(conn, answer);

@@ -95,6 +95,15 @@ impl Arrival {
         self.stream.source()
     }
 
+    /// The connection as it is, with all that was read from it; `None`: it is not one of another machine.
+    #[must_use]
+    pub fn into_tcp(self) -> Option<(TcpStream, bytes::Bytes)> {
+        match self.stream {
+            Stream::Tcp(socket) => Some((socket, self.buffer.freeze())),
+            Stream::Unix(_) | Stream::Secure(_) => None,
+        }
+    }
+
     /// The same arrival, waited for by the runtime that calls this.
     ///
     /// # Errors

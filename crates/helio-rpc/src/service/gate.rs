@@ -120,7 +120,7 @@ impl Gate {
         let refused = match (wanted, hello.is_encrypted) {
             (None, false) => return Ok(arrival),
             (Some(identity), true) => match misrouted(hello) {
-                None if self.is_door && is_handed_over(hello) => return Ok(arrival),
+                None if self.is_door && self.is_handed_over(hello) => return Ok(arrival),
                 None => return arrival.secured(identity).await,
                 Some(refused) => refused,
             },
@@ -151,6 +151,18 @@ impl Gate {
         }
     }
 
+    /// Whether a connection is for a node that this one only knows the way to.
+    #[must_use]
+    pub fn is_for_other_node(&self, hello: &Hello) -> bool {
+        !hello.to_node.is_nil() && hello.to_node != self.welcome.node_id
+    }
+
+    fn is_handed_over(&self, hello: &Hello) -> bool {
+        let to = Destination::from_number(hello.to);
+        matches!(to, Some(Destination::Control | Destination::Process))
+            || self.is_for_other_node(hello)
+    }
+
     fn pending(&self) -> MutexGuard<'_, VecDeque<(u64, oneshot::Sender<()>)>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,9 +186,4 @@ impl Gate {
             if *lines == LINES_MAX { "; further ones are not logged for a minute" } else { "" };
         tracing::warn!(listener = self.name, source, reason = what, "connection closed{rest}");
     }
-}
-
-fn is_handed_over(hello: &Hello) -> bool {
-    let to = Destination::from_number(hello.to);
-    matches!(to, Some(Destination::Control | Destination::Process))
 }

@@ -12,6 +12,7 @@ use bytes::BytesMut;
 use helio_proto::frame::{self, FRAME_MAX, HELLO_MAX};
 use helio_proto::hello::{Hello, VERSION, Welcome};
 use helio_tls::Identity;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 
 use super::secure::Secure;
@@ -45,11 +46,34 @@ pub async fn connect_tcp(
     port: u16,
     hello: Hello,
 ) -> Result<(Reader, Writer, Welcome), Error> {
-    if let Some(identity) = helio_tls::current().map_err(|error| Error::Tls(error.0))? {
-        return connect_encrypted(host, port, hello, &identity).await;
-    }
+    connect(host, hello, dial(host, port)).await
+}
+
+/// The same, past the entrance that this process may have to take.
+///
+/// # Errors
+/// See [`connect_tcp`].
+pub async fn connect_directly(
+    host: &str,
+    port: u16,
+    hello: Hello,
+) -> Result<(Reader, Writer, Welcome), Error> {
+    connect(host, hello, TcpStream::connect((host, port))).await
+}
+
+async fn connect(
+    host: &str,
+    hello: Hello,
+    dial: impl Future<Output = io::Result<TcpStream>>,
+) -> Result<(Reader, Writer, Welcome), Error> {
+    let identity = helio_tls::current().map_err(|error| Error::Tls(error.0))?;
     tokio::time::timeout(HANDSHAKE_MAX, async {
-        greet(TcpStream::connect((host, port)).await?.into(), hello).await
+        let socket = dial.await?;
+        let stream = match identity {
+            Some(identity) => encrypted(socket, &identity, host, &hello).await?,
+            None => socket.into(),
+        };
+        greet(stream, hello).await
     })
     .await
     .map_err(|_| Error::Silent)?
@@ -66,11 +90,21 @@ pub async fn connect_encrypted(
     identity: &Identity,
 ) -> Result<(Reader, Writer, Welcome), Error> {
     tokio::time::timeout(HANDSHAKE_MAX, async {
-        let socket = TcpStream::connect((host, port)).await?;
+        let socket = dial(host, port).await?;
         greet(encrypted(socket, identity, host, &hello).await?, hello).await
     })
     .await
     .map_err(|_| Error::Silent)?
+}
+
+/// A connection to another machine, through the entrance that this process is to take, if it is to take one.
+async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let Some(detour) = helio_env::detour::to(host, port) else {
+        return TcpStream::connect((host, port)).await;
+    };
+    let mut stream = TcpStream::connect(detour.at).await?;
+    stream.write_all(&detour.preface).await?;
+    Ok(stream)
 }
 
 /// Connects to a socket file.

@@ -1,0 +1,268 @@
+//! The guest's end: an entrance for the connections of this machine's driver and daemon, and the connection to the
+//! gateway that carries them.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use helio_proto::decode;
+use helio_proto::frame::{HELLO_MAX, split};
+use helio_proto::gateway::{Began, Begin, Dial};
+use helio_proto::hello::{Destination, Hello, Role, is_right};
+use helio_rpc::service::{Error, Reader, Writer, connect_directly};
+use helio_types::NodeId;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use crate::DIAL_MAX;
+use crate::session::{Parted, Session, Side};
+
+/// How long the first try after a failed one waits; each further one twice as long, to the bound.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// How long the first connection may take with all that is said on it.
+const BEGIN_MAX: Duration = Duration::from_secs(30);
+
+/// What a guest is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the gateway is.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The cluster's token.
+    pub token: String,
+    /// The id of this machine's node.
+    pub node_id: NodeId,
+    /// The driver's version of Python.
+    pub python: String,
+    /// The port of this machine's own node.
+    pub door: u16,
+}
+
+/// A guest whose session has begun.
+#[derive(Debug)]
+pub struct Guest {
+    /// The port of this machine where connections to the cluster are made.
+    pub entrance: u16,
+    /// The head's address, as the cluster's machines know it.
+    pub host: String,
+    /// The head's port.
+    pub port: u16,
+    /// How long the gateway keeps the session without a connection.
+    pub grace: Duration,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Guest {
+    /// Leaves: the gateway ends the session.
+    pub fn leave(self) {
+        // One that has failed is over already, and has said why.
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+    }
+}
+
+/// Connects to the gateway, and stays connected. `on_end` is called with the reason when the session is over before
+/// the guest leaves.
+///
+/// # Errors
+/// A sentence for the user: why the gateway is not reached, or does not take this machine in.
+pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Result<Guest, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let (stop, stopped) = oneshot::channel();
+    let (say, hear) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("guest".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let begun = tokio::time::timeout(BEGIN_MAX, begin(&options)).await;
+            let begun = begun
+                .unwrap_or_else(|_| Err(format!("no answer within {} s", BEGIN_MAX.as_secs())));
+            let (task, began) = match begun {
+                Ok(begun) => begun,
+                // Whoever waits for it has the other end until it has heard.
+                Err(why) => return drop(say.send(Err(why))),
+            };
+            let session = Arc::clone(&task.session);
+            let _ = say.send(Ok((task.entrance, began)));
+            tokio::select! {
+                why = task.run() => on_end(&why),
+                _ = stopped => session.leave().await,
+            }
+        });
+    });
+    let thread = thread.map_err(|error| error.to_string())?;
+    let (entrance, began) = hear.recv().map_err(|error| error.to_string())??;
+    Ok(Guest {
+        entrance,
+        host: began.host,
+        port: u16::try_from(began.port).unwrap_or_default(),
+        grace: Duration::from_millis(began.grace_ms),
+        stop,
+        thread,
+    })
+}
+
+struct Task {
+    options: Options,
+    session: Arc<Session>,
+    name: Vec<u8>,
+    grace: Duration,
+    entrance: u16,
+    listener: TcpListener,
+    /// The first connection.
+    first: Option<(Reader, Writer, u64)>,
+}
+
+async fn begin(options: &Options) -> Result<(Task, Began), String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let listener = listener.map_err(|error| format!("no entrance on this machine: {error}"))?;
+    let entrance = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let (reader, writer, began) =
+        connect(options, &[], 0).await.map_err(|error| error.to_string())?;
+    let door = options.door;
+    let own_node = Box::new(move |_: &_| Some((Ipv4Addr::LOCALHOST.to_string(), door)));
+    let task = Task {
+        options: options.clone(),
+        session: Session::new(Side::Guest, own_node),
+        name: began.session.clone(),
+        grace: Duration::from_millis(began.grace_ms),
+        entrance,
+        listener,
+        first: Some((reader, writer, began.received)),
+    };
+    Ok((task, began))
+}
+
+async fn connect(
+    options: &Options,
+    session: &[u8],
+    received: u64,
+) -> Result<(Reader, Writer, Began), Error> {
+    let hello = Hello {
+        token: options.token.clone(),
+        role: Role::Driver,
+        pid: std::process::id(),
+        to: Destination::Gateway as u32,
+        ..Hello::default()
+    };
+    let (mut reader, writer, _) = connect_directly(&options.host, options.port, hello).await?;
+    let begin = Begin {
+        session: session.to_vec(),
+        received,
+        node_id: options.node_id,
+        python: options.python.clone(),
+    };
+    // A connection that ended already is reported by the read.
+    let _ = writer.send(&begin);
+    let began: Began = reader.next().await?.ok_or(Error::Left)?;
+    if began.refused.is_empty() {
+        Ok((reader, writer, began))
+    } else {
+        Err(Error::Refused(began.refused))
+    }
+}
+
+impl Task {
+    /// Serves until the session is over, and says why it is.
+    async fn run(mut self) -> String {
+        let first = self.first.take();
+        tokio::select! {
+            never = self.accept() => match never {},
+            why = self.stay_connected(first) => why,
+        }
+    }
+
+    async fn stay_connected(&self, first: Option<(Reader, Writer, u64)>) -> String {
+        let mut opened = first;
+        loop {
+            if let Some((reader, writer, received)) = opened.take() {
+                match self.session.carried_by(reader, writer, received).await {
+                    Parted::Over => return "the cluster has ended the session".to_owned(),
+                    Parted::Broken(reason) => {
+                        tracing::warn!(reason, "the connection to the gateway broke")
+                    }
+                }
+            }
+            match self.again().await {
+                Ok(again) => opened = Some(again),
+                Err(why) => {
+                    self.session.end();
+                    return why;
+                }
+            }
+        }
+    }
+
+    /// Connects again, for as long as the gateway keeps the session.
+    async fn again(&self) -> Result<(Reader, Writer, u64), String> {
+        let began = Instant::now();
+        let mut wait = RETRY_MIN;
+        loop {
+            let received = self.session.received();
+            let tried = connect(&self.options, &self.name, received);
+            let why = match tokio::time::timeout(DIAL_MAX, tried).await {
+                Ok(Ok((reader, writer, said))) => {
+                    tracing::info!("connected to the gateway again");
+                    return Ok((reader, writer, said.received));
+                }
+                Ok(Err(Error::Refused(why))) => return Err(why),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer".to_owned(),
+            };
+            if began.elapsed() > self.grace {
+                let seconds = began.elapsed().as_secs();
+                return Err(format!("the gateway was not reached for {seconds} s: {why}"));
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY_MAX);
+        }
+    }
+
+    async fn accept(&self) -> std::convert::Infallible {
+        loop {
+            match self.listener.accept().await {
+                Ok((socket, _)) => {
+                    let (session, token) = (Arc::clone(&self.session), self.options.token.clone());
+                    tokio::spawn(async move {
+                        // A program that lacks the token hears nothing.
+                        if let Ok(Ok((early, to))) =
+                            tokio::time::timeout(DIAL_MAX, dialled(&socket, &token)).await
+                        {
+                            session.open(socket, early, to);
+                        }
+                    });
+                }
+                Err(_) => tokio::time::sleep(RETRY_MIN).await,
+            }
+        }
+    }
+}
+
+/// Reads where a connection of this machine is to go, and what came with that. **AUTH-1** Every user of this machine
+/// reaches the entrance, so it asks for the token.
+async fn dialled(socket: &TcpStream, token: &str) -> io::Result<(Bytes, (String, u16))> {
+    let mut read = BytesMut::with_capacity(HELLO_MAX);
+    loop {
+        if let Some((start, end)) = split(&read, HELLO_MAX).map_err(io::Error::other)? {
+            let dial: Dial = decode(&read[start..end]).map_err(io::Error::other)?;
+            let port = u16::try_from(dial.port).map_err(io::Error::other)?;
+            if !is_right(dial.token.as_bytes(), token) {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            let early = read.split_off(end).freeze();
+            return Ok((early, (dial.host, port)));
+        }
+        socket.readable().await?;
+        match socket.try_read_buf(&mut read) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! The streams between a guest and its gateway, whichever connection carries them now. Both sides run the same code.
+//!
+//! **LIMIT-1** A side keeps at most [`KEPT_MAX`] bytes and a piece of each stream that the other has not confirmed, and at
+//! most [`WINDOW`] bytes of a stream that its end here does not take.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use helio_proto::gateway::{
+    Ack, Credit, Data, End, Leave, Message, Open, PIECE_MAX, Ping, Reset, WINDOW,
+};
+use helio_rpc::service::{Encoded, Reader, Writer};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::{Notify, mpsc};
+
+use crate::link::{Link, Strange};
+use crate::{DIAL_MAX, PING, SILENCE_MAX};
+
+/// How many bytes may be unconfirmed before streams are read no further.
+const KEPT_MAX: usize = 3 << 20;
+
+/// So much of a stream is passed on before the other side hears of it, in bytes.
+const CREDIT_STEP: u64 = WINDOW / 4;
+
+/// Which side of a session this is: it numbers its streams so that the other side's numbers are others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Guest,
+    Gateway,
+}
+
+/// Where a stream that the other side opens is to go; `None`: nowhere.
+pub(crate) type Target = Box<dyn Fn(&Open) -> Option<(String, u16)> + Send + Sync>;
+
+/// See the module.
+pub(crate) struct Session {
+    state: Mutex<State>,
+    /// Streams may be read further, or the session is over.
+    moved: Notify,
+    target: Target,
+}
+
+struct State {
+    link: Link<Arc<Encoded>>,
+    /// The connection that carries the session, and its number.
+    carrier: Option<Writer>,
+    generation: u64,
+    /// Since when there is none.
+    lost_at: Instant,
+    streams: HashMap<u64, Stream>,
+    next_stream: u64,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    /// How many more bytes the other side takes.
+    credit: u64,
+    /// To the end of the stream here; dropped: the stream is broken.
+    pieces: mpsc::UnboundedSender<Piece>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    End,
+}
+
+/// How the connection that carried a session has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Parted {
+    /// It broke; the session waits for another one.
+    Broken(String),
+    /// The session is over.
+    Over,
+}
+
+impl Session {
+    pub(crate) fn new(side: Side, target: Target) -> Arc<Self> {
+        let state = State {
+            link: Link::default(),
+            carrier: None,
+            generation: 0,
+            lost_at: Instant::now(),
+            streams: HashMap::new(),
+            next_stream: if side == Side::Guest { 1 } else { 2 },
+            is_over: false,
+        };
+        Arc::new(Self { state: Mutex::new(state), moved: Notify::new(), target })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages of the other side have come.
+    pub(crate) fn received(&self) -> u64 {
+        self.lock().link.received()
+    }
+
+    /// For how long no connection has carried it.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        let state = self.lock();
+        state.carrier.is_none().then(|| state.lost_at.elapsed())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
+    /// Ends the session: all streams break.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.is_over = true;
+        state.streams.clear();
+        if let Some(writer) = state.carrier.take() {
+            writer.close();
+        }
+        drop(state);
+        self.moved.notify_waiters();
+    }
+
+    /// Tells the other side that the session is over, and ends it. What was sent before is written out.
+    pub(crate) async fn leave(&self) {
+        let writer = self.lock().carrier.clone();
+        if let Some(writer) = writer {
+            // A connection that is broken carries no farewell: the grace period ends the session.
+            let _ = writer.send(&Message::from(Leave {}));
+            let _ = tokio::time::timeout(DIAL_MAX, writer.flushed()).await;
+        }
+        self.end();
+    }
+
+    /// Has this connection carry the session until it ends. `received` is what the other side has.
+    pub(crate) async fn carried_by(
+        self: &Arc<Self>,
+        mut reader: Reader,
+        writer: Writer,
+        received: u64,
+    ) -> Parted {
+        let generation = match self.take_up(&writer, received) {
+            Ok(generation) => generation,
+            Err(Strange) => {
+                self.end();
+                return Parted::Over;
+            }
+        };
+        let mut ping = tokio::time::interval(PING);
+        let mut heard = Instant::now();
+        let reason = loop {
+            tokio::select! {
+                biased;
+                read = reader.next::<Message>() => match read {
+                    Ok(Some(message)) => {
+                        heard = Instant::now();
+                        match self.on_message(generation, message) {
+                            Ok(true) => {}
+                            Ok(false) => break "another connection has taken its place".to_owned(),
+                            Err(Strange) => self.end(),
+                        }
+                    }
+                    Ok(None) => break "it was closed".to_owned(),
+                    Err(error) => break error.to_string(),
+                },
+                _ = ping.tick() => {
+                    if heard.elapsed() > SILENCE_MAX {
+                        break format!("it was silent for {} s", SILENCE_MAX.as_secs());
+                    }
+                    self.lock().ping();
+                }
+            }
+            if self.is_over() {
+                return Parted::Over;
+            }
+        };
+        writer.abort();
+        let mut state = self.lock();
+        if state.generation == generation {
+            state.carrier = None;
+            state.lost_at = Instant::now();
+        }
+        if state.is_over { Parted::Over } else { Parted::Broken(reason) }
+    }
+
+    fn take_up(&self, writer: &Writer, received: u64) -> Result<u64, Strange> {
+        let mut state = self.lock();
+        if state.is_over {
+            return Err(Strange);
+        }
+        for message in state.link.on_resumed(received)? {
+            // A connection that ended already is reported by its reader.
+            let _ = writer.send_encoded(message);
+        }
+        state.generation += 1;
+        if let Some(older) = state.carrier.replace(writer.clone()) {
+            older.abort();
+        }
+        let generation = state.generation;
+        drop(state);
+        self.moved.notify_waiters();
+        Ok(generation)
+    }
+
+    /// Takes in a message; whether its connection still is the one that carries the session.
+    fn on_message(self: &Arc<Self>, generation: u64, message: Message) -> Result<bool, Strange> {
+        let mut state = self.lock();
+        if state.generation != generation {
+            return Ok(false);
+        }
+        if message.is_numbered() && state.link.on_message(message.length()) {
+            state.confirm();
+        }
+        let mut has_moved = false;
+        match message {
+            Message::Open(open) => {
+                let pieces = state.add(open.stream);
+                tokio::spawn(Arc::clone(self).answer(open, pieces));
+            }
+            Message::Data(data) => state.pass_on(data.stream, Piece::Bytes(data.bytes)),
+            Message::End(end) => state.pass_on(end.stream, Piece::End),
+            Message::Reset(reset) => {
+                state.streams.remove(&reset.stream);
+                has_moved = true;
+            }
+            Message::Credit(credit) => {
+                if let Some(stream) = state.streams.get_mut(&credit.stream) {
+                    stream.credit = stream.credit.saturating_add(credit.bytes).min(WINDOW);
+                }
+                has_moved = true;
+            }
+            Message::Ack(ack) => {
+                state.link.on_ack(ack.received)?;
+                has_moved = true;
+            }
+            Message::Ping(_) => {
+                let received = state.link.take_ack().unwrap_or(state.link.received());
+                state.say(&Ack { received }.into());
+            }
+            Message::Leave(_) => {
+                drop(state);
+                self.end();
+                return Ok(true);
+            }
+            Message::Unknown => {}
+        }
+        drop(state);
+        if has_moved {
+            self.moved.notify_waiters();
+        }
+        Ok(true)
+    }
+
+    /// Opens a stream for a connection that was made here; `early` was read from it already.
+    pub(crate) fn open(self: &Arc<Self>, socket: TcpStream, early: Bytes, to: (String, u16)) {
+        let mut state = self.lock();
+        if state.is_over {
+            return;
+        }
+        let stream = state.next_stream;
+        state.next_stream += 2;
+        let pieces = state.add(stream);
+        let (host, port) = (to.0, u32::from(to.1));
+        state.send(&Open { stream, host, port }.into());
+        if !early.is_empty() {
+            state.send_data(stream, early);
+        }
+        drop(state);
+        tokio::spawn(Arc::clone(self).carry(stream, socket, pieces));
+    }
+
+    /// Makes the connection that a stream of the other side is for.
+    async fn answer(self: Arc<Self>, open: Open, pieces: mpsc::UnboundedReceiver<Piece>) {
+        let made = async {
+            let (host, port) = (self.target)(&open).ok_or(io::ErrorKind::AddrNotAvailable)?;
+            let made = TcpStream::connect((host.as_str(), port));
+            tokio::time::timeout(DIAL_MAX, made).await.map_err(|_| io::ErrorKind::TimedOut)?
+        };
+        match made.await {
+            Ok(socket) => self.carry(open.stream, socket, pieces).await,
+            Err(error) => {
+                tracing::debug!(host = open.host, port = open.port, %error, "no connection for a stream");
+                self.broken(open.stream);
+            }
+        }
+    }
+
+    /// Moves bytes between a stream and its end here, until both directions have ended.
+    async fn carry(
+        self: Arc<Self>,
+        stream: u64,
+        mut socket: TcpStream,
+        pieces: mpsc::UnboundedReceiver<Piece>,
+    ) {
+        // It fails only on a socket that is closed already, which the first read reports.
+        let _ = socket.set_nodelay(true);
+        let (read, write) = socket.split();
+        let outcome =
+            tokio::try_join!(self.take_from(stream, read), self.give_to(stream, write, pieces));
+        match outcome {
+            Ok(_) => drop(self.lock().streams.remove(&stream)),
+            Err(_) => {
+                // Whoever has the other end hears that it did not end in order.
+                let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+                self.broken(stream);
+            }
+        }
+    }
+
+    fn broken(&self, stream: u64) {
+        let mut state = self.lock();
+        if state.streams.remove(&stream).is_some() {
+            state.send(&Reset { stream }.into());
+        }
+    }
+
+    /// From the end here to the other side.
+    async fn take_from(&self, stream: u64, read: ReadHalf<'_>) -> io::Result<()> {
+        loop {
+            let room = self.room(stream).await?;
+            read.readable().await?;
+            let mut bytes = BytesMut::with_capacity(room);
+            match read.try_read_buf(&mut bytes) {
+                Ok(0) => {
+                    self.lock().send(&End { stream }.into());
+                    return Ok(());
+                }
+                Ok(_) => self.lock().send_data(stream, bytes.freeze()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until some of the stream may be sent; how much of it.
+    async fn room(&self, stream: u64) -> io::Result<usize> {
+        loop {
+            let moved = self.moved.notified();
+            {
+                let state = self.lock();
+                let Some(known) = state.streams.get(&stream) else {
+                    return Err(io::ErrorKind::ConnectionReset.into());
+                };
+                if known.credit > 0 && state.link.kept_bytes() < KEPT_MAX {
+                    return Ok(usize::try_from(known.credit).unwrap_or(PIECE_MAX).min(PIECE_MAX));
+                }
+            }
+            moved.await;
+        }
+    }
+
+    /// From the other side to the end here.
+    async fn give_to(
+        &self,
+        stream: u64,
+        mut write: WriteHalf<'_>,
+        mut pieces: mpsc::UnboundedReceiver<Piece>,
+    ) -> io::Result<()> {
+        let mut taken = 0;
+        loop {
+            match pieces.recv().await {
+                Some(Piece::Bytes(bytes)) => {
+                    write.write_all(&bytes).await?;
+                    taken += bytes.len() as u64;
+                    if taken >= CREDIT_STEP {
+                        self.lock().send(&Credit { stream, bytes: taken }.into());
+                        taken = 0;
+                    }
+                }
+                Some(Piece::End) => return write.shutdown().await,
+                None => return Err(io::ErrorKind::ConnectionReset.into()),
+            }
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, stream: u64) -> mpsc::UnboundedReceiver<Piece> {
+        let (pieces, receiver) = mpsc::unbounded_channel();
+        self.streams.insert(stream, Stream { credit: WINDOW, pieces });
+        receiver
+    }
+
+    /// Sends a message that arrives, if not over this connection, then over the next one.
+    fn send(&mut self, message: &Message) {
+        if self.is_over {
+            return;
+        }
+        let encoded = Arc::new(Encoded::new(message));
+        if let Some(writer) = &self.carrier {
+            // A connection that ended already is reported by its reader; one that is full is made again.
+            if writer.send_encoded(&encoded).is_err() {
+                writer.abort();
+            }
+        }
+        self.link.keep(encoded, message.length());
+    }
+
+    /// Says what is of this connection only.
+    fn say(&self, message: &Message) {
+        if let Some(writer) = &self.carrier {
+            let _ = writer.send(message);
+        }
+    }
+
+    fn send_data(&mut self, stream: u64, bytes: Bytes) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.credit = known.credit.saturating_sub(bytes.len() as u64);
+            self.send(&Data { stream, bytes }.into());
+        }
+    }
+
+    fn pass_on(&mut self, stream: u64, piece: Piece) {
+        if let Some(known) = self.streams.get(&stream) {
+            // Its end here is gone, and says so itself.
+            let _ = known.pieces.send(piece);
+        }
+    }
+
+    fn confirm(&mut self) {
+        if let Some(received) = self.link.take_ack() {
+            self.say(&Ack { received }.into());
+        }
+    }
+
+    fn ping(&mut self) {
+        self.confirm();
+        self.say(&Ping {}.into());
+    }
+}
