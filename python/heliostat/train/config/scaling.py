@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heliostat.train.arguments import is_amount, refuse_deprecated, seconds, whole
-
-if TYPE_CHECKING:
-    from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+from heliostat.train.config.bundles import PlacementGroupFactory
 
 # What resources are taken for when they are written in another way.
 _USUAL_NAMES = {
@@ -196,8 +194,6 @@ class ScalingConfig:
 
     def as_placement_group_factory(self) -> PlacementGroupFactory:
         """Return what a trial of ``ray.tune`` takes that trains so: a bundle for each worker."""
-        from heliostat.tune.execution.placement_groups import PlacementGroupFactory
-
         bundle = dict(self.worker_resources)
         if self.accelerator_type:
             bundle[f"accelerator_type:{self.accelerator_type}"] = 0.001
