@@ -6,7 +6,7 @@ use super::Source;
 /// (where, how many assertions outside tests it has at least). Raise a number with each that comes; one that goes needs
 /// a reason.
 const FLOORS: &[(&str, usize)] = &[
-    ("crates/helio-process-state/", 10),
+    ("crates/helio-process-state/", 9),
     ("crates/helio-process-state/src/links/", 3),
     ("crates/helio-process-state/src/requests.rs", 3),
     ("crates/helio-process-state/src/store.rs", 2),
