@@ -244,7 +244,9 @@ def test_what_was_acknowledged_outlives_a_full_disk_and_a_restart(
     kept = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("kept ")]
     assert kept[:4] == ["0", "1", "2", "3"]
     assert int(done.value("refused")) >= 3
-    os.kill(head.daemon(), signal.SIGKILL)
+    daemon = head.daemon()
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: not is_alive(daemon))
     head.start()
     after = start_driver(
         """

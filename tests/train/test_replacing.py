@@ -34,10 +34,11 @@ def test_a_group_that_fails_again_before_it_is_in_is_given_time(
         started.append(now[0])
         return object()
 
-    group: Any = Group(renew=lambda rank: object())
+    group: Any = Group(renew=lambda rank: object(), recruits=SimpleNamespace(ready=0))
     yes: Any = lambda *_: True  # noqa: E731
+    nothing: Any = lambda _: None  # noqa: E731
     replacer = replacing.Replacer(
-        group, Replicas(1, 1, None, 30.0), 5.0, yes, start, yes, lambda f: None, lambda r: None
+        group, Replicas(1, 1, None, 30.0), 5.0, yes, start, yes, nothing, nothing, grow=nothing
     )
     refs: dict[Any, int] = {object(): 0}
 
