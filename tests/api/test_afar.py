@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,13 @@ TOKEN = "the token of a cluster for drivers elsewhere"
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def gateway() -> Iterator[str]:
     """A head of its own; `host:port` of its port for drivers."""
-    folder = tmp_path_factory.mktemp("head")
+    folder = tempfile.mkdtemp(prefix="afar", dir="/tmp")  # short: sockets lie in it
     env = {
         **harness.clean_env(),
-        "RAY_TMPDIR": str(folder),
-        "HOME": str(folder),
+        "RAY_TMPDIR": folder,
+        "HOME": folder,
         "HELIOSTAT_AUTH_TOKEN": TOKEN,
     }
     options = ["--port=0", "--ray-client-server-port=0", "--include-dashboard=false"]
@@ -39,6 +41,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found[1]
     finally:
         subprocess.run([str(HELIOSTAT), "stop", "--force"], env=env, timeout=120, check=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 Run = Callable[..., harness.Finished]
@@ -48,8 +51,9 @@ Run = Callable[..., harness.Finished]
 def run(run_driver: Run, gateway: str) -> Run:
     """Runs a script with the token and ``GATEWAY``."""
 
-    def run(source: str, **env: str) -> harness.Finished:
-        return run_driver(source, env={"HELIOSTAT_AUTH_TOKEN": TOKEN, "GATEWAY": gateway, **env})
+    def run(source: str, seconds: float = 60, **env: str) -> harness.Finished:
+        env = {"HELIOSTAT_AUTH_TOKEN": TOKEN, "GATEWAY": gateway, **env}
+        return run_driver(source, env=env, timeout=seconds)
 
     return run
 
@@ -213,3 +217,49 @@ def test_the_port_for_drivers_is_no_port_of_the_head(gateway: str, run_driver: A
     done = subprocess.run(locate, capture_output=True, text=True, env=env, timeout=60)
     assert done.returncode
     assert "this is the port for drivers outside the cluster" in done.stderr
+
+
+@pytest.mark.contract("F8.01")
+def test_the_libraries_work_through_it(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    run(
+        f"""
+        import os
+        import ray
+        from ray import serve, train, tune
+
+        ray.init("ray://" + os.environ["GATEWAY"])
+        dataset = ray.data.range(1000, override_num_blocks=4).map_batches(lambda b: {{"id": b["id"] * 2}})
+        assert dataset.sum("id") == 999_000
+
+        def trial(config):
+            tune.report({{"square": config["side"] ** 2}})
+
+        found = tune.Tuner(
+            trial,
+            param_space={{"side": tune.grid_search([1, 2, 3])}},
+            run_config=tune.RunConfig(storage_path={str(tmp_path)!r}, verbose=0),
+        ).fit()
+        assert sorted(result.metrics["square"] for result in found) == [1, 4, 9]
+
+        @serve.deployment(ray_actor_options={{"num_cpus": 0}})
+        class Thrice:
+            def __call__(self, value):
+                return 3 * value
+
+        assert serve.run(Thrice.bind(), route_prefix=None).remote(14).result(timeout_s=60) == 42
+        serve.shutdown()
+
+        def loop():
+            context = train.get_context()
+            train.report({{"rank": context.get_world_rank(), "size": context.get_world_size()}})
+
+        result = train.DataParallelTrainer(
+            loop,
+            scaling_config=train.ScalingConfig(num_workers=2),
+            run_config=train.RunConfig(storage_path={str(tmp_path)!r}),
+        ).fit()
+        assert result.metrics["size"] == 2
+        """,
+        seconds=150,
+    ).check()
