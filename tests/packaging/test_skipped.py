@@ -41,10 +41,13 @@ def locked(name: str) -> set[str]:
 
 def of_extras() -> set[str]:
     """The files of tests that `make test-extras` runs."""
-    (body,) = re.findall(
-        r"const OF_EXTRAS:.*?\[\n(.*?)\];", (ROOT / "xtask/src/releases.rs").read_text(), re.DOTALL
+    lists = re.findall(
+        r"const OF_(?:EXTRAS|TENSORFLOW): .*?=\s+\[(.*?)\];",
+        (ROOT / "xtask/src/releases.rs").read_text(),
+        re.DOTALL,
     )
-    return set(re.findall(r'"(.*?)"', body))
+    assert len(lists) == 2
+    return {file for body in lists for file in re.findall(r'"(.*?)"', body)}
 
 
 def asked(file: Path) -> Iterator[str]:

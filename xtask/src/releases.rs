@@ -10,7 +10,7 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed.
-const OF_EXTRAS: [&str; 19] = [
+const OF_EXTRAS: [&str; 17] = [
     "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/dashboard/test_page.py",
@@ -18,19 +18,20 @@ const OF_EXTRAS: [&str; 19] = [
     "tests/data/test_jax_batches.py",
     "tests/data/test_lakes.py",
     "tests/data/test_record_files.py",
-    "tests/data/test_tf_batches.py",
     "tests/frameworks/test_table.py",
     "tests/machines/test_launcher.py",
     "tests/machines/test_slurm.py",
     "tests/train/test_legacy.py",
     "tests/train/test_replicas.py",
-    "tests/train/test_tensorflow.py",
     "tests/tune/test_hyperband.py",
     "tests/tune/test_libraries.py",
     "tests/tune/test_loggers.py",
     "tests/tune/test_tracking.py",
     "tests/util/test_metrics.py",
 ];
+/// Those that import TensorFlow, in a process of their own: with it triton, which torch imports, ends the process.
+const OF_TENSORFLOW: [&str; 2] =
+    ["tests/data/test_tf_batches.py", "tests/train/test_tensorflow.py"];
 /// The tests of stores with the servers that operators run.
 const OF_STORES: [&str; 8] =
     ["test", "--quiet", "-p", "helio-storage", "--test", "outside", "--", "--ignored"];
@@ -65,11 +66,15 @@ pub(crate) fn extras(arguments: &[String]) -> Outcome {
     let venv = environment("extras")?;
     venv.locked("extras")?;
     python::install(&venv)?;
-    let mut test = pytest(&venv);
-    test.env("HELIOSTAT_EXTRAS", "1"); // the whole table of tests/frameworks; a skipped test fails
-    test.env("HELIOSTAT_BROWSER", browser);
-    test.env("HELIOSTAT_RAY_PYTHON", bench::client_of_ray()?.program("python"));
-    sh::run(test.args(OF_EXTRAS).args(arguments))
+    let ray = bench::client_of_ray()?.program("python");
+    let run = |files: &[&str]| {
+        let mut test = pytest(&venv);
+        test.env("HELIOSTAT_EXTRAS", "1"); // the whole table of tests/frameworks; a skipped test fails
+        test.env("HELIOSTAT_BROWSER", &browser);
+        test.env("HELIOSTAT_RAY_PYTHON", &ray);
+        sh::run(test.args(files).args(arguments))
+    };
+    run(&OF_TENSORFLOW).and(run(&OF_EXTRAS))
 }
 
 /// Where a program lies, which may be a daemon's.
