@@ -110,7 +110,7 @@ pub struct Encrypted<S: Read + Write> {
 }
 
 impl<S: Read + Write> Encrypted<S> {
-    /// What carries it.
+    /// The connection below, whose bytes are encrypted.
     pub fn carrier(&self) -> &S {
         &self.stream.sock
     }

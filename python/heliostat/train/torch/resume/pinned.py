@@ -36,7 +36,10 @@ class PinnedCopies:
         if not devices or host > _HOST_BYTES_MAX or self._is_refused:
             return None
         try:
-            copies = {name: self._room(name, tensor) for name, tensor in tensors.items()}
+            copies = {
+                name: room_for(self._kept, name, tensor, pinned=True)
+                for name, tensor in tensors.items()
+            }
         except RuntimeError:
             self._is_refused, self._kept = True, {}
             return None
@@ -54,8 +57,12 @@ class PinnedCopies:
             tensor.record_stream(stream)
         return copies, [self._streams[device].record_event() for device in devices]
 
-    def _room(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        kept = self._kept.get(name)
-        if kept is None or kept.shape != tensor.shape or kept.dtype != tensor.dtype:
-            kept = self._kept[name] = torch.empty_like(tensor, device="cpu", pin_memory=True)
-        return kept
+
+def room_for(
+    kept: dict[str, torch.Tensor], name: str, tensor: torch.Tensor, *, pinned: bool
+) -> torch.Tensor:
+    """Memory of the processor for a copy of ``tensor``: that of the last time, where it still fits."""
+    room = kept.get(name)
+    if room is None or room.shape != tensor.shape or room.dtype != tensor.dtype:
+        room = kept[name] = torch.empty_like(tensor, device="cpu", pin_memory=pinned)
+    return room

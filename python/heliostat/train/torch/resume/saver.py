@@ -20,7 +20,7 @@ from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.storage.base import Storage
 from heliostat.train.torch.resume import files
 from heliostat.train.torch.resume.background import Copier
-from heliostat.train.torch.resume.pinned import PinnedCopies
+from heliostat.train.torch.resume.pinned import PinnedCopies, room_for
 from heliostat.train.torch.resume.view import local, replaced, settled
 
 
@@ -61,11 +61,7 @@ class _Stager(AsyncStager):  # type: ignore[misc]  # torch's modules here have n
         return done
 
     def _copy(self, name: str, data: torch.Tensor) -> torch.Tensor:
-        kept = self._kept.get(name)
-        if kept is None or kept.shape != data.shape or kept.dtype != data.dtype:
-            kept = self._kept[name] = torch.empty_like(data, device="cpu")
-        kept.copy_(data)
-        return kept
+        return room_for(self._kept, name, data, pinned=False).copy_(data)
 
     def close(self) -> None:
         """Nothing is open."""
