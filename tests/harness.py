@@ -243,6 +243,13 @@ def is_alive(pid: int) -> bool:
     return bool(fields) and fields[0] not in (b"Z", b"X")
 
 
+def kill_daemon(session: Path) -> None:
+    """Kill the daemon of a session, and wait until it is gone: the next one needs what it has locked."""
+    daemon = int((session / "node.pid").read_text())
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: not is_alive(daemon), what="the end of the daemon")
+
+
 def listening_ports(pids: Iterable[int]) -> set[int]:
     """The TCP ports on which these processes listen."""
     inodes = {

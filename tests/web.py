@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -10,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,44 @@ class Answer:
 
     def json(self) -> Any:
         return json.loads(self.body)
+
+
+@dataclass
+class Shell:
+    """The command, in a place of its own."""
+
+    home: Path
+
+    def __call__(self, *args: str) -> str:
+        """What it prints; it has to succeed."""
+        done = subprocess.run(
+            [CLI, *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=clean_env({"RAY_TMPDIR": str(self.home)}),
+            timeout=ANSWER_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout.decode()
+        return done.stdout.decode()
+
+    @property
+    def session(self) -> Path:
+        """The folder of the session that was started last."""
+        return (self.home / "ray" / "session_latest").resolve()
+
+
+@contextlib.contextmanager
+def shell() -> Iterator[Shell]:
+    """A command whose clusters end with the block."""
+    shared.stop()
+    made = Shell(Path(tempfile.mkdtemp(prefix="head", dir="/tmp")))
+    try:
+        yield made
+    finally:
+        made("stop", "--force")
+        shutil.rmtree(made.home, ignore_errors=True)
 
 
 @dataclass

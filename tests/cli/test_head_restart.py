@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import clean_env, free_port, is_alive, wait_until
-from shared import cluster as shared
-
-CLI = os.environ.get("RAY_CLI", str(Path(sys.executable).parent / "ray"))
+import web
+from harness import free_port, is_alive, kill_daemon, wait_until
 
 pytestmark = [
     pytest.mark.contract("F2.17", "F6.01"),
@@ -51,33 +45,13 @@ print("job=%s" % ray.get_runtime_context().get_job_id())
 
 
 @pytest.fixture
-def run() -> Iterator[Any]:
-    """The command in a place of its own."""
-    shared.stop()
-    home = Path(tempfile.mkdtemp(prefix="head", dir="/tmp"))
-    env = clean_env({"RAY_TMPDIR": str(home)})
-
-    def run(*args: str) -> str:
-        done = subprocess.run(
-            [CLI, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=env,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout.decode()
-        return done.stdout.decode()
-
-    run.home = home  # type: ignore[attr-defined] # for its tests
-    yield run
-    run("stop", "--force")
-    shutil.rmtree(home, ignore_errors=True)
+def run() -> Iterator[web.Shell]:
+    with web.shell() as run:
+        yield run
 
 
 @pytest.mark.timeout(120)
-def test_a_killed_head_goes_on_where_it_was(run: Any, run_driver: Any) -> None:
+def test_a_killed_head_goes_on_where_it_was(run: web.Shell, run_driver: Any) -> None:
     port = free_port()
     head = ("start", "--head", f"--port={port}", "--num-cpus=1", '--resources={"near": 1}')
     run(*head)
@@ -87,10 +61,8 @@ def test_a_killed_head_goes_on_where_it_was(run: Any, run_driver: Any) -> None:
     first = run_driver(DRIVER, args=[address, "create"]).check()
     assert (first.value("far"), first.value("near")) == ("1", "1")
 
-    latest = (run.home / "ray" / "session_latest").resolve()
-    pid = int((latest / "node.pid").read_text())
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
+    latest = run.session
+    kill_daemon(latest)
     assert latest.name in run(*head)
 
     second = run_driver(DRIVER, args=[address, "find"]).check()
@@ -100,18 +72,17 @@ def test_a_killed_head_goes_on_where_it_was(run: Any, run_driver: Any) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_what_the_killed_head_left_does_not_harm_the_next(run: Any) -> None:
+def test_what_the_killed_head_left_does_not_harm_the_next(run: web.Shell) -> None:
     """A zygote that is slow to see its daemon's end leaves the sockets of the next one alone."""
     head = ("start", "--head", f"--port={free_port()}", "--num-cpus=1", "--include-dashboard=false")
     run(*head)
-    latest = (run.home / "ray" / "session_latest").resolve()
+    latest = run.session
     pid = int((latest / "node.pid").read_text())
     children = Path(f"/proc/{pid}/task/{pid}/children")
     zygotes = wait_until(lambda: [int(child) for child in children.read_text().split()])
     for zygote in zygotes:
         os.kill(zygote, signal.SIGSTOP)
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
+    kill_daemon(latest)
     assert latest.name in run(*head)
     for zygote in zygotes:
         # It may have ended: the kernel wakes and hangs up what is stopped in a group without a parent.
@@ -180,7 +151,7 @@ if sys.argv[2] != "create":
 
 @pytest.mark.contract("F4.12", "F4.13")
 @pytest.mark.timeout(150)
-def test_groups_outlive_a_killed_head(run: Any, run_driver: Any) -> None:
+def test_groups_outlive_a_killed_head(run: web.Shell, run_driver: Any) -> None:
     port = free_port()
     head = ("start", "--head", f"--port={port}", "--num-cpus=1", '--resources={"near": 1}')
     run(*head)
@@ -190,10 +161,8 @@ def test_groups_outlive_a_killed_head(run: Any, run_driver: Any) -> None:
     first = run_driver(GROUPS, args=[address, "create"]).check()
     assert (first.value("far"), first.value("near")) == ("1", "1")
 
-    latest = (run.home / "ray" / "session_latest").resolve()
-    pid = int((latest / "node.pid").read_text())
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
+    latest = run.session
+    kill_daemon(latest)
     assert latest.name in run(*head)
 
     second = run_driver(GROUPS, args=[address, "find"], timeout=100).check()

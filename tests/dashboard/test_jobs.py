@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import is_alive, wait_until
+from harness import is_alive, kill_daemon, wait_until
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient, JobType
 from web import CLI, Head
@@ -382,9 +380,7 @@ def test_jobs_outlive_the_head(own_head: Head, monkeypatch: pytest.MonkeyPatch) 
         entrypoint=f"echo began; while [ ! -e {gate} ]; do sleep 0.05; done; echo ended; exit 5"
     )
     printed(client, runs, "began")
-    daemon = int((own_head.session() / "node.pid").read_text())
-    os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: not is_alive(daemon), what="the end of the daemon")
+    kill_daemon(own_head.session())
     own_head.start()
     client = JobSubmissionClient(own_head.url)
     assert client.get_job_info(done) == before

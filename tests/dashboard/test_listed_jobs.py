@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from typing import Any
 
 import pytest
-from harness import is_alive, wait_until
+from harness import kill_daemon, wait_until
 from web import Head
 
 pytestmark = [
@@ -177,9 +175,7 @@ def test_the_list_outlives_a_restart_of_the_head(own_head: Head) -> None:
     own_head.start()
     done = submit(own_head, "true")
     wait_until(lambda: job(own_head, done)["end_time"])
-    daemon = int((own_head.session() / "node.pid").read_text())
-    os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: not is_alive(daemon))
+    kill_daemon(own_head.session())
     own_head.start()
     rows = wait_until(
         lambda: rows if (rows := listed(own_head)).get(done, {}).get("end_time") else None

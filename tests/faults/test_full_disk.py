@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Driver, clean_env, free_port, is_alive, wait_until
+from harness import Driver, clean_env, free_port, is_alive, kill_daemon, wait_until
 from shared import cluster as shared
 from web import CLI
 
@@ -244,9 +243,7 @@ def test_what_was_acknowledged_outlives_a_full_disk_and_a_restart(
     kept = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("kept ")]
     assert kept[:4] == ["0", "1", "2", "3"]
     assert int(done.value("refused")) >= 3
-    daemon = head.daemon()
-    os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: not is_alive(daemon))
+    kill_daemon(head.session)
     head.start()
     after = start_driver(
         """

@@ -109,18 +109,33 @@ def transformers_deepspeed(config: dict[str, Any]) -> float:
     )
 
 
-def _transformers(config: dict[str, Any], **arguments: Any) -> float:
-    """``transformers.Trainer``, which saves and resumes by itself."""
-    import torch
+def trained(trainer: Any, course: Course) -> Any:
+    """The weights behind the course of a ``transformers.Trainer``, which goes on from its checkpoint."""
     import transformers
     from ray.train.huggingface.transformers import RayTrainReportCallback, prepare_trainer
-
-    course = Course(config)
-    model = with_loss()
 
     class Steps(transformers.TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             control.should_save = course.after(state.global_step)
+
+    trainer.add_callback(Steps())
+    trainer.add_callback(RayTrainReportCallback())
+    trainer = prepare_trainer(trainer)
+    if (checkpoint := train.get_checkpoint()) is not None:
+        with checkpoint.as_directory() as folder:
+            trainer.train(resume_from_checkpoint=str(Path(folder, "checkpoint")))
+    else:
+        trainer.train()
+    return trainer.accelerator.get_state_dict(trainer.model_wrapped)
+
+
+def _transformers(config: dict[str, Any], **arguments: Any) -> float:
+    """``transformers.Trainer``, which saves and resumes by itself."""
+    import torch
+    import transformers
+
+    course = Course(config)
+    model = with_loss()
 
     class InOrder(transformers.Trainer):
         def _get_train_sampler(self, *_: Any) -> Any:
@@ -145,15 +160,7 @@ def _transformers(config: dict[str, Any], **arguments: Any) -> float:
         train_dataset=[{"x": a, "labels": b} for a, b in zip(x, y, strict=True)],
         optimizer_cls_and_kwargs=(torch.optim.SGD, {"lr": LEARNING_RATE, "momentum": MOMENTUM}),
     )
-    trainer.add_callback(Steps())
-    trainer.add_callback(RayTrainReportCallback())
-    trainer = prepare_trainer(trainer)
-    if (checkpoint := train.get_checkpoint()) is not None:
-        with checkpoint.as_directory() as folder:
-            trainer.train(resume_from_checkpoint=str(Path(folder, "checkpoint")))
-    else:
-        trainer.train()
-    state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    state = trained(trainer, course)
     if course.rank != 0:
         return 0.0
     model = with_loss()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ray import train
-
+from frameworks.of_hugging_face import trained
 from frameworks.work import BATCH, LEARNING_RATE, MOMENTUM, ROWS, STEPS, Course
 
 WORDS, LENGTH = 16, 6
@@ -70,15 +69,10 @@ def trl_sft_ddp(config: dict[str, Any]) -> float:
     import torch
     import transformers
     from datasets import Dataset
-    from ray.train.huggingface.transformers import RayTrainReportCallback, prepare_trainer
     from tokenizers import Tokenizer, models
     from trl import SFTConfig, SFTTrainer
 
     course = Course(config)
-
-    class Steps(transformers.TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_save = course.after(state.global_step)
 
     class InOrder(SFTTrainer):
         def _get_train_sampler(self, *_: Any) -> Any:
@@ -110,15 +104,7 @@ def trl_sft_ddp(config: dict[str, Any]) -> float:
         ),
         optimizer_cls_and_kwargs=(torch.optim.SGD, {"lr": LEARNING_RATE, "momentum": MOMENTUM}),
     )
-    trainer.add_callback(Steps())
-    trainer.add_callback(RayTrainReportCallback())
-    trainer = prepare_trainer(trainer)
-    if (checkpoint := train.get_checkpoint()) is not None:
-        with checkpoint.as_directory() as folder:
-            trainer.train(resume_from_checkpoint=str(Path(folder, "checkpoint")))
-    else:
-        trainer.train()
-    state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    state = trained(trainer, course)
     if course.rank != 0:
         return 0.0
     model = _model()

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import clean_env, free_port, is_alive, wait_until
+import web
+from harness import free_port, kill_daemon, wait_until
 from serving import Client
-from shared import cluster as shared
-
-CLI = os.environ.get("RAY_CLI", str(Path(sys.executable).parent / "ray"))
 
 pytestmark = [
     pytest.mark.contract("F12.04"),
@@ -49,35 +40,9 @@ print("done=1")
 
 
 @pytest.fixture
-def run() -> Iterator[Any]:
-    """The command in a place of its own."""
-    shared.stop()
-    home = Path(tempfile.mkdtemp(prefix="lost", dir="/tmp"))
-    env = clean_env({"RAY_TMPDIR": str(home)})
-
-    def run(*args: str) -> str:
-        done = subprocess.run(
-            [CLI, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=env,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout.decode()
-        return done.stdout.decode()
-
-    run.home = home  # type: ignore[attr-defined] # for its tests
-    yield run
-    run("stop", "--force")
-    shutil.rmtree(home, ignore_errors=True)
-
-
-def kill(daemon: Path) -> None:
-    pid = int((daemon / "node.pid").read_text())
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
+def run() -> Iterator[web.Shell]:
+    with web.shell() as run:
+        yield run
 
 
 def is_refused(web: Client) -> bool:
@@ -106,27 +71,27 @@ class Asking(threading.Thread):
                 self.seen[repr(error)] += 1
 
 
-def test_requests_go_on_while_the_head_is_away(run: Any, run_driver: Any) -> None:
-    port, web = free_port(), Client(free_port())
+def test_requests_go_on_while_the_head_is_away(run: web.Shell, run_driver: Any) -> None:
+    port, serve = free_port(), Client(free_port())
     head = ("start", "--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
     run(*head)
-    latest = (run.home / "ray" / "session_latest").resolve()
+    latest = run.session
     address = f"127.0.0.1:{port}"
     run("start", f"--address={address}", "--num-cpus=2")
-    run_driver(DRIVER, args=[address, "deploy", str(web.port)]).check()
-    asking = Asking(web, "/far")
+    run_driver(DRIVER, args=[address, "deploy", str(serve.port)]).check()
+    asking = Asking(serve, "/far")
     asking.start()
     try:
-        kill(latest)
+        kill_daemon(latest)
         said = wait_until(
-            lambda: (text := web.get("/-/healthz").text) != "success" and text, what="its word"
+            lambda: (text := serve.get("/-/healthz").text) != "success" and text, what="its word"
         )
         assert said.startswith("success\nThe daemon of this node has ended"), said
         before = asking.seen.total()
         wait_until(lambda: asking.seen.total() > before + 20, what="requests without a head")
-        assert web.get("/none").status == 404
+        assert serve.get("/none").status == 404
         assert latest.name in run(*head)
-        wait_until(lambda: web.get("/-/healthz").text == "success", what="the next daemon")
+        wait_until(lambda: serve.get("/-/healthz").text == "success", what="the next daemon")
         before = asking.seen.total()
         wait_until(lambda: asking.seen.total() > before + 20, what="requests behind it")
     finally:
@@ -134,16 +99,16 @@ def test_requests_go_on_while_the_head_is_away(run: Any, run_driver: Any) -> Non
         asking.join()
     assert set(asking.seen) == {"200 far"}, asking.seen
     # The next controller has the server again.
-    run_driver(DRIVER, args=[address, "delete", str(web.port)]).check()
-    wait_until(lambda: web.get("/far").status == 404, what="the end of the route")
+    run_driver(DRIVER, args=[address, "delete", str(serve.port)]).check()
+    wait_until(lambda: serve.get("/far").status == 404, what="the end of the route")
     run("stop", "--force")
-    wait_until(lambda: is_refused(web), what="the end of the server")
+    wait_until(lambda: is_refused(serve), what="the end of the server")
 
 
-def test_without_a_head_and_replicas_the_server_ends(run: Any, run_driver: Any) -> None:
-    port, web = free_port(), Client(free_port())
+def test_without_a_head_and_replicas_the_server_ends(run: web.Shell, run_driver: Any) -> None:
+    port, serve = free_port(), Client(free_port())
     run("start", "--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false")
-    run_driver(DRIVER, args=[f"127.0.0.1:{port}", "deploy", str(web.port)]).check()
-    assert web.get("/far").text == "far"
-    kill((run.home / "ray" / "session_latest").resolve())
-    wait_until(lambda: is_refused(web), what="the end of the server")
+    run_driver(DRIVER, args=[f"127.0.0.1:{port}", "deploy", str(serve.port)]).check()
+    assert serve.get("/far").text == "far"
+    kill_daemon(run.session)
+    wait_until(lambda: is_refused(serve), what="the end of the server")
