@@ -1,6 +1,7 @@
 //! `lint`, `test`, `docs` and `demo`.
 
-use std::process::ExitCode;
+use std::io::{BufRead, BufReader};
+use std::process::{ExitCode, Stdio};
 use std::thread::available_parallelism;
 
 use crate::python;
@@ -32,13 +33,14 @@ pub(crate) fn lint() -> Outcome {
 
 const DENY: [&str; 3] = ["--", "-D", "warnings"];
 
-/// How many tests that failed side by side are run once more, alone: of a few the machine may be the cause.
+/// How many tests (of Rust: test programs) that failed side by side are run once more, alone: of a few the machine may be the cause.
 const REPEATED_MAX: usize = 10;
+const PASSED_ALONE: &str = "\nFailed beside others and passed alone, so look for what they race with (their reports are above):";
 
 /// Everything that must hold.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     lint()?;
-    sh::run(command("cargo").args(["test", "--workspace"]))?;
+    test_rust()?;
     let venv = python::tested()?;
     let pytest = || {
         let mut pytest = command(venv.program("python"));
@@ -62,11 +64,43 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     }
     eprintln!("{} failed beside others; whether they fail alone, too:", failed.len());
     sh::run(pytest().args(["--last-failed", "--numprocesses", "0"]))?;
-    eprintln!(
-        "\nFailed beside others and passed alone, so look for what they race with (their reports are above):"
-    );
+    eprintln!("{PASSED_ALONE}");
     failed.iter().for_each(|test| eprintln!("  {test}"));
     Ok(())
+}
+
+fn test_rust() -> Outcome {
+    let mut tests = command("cargo");
+    tests.args(["test", "--workspace", "--no-fail-fast"]).stderr(Stdio::piped());
+    let error = |error| format!("`cargo test`: {error}");
+    let mut running = tests.spawn().map_err(error)?;
+    let mut failed = Vec::new();
+    for line in running.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines())
+    {
+        let line = line.map_err(error)?;
+        eprintln!("{line}");
+        failed.extend(failed_program(&line).map(str::to_owned));
+    }
+    if running.wait().map_err(error)?.success() {
+        return Ok(());
+    }
+    // None at all: the code does not compile.
+    if failed.is_empty() || failed.len() > REPEATED_MAX {
+        return Err("`cargo test --workspace` failed".into());
+    }
+    eprintln!("{} failed beside others; whether they fail alone, too:", failed.len());
+    for program in &failed {
+        let alone = ["--", "--test-threads", "1"];
+        sh::run(command("cargo").arg("test").args(program.split(' ')).args(alone))?;
+    }
+    eprintln!("{PASSED_ALONE}");
+    failed.iter().for_each(|program| eprintln!("  {program}"));
+    Ok(())
+}
+
+/// The arguments with which cargo runs a test program that failed, from a line of its last report.
+fn failed_program(line: &str) -> Option<&str> {
+    line.strip_prefix("    `")?.strip_suffix('`').filter(|program| program.starts_with("-p "))
 }
 
 /// The site of the pages below docs/.
@@ -100,4 +134,18 @@ pub(crate) fn gpu(arguments: &[String]) -> ExitCode {
 pub(crate) fn demo(arguments: &[String]) -> Outcome {
     let venv = python::shown()?;
     sh::run(command(venv.program("python")).arg("examples/vit_digits.py").args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_that_failed_are_read_from_cargos_report() {
+        let report =
+            "error: 2 targets failed:\n    `-p helio-env --lib`\n    `-p helio-node --test node`";
+        let failed: Vec<&str> = report.lines().filter_map(failed_program).collect();
+        assert_eq!(failed, ["-p helio-env --lib", "-p helio-node --test node"]);
+        assert_eq!(failed_program("error: could not compile `helio-env` (lib test)"), None);
+    }
 }
