@@ -37,6 +37,7 @@ mod heartbeats;
 pub mod held;
 mod jobs;
 mod kv;
+mod log_flushes;
 mod machine;
 mod nodes;
 mod outbox;

@@ -11,6 +11,7 @@ use crate::event::{Action, Change, Health};
 use crate::groups::Groups;
 use crate::jobs::Jobs;
 use crate::kv::KeyValues;
+use crate::log_flushes::LogFlushes;
 use crate::nodes::Nodes;
 use crate::outbox::Outbox;
 use crate::queue::ActorQueue;
@@ -43,6 +44,7 @@ pub struct Control {
     pub(crate) groups: Groups,
     pub(crate) kv: KeyValues,
     pub(crate) disk: Disk,
+    pub(crate) log_flushes: LogFlushes,
     pub(crate) out: Outbox,
     pub(crate) follow_ups: FollowUps,
     /// How many actors were placed: nodes that are equally good take turns by this number.

@@ -347,14 +347,12 @@ pub enum Action {
         /// The worker that is over.
         worker_id: WorkerId,
     },
-    /// Read all that these workers have written so far, then answer the request.
+    /// Read all that these workers have written so far, as [`Event::WorkerWrote`] tells it.
     FlushLogs {
-        /// The client that is answered.
-        conn: Conn,
-        /// The client's number for the request.
-        request_id: u64,
         /// The workers whose pipes are read.
         workers: Vec<WorkerId>,
+        /// What is done next: behind the lines goes the answer.
+        then: Box<Action>,
     },
     /// The answer to a request for measurements.
     Scraped {

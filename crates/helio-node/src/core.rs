@@ -15,7 +15,7 @@ use helio_proto::cluster::{ControlToNode, HeadMoved, NodeLeaving, NodeToControl,
 use helio_proto::control::GpuUse;
 use helio_proto::hello::{Hello, Role};
 use helio_proto::inspect;
-use helio_proto::node::{ClientToNode, LogLine, LogsFlushed, NodeToClient};
+use helio_proto::node::{ClientToNode, LogLine, NodeToClient};
 use helio_rpc::service::{Gate, Writer};
 use helio_store::Arena;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
@@ -532,12 +532,12 @@ impl Daemon {
                 // Whoever ended in good order has removed it already.
                 let _ = std::fs::remove_file(self.sockets.join(worker_id.socket_name()));
             }
-            Action::FlushLogs { conn, request_id, workers } => {
+            Action::FlushLogs { workers, then } => {
                 for worker_id in workers {
                     let lines = self.processes.flush(worker_id);
                     self.show(worker_id, lines);
                 }
-                self.send(conn, LogsFlushed { request_id }.into());
+                self.execute_action(*then);
             }
             Action::StatusChanged => {
                 let due = self.clock.now_ms() + self.node.status_gather_ms();

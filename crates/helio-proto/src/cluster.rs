@@ -44,6 +44,17 @@ messages! {
     pub struct ActorEnded { 1 actor_id: ActorId, 2 incarnation: u32, 3 cause: DeathCause, 4 retry: bool, 5 attempt: u32 }
     /// Log lines for the driver of a job, wherever it is.
     pub struct JobLogs { 1 job_id: JobId, 2 lines: LogLines }
+    /// A driver waits for all that its workers have printed: to the control service, and on to the other nodes.
+    pub struct FlushJobLogs {
+        1 job_id: JobId,
+        2 driver: WorkerId,
+        /// The driver's number.
+        3 request_id: u64,
+        /// The driver's node.
+        4 node_id: NodeId,
+    }
+    /// The answer of a node, behind the lines.
+    pub struct JobLogsFlushed { 1 driver: WorkerId, 2 request_id: u64, 3 node_id: NodeId }
     pub enum NodeToControl {
         1 Register(RegisterNode),
         2 Status(NodeStatus),
@@ -56,6 +67,8 @@ messages! {
         9 Probed(Probed),
         10 Unchanged(StatusUnchanged),
         11 Preempted(NodePreempted),
+        12 FlushLogs(FlushJobLogs),
+        13 LogsFlushed(JobLogsFlushed),
         40 BundlesHeld(BundlesHeld),
         41 AskGroup(AskGroup),
     }
@@ -128,6 +141,7 @@ messages! {
         8 Heard(Heard),
         9 Probe(Probe),
         10 Drain(Drain),
+        11 FlushLogs(FlushJobLogs),
         40 ReserveBundles(ReserveBundles),
         41 CommitBundles(CommitBundles),
         42 ReturnBundles(ReturnBundles),

@@ -298,7 +298,9 @@ impl NodeHost {
                 core.note(|| format!("node {} removes the file of {object_id:?}", self.index));
                 self.disk.remove(&object_id);
             }
-            Action::FlushLogs { .. } | Action::Forget { .. } | Action::Scraped { .. } => {}
+            // Workers print nothing.
+            Action::FlushLogs { then, .. } => self.execute_action(core, *then),
+            Action::Forget { .. } | Action::Scraped { .. } => {}
             Action::Load { .. } => {
                 let delay = core.rng.range(1_000, 3_000_000);
                 core.after(delay, Next::Loaded { node: self.index, is_ready: true });

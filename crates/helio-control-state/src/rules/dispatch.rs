@@ -64,6 +64,8 @@ impl Control {
             NodeToControl::BundlesHeld(held) => self.on_bundles_held(node_id, &held),
             NodeToControl::AskGroup(ask) => self.on_ask_group(node_id, &ask),
             NodeToControl::JobLogs(logs) => self.on_job_logs(logs),
+            NodeToControl::FlushLogs(flush) => self.on_flush_logs(node_id, flush),
+            NodeToControl::LogsFlushed(flush) => self.on_logs_flushed(node_id, &flush),
             NodeToControl::Probed(probed) => {
                 self.verdict.on_probed(node_id, probed.node_id, probed.is_reached);
             }

@@ -1,11 +1,15 @@
 //! How jobs begin and end.
 
-use helio_proto::cluster::{ClientGone, JobFinished, JobLogs};
+use std::collections::BTreeSet;
+
+use helio_proto::cluster::{ClientGone, FlushJobLogs, JobFinished, JobLogs, JobLogsFlushed};
 use helio_proto::control::{ControlResponse, StartJob};
+use helio_proto::node::LogsFlushed;
 use helio_types::{NodeId, WorkerId, mutant};
 
 use crate::durable;
 use crate::event::{Note, Requester};
+use crate::log_flushes::Asker;
 use crate::machine::Control;
 
 impl Control {
@@ -31,6 +35,7 @@ impl Control {
         self.subscriptions.remove_process((node_id, gone.worker_id));
         self.groups.drop_waiters(|requester| requester.worker_id == gone.worker_id);
         self.nodes.drop_waiters(|requester| requester.worker_id == gone.worker_id);
+        self.log_flushes.on_client_gone(gone.worker_id);
         if gone.is_driver {
             self.driver_gone(gone.worker_id);
         }
@@ -61,5 +66,29 @@ impl Control {
         if let Some((node_id, driver)) = self.driver_of(logs.job_id) {
             self.out.send_to_client(node_id, driver, logs.lines);
         }
+    }
+
+    /// A driver wants all lines of its workers, of which the other nodes have those that they run.
+    pub(crate) fn on_flush_logs(&mut self, node_id: NodeId, flush: FlushJobLogs) {
+        let mut others: BTreeSet<NodeId> = self.nodes.alive_ids().into_iter().collect();
+        others.remove(&node_id);
+        let asker = (node_id, flush.driver, flush.request_id);
+        if self.log_flushes.add(asker, others.clone()) {
+            self.tell_flushed(asker);
+        } else {
+            let flush = FlushJobLogs { node_id, ..flush };
+            self.out.send_to_many(others.into_iter().collect(), flush);
+        }
+    }
+
+    pub(crate) fn on_logs_flushed(&mut self, node_id: NodeId, flushed: &JobLogsFlushed) {
+        let asker = (flushed.node_id, flushed.driver, flushed.request_id);
+        if self.log_flushes.on_flushed(node_id, asker) {
+            self.tell_flushed(asker);
+        }
+    }
+
+    pub(crate) fn tell_flushed(&mut self, (node_id, driver, request_id): Asker) {
+        self.out.send_to_client(node_id, driver, LogsFlushed { request_id });
     }
 }

@@ -156,6 +156,9 @@ impl Control {
         self.subscriptions.remove_node(node_id);
         self.groups.drop_waiters(|requester| requester.node_id == node_id);
         self.nodes.drop_waiters(|requester| requester.node_id == node_id);
+        for asker in self.log_flushes.on_node_gone(node_id) {
+            self.tell_flushed(asker);
+        }
         self.lose_bundles_on(node_id);
         self.end_processes_on(node_id, cause);
     }

@@ -7,5 +7,6 @@ mod cluster;
 mod desk;
 mod disk;
 mod groups;
+mod logs;
 mod membership;
 mod views;

@@ -1,8 +1,8 @@
 //! Events of clients: what they say, from their registration to their end.
 
-use helio_proto::cluster::ClientGone;
+use helio_proto::cluster::{ClientGone, FlushJobLogs, JobLogsFlushed};
 use helio_proto::control::{Failure, FailureKind, JobInfo, StartJob};
-use helio_proto::node::{ClientToNode, ControlCall, Register, Registered};
+use helio_proto::node::{ClientToNode, ControlCall, LogsFlushed, Register, Registered};
 use helio_types::{DeathCause, DeathKind, JobId, WorkerAddress, WorkerId};
 
 use super::Node;
@@ -239,8 +239,25 @@ impl Node {
 
     fn on_flush_logs(&mut self, conn: Conn, request_id: u64) {
         let Some(client) = self.clients.get(conn) else { return };
-        let workers = self.pool.of_job(client.job_id());
-        self.ctx.push(Action::FlushLogs { conn, request_id, workers });
+        let (job_id, driver) = (client.job_id(), client.worker_id());
+        let workers = self.pool.of_job(job_id);
+        let then = if self.control.is_connected() && !self.cluster.others_alive().is_empty() {
+            let node_id = self.ctx.setup().address.node_id;
+            let flush = FlushJobLogs { job_id, driver, request_id, node_id };
+            Action::Control(flush.into())
+        } else {
+            Action::Send { conn, message: LogsFlushed { request_id }.into() }
+        };
+        self.ctx.push(Action::FlushLogs { workers, then: Box::new(then) });
+    }
+
+    /// The driver of another node wants what its workers here have printed.
+    pub(super) fn on_flush_job_logs(&mut self, flush: FlushJobLogs) {
+        let workers = self.pool.of_job(flush.job_id);
+        let FlushJobLogs { driver, request_id, node_id, .. } = flush;
+        let flushed = JobLogsFlushed { driver, request_id, node_id };
+        let then = Box::new(Action::Control(flushed.into()));
+        self.ctx.push(Action::FlushLogs { workers, then });
     }
 
     /// A client that wants to stop the node. On the head the whole cluster ends, in the order that the

@@ -37,6 +37,7 @@ impl Node {
                 self.contact.on_heard(heard.sent_ms, self.ctx.now());
             }
             ControlToNode::Drain(order) => self.on_drain(order),
+            ControlToNode::FlushLogs(flush) => self.on_flush_job_logs(flush),
             ControlToNode::Probe(probe) => self.on_probe(probe.node.node_id),
             ControlToNode::Unknown => {}
         }

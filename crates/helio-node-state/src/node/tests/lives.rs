@@ -1,14 +1,14 @@
 //! Clients, workers and jobs: how they come and go, and who is told.
 
-use helio_proto::cluster::{AskLiveness, NodeToControl, NodeToNode, TellLiveness};
+use helio_proto::cluster::{AskLiveness, FlushJobLogs, NodeToControl, NodeToNode, TellLiveness};
 use helio_proto::control::{FailureKind, KvGet};
 use helio_proto::environment::RuntimeEnv;
 use helio_proto::hello::Role;
 use helio_proto::node::{
-    ControlCall, Exit as ExitMessage, Liveness, LogLine, NodeToClient, Register, SealObject,
-    StopNode,
+    ControlCall, Exit as ExitMessage, FlushLogs, Liveness, LogLine, NodeToClient, Register,
+    SealObject, StopNode,
 };
-use helio_types::{DeathCause, DeathKind, WorkerAddress, WorkerId};
+use helio_types::{DeathCause, DeathKind, JobId, WorkerAddress, WorkerId};
 
 use super::{World, node_id};
 use crate::limits::{LIVENESS_MS, OWNER_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_MS_MAX};
@@ -289,6 +289,37 @@ fn lines_go_to_the_driver_wherever_it_is() {
     assert_eq!(host.as_deref(), Some("10.0.0.1"));
     world.job_finished(9, WorkerId([8; 28]));
     assert!(world.forgotten.contains(&theirs.worker.worker_id), "the remote driver's leases end");
+}
+
+#[test]
+fn a_driver_gets_the_lines_of_its_workers_on_all_nodes() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let worker = world.granted(driver).unwrap().worker.worker_id;
+    let answered = |world: &mut World| {
+        assert_eq!(std::mem::take(&mut world.flushed), [worker]);
+        world.took(driver, |message| matches!(message, NodeToClient::LogsFlushed(_)))
+    };
+    world.say(driver, FlushLogs { request_id: 5 });
+    assert!(answered(&mut world), "there is no other node");
+    world.view(&[(2, true, 2.0)]);
+    world.say(driver, FlushLogs { request_id: 6 });
+    assert!(!answered(&mut world), "the control service answers");
+    let asked = |message: &NodeToControl| matches!(message, NodeToControl::FlushLogs(flush) if flush.request_id == 6);
+    assert!(world.control.iter().any(asked));
+    // A driver of another node, whose worker this is as far as this node knows.
+    let flush =
+        FlushJobLogs { job_id: JobId([0, 0, 0, 1]), request_id: 7, ..FlushJobLogs::default() };
+    world.feed(Event::ControlSaid(flush.into()));
+    assert!(!answered(&mut world));
+    let flushed = |message: &NodeToControl| matches!(message, NodeToControl::LogsFlushed(flushed) if flushed.request_id == 7);
+    assert!(world.control.iter().any(flushed));
+    // Nobody waits for a control service that is away.
+    world.feed(Event::ControlLost);
+    world.say(driver, FlushLogs { request_id: 8 });
+    assert!(answered(&mut world));
 }
 
 #[test]

@@ -91,6 +91,8 @@ struct World {
     /// Of these, those that are not what was written any more.
     damaged: BTreeSet<ObjectId>,
     told_damaged: Vec<ObjectId>,
+    /// The workers whose output was read last.
+    flushed: Vec<WorkerId>,
     disk: Option<DiskError>,
     /// Ranges of the overflow file that were given back.
     punched: Vec<u64>,
@@ -142,6 +144,7 @@ impl World {
             files: BTreeSet::new(),
             damaged: BTreeSet::new(),
             told_damaged: Vec::new(),
+            flushed: Vec::new(),
             disk: None,
             punched: Vec::new(),
         };
@@ -248,7 +251,11 @@ impl World {
             }
             Action::Load { modules } => self.loads = modules,
             Action::Unload => self.loads.clear(),
-            Action::FlushLogs { .. } | Action::StatusChanged => {}
+            Action::FlushLogs { workers, then } => {
+                self.flushed = workers;
+                self.execute_action(*then);
+            }
+            Action::StatusChanged => {}
             Action::Scraped { answers, .. } => self.scraped = Some(answers),
             Action::ShutDown { reason } => self.shut_down = Some(reason),
             Action::Leave { heir, .. } => self.left_to = Some(heir.node_id),
