@@ -156,7 +156,10 @@ def test_a_group_joins_within_the_run_when_there_is_room(
 def test_a_group_of_several_workers_joins_as_a_whole(
     ray_start: Any, growing: Any, tmp_path: Path
 ) -> None:
-    """Three of four CPUs are free: one group of two trains, and the second comes with the fourth."""
+    """Three of four CPUs are free: one group of two trains, and the second comes with the fourth.
+
+    Until then nothing is held for it: others may have the third.
+    """
     other = taking(1)
 
     def loop(config: dict[str, Any]) -> dict[str, Any]:
@@ -185,7 +188,9 @@ def test_a_group_of_several_workers_joins_as_a_whole(
 
     def make_room() -> None:
         wait_until((tmp_path / "count1").exists, within=WITHIN_S, what="steps of one group")
+        another = taking(1)
         ray.kill(other)
+        ray.kill(another)
 
     result = growing((2, 4), [1, 2], make_room, loop, workers_per_replica=2)
     assert result.return_value == {"size": 2}

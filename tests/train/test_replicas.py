@@ -233,13 +233,14 @@ def test_an_exception_of_one_rank_is_replaced_as_well(replicas: Train, tmp_path:
         model = torch.nn.Linear(4, 1)
         run = train.torch.fault_tolerant(model=model)
         rank = train.get_context().get_world_rank()
+        assert once(config["folder"], f"begun{rank}") or rank == 1, "the others began anew"
         for step in run.steps(30):
             if rank == 1 and step == 3 and once(config["folder"], "raised"):
                 raise ValueError("once")
             model(torch.ones(2, 4)).sum().backward()
         return run.step
 
-    assert replicas(loop, 3).return_value == 30
+    assert replicas(loop, 3, failures=1).return_value == 30
 
 
 def test_without_a_living_group_the_run_restarts(replicas: Train, tmp_path: Path) -> None:
@@ -285,6 +286,8 @@ def sharded_loop(config: dict[str, Any]) -> list[float]:
     from torch.distributed.fsdp import fully_shard
 
     rank = train.get_context().get_world_rank()
+    with Path(config["folder"], f"begun{rank}").open("a") as begun:
+        begun.write("x")
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
@@ -308,11 +311,16 @@ def sharded_loop(config: dict[str, Any]) -> list[float]:
 
 @pytest.mark.parametrize("victims", [[[3, 4]], [[0, 4]], [[1, 3], [2, 12]]])
 def test_sharded_models_take_their_shard_from_a_peer(
-    replicas: Train, victims: list[list[int]]
+    replicas: Train, tmp_path: Path, victims: list[list[int]]
 ) -> None:
     quiet = replicas(sharded_loop, 4, workers_per_replica=2)
     killed = replicas(sharded_loop, 4, workers_per_replica=2, config={"kills": victims})
     assert killed.return_value == pytest.approx(quiet.return_value, rel=1e-4)
+    if len(victims) == 1:
+        lost = victims[0][0] // 2
+        begun = [(tmp_path / f"begun{rank}").read_text().count("x") for rank in range(4)]
+        # Once in each run; the worker that was left of the lost group has failed before it was told.
+        assert begun == [3 if rank // 2 == lost else 2 for rank in range(4)]
 
 
 def test_a_rank_that_hangs_as_a_whole_is_replaced(

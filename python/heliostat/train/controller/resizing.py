@@ -210,7 +210,7 @@ class Resizer:
         most = self._scaling.max_workers
         if any(worker.is_awaited for worker in self._group.workers):
             most = min(most, size + recruits.with_room)
-        recruits.want(range(size, most))
+        recruits.want(range(size, most), self._group.unit)
 
     def _take_notice(self, now: float) -> None:
         nodes = {self._home, *(w.info.node_id for w in self._group.workers)}

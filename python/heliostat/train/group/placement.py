@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from heliostat.train.config import ScalingConfig
@@ -51,7 +52,7 @@ class Reservation:
     def __init__(self) -> None:
         self._group: PlacementGroup | None = None
 
-    def reserve(self, scaling: ScalingConfig, workers: range) -> Any:
+    def reserve(self, scaling: ScalingConfig, workers: Sequence[int]) -> Any:
         """Ask for the room of these workers; returns a ref that is ready when it is there."""
         bundle = placed_resources(scaling)
         self._group = placement_group(

@@ -2,13 +2,17 @@
 
 A recruit first waits for room, then its process starts. Room is asked for as a placement group of its own,
 so the control service gives it at the moment in which a node joins or something ends: nobody polls.
+
+Those who can only join together ask for the room of all first, and give it back for rooms of their own, since
+each may be given back alone later. So nothing is held for a group that does not fit.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import heliostat as ray
@@ -22,6 +26,8 @@ _MAX_DEATHS = 5
 _MAX_RECRUITS = 64
 # How long a recruit may take to say that it lives, when it joins.
 _ANSWER_S = 5.0
+# Room that was there for all and has not come for each within so many seconds went to somebody else.
+_ROOM_S = 2.0
 
 
 @dataclass
@@ -37,6 +43,16 @@ class Recruit:
     # Ready when it says where it runs; None: it has said so, or has no process yet.
     started: Any = None
     info: WorkerInfo | None = None
+    asked_at: float = field(default_factory=time.monotonic)
+
+
+@dataclass
+class _Whole:
+    """The room of recruits that can only join together, before each has its own."""
+
+    places: list[int]
+    room: Reservation
+    placed: Any
 
 
 class Recruits:
@@ -52,6 +68,7 @@ class Recruits:
         self._create = create
         self._note = note
         self._recruits: list[Recruit] = []
+        self._wholes: list[_Whole] = []
         self._deaths = 0
 
     @property
@@ -69,20 +86,52 @@ class Recruits:
         """How many have room."""
         return self.ready + self.starting
 
-    def want(self, places: Sequence[int]) -> None:
-        """Have a recruit for each of these places in the group, also where it still waits for room."""
-        wanted = [] if self._deaths >= _MAX_DEATHS else list(places)[:_MAX_RECRUITS]
+    def want(self, places: Sequence[int], together: int = 1) -> None:
+        """Have a recruit for each of these places in the group, also where it still waits for room.
+
+        ``together``: So many join at a time; nothing is held while there is no room for as many.
+        """
+        most = max(together, _MAX_RECRUITS - _MAX_RECRUITS % together)
+        wanted = [] if self._deaths >= _MAX_DEATHS else list(places)[:most]
         if not isinstance(self._scaling.label_selector, list):
             wanted = [0] * len(wanted)  # one place is as good as another
+        if together > 1:
+            self._let_go_of_parts(together)
         for recruit in sorted(self._recruits, key=_progress, reverse=True):
             if recruit.place in wanted:
                 wanted.remove(recruit.place)
             else:
                 self._drop(recruit)
-        for place in wanted:
+        for whole in list(self._wholes):
+            if all(whole.places.count(place) <= wanted.count(place) for place in whole.places):
+                for place in whole.places:
+                    wanted.remove(place)
+            else:
+                self._drop_whole(whole)
+        while wanted:
+            # What is less than a whole takes the place of one that has died.
+            some, wanted = wanted[:together], wanted[together:]
+            if 1 < together == len(some):
+                room = Reservation()
+                self._wholes.append(_Whole(some, room, room.reserve(self._scaling, some)))
+            else:
+                self._ask_for_each(some)
+
+    def _ask_for_each(self, places: Sequence[int]) -> None:
+        for place in places:
             room = Reservation()
-            placed = room.reserve(self._scaling, range(place, place + 1))
+            placed = room.reserve(self._scaling, [place])
             self._recruits.append(Recruit(place, room, placed))
+
+    def _let_go_of_parts(self, together: int) -> None:
+        """Those who wait for others for which there is no room give their own back."""
+        waiting = [r for r in self._recruits if r.placed is not None]
+        has_waited = time.monotonic() - _ROOM_S
+        if not waiting or any(r.asked_at > has_waited for r in waiting):
+            return
+        there = sorted((r for r in self._recruits if r.placed is None), key=_progress)
+        for recruit in [*waiting, *there[: len(there) % together]]:
+            self._drop(recruit)
 
     def __len__(self) -> int:
         return len(self._recruits)
@@ -90,6 +139,7 @@ class Recruits:
     def refs(self) -> list[Any]:
         """What is waited for."""
         refs = [r.placed for r in self._recruits] + [r.started for r in self._recruits]
+        refs += [w.placed for w in self._wholes]
         return [ref for ref in refs if ref is not None]
 
     def take(self, ref: Any) -> bool:
@@ -101,7 +151,21 @@ class Recruits:
             if recruit.started is ref:
                 self._has_started(recruit)
                 return True
+        for whole in self._wholes:
+            if whole.placed is ref:
+                self._fits(whole)
+                return True
         return False
+
+    def _fits(self, whole: _Whole) -> None:
+        """There is room for all: each asks for its own, which it finds where the whole was."""
+        try:
+            ray.get(whole.placed)
+        except ray.exceptions.RayError:
+            self._drop_whole(whole)
+            return
+        self._ask_for_each(whole.places)
+        self._drop_whole(whole)
 
     def _is_placed(self, recruit: Recruit) -> None:
         ref, recruit.placed = recruit.placed, None
@@ -172,6 +236,12 @@ class Recruits:
         """Let all of them go."""
         for recruit in list(self._recruits):
             self._drop(recruit)
+        for whole in list(self._wholes):
+            self._drop_whole(whole)
+
+    def _drop_whole(self, whole: _Whole) -> None:
+        whole.room.release()
+        self._wholes = [w for w in self._wholes if w is not whole]
 
     def _drop(self, recruit: Recruit) -> None:
         if recruit.actor is not None:

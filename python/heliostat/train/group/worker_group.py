@@ -57,7 +57,7 @@ class WorkerGroup:
     ) -> None:
         self._scaling = scaling
         # An elastic group has a multiple of so many workers.
-        self._unit = unit
+        self.unit = unit
         self._runtime_env = runtime_env
         self._preload = preload
         self._start_timeout_s = start_timeout_s
@@ -94,7 +94,7 @@ class WorkerGroup:
         try:
             if self._scaling.elasticity_enabled:
                 size = len(kept) + self._reserve_each(size, len(kept))
-                size -= self._leave_out(size % self._unit, kept)
+                size -= self._leave_out(size % self.unit, kept)
             else:
                 self._reserve(size)
             self._starting = [self._create(i, len(kept)) for i in range(len(kept), size)]

@@ -80,7 +80,7 @@ class FaultTolerantRun:
                 self._after_step({})
             self._end()
         finally:
-            self._finish()
+            self._leave_loop()
 
     def batches(self, loader: Any, *, epochs: int = 1, keep_batch: bool = False) -> Iterator[Any]:
         """Take a step for each batch of a data loader; yields this worker's batches on its device.
@@ -124,7 +124,7 @@ class FaultTolerantRun:
                 self._after_step(shares)
             self._end()
         finally:
-            self._finish()
+            self._leave_loop()
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Within it ``backward()`` only adds to this worker's gradients, to be averaged later."""
@@ -184,13 +184,17 @@ class FaultTolerantRun:
         """All steps are taken: who is being replaced still gets the result."""
         self._giver.wait()
         self._take_place(self._link.edge(self.step, last=True))
+        self._finish()
+
+    def _leave_loop(self) -> None:
+        """The loop is over; whether that is the end, or an exception is on its way, shows later."""
+        self._averager.is_ready = False
         self._giver.wait()
 
     def _finish(self) -> None:
+        self._giver.wait()
         if not self._is_done:
             self._is_done = True
-            self._averager.is_ready = False
-            self._giver.wait()
             self._link.finish()
 
     def close(self, failed: bool) -> None:
@@ -198,6 +202,8 @@ class FaultTolerantRun:
         self._averager.close()
         if failed:
             self._link.leave()
+        elif self._is_in:
+            self._finish()
 
 
 def fault_tolerant(**objects: Any) -> FaultTolerantRun:
