@@ -259,6 +259,38 @@ def test_without_a_living_group_the_run_restarts(replicas: Train, tmp_path: Path
     assert replicas(loop, 2).return_value == 10
 
 
+def test_a_process_that_is_busy_with_what_has_ended_is_not_used_again(
+    replicas: Train, tmp_path: Path
+) -> None:
+    """It was free when its group was replaced, and cannot be woken when the others are lost, too."""
+
+    def loop(config: dict[str, Any]) -> int:
+        import ctypes
+
+        import torch
+
+        folder, rank = config["folder"], train.get_context().get_world_rank()
+        begun = 1 if once(folder, f"first{rank}") else 2 if once(folder, f"second{rank}") else 3
+        if rank == 0 and begun == 2:
+            Path(folder, "asleep").touch()
+            lock = ctypes.create_string_buffer(64)  # a mutex, which no signal ends
+            for _ in range(2):
+                ctypes.CDLL(None).pthread_mutex_lock(lock)
+        model = torch.nn.Linear(4, 1)
+        run = train.torch.fault_tolerant(model=model)
+        for step in run.steps(10):
+            if rank == 0 and begun == 1 and step == 3:
+                raise ValueError("once")
+            if rank == 1 and begun == 1 and step == 9:
+                while not Path(folder, "asleep").exists():
+                    time.sleep(0.01)
+                os.kill(os.getpid(), signal.SIGKILL)
+            model(torch.ones(2, 4)).sum().backward()
+        return run.step
+
+    assert replicas(loop, 2).return_value == 10
+
+
 def test_gradients_may_be_added_up_before_a_step(replicas: Train) -> None:
     def loop(config: dict[str, Any]) -> list[float]:
         import torch

@@ -196,12 +196,15 @@ class AttemptRunner:
                     self._tell_end(result)
             if deadline is not None and time.monotonic() > deadline:
                 break
+        # Some of a replica group that was started again on processes that were free.
+        result.reusable.difference_update(ranks.values())
         return result
 
     def _take_silent(self, ranks: dict[Any, int], result: AttemptResult) -> None:
         for rank, text in self._silent:
             for ref in [ref for ref, other in ranks.items() if other == rank]:
                 del ranks[ref]
+                result.reusable.discard(rank)
                 worker = self._group.workers[rank]
                 died = WorkerDiedError(text)
                 failure = RankFailure(rank, died, "", True, worker.info)
@@ -257,6 +260,7 @@ class AttemptRunner:
 
     def _take(self, rank: int, ref: Any, result: AttemptResult, ranks: dict[Any, int]) -> None:
         worker = self._group.workers[rank]
+        result.reusable.discard(rank)
         try:
             outcome: Outcome = ray.get(ref)
         except Exception as error:
