@@ -267,6 +267,12 @@ def connect(
     `entrance`: the port of this machine that leads into the cluster, 0: none is needed.
     """
 
+def _cut_file(path: str) -> list[tuple[str, int]]:
+    """A file's chunks, cut by content: (name, size in bytes) of each, in order. Raises `OSError`."""
+
+def _chunk_name(data: bytes) -> str:
+    """The name of the chunk that these bytes are."""
+
 def _take_package(session_dir: str, host: str, port: int, token: str, name: str, to: str) -> None:
     """Have a package of the head's written to a file. Raises `ConnectionError`."""
 

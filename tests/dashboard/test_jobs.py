@@ -134,6 +134,48 @@ def test_a_driver_gets_its_folder_and_variables(
     assert client.submit_job(entrypoint="cat data.txt", runtime_env=env)
 
 
+WRITER = """
+from pathlib import Path
+
+import ray
+
+ray.init()
+
+
+@ray.remote(num_cpus=0)
+def look():
+    return [Path("written").is_file(), Path("code.txt").read_text()]
+
+
+print("before", Path("written").is_file(), ray.get(look.remote()))
+Path("written").touch()
+Path("code.txt").write_text("changed")
+print("after", ray.get(look.remote()))
+"""
+
+
+@pytest.mark.heliostat_only("what one of Ray's jobs writes, later ones with the same code see")
+def until_gone(place: Path) -> None:
+    wait_until(lambda: not place.exists(), what="the end of the job's folder")
+
+
+def test_an_entry_point_and_its_workers_share_a_folder_that_no_later_job_sees(
+    client: JobSubmissionClient, tmp_path: Path
+) -> None:
+    (tmp_path / "main.py").write_text(WRITER)
+    (tmp_path / "code.txt").write_text("as it was")
+    env = {"working_dir": str(tmp_path)}
+    for _ in range(2):
+        job_id = client.submit_job(entrypoint=f"{PYTHON} main.py; pwd", runtime_env=env)
+        info = ended(client, job_id)
+        log = client.get_job_logs(job_id)
+        assert info.status is JobStatus.SUCCEEDED, log
+        assert "before False [False, 'as it was']" in log
+        assert "after [True, 'changed']" in log
+        place = Path(log.splitlines()[-1])
+        until_gone(place)
+
+
 def test_resources_are_held_for_the_command(client: JobSubmissionClient) -> None:
     """With resources the command runs where they are, and ends when they are free again."""
     entrypoint = (

@@ -260,8 +260,10 @@ settings! {
         DEBUGGER_HOST = Both "DEBUGGER_HOST" text("127.0.0.1") "address", "workers";
     }
     ENVIRONMENTS "Runtime environments" {
-        /// The largest working directory that is copied.
-        MAX_GRPC_MESSAGE_SIZE = Both "max_grpc_message_size" count(512 * MIB, 0, i64::MAX) "bytes", DRIVER;
+        /// The largest working directory that is taken; 0: there is no limit.
+        MAX_GRPC_MESSAGE_SIZE = Both "max_grpc_message_size" count(0, 0, i64::MAX) "bytes", DRIVER;
+        /// How much code, as packages, a node keeps beyond what was used in the last ten minutes.
+        RUNTIME_ENV_WORKING_DIR_CACHE_SIZE_GB = Both "RUNTIME_ENV_WORKING_DIR_CACHE_SIZE_GB" count(10, 0, 1 << 20) "GiB", "drivers and workers";
         /// Names that are left out of every copied working directory; empty: none.
         OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES = Both "OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES" text(".git,.venv,venv,__pycache__") "names, separated by commas", DRIVER;
         /// 1: `.gitignore` does not keep files out of a copied working directory.
@@ -401,6 +403,7 @@ pub static INTERNAL: &[(&str, &str)] = &[
         "The entry point of a submitted job, as JSON, for the process that runs it.",
     ),
     ("HELIOSTAT_WORKER_ID", "The worker's identifier."),
+    ("HELIOSTAT_JOB_VIEW", "The folder in which an entry point has its code, for its drivers."),
     ("HELIOSTAT_WORKER_JOB", "The job that the worker is started for."),
     ("HELIOSTAT_WORKER_CWD", "The folder in which a worker starts."),
     (

@@ -1,7 +1,7 @@
 //! Archives that clients upload (`working_dir`, `py_modules`), and the folders that they become.
 //!
-//! A client names an archive by a hash of its content and uploads it once. It is unpacked when the first job
-//! asks for it; jobs share the folder.
+//! A client names an archive by a hash of its content and uploads it once. Each job has it unpacked into a folder of
+//! its own, its view, for the entry point may write there.
 //!
 //! **LIMIT-1** An archive has [`ARCHIVE_MAX`] bytes at most, and [`UNPACKED_MAX`] when unpacked.
 
@@ -11,12 +11,15 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use helio_config::session::{CODE_FOLDER, PACKAGES_FOLDER};
+use helio_env::views::USERS;
 use serde_json::Value;
 use zip::ZipArchive;
 
-pub(crate) const ARCHIVE_MAX: u64 = 512 << 20;
-const UNPACKED_MAX: u64 = 8 << 30;
+pub(crate) const ARCHIVE_MAX: u64 = 64 << 30;
+const UNPACKED_MAX: u64 = 64 << 30;
 const NAME_MAX: usize = 200;
+/// How the name of a submission's view begins: those of jobs that nobody submitted have the job's number.
+const VIEW: &str = "of-";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Packages {
@@ -63,11 +66,16 @@ impl Packages {
         Ok((file, path))
     }
 
-    /// The folder that a field of the runtime environment means.
+    /// Where the entry point of a submission, and its drivers and their workers on this node, have their code.
+    pub(crate) fn view(&self, submission_id: &str) -> PathBuf {
+        self.folders.join(format!("{VIEW}{submission_id}"))
+    }
+
+    /// The folder that a field of the runtime environment of a job means.
     ///
     /// # Errors
     /// A sentence for the user.
-    pub(crate) fn place(&self, field: &str, given: &Value) -> Result<PathBuf, String> {
+    pub(crate) fn place(&self, view: &Path, field: &str, given: &Value) -> Result<PathBuf, String> {
         let Some(given) = given.as_str() else {
             return Err(format!("`{field}` must name a package or a folder, not {given}."));
         };
@@ -91,9 +99,10 @@ impl Packages {
         if name.ends_with(".whl") {
             return Ok(archive);
         }
-        let folder = self.folders.join(name.trim_end_matches(".zip"));
+        let folder = view.join(name.trim_end_matches(".zip"));
         if !folder.is_dir() {
-            self.unpack(&archive, &folder).map_err(|why| format!("`{field}`: {given}: {why}"))?;
+            unpack_into(view, &archive, &folder)
+                .map_err(|why| format!("`{field}`: {given}: {why}"))?;
         }
         match field {
             "py_modules" => module_in(&folder).ok_or_else(|| {
@@ -104,21 +113,21 @@ impl Packages {
             _ => Ok(folder),
         }
     }
+}
 
-    /// Several jobs may unpack at once: the first to be ready counts.
-    fn unpack(&self, archive: &Path, folder: &Path) -> Result<(), String> {
-        let text = |error: io::Error| error.to_string();
-        let number = u64::from_le_bytes(helio_env::random::bytes());
-        let draft = self.folders.join(format!(".{number:x}.part"));
-        DirBuilder::new().recursive(true).mode(0o755).create(&draft).map_err(text)?;
-        let outcome = unpack(archive, &draft).and_then(|()| match fs::rename(&draft, folder) {
-            Err(error) if !folder.is_dir() => Err(error.to_string()),
-            _ => Ok(()),
-        });
-        // Gone already where it became the folder.
+/// What lies under the folder's name is whole.
+fn unpack_into(view: &Path, archive: &Path, folder: &Path) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let number = u64::from_le_bytes(helio_env::random::bytes());
+    let draft = view.join(format!(".{number:x}.part"));
+    DirBuilder::new().recursive(true).mode(0o755).create(&draft).map_err(text)?;
+    File::create(view.join(USERS)).map_err(text)?;
+    let outcome = unpack(archive, &draft)
+        .and_then(|()| fs::rename(&draft, folder).map_err(|error| error.to_string()));
+    if outcome.is_err() {
         let _ = fs::remove_dir_all(draft);
-        outcome
     }
+    outcome
 }
 
 fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
@@ -175,17 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn a_package_becomes_a_folder_once() {
+    fn a_package_becomes_a_folder_of_each_job() {
         let folder = Folder::new("folder");
         let packages = Packages::of(&folder.0);
         upload(&packages, "a.zip", &[("x.py", "1"), ("deep/y.py", "2")]);
-        let place = packages.place("working_dir", &json!("gcs://a.zip")).unwrap();
+        let (one, other) = (packages.view("one"), packages.view("other"));
+        let place = packages.place(&one, "working_dir", &json!("gcs://a.zip")).unwrap();
         assert_eq!(fs::read_to_string(place.join("deep/y.py")).unwrap(), "2");
         fs::write(place.join("kept"), "").unwrap();
-        assert_eq!(packages.place("working_dir", &json!("gcs://a.zip")).unwrap(), place);
+        assert_eq!(packages.place(&one, "working_dir", &json!("gcs://a.zip")).unwrap(), place);
         assert!(place.join("kept").exists());
+        let place = packages.place(&other, "working_dir", &json!("gcs://a.zip")).unwrap();
+        assert!(place.join("x.py").exists() && !place.join("kept").exists());
         upload(&packages, "m.zip", &[("module/__init__.py", "")]);
-        let module = packages.place("py_modules", &json!("gcs://m.zip")).unwrap();
+        let module = packages.place(&one, "py_modules", &json!("gcs://m.zip")).unwrap();
         assert!(module.ends_with("m/module"));
     }
 
@@ -206,7 +218,7 @@ mod tests {
             ("working_dir", json!("gcs://torn.zip"), "torn.zip"),
             ("py_modules", json!("gcs://two.zip"), "one folder"),
         ] {
-            let said = packages.place(field, &given).unwrap_err();
+            let said = packages.place(&packages.view("one"), field, &given).unwrap_err();
             assert!(said.contains(says), "{given}: {said}");
         }
         assert!(!folder.0.join("../evil").exists() && !folder.0.join("evil").exists());

@@ -16,3 +16,4 @@ pub mod recount;
 pub mod settings;
 pub mod token;
 pub mod usage;
+pub mod views;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_config::control::HEARTBEAT_MS;
-use helio_config::session::CONTROL_SOCKET;
+use helio_config::session::{CODE_FOLDER, CONTROL_SOCKET};
 use helio_env::clock::Clock;
 use helio_env::process;
 use helio_env::recount::Recount;
@@ -183,6 +183,8 @@ pub(crate) struct Daemon {
     inputs: Inputs,
     receiver: mpsc::Receiver<Input>,
     sockets: PathBuf,
+    /// Where the views of code are, one a job.
+    views: PathBuf,
     clients: HashMap<Conn, Client>,
     peers: Peers,
     bulk: Bulk,
@@ -246,6 +248,7 @@ impl Daemon {
             gate,
             receiver,
             sockets: session_dir.join("sockets"),
+            views: session_dir.join(CODE_FOLDER),
             clients: HashMap::new(),
             peers: Peers::new(hello, inputs.clone()),
             bulk,
@@ -403,6 +406,10 @@ impl Daemon {
                         self.status_at =
                             self.status_at.min(self.clock.now_ms() + self.heartbeat_ms);
                     }
+                }
+                if let ControlToNode::JobFinished(finished) = &message {
+                    let view = self.views.join(finished.job_id.hex());
+                    helio_env::views::remove_unused(view);
                 }
                 self.apply(Event::ControlSaid(message));
             }

@@ -75,7 +75,7 @@ mod _heliostat {
         cancel, clear_notification, get, is_ready, notify_fd, put, take, take_ready, wait, watch,
     };
     #[pymodule_export]
-    use crate::packages::{_give_package, _take_package};
+    use crate::packages::{_chunk_name, _cut_file, _give_package, _take_package};
     #[pymodule_export]
     use crate::serve::{_ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken};
     #[pymodule_export]

@@ -2,11 +2,26 @@
 
 use std::path::PathBuf;
 
+use helio_worker::chunks;
 use helio_worker::packages::Head;
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 
 use crate::gil::{GilSite, detached};
+
+/// The chunks of a file, cut by content: (name, size) of each.
+#[pyfunction]
+pub(crate) fn _cut_file(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(String, u32)>> {
+    let chunks = detached(py, GilSite::Connect, |_| chunks::cut(&path))??;
+    let hex = |digest: chunks::Digest| digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(chunks.into_iter().map(|(digest, size)| (hex(digest), size)).collect())
+}
+
+/// The name of the chunk that these bytes are.
+#[pyfunction]
+pub(crate) fn _chunk_name(data: &[u8]) -> String {
+    chunks::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Has the head's package written to a file.
 #[pyfunction]

@@ -18,6 +18,7 @@
 
 mod actions;
 mod api;
+pub mod chunks;
 mod conn;
 mod connect;
 mod driver;

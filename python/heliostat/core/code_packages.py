@@ -1,12 +1,14 @@
-"""The code of a runtime environment as packages: named by their content, unpacked once a node.
+"""The code of a runtime environment as packages, which are named by their content.
 
-The driver's side (:func:`packaged`) makes a package of each folder and archive of its machine that
-``working_dir`` and ``py_modules`` name, brings it to the head unless that has it, and puts
-``gcs://<name>`` into the environment. The workers' side (:func:`place`) fetches what its node does not
-have, unpacks it beside, and renames: what lies under a package's name is whole.
+The driver's side (:func:`packaged`) makes a package of each folder (a tree, see
+:mod:`heliostat.core.trees`) and archive of its machine that ``working_dir`` and ``py_modules`` name,
+brings it to the head unless that has it, and puts ``gcs://<name>`` into the environment. The workers'
+side (:func:`place`) fetches what its node does not have, and makes a folder of it beside, then renames:
+what lies under a package's name is whole.
 
-In a session's folder ``packages`` has the archives (on the head, which serves the other nodes),
-``working_dirs`` the folders. Both go with the session.
+In a session's folder ``packages`` has packages (on the head, which serves the other nodes, all of them), and
+``working_dirs`` a *view* for each job: the folders that its workers on this node share, and may write to. A
+view goes with its job, packages go when they take too much room, and both with the session.
 """
 
 from __future__ import annotations
@@ -18,21 +20,26 @@ import json
 import os
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from heliostat import _heliostat
-from heliostat.core import archives, auth, remote_files, settings, working_dir
+from heliostat.core import archives, auth, remote_files, settings, trees, working_dir
 from heliostat.core.archives import ArchiveError
 from heliostat.core.daemon import CODE_ARCHIVES, CODE_FOLDERS
 from heliostat.core.remote_files import PACKAGE, FetchError
+from heliostat.core.trees import Found, TreeError
 
-# The same content has the same archive, whenever it is packed.
-_TIME = (1980, 1, 1, 0, 0, 0)
+# The view of the entry point that this process is, or that began it, within the folder of views.
+VIEW = "HELIOSTAT_JOB_VIEW"
+_USERS = ".users"
+# The view of the job that ended last, and what a later job has taken of it.
+_IDLE, _RECYCLED = ".idle", ".recycled"
 _PART = 1 << 20
+# Packages that were used within so many seconds stay, whatever room they take.
+_UNUSED_S = 600
 _SUPPORTED = (
     f"a folder, an archive ({', '.join(archives.ENDINGS)}), "
     f"or the URI of one ({'://, '.join(remote_files.SCHEMES)}://)"
@@ -133,23 +140,25 @@ def _make_shelves(session: Path) -> None:
 
 
 def _of_folder(field: str, path: Path, top: str, excludes: Iterable[str], session: Path) -> str:
-    shelf = session / CODE_FOLDERS
-    with _draft(shelf) as draft:
-        content = draft / top
-        content.mkdir(exist_ok=True)
-        if path.is_dir():
-            working_dir.copy(path, content, excludes, field)
-        else:
-            shutil.copy2(path, content / path.name)
-        name = f"_ray_pkg_{_folder_hash(draft)}.zip"
-        folder = shelf / _stem(name)
-        _become(draft, folder)
-    node = _Node(session)
-    if node.may_have_others and not node.has(name):
-        with _part(session / CODE_ARCHIVES) as part:
-            _pack(folder, part)
-            node.keep(part, name)
+    is_file = not path.is_dir()
+    entries = (
+        [Found(path.name, path, False)] if is_file else working_dir.found(path, excludes, field)
+    )
+    if top:
+        inner = (one._replace(name=f"{top}/{one.name}") for one in entries)
+        entries = [Found(top, path, True), *inner]
+    node, shelf = _Node(session), session / CODE_ARCHIVES
+    try:
+        name = trees.make(entries, shelf, node.share)
+    except OSError as error:
+        raise CodeError(f"runtime_env[{field!r}]: {error}") from error
+    _sweep(shelf)
     return f"{PACKAGE}://{name}"
+
+
+def _sweep(shelf: Path) -> None:
+    bound = settings.whole("RUNTIME_ENV_WORKING_DIR_CACHE_SIZE_GB") << 30
+    trees.sweep(shelf, bound, _UNUSED_S)
 
 
 def _of_archive(path: Path, session: Path) -> str:
@@ -161,44 +170,10 @@ def _of_archive(path: Path, session: Path) -> str:
                 copy.write(piece)
         # The whole name would not do: it may have any characters.
         name = f"_ray_pkg_{digest.hexdigest()[:32]}{archives.ending(path.name)}"
-        node = _Node(session)
-        if not node.has(name):
-            node.keep(part, name)
+        os.replace(part, session / CODE_ARCHIVES / name)
+    _Node(session).share(name)
+    _sweep(session / CODE_ARCHIVES)
     return f"{PACKAGE}://{name}"
-
-
-def _folder_hash(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in _walk(folder):
-        kind = b"d" if path.is_dir() else b"x" if os.access(path, os.X_OK) else b"f"
-        name = os.fsencode(path.relative_to(folder))
-        digest.update(b"%s%d:%s" % (kind, len(name), name))
-        if kind != b"d":
-            digest.update(b"%d:" % path.stat().st_size)
-            with open(path, "rb") as file:
-                while piece := file.read(_PART):
-                    digest.update(piece)
-    return digest.hexdigest()[:32]
-
-
-def _walk(folder: Path) -> list[Path]:
-    return sorted(Path(at) / name for at, names, files in os.walk(folder) for name in names + files)
-
-
-def _pack(folder: Path, archive: Path) -> None:
-    """Stored as it is: packing it small takes longer than sending it."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
-        for path in _walk(folder):
-            name = path.relative_to(folder).as_posix()
-            if path.is_dir():
-                entry = zipfile.ZipInfo(f"{name}/", _TIME)
-                entry.external_attr = path.stat().st_mode << 16 | 0x10
-                file.writestr(entry, b"")
-                continue
-            entry = zipfile.ZipInfo(name, _TIME)
-            entry.external_attr = path.stat().st_mode << 16
-            with open(path, "rb") as source, file.open(entry, "w", force_zip64=True) as to:
-                shutil.copyfileobj(source, to, _PART)
 
 
 class _Node:
@@ -214,17 +189,10 @@ class _Node:
         host, _, port = str(told["control_address"]).rpartition(":")
         self._head = (host.strip("[]"), int(port))
 
-    def _archive(self, name: str) -> Path:
-        return self._session / CODE_ARCHIVES / name
-
-    def has(self, name: str) -> bool:
-        """Whether the head's archive is known to be there."""
-        return self._is_head and self._archive(name).is_file()
-
-    def keep(self, part: Path, name: str) -> None:
-        """Give the head a package; nothing is sent that it has."""
-        if self._is_head:
-            os.replace(part, self._archive(name))
+    def share(self, name: str) -> None:
+        """Give the head a package of this node; nothing is sent that it has."""
+        package = self._session / CODE_ARCHIVES / name
+        if self._is_head or not self.may_have_others:
             return
         try:
             _heliostat._give_package(
@@ -232,70 +200,156 @@ class _Node:
                 *self._head,
                 auth.token_of(str(self._session)),
                 name,
-                str(part),
+                str(package),
             )
         except ConnectionError as error:
             raise CodeError(f"the head cannot be given the package {name}: {error}") from None
 
-    @contextlib.contextmanager
-    def archive(self, uri: str) -> Iterator[Path]:
-        """The archive that a URI names, for a while."""
+    def package(self, uri: str) -> Path:
+        """The package that a URI names, on this node."""
         name = uri.partition("://")[2]
         is_package = remote_files.scheme(uri) == PACKAGE
-        if is_package and os.path.basename(name) != name:
+        if is_package and (os.path.basename(name) != name or name.startswith(".")):
             raise CodeError(f"{uri}: this is no name of a package")
-        if is_package and self._archive(name).is_file():
-            yield self._archive(name)
-            return
         if remote_files.scheme(uri) == "file":
-            yield remote_files.local_file(uri)
-            return
-        ending = archives.ending(name if is_package else remote_files.path_of(uri)) or ""
-        with _part(self._session / CODE_ARCHIVES, ending) as part:
-            if not is_package:
+            return remote_files.local_file(uri)
+        if is_package:
+            return self.named(name)
+        ending = archives.ending(remote_files.path_of(uri)) or ""
+        kept = self._session / CODE_ARCHIVES / f"_uri_{_hash(uri)}{ending}"
+        if not _is_used(kept):
+            with _part(kept.parent, ending) as part:
                 remote_files.fetch(uri, part)
-            elif self._is_head:
-                raise CodeError(f"{uri}: the head does not have this package")
-            else:
-                session = str(self._session)
+                os.replace(part, kept)
+        return kept
+
+    def named(self, name: str) -> Path:
+        """The package of that name, brought from the head unless it is here."""
+        package = self._session / CODE_ARCHIVES / name
+        if _is_used(package):
+            return package
+        if self._is_head:
+            raise CodeError(f"{PACKAGE}://{name}: the head does not have this package")
+        session = str(self._session)
+        with _part(package.parent) as part:
+            try:
                 token = auth.token_of(session)
-                try:
-                    _heliostat._take_package(session, *self._head, token, name, str(part))
-                except ConnectionError as error:
-                    raise CodeError(f"{uri} cannot be had from the head: {error}") from None
-            yield part
+                _heliostat._take_package(session, *self._head, token, name, str(part))
+            except ConnectionError as error:
+                raise CodeError(
+                    f"{PACKAGE}://{name} cannot be had from the head: {error}"
+                ) from None
+            os.replace(part, package)
+        return package
+
+
+def _is_used(package: Path) -> bool:
+    """Whether it is there; if so, it has been used now."""
+    try:
+        os.utime(package)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+# The views that this process is in, by their locks: they stay as long as it lives.
+_held: dict[Path, int] = {}
+
+
+def _enter_view(shelf: Path) -> Path:
+    """The view of this process's job. It is there until the job is over and this process has ended."""
+    view = shelf / (os.environ.get("HELIOSTAT_WORKER_JOB") or os.environ[VIEW])
+    while view not in _held:
+        view.mkdir(mode=0o755, parents=True, exist_ok=True)
+        try:
+            handle = os.open(view / _USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # an ended job's view, which goes just now
+            continue
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        try:
+            is_there = os.path.samestat(os.fstat(handle), os.stat(view / _USERS))
+        except FileNotFoundError:
+            is_there = False
+        if is_there:
+            _held[view] = handle
+        else:
+            os.close(handle)
+    return view
+
+
+def join_view(session_dir: str | Path, job_id: str) -> None:
+    """Have the workers of this driver, which an entry point is or began, share its view on this node."""
+    shelf, of_entry = Path(session_dir) / CODE_FOLDERS, os.environ.get(VIEW)
+    if of_entry and (shelf / of_entry).is_dir():
+        with contextlib.suppress(FileExistsError):
+            (shelf / job_id).symlink_to(of_entry)
 
 
 def place(uri: str, field: str) -> str:
-    """The folder on this node that a URI stands for, made by the first worker that needs it.
+    """The folder on this node that a URI stands for, made by the first worker of the job that needs it.
 
     Raises :class:`CodeError`.
     """
     session = Path(os.environ["HELIOSTAT_SESSION_DIR"])
     _make_shelves(session)
-    shelf = session / CODE_FOLDERS
-    folder = shelf / _folder_name(uri, field)
+    view = _enter_view(session / CODE_FOLDERS)
+    folder = view / _folder_name(uri, field)
     if folder.is_dir():
         return str(folder)
-    with open(shelf / f".{folder.name}.lock", "w") as lock:
+    with open(view / f".{folder.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever is making it
         if not folder.is_dir():
             try:
-                with _Node(session).archive(uri) as archive, _draft(shelf) as draft:
-                    archives.unpack(archive, draft)
-                    _become(_content(uri, field, draft), folder)
-            except ArchiveError as error:
+                _make_folder(uri, field, session, folder)
+            except (ArchiveError, TreeError) as error:
                 raise CodeError(f"runtime_env[{field!r}]: {uri}: {error}") from error
             except (FetchError, OSError) as error:
                 raise CodeError(f"runtime_env[{field!r}]: {error}") from error
     return str(folder)
 
 
+def _make_folder(uri: str, field: str, session: Path, folder: Path) -> None:
+    node, shelf = _Node(session), session / CODE_ARCHIVES
+    # One that is fetched from elsewhere is fetched once, however many jobs of this node want it.
+    with open(shelf / f".{_hash(uri)}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        package = node.package(uri)
+    if trees.is_tree(package):
+        draft = folder.with_name(f".{folder.name}.part")
+        if not _recycle(folder.parent, draft):
+            draft.mkdir(exist_ok=True)
+        trees.build(package, draft, node.named)
+        trees.move(draft, folder)
+    else:
+        with _draft(folder.parent) as draft:
+            archives.unpack(package, draft)
+            _become(_content(uri, field, draft), folder)
+    _sweep(shelf)
+
+
+def _recycle(view: Path, draft: Path) -> bool:
+    """Begin with the folder of a job that has ended: most of it may be as it has to be."""
+    left = view / _RECYCLED
+    with contextlib.suppress(OSError):  # there is none, or another job was quicker
+        (view.parent / _IDLE).rename(left)
+    # The largest: what is kept of small ones saves nothing.
+    records = sorted(left.glob("*.record"), key=lambda record: record.stat().st_size)
+    for record in reversed(records):
+        with contextlib.suppress(OSError):
+            trees.move(record.with_suffix(""), draft)
+            return True
+    return False
+
+
 def _folder_name(uri: str, field: str) -> str:
     if remote_files.scheme(uri) == PACKAGE:
         return _stem(uri.partition("://")[2])
     # Of one archive a module and a folder to work in may lie apart, see `_content`.
-    return f"_uri_{hashlib.sha256(f'{field} {uri}'.encode()).hexdigest()[:32]}"
+    return f"_uri_{_hash(f'{field} {uri}')}"
 
 
 def _stem(name: str) -> str:

@@ -56,5 +56,7 @@ def tell_of_driver(job: JobConfig, job_id: str) -> None:
     submission = job.metadata.get(SUBMISSION_KEY)
     if submission and os.environ.get(VARIABLE):
         from heliostat import _heliostat
+        from heliostat.core import code_packages
 
+        code_packages.join_view(_heliostat.session()["session_dir"], job_id)
         _heliostat.kv_put(f"{submission}/{job_id}".encode(), b"", namespace=DRIVERS)

@@ -1,19 +1,21 @@
-"""The ``working_dir`` of a job: a copy of the folder as it was at ``init``.
+"""What of a folder is taken as the ``working_dir`` of a job, as it is at ``init``.
 
-Workers run in the copy, which lies in the session's folder: what is edited or deleted afterwards
-changes nothing for them. Left out is what ``.gitignore`` and ``.rayignore`` name, at any depth, what
-``excludes`` names in the same syntax, and the setting ``OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES``.
+What is edited or deleted afterwards changes nothing for the workers. Left out is what ``.gitignore`` and
+``.rayignore`` name, at any depth, what ``excludes`` names in the same syntax, and the setting
+``OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from heliostat.core import settings
+from heliostat.core.trees import Found
 
 _FILES = (".gitignore", ".rayignore")
 
@@ -28,20 +30,31 @@ class _Rule:
     includes: bool  # `!`: what earlier lines left out is taken after all
 
 
-def copy(source: Path, target: Path, excludes: Iterable[str], field: str = "working_dir") -> None:
-    """Copy what is not left out into a folder that is there.
+def found(source: Path, excludes: Iterable[str], field: str = "working_dir") -> list[Found]:
+    """The files and folders of a folder that are not left out; a folder comes before what is in it.
 
     Raises ``ValueError`` when that takes more than the setting ``max_grpc_message_size``.
     """
     rules = _rules("", [*_excluded(), *excludes])
     try:
-        _copy(source, target, "", rules, [_size_max()], frozenset())
+        return list(_walk(source, "", rules, [_size_max()], frozenset()))
     except _TooLarge:
         raise ValueError(
             f"runtime_env[{field!r}]: the folder {source} has more than {_size_max() >> 20} MiB. Leave "
             "files out with a .gitignore or .rayignore file in it, or with the field 'excludes' of the "
             "runtime_env."
         ) from None
+
+
+def copy(source: Path, target: Path, excludes: Iterable[str], field: str = "working_dir") -> None:
+    """Copy what is not left out into a folder that is there. Raises as :func:`found`."""
+    import shutil  # it loads libraries of compression
+
+    for one in found(source, excludes, field):
+        if one.is_folder:
+            (target / one.name).mkdir()
+        else:
+            shutil.copy2(one.path, target / one.name)
 
 
 class _TooLarge(Exception):
@@ -54,20 +67,17 @@ def _excluded() -> list[str]:
 
 
 def _size_max() -> int:
-    return settings.whole("max_grpc_message_size")
+    return settings.whole("max_grpc_message_size") or sys.maxsize
 
 
-def _copy(
+def _walk(
     source: Path,
-    target: Path,
     at: str,
     rules: list[_Rule],
     left: list[int],
     above: frozenset[str],
-) -> None:
-    """`left` holds how many bytes may still be copied; `above` are the folders on the way here."""
-    import shutil  # it loads libraries of compression
-
+) -> Iterator[Found]:
+    """`left` holds how many bytes there may still be; `above` are the folders on the way here."""
     real = os.path.realpath(source)
     if real in above:
         return  # a link to a folder that it lies in
@@ -76,19 +86,19 @@ def _copy(
         if (source / name).is_file():
             rules = rules + _rules(at, (source / name).read_text().splitlines())
     with os.scandir(source) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        path = f"{at}{entry.name}"
-        if _is_left_out(path, entry.is_dir(), rules):
+        sorted_entries = sorted(entries, key=lambda entry: entry.name)
+    for entry in sorted_entries:
+        name = f"{at}{entry.name}"
+        if _is_left_out(name, entry.is_dir(), rules):
             continue
         if entry.is_dir():
-            (target / entry.name).mkdir()
-            _copy(Path(entry.path), target / entry.name, f"{path}/", rules, left, above | {real})
+            yield Found(name, Path(entry.path), True)
+            yield from _walk(Path(entry.path), f"{name}/", rules, left, above | {real})
         elif entry.is_file():
             left[0] -= entry.stat().st_size
             if left[0] < 0:
                 raise _TooLarge
-            shutil.copy2(entry.path, target / entry.name)
+            yield Found(name, Path(entry.path), False)
 
 
 def _is_left_out(path: str, is_folder: bool, rules: list[_Rule]) -> bool:

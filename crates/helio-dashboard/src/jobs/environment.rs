@@ -50,16 +50,17 @@ impl Surroundings {
     ) -> Result<Prepared, String> {
         let mut env = request.runtime_env.clone();
         env.retain(|_, value| !value.is_null());
+        let view = self.packages.view(id);
         let mut folder = usual_folder();
         // The driver hands the names on, so that workers of other nodes find the same code. What is fetched from
         // elsewhere the entry point fetches itself.
         if let Some(working_dir) = env.get("working_dir").filter(|given| !is_fetched(given)) {
-            folder = self.packages.place("working_dir", working_dir)?;
+            folder = self.packages.place(&view, "working_dir", working_dir)?;
         }
         let mut imports = Vec::new();
         if let Some(Value::Array(modules)) = env.get("py_modules") {
             for module in modules.iter().filter(|given| !is_fetched(given)) {
-                imports.push(self.packages.place("py_modules", module)?);
+                imports.push(self.packages.place(&view, "py_modules", module)?);
             }
         }
         let mut variables = BTreeMap::new();
@@ -82,6 +83,8 @@ impl Surroundings {
             ("RAY_JOB_CONFIG_JSON_ENV_VAR", config.to_string()),
             ("HELIOSTAT_AUTH_TOKEN", self.token.clone()),
             ("HELIOSTAT_SESSION", self.session_name.clone()),
+            // Its name within the folder of code: drivers give their workers of this node the same folder.
+            ("HELIOSTAT_JOB_VIEW", name_of(&view)),
         ];
         variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
         let is_plain = request.needs.is_empty()
@@ -149,6 +152,10 @@ fn metadata(id: &str, given: &Map<String, Value>) -> Map<String, Value> {
     all.insert("job_name".to_owned(), json!(id));
     all.extend(given.clone());
     all
+}
+
+fn name_of(view: &Path) -> String {
+    view.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What goes on the path of imports: the folder around a module, or a wheel itself.

@@ -229,6 +229,7 @@ impl Jobs {
 
     fn end(&self, id: &str, end: &End) {
         tracing::info!(job = id, ?end, "job ended");
+        helio_env::views::remove_unused(self.around.packages.view(id));
         let log_end = self.shelf.log_end(id);
         self.change(id, |job| job.ended(end, &log_end, unix_ms()));
     }
