@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from dap import Client, endpoints
 from harness import Driver, clean_env, wait_until
-from kernels import Kernel
+from notebook_kernels import Kernel
 
 pytestmark = [
     pytest.mark.contract("F14.10", "F15.12"),

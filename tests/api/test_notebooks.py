@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness import wait_until
-from kernels import Kernel
+from notebook_kernels import Kernel
 
 pytestmark = pytest.mark.heliostat_only("how a session looks from a notebook")
 

@@ -222,7 +222,7 @@ def _python(folder: Path, *args: str, text: str = "") -> str:
 
 
 def _in_a_notebook(cells: list[str]) -> str:
-    from kernels import Kernel
+    from notebook_kernels import Kernel
 
     kernel = Kernel()
     try:

@@ -67,6 +67,18 @@ def test_ranks_that_are_ahead_do_not_count_for_the_others() -> None:
     assert progress.kept(Version(15, 0), 0, 2) == second
 
 
+def test_workers_have_imported_what_takes_the_state_back(fit: Any) -> None:
+    """They do so while they start, so that a restart takes the state back at once."""
+
+    def loop() -> bool:
+        import sys
+
+        return "heliostat.train.torch.resume.run" in sys.modules
+
+    options = CheckpointConfig(memory_every_n_steps=1)
+    assert fit(loop, 1, torch=True, checkpoint_config=options).return_value is True
+
+
 def loop(config: dict[str, Any]) -> list[Any]:
     """Steps with a state that says how it came about; waits at a step for the test to kill somebody."""
     import torch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,23 @@ def loss(config: dict[str, Any]) -> float:
     return float((config["model"]["x"] - 0.3) ** 2 + (config["y"] - 1) ** 2 + (kind == "bad"))
 
 
-@pytest.mark.timeout(900)  # models of Ax and HEBO are fitted by all cores
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Threads that fit a model wait for each other without sleeping: where cores are shared, for minutes."""
+    import threadpoolctl
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpoolctl.threadpool_limits(1):
+        yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.timeout(900)  # Ax and HEBO fit models
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "bohb"])
-def test_a_searcher_learns(name: str, mode: str, tmp_path: Path) -> None:
+def test_a_searcher_learns(name: str, mode: str, tmp_path: Path, one_thread: None) -> None:
     """Thirty results, some of them missing; then the state goes through a file."""
     searcher = made(name)
     sign = 1 if mode == "min" else -1

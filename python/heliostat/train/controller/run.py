@@ -88,7 +88,7 @@ class TrainRun:
         self._group = WorkerGroup(
             spec.scaling,
             spec.run_config.worker_runtime_env,
-            spec.backend_config.preload,
+            _preload(spec),
             spec.settings.start_timeout_s,
             self._note,
             self._view.refresh,
@@ -592,6 +592,15 @@ class TrainRun:
         if error is not None:
             raise error
         return self._results.build(self._book, self._values)
+
+
+def _preload(spec: RunSpec) -> list[str]:
+    """What workers import while they start; with copies in memory also what takes them back."""
+    modules: list[str] = list(spec.backend_config.preload)
+    options = spec.run_config.checkpoint_config
+    if options is not None and options.memory_every_n_steps is not None:
+        modules.append("heliostat.train.torch.resume.run")
+    return modules
 
 
 def _with_traceback(failure: RankFailure) -> Exception:
