@@ -13,7 +13,9 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod access;
+mod activity;
 mod autoscaler_routes;
+mod drivers;
 mod gate;
 mod health;
 mod job_routes;
@@ -28,7 +30,9 @@ mod page_routes;
 mod reply;
 mod serve_routes;
 mod server;
+mod stack_routes;
 mod state_routes;
+mod told_routes;
 mod train_routes;
 
 use std::io;
@@ -123,7 +127,7 @@ pub(crate) struct App {
     jobs: Arc<Jobs>,
     packages: Packages,
     answers: state_routes::Answers,
-    serve: serve_routes::Drivers,
+    drivers: drivers::Drivers,
 }
 
 /// Ends the server.
@@ -166,7 +170,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
         python: options.python,
         session_dir: options.session_dir.clone(),
     };
-    let serve = serve_routes::Drivers::new(&around);
+    let drivers = drivers::Drivers::new(&around);
     let jobs = Arc::new(Jobs::open(&options.session_dir, around)?);
     let app = App {
         asker: Asker::new(&options.node_socket, &options.token),
@@ -178,7 +182,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
         jobs: Arc::clone(&jobs),
         packages,
         answers: state_routes::Answers::new(),
-        serve,
+        drivers,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asker, address) = (app.asker.clone(), app.address.clone());
@@ -236,6 +240,12 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/logs/{media}", get(log_routes::read))
         .route("/api/v0/cluster_metadata", get(state_routes::metadata))
         .route("/api/v0/tasks/timeline", get(state_routes::timeline))
+        .route("/api/v0/tasks/activity", get(state_routes::activity))
+        .route("/api/v0/tasks/errors", get(state_routes::errors))
+        .route("/api/v0/stacks/{node}/{pid}", get(stack_routes::stacks))
+        .route("/api/v0/datasets", get(told_routes::datasets))
+        .route("/api/v0/tuning", get(told_routes::tuning))
+        .route("/api/v0/serving", get(told_routes::serving))
         .route("/api/v0/training", get(train_routes::told))
         .route("/api/v0/training/{run}/curves", get(train_routes::curves))
         .route("/api/v0/{resource}", get(state_routes::list))

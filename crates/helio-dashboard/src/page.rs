@@ -19,6 +19,8 @@ pub(crate) struct Wanted {
     filters: Vec<Filter>,
     /// Only rows after the one with this key.
     after: Option<String>,
+    /// The column by which rows are in order, the largest first; none: by their keys alone.
+    order: Option<String>,
     is_detailed: bool,
     /// With the column `why`, which Ray's clients do not know.
     has_why: bool,
@@ -42,6 +44,7 @@ impl Wanted {
             limit: LIMIT,
             filters: Vec::new(),
             after: None,
+            order: None,
             is_detailed: false,
             has_why: false,
         };
@@ -51,6 +54,9 @@ impl Wanted {
                 "detail" => wanted.is_detailed = flag(&name, &value)?,
                 "why" => wanted.has_why = flag(&name, &value)?,
                 "next" => wanted.after = Some(value.into_owned()),
+                "order" => {
+                    wanted.order = Some(value.to_lowercase()).filter(|name| !name.is_empty())
+                }
                 "filter_keys" => columns.push(value.to_lowercase()),
                 "filter_predicates" => predicates.push(value),
                 "filter_values" => values.push(value),
@@ -92,10 +98,18 @@ impl Wanted {
                 columns.join(", ")
             ));
         }
+        let order = self.order.as_deref();
+        if let Some(order) = order.filter(|&order| order != TOOK && !columns.contains(&order)) {
+            return Err(format!(
+                "There is no column `{order}` to put {} in order by, only {TOOK}, {}.",
+                resource.name(),
+                columns.join(", ")
+            ));
+        }
         let mut chosen: Vec<(String, &Row)> = rows
             .iter()
             .filter(|row| self.filters.iter().all(|filter| filter.holds(row)))
-            .map(|row| (key(resource, row), row))
+            .map(|row| (place(resource, row, order), row))
             .collect();
         // Of what there are no rows, nobody knows whether a filter would hold.
         let filtered = if self.filters.is_empty() { told.total } else { chosen.len() as u64 };
@@ -148,6 +162,24 @@ impl Filter {
         };
         is_same == self.is_equal
     }
+}
+
+/// How long what has ended has taken: from `start_time_ms` to `end_time_ms`.
+const TOOK: &str = "took";
+
+/// Where a row stands: by its key, or behind what is larger and with that in order.
+fn place(resource: Resource, row: &Row, order: Option<&str>) -> String {
+    let key = key(resource, row);
+    let Some(order) = order else { return key };
+    let number = |name: &str| row.get(name).and_then(Value::as_u64);
+    let size = match order {
+        TOOK => number("start_time_ms")
+            .zip(number("end_time_ms"))
+            .map(|(from, to)| to.saturating_sub(from)),
+        column => number(column),
+    };
+    // A further one in front, so that what has no number is the last.
+    format!("{:020}.{key}", u64::MAX - size.map_or(0, |size| size.saturating_add(1)))
 }
 
 /// The name of a row among those of its resource. Of an object there is one for each process that has a
@@ -235,6 +267,37 @@ mod tests {
         assert_eq!(keys(&ask("")).len(), 100);
         assert_eq!(ask("limit=0")["result"], json!([]));
         assert_eq!(ask("limit=250")["next"], Value::Null);
+    }
+
+    #[test]
+    fn pages_in_the_order_of_a_column_have_each_row_once_too() {
+        let (mut query, mut seen) = ("limit=70&order=pid".to_owned(), Vec::new());
+        loop {
+            let page = ask(&query);
+            seen.extend(keys(&page).iter().map(|key| (*key).to_owned()));
+            match page["next"].as_str() {
+                Some(next) => query = format!("limit=70&order=pid&next={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(seen, (0..250).rev().map(|number| format!("{number:04}")).collect::<Vec<_>>());
+        let wanted = Wanted::parse("order=colour").unwrap();
+        let said = wanted.page(Resource::Actors, &Told::all(rows(), 0)).unwrap_err();
+        assert!(said.contains("`colour`") && said.contains("pid"), "{said}");
+    }
+
+    #[test]
+    fn the_slowest_are_first_and_what_has_not_ended_is_last() {
+        let row = |id: &str, from: u64, to: Option<u64>| json!({"task_id": id, "attempt_number": 0, "start_time_ms": from, "end_time_ms": to});
+        let rows =
+            [row("a", 5, Some(6)), row("b", 5, None), row("c", 1, Some(9)), row("d", 5, Some(5))];
+        let rows = rows.iter().filter_map(|row| row.as_object().cloned()).collect();
+        let page = Wanted::parse("order=took")
+            .unwrap()
+            .page(Resource::Tasks, &Told::all(rows, 0))
+            .unwrap();
+        let found = page["result"].as_array().unwrap().iter().map(|row| row["task_id"].as_str());
+        assert_eq!(found.map(Option::unwrap).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use crate::access::Verdict;
 use crate::page::{Wanted, warning};
 use crate::reply::{self, Refusal, Reply};
-use crate::{App, job_routes};
+use crate::{App, activity, job_routes};
 
 /// How old an answer may be that several get: each question costs every process of the cluster a message.
 const FRESH: Duration = Duration::from_millis(100);
@@ -146,6 +146,33 @@ pub(crate) async fn timeline(
         reply.headers_mut().insert(header::CONTENT_DISPOSITION, name);
     }
     Ok(reply)
+}
+
+/// `GET /api/v0/tasks/activity?since=…&job_id=…`: what runs and what ended since then, in milliseconds since 1970.
+pub(crate) async fn activity(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, Refusal> {
+    let (mut since, mut job) = (0, String::new());
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match &*name {
+            "since" => {
+                let wrong =
+                    || Refusal::bad(format!("`since` is milliseconds since 1970, not {value:?}."));
+                since = value.parse().map_err(|_| wrong())?;
+            }
+            "job_id" => job = value.into_owned(),
+            _ => {}
+        }
+    }
+    let tasks = app.answers.rows(&app, Resource::Tasks).await?;
+    Ok(reply::json(&activity::bars(&tasks.rows, since, &job, helio_env::clock::unix_ms())))
+}
+
+/// `GET /api/v0/tasks/errors`: what has failed, grouped by function and error.
+pub(crate) async fn errors(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
+    let tasks = app.answers.rows(&app, Resource::Tasks).await?;
+    Ok(reply::json(&activity::errors(&tasks.rows)))
 }
 
 /// `GET /api/v0/cluster_metadata`.

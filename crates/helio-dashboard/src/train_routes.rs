@@ -75,7 +75,7 @@ fn key_of<'keys>(run: &str, keys: &'keys [Vec<u8>]) -> Option<&'keys Vec<u8>> {
 }
 
 /// The runs that say what there is to see of them, each with whether its driver has ended before it did.
-fn latest_first(mut rows: Vec<(String, Value)>, jobs: &[Value]) -> Vec<Value> {
+pub(crate) fn latest_first(mut rows: Vec<(String, Value)>, jobs: &[Value]) -> Vec<Value> {
     rows.sort_by(|one, other| other.0.cmp(&one.0));
     let is_seen = |run: &Value| run["seen"].is_object();
     let runs = rows.into_iter().map(|(_, run)| run).filter(is_seen);
@@ -117,7 +117,7 @@ async fn row(app: &App, namespace: &str, key: &[u8]) -> Result<Option<Value>, St
 }
 
 /// Key and row of each; what was removed meanwhile is left out.
-async fn rows(app: &App, namespace: &str) -> Result<Vec<(String, Value)>, Refusal> {
+pub(crate) async fn rows(app: &App, namespace: &str) -> Result<Vec<(String, Value)>, Refusal> {
     let found: Vec<Result<Option<(String, Value)>, String>> =
         stream::iter(keys(app, namespace).await?)
             .map(|key| async move {

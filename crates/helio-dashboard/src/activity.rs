@@ -1,0 +1,158 @@
+//! What runs and ran lately, as bars on the lanes of processes, and what has failed, grouped. Pure.
+
+use std::collections::BTreeMap;
+
+use helio_report::Row;
+use serde_json::{Value, json};
+
+/// LIMIT-1: as many bars as one answer may have; of more the latest are told.
+const BARS_MAX: usize = 4000;
+/// LIMIT-1: groups of errors.
+const GROUPS_MAX: usize = 100;
+
+fn text<'row>(row: &'row Row, column: &str) -> &'row str {
+    row.get(column).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(row: &Row, column: &str) -> u64 {
+    row.get(column).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// The calls that run, or have begun or ended since a moment, in milliseconds since 1970, of one job or (`""`)
+/// of all; the latest last. An `end` of 0 is of what runs.
+pub(crate) fn bars(tasks: &[Row], since_ms: u64, job: &str, now_ms: u64) -> Value {
+    let is_seen = |row: &&Row| {
+        let end = number(row, "end_time_ms");
+        let runs = end == 0 && text(row, "state") == "RUNNING";
+        number(row, "start_time_ms") > 0
+            && (runs || end >= since_ms.max(1))
+            && (job.is_empty() || text(row, "job_id") == job)
+    };
+    let mut seen: Vec<&Row> = tasks.iter().filter(is_seen).collect();
+    seen.sort_by_key(|row| (number(row, "start_time_ms"), text(row, "task_id")));
+    let left_out = seen.len().saturating_sub(BARS_MAX);
+    let bars: Vec<Value> = seen[left_out..]
+        .iter()
+        .map(|row| {
+            json!({
+                "task_id": text(row, "task_id"),
+                "attempt": number(row, "attempt_number"),
+                "name": text(row, "name"),
+                "state": text(row, "state"),
+                "node_id": text(row, "node_id"),
+                "pid": number(row, "worker_pid"),
+                "start": number(row, "start_time_ms"),
+                "end": number(row, "end_time_ms"),
+            })
+        })
+        .collect();
+    json!({ "now": now_ms, "bars": bars, "left_out": left_out })
+}
+
+struct Group<'row> {
+    count: u64,
+    last: &'row Row,
+}
+
+/// Calls that have failed, those of one function with the same error as one; the most frequent first.
+pub(crate) fn errors(tasks: &[Row]) -> Value {
+    let mut groups: BTreeMap<(&str, &str, &str), Group<'_>> = BTreeMap::new();
+    for row in tasks.iter().filter(|row| text(row, "state") == "FAILED") {
+        let said = last_line(text(row, "error_message"));
+        let key = (text(row, "func_or_class_name"), text(row, "error_type"), said);
+        let group = groups.entry(key).or_insert(Group { count: 0, last: row });
+        group.count += 1;
+        if number(row, "end_time_ms") >= number(group.last, "end_time_ms") {
+            group.last = row;
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
+    let left_out = groups.len().saturating_sub(GROUPS_MAX);
+    groups.truncate(GROUPS_MAX);
+    let groups: Vec<Value> = groups
+        .into_iter()
+        .map(|((function, kind, said), group)| {
+            json!({
+                "function": function,
+                "error_type": kind,
+                "message": said,
+                "count": group.count,
+                "last_ms": number(group.last, "end_time_ms"),
+                "task_id": text(group.last, "task_id"),
+                "node_id": text(group.last, "node_id"),
+            })
+        })
+        .collect();
+    json!({ "groups": groups, "left_out": left_out })
+}
+
+/// What a traceback says in the end, or the whole of a sentence.
+fn last_line(message: &str) -> &str {
+    message.trim_end().rsplit('\n').next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(values: &[Value]) -> Vec<Row> {
+        values.iter().filter_map(|row| row.as_object().cloned()).collect()
+    }
+
+    fn call(id: &str, state: &str, start: u64, end: u64) -> Value {
+        json!({
+            "task_id": id, "state": state, "job_id": "01", "name": "f", "worker_pid": 7,
+            "start_time_ms": start, "end_time_ms": (end > 0).then_some(end),
+        })
+    }
+
+    #[test]
+    fn bars_are_of_what_runs_or_ended_since_then() {
+        let rows = rows(&[
+            call("late", "FINISHED", 90, 110),
+            call("early", "FINISHED", 10, 99),
+            call("runs", "RUNNING", 5, 0),
+            call("waits", "PENDING_NODE_ASSIGNMENT", 0, 0),
+            // Its process is gone, and nobody knows when it ended.
+            call("lost", "FAILED", 20, 0),
+        ]);
+        let told = bars(&rows, 100, "", 200);
+        let ids = told["bars"].as_array().unwrap().iter().map(|bar| &bar["task_id"]);
+        assert_eq!(ids.collect::<Vec<_>>(), ["runs", "late"]);
+        assert_eq!((&told["now"], &told["left_out"]), (&json!(200), &json!(0)));
+        assert_eq!(bars(&rows, 0, "01", 200)["bars"].as_array().unwrap().len(), 3);
+        assert_eq!(bars(&rows, 0, "02", 200)["bars"], json!([]));
+    }
+
+    #[test]
+    fn of_too_many_bars_the_latest_are_told() {
+        let many: Vec<Value> =
+            (1..=BARS_MAX as u64 + 5).map(|at| call(&at.to_string(), "FINISHED", at, at)).collect();
+        let told = bars(&rows(&many), 0, "", 9);
+        assert_eq!(told["left_out"], 5);
+        assert_eq!(told["bars"][0]["start"], 6);
+    }
+
+    #[test]
+    fn the_same_error_of_a_function_is_one_group() {
+        let fails = |id: &str, name: &str, message: &str, end: u64| {
+            json!({
+                "task_id": id, "func_or_class_name": name, "state": "FAILED", "error_type": "TASK_EXECUTION_EXCEPTION",
+                "error_message": message, "start_time_ms": 1, "end_time_ms": end,
+            })
+        };
+        let traceback = "Traceback (most recent call last):\n  File 3\nValueError: no column\n";
+        let told = errors(&rows(&[
+            fails("a", "load", traceback, 10),
+            fails("b", "load", "Traceback\n  File 4\nValueError: no column", 30),
+            fails("c", "load", "KeyError: 'x'", 20),
+            fails("d", "save", "ValueError: no column", 20),
+            call("e", "FINISHED", 1, 2),
+        ]));
+        let groups = told["groups"].as_array().unwrap();
+        assert_eq!(groups.len(), 3);
+        assert_eq!(groups[0]["message"], "ValueError: no column");
+        assert_eq!((&groups[0]["count"], &groups[0]["task_id"]), (&json!(2), &json!("b")));
+    }
+}

@@ -1,0 +1,39 @@
+//! `/api/v0/datasets`, `/api/v0/tuning`, `/api/v0/serving`: what drivers and Serve's controller tell of what they
+//! run (`heliostat.util.told`), while it goes on and for as long as it is kept.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use serde_json::json;
+
+use crate::access::Verdict;
+use crate::reply::{self, Refusal, Reply};
+use crate::train_routes::{latest_first, rows};
+use crate::{App, job_routes};
+
+/// `GET /api/v0/datasets`: executions of datasets, the latest first.
+pub(crate) async fn datasets(app: State<Arc<App>>, verdict: Extension<Verdict>) -> Answer {
+    told(app, verdict, "_data_runs").await
+}
+
+/// `GET /api/v0/tuning`: searches, the latest first.
+pub(crate) async fn tuning(app: State<Arc<App>>, verdict: Extension<Verdict>) -> Answer {
+    told(app, verdict, "_tune_runs").await
+}
+
+/// `GET /api/v0/serving`: applications with their replicas and what they did lately.
+pub(crate) async fn serving(app: State<Arc<App>>, verdict: Extension<Verdict>) -> Answer {
+    told(app, verdict, "_serve_runs").await
+}
+
+type Answer = Result<Reply, Refusal>;
+
+async fn told(
+    State(app): State<Arc<App>>,
+    Extension(verdict): Extension<Verdict>,
+    namespace: &str,
+) -> Answer {
+    let jobs = job_routes::details(&app, verdict).await?;
+    Ok(reply::json(&json!({ "runs": latest_first(rows(&app, namespace).await?, &jobs) })))
+}
