@@ -63,6 +63,7 @@ from heliostat.tune.search import (
 )
 from heliostat.tune.search.variant_generator import unresolved
 from heliostat.tune.stopper import flattened, stopper_of
+from heliostat.tune.told import ToldSearch
 from heliostat.tune.trainable.function_trainable import FunctionTrainable
 from heliostat.tune.trainable.output import log_files
 from heliostat.tune.trainable.util import check, check_checkpoints, name_of, resources_of
@@ -160,6 +161,10 @@ class Tuner:
         progress = Progress(verbose, *about)
         if run.progress_reporter is not None and verbose:
             progress = Reported(run.progress_reporter, *about)
+        told = ToldSearch(os.path.basename(self._address.rstrip("/")), self._address, *about)
+        callbacks = CallbackList(
+            [*callbacks, told]
+        )  # behind the others, whose places their states have
         limited = getattr(config.search_alg, "max_concurrent", 0) or 0
         announce(
             folder,
@@ -202,6 +207,7 @@ class Tuner:
             is_interrupted = True
             store.close()
         except Exception as error:
+            told.end(search.get_trials(), "FAILED")
             _end_early(callbacks, search)
             # What the disk or the storage says is known already, or less than this.
             with contextlib.suppress(OSError, TuneError):
@@ -215,6 +221,7 @@ class Tuner:
                 ) from error
             kind = TuneValueError if isinstance(error, ValueError) else TuneError
             raise kind(f"The search ended with {type(error).__name__}: {error}") from error
+        told.end(search.get_trials(), "INTERRUPTED" if is_interrupted else "FINISHED")
         callbacks.on_experiment_end(trials=search.get_trials())
         progress.end(search.get_trials(), self._address)
         if is_interrupted:

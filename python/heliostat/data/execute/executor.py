@@ -26,6 +26,7 @@ from heliostat.data.execute.planner import Planner
 from heliostat.data.execute.progress import Progress
 from heliostat.data.execute.stall import Stall, waits
 from heliostat.data.execute.stats import ExecutionStats, OperatorStats
+from heliostat.data.execute.told import ToldExecution
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.plan.optimize import optimized
 
@@ -59,6 +60,7 @@ class Executor:
         progress = Progress(self._label, self._context)
         measured = Measurements(self._label)
         self.stats.dataset = measured.dataset
+        told, outcome, why = ToldExecution(measured.dataset), "STOPPED", ""
         try:
             plan = optimized(self._plan) if self._context._optimizes else self._plan
             last = planner.make(small_sides.resolved(plan, self._run_side))
@@ -68,13 +70,18 @@ class Executor:
             self.stats.budget_bytes = int(limits.store_bytes)
             for operator in self._operators:
                 operator.prepare()
-            yield from self._loop(last, progress, measured)
+            yield from self._loop(last, progress, measured, told)
+            outcome = "FINISHED"
+        except Exception as error:
+            outcome, why = "FAILED", f"{type(error).__name__}: {error}"
+            raise
         finally:
             self.stats.ended = time.monotonic()
             for operator in planner.operators:
                 operator.close()
             progress.close(self._operators)
             measured.close(self._operators, self.stats)
+            told.close(self._operators, self.stats, outcome, why)
 
     def _run_side(self, plan: Operator) -> Iterator[Bundle]:
         """A part of the plan that has to be there before the rest is planned."""
@@ -82,7 +89,9 @@ class Executor:
         yield from executor.run()
         self._sides += [stats for stats in executor.stats.operators if stats.tasks]
 
-    def _loop(self, last: Physical, progress: Progress, measured: Measurements) -> Iterator[Bundle]:
+    def _loop(
+        self, last: Physical, progress: Progress, measured: Measurements, told: ToldExecution
+    ) -> Iterator[Bundle]:
         still_since, stall = time.monotonic(), Stall(self._label)
         while True:
             moved = self._poll(0)
@@ -94,6 +103,7 @@ class Executor:
                 self.stats.rows += bundle.rows
                 progress.yielded(bundle)
                 measured.show(self._operators, self.stats)
+                told.show(self._operators, self.stats)
                 yield bundle
                 still_since = time.monotonic()  # what the consumer takes is its own
                 continue
@@ -101,6 +111,7 @@ class Executor:
                 return
             progress.show(self._operators)
             measured.show(self._operators, self.stats)
+            told.show(self._operators, self.stats)
             if moved or started or self._poll(WAIT_S):
                 still_since = time.monotonic()
                 stall.moved()

@@ -12,6 +12,7 @@ from typing import Any
 
 from heliostat.data.context import DataContext
 from heliostat.data.execute.physical import Physical
+from heliostat.data.execute.told import bound
 from heliostat.data.plan.operators import Bundle
 
 QUIET_S = 3.0  # nothing is shown before
@@ -111,10 +112,7 @@ def _line(operator: Physical, elapsed: float) -> str:
     blocks, size = operator.backlog()
     if blocks:
         said.append(f"backlog {blocks} blocks of {size / 1e6:,.1f} MB")
-    if operator.over_budget:
-        said.append("bounded by memory")
-    elif operator.running():
-        said.append("bounded by its tasks")
-    elif not operator.done:
-        said.append("bounded by its input")
+    limit = bound(operator)
+    if limit:
+        said.append(f"bounded by {'' if limit == 'memory' else 'its '}{limit}")
     return ", ".join(said)

@@ -33,12 +33,14 @@ from heliostat.serve.controller.machine import (
 )
 from heliostat.serve.controller.measurements import Measurements
 from heliostat.serve.controller.proxies import Proxies
+from heliostat.serve.controller.told import EVERY_S, ToldApplications
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
 from heliostat.serve.replica.actor import ReplicaActor
 from heliostat.serve.schema import ApplicationStatus, ProxyStatus, ServeStatus
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, ReplicaPlace, Targets
 from heliostat.util.explanation import why as explain
+from heliostat.util.told import Told
 
 logger = logging.getLogger("ray.serve")
 
@@ -68,6 +70,9 @@ class ServeController:
         self._location = location
         self._machine = Machine()
         self._measured = Measurements()
+        self._told = ToldApplications()
+        self._telling: asyncio.Task[None] | None = None
+        self._tells = asyncio.Lock()
         self._now = Clock()
         self._actors: dict[str, Any] = {}
         self._groups: dict[str, PlacementGroup] = {}  # of replicas
@@ -93,6 +98,8 @@ class ServeController:
 
     async def start(self) -> None:
         """Have the HTTP server run. Raises ``RuntimeError`` with its words when it does not."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell_page())
         if self._ingress is None and self._location is not ProxyLocation.Disabled:
             ingress = Ingress(
                 self._options,
@@ -205,6 +212,7 @@ class ServeController:
         """End all of it but this actor."""
         self._is_over = True
         await self.delete(list(self._machine.apps))
+        await self._tell_page_once()
         if self._proxies is not None:
             await self._proxies.stop()
             self._proxies = None
@@ -284,6 +292,7 @@ class ServeController:
     def queue(self, key: DeploymentID, router: str, requests: int) -> None:
         """So many calls wait at a router."""
         source = f"router {router}"
+        self._told.counted(source, key, requests, requests)
         self._do(self._machine.counted(key, source, requests, self._now(), waiting=True))
 
     def record(self, key: DeploymentID, replica: str, stats: dict[str, float]) -> None:
@@ -304,9 +313,23 @@ class ServeController:
             app, _, name = word.partition("#")
             key = DeploymentID(app, name)
             told[key] = (ongoing, queued)
+            self._told.counted(source, key, ongoing, queued)
             self._do(self._machine.counted(key, source, queued, self._now(), waiting=True))
 
         self._measured.counted(source, told)
+
+    async def _tell_page(self) -> None:
+        """Tell every few seconds what there is, for the head's page."""
+        while not self._is_over:
+            await self._tell_page_once()
+            await asyncio.sleep(EVERY_S)
+
+    async def _tell_page_once(self) -> None:
+        async with self._tells:  # a row that is gone is not written again
+            actors = {name: {"actor_id": one._actor_id.hex()} for name, one in self._actors.items()}
+            http = {"host": self._options.host, "port": self._options.port}
+            rows = list(self._told.rows(self._machine, actors, self._nodes, http))
+            await asyncio.get_running_loop().run_in_executor(None, _write, rows)
 
     def _targets(self, key: DeploymentID) -> Targets:
         known = self._machine.deployments.get(key)
@@ -467,7 +490,9 @@ class ServeController:
             if actor is None:
                 return
             try:
-                await asyncio.wait_for(actor.check_health.remote(), config.health_check_timeout_s)
+                answer = actor.check_health.remote()
+                figures = await asyncio.wait_for(answer, config.health_check_timeout_s)
+                self._told.took(key, replica, figures)
                 missed = 0
                 continue
             except RayActorError:
@@ -609,3 +634,11 @@ class ServeController:
     def _lost(self, replica: str, why: str) -> None:
         self._unplace(replica)
         self._do(self._machine.died(replica, why, self._now()))
+
+
+def _write(rows: list[tuple[Told, dict[str, Any], bool]]) -> None:
+    for row, seen, is_gone in rows:
+        if is_gone:
+            row.remove()
+        else:
+            row.write(seen)

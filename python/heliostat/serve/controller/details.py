@@ -74,11 +74,14 @@ def of(
         for node, status in proxies.items()
     }
     told["target_capacity"] = machine.capacity
-    told["applications"] = {name: _app(machine, app, actors) for name, app in machine.apps.items()}
+    told["applications"] = {
+        name: app_of(machine, app, actors) for name, app in machine.apps.items()
+    }
     return told
 
 
-def _app(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]:
+def app_of(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]:
+    """An application with its deployments and replicas."""
     name = app.spec.name
     row = machine.app_of(name)
     assert row is not None

@@ -25,7 +25,7 @@ from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableErro
 from heliostat.serve.options import AutoscalingConfig, DeploymentConfig, LoggingConfig
 from heliostat.serve.replica.answers import TEXT, answer_of
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
-from heliostat.serve.replica.meter import Meter
+from heliostat.serve.replica.meter import Figures, Meter
 from heliostat.serve.replica.socket import Socket
 from heliostat.serve.specs import DeploymentID, DeploymentSpec
 
@@ -424,15 +424,15 @@ class ReplicaActor:
         if inspect.isawaitable(result):
             await result
 
-    async def check_health(self) -> None:
-        """Raises what the deployment's own ``check_health`` raises."""
+    async def check_health(self) -> Figures:
+        """What the replica did since the last time. Raises what the deployment's ``check_health`` raises."""
         method = getattr(self._servable, "check_health", None)
-        if method is None or self._is_function:
-            return
-        if _is_async(method):
-            await method()
-        else:
-            await self._in_thread(method)
+        if method is not None and not self._is_function:
+            if _is_async(method):
+                await method()
+            else:
+                await self._in_thread(method)
+        return self._meter.take()
 
     async def _record(self) -> None:
         """Tell the controller, each ``metrics_interval_s``, what the deployment records for its policy."""

@@ -7,7 +7,9 @@ short request.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter as Counts
+from dataclasses import dataclass
 from time import perf_counter
 
 from heliostat.serve.context import ReplicaID
@@ -17,6 +19,29 @@ _EVERY_S = 1.0
 _BOUNDS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000]
 _TAGS = ("route", "deployment", "replica", "application")
 _HTTP_TAGS = ("route", "method", "application", "status_code")
+# Latencies are counted in steps of a tenth: a quantile is right to a twentieth.
+_STEP = math.log(1.1)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a replica did in some seconds: latencies as counts by step."""
+
+    seconds: float
+    requests: int
+    errors: int
+    ongoing: int
+    latencies: dict[int, int]
+
+
+def quantile(latencies: dict[int, int], part: float) -> float | None:
+    """The milliseconds below which that part of them is; None of none."""
+    left = part * sum(latencies.values())
+    for step in sorted(latencies):
+        left -= latencies[step]
+        if left <= 0:
+            return math.exp((step - 0.5) * _STEP)
+    return None
 
 
 class Meter:
@@ -34,6 +59,9 @@ class Meter:
         self._latencies: list[tuple[str, float]] = []
         self._answered: list[tuple[str, str, str, float]] = []
         self._ongoing = 0
+        self._taken_at = perf_counter()
+        self._taken: Counts[int] = Counts()
+        self._taken_errors = 0
         self._telling: asyncio.TimerHandle | None = None
         self._count = Counter(
             "serve_deployment_request_counter", "Requests that this replica has processed.", _TAGS
@@ -81,7 +109,17 @@ class Meter:
         if has_failed:
             self._errors[route] += 1
         self._latencies.append((route, seconds * 1e3))
+        self._taken[math.ceil(math.log(max(seconds * 1e3, 1e-3)) / _STEP)] += 1
+        self._taken_errors += has_failed
         self._tell_soon()
+
+    def take(self) -> Figures:
+        """What was done since this was called the last time."""
+        now = perf_counter()
+        taken, self._taken = self._taken, Counts()
+        errors, self._taken_errors = self._taken_errors, 0
+        seconds, self._taken_at = now - self._taken_at, now
+        return Figures(seconds, sum(taken.values()), errors, self._ongoing, dict(taken))
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """It came over HTTP and was answered so, in that time."""

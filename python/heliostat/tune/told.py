@@ -1,0 +1,105 @@
+"""What the head's page shows of a search: its trials with their parameters and results."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from heliostat.tune.callback import Callback
+from heliostat.tune.progress import best_trial
+from heliostat.tune.runner.trial import Trial, rank
+from heliostat.util.told import Past, Told
+
+NAMESPACE = "_tune_runs"
+EVERY_S = 2.0
+# LIMIT-1: trials that are told of, and the best of them with curves; points of a curve; parameters.
+_TRIALS, _CURVES, _POINTS, _PARAMETERS = 1000, 20, 60, 16
+_ERROR = 500
+
+
+class ToldSearch(Callback):
+    """Tells of one search."""
+
+    def __init__(
+        self, name: str, folder: str, metric: str | None, mode: str | None, total: int | None
+    ) -> None:
+        self._told = Told(NAMESPACE, name, EVERY_S)
+        self._folder, self._metric, self._mode, self._total = folder, metric, mode, total
+        self._curves: dict[str, Past] = {}
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        if self._told.is_due:
+            self._write(trials, "RUNNING")
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        value = _number(result.get(self._metric)) if self._metric else None
+        if value is None or (trial.trial_id not in self._curves and len(self._curves) >= _TRIALS):
+            return
+        curve = self._curves.setdefault(trial.trial_id, Past(_POINTS))
+        curve.add(float(result.get("training_iteration", len(curve.points) + 1)), value)
+
+    def end(self, trials: list[Trial], state: str) -> None:
+        """The search is over."""
+        self._write(trials, state, is_over=True)
+
+    def _write(self, trials: list[Trial], state: str, is_over: bool = False) -> None:
+        best = best_trial(trials, self._metric, self._mode)
+        shown = [self._trial(trial) for trial in trials[-_TRIALS:]]
+        known = [row for row in shown if row["value"] is not None]
+        known.sort(key=lambda row: row["value"], reverse=self._mode == "max")
+        for row in known[:_CURVES]:
+            curve = self._curves.get(row["id"])
+            row["curve"] = curve.points if curve else []
+        self._told.write(
+            {
+                "state": state,
+                "folder": self._folder,
+                "metric": self._metric,
+                "mode": self._mode,
+                "total": self._total,
+                "took_s": time.time() - self._told.started_at,
+                "best": best.trial_id if best else None,
+                "left_out": max(0, len(trials) - _TRIALS),
+                "trials": shown,
+            },
+            is_over=is_over,
+        )
+
+    def _trial(self, trial: Trial) -> dict[str, Any]:
+        result = trial.last_result
+        value = rank(trial, self._metric, result) if self._metric and result else None
+        return {
+            "id": trial.trial_id,
+            "name": str(trial),
+            "state": trial.status,
+            "parameters": dict(list(_plain(trial.evaluated_params).items())[:_PARAMETERS]),
+            "value": _number(value),
+            "iterations": result.get("training_iteration", 0),
+            "took_s": _number(result.get("time_total_s")) or 0.0,
+            "failures": trial.num_failures,
+            "error": trial.error_text.strip()[-_ERROR:],
+            "stopped_by": trial.stopped_by,
+        }
+
+
+def _number(value: Any) -> float | None:
+    """A finite number; None of anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if number - number == 0 else None
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, bool | int | float | str | None) else str(value)[:80]
+        for name, value in parameters.items()
+    }
