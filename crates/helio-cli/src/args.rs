@@ -49,11 +49,14 @@ pub(crate) enum Command {
     Summary(Summary),
     /// Write a trace of the tasks for Chrome's trace viewer.
     Timeline(Timeline),
-    /// Print a link that logs a browser in to the dashboard, once, within ten minutes.
+    /// Print a link that logs a browser in to the dashboard, once, within ten minutes; open the dashboard for a script's own cluster.
     Dashboard {
         /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
         #[arg(long, value_name = "IP:PORT")]
         address: Option<String>,
+        /// Port, where the cluster has no dashboard and this command opens one [default: 8265, or the next free one].
+        #[arg(long)]
+        port: Option<u16>,
     },
     /// Print the token that every process of a cluster needs.
     GetAuthToken {

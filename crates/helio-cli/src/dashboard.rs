@@ -9,7 +9,8 @@ use helio_tls::Identity;
 use helio_config::dashboard::{HOST, PORT};
 
 use crate::args::{Dashboard, DashboardAddress};
-use crate::{folder, locate, output};
+use crate::session::{self, Found};
+use crate::{folder, locate, output, settings};
 
 /// What `start` asks of the daemon; `None`: no server.
 pub(crate) fn wanted(args: &Dashboard) -> Option<DashboardAddress> {
@@ -25,18 +26,58 @@ pub(crate) fn wanted(args: &Dashboard) -> Option<DashboardAddress> {
     })
 }
 
-/// `dashboard`: a link that logs a browser in.
-pub(crate) fn run(address: Option<&str>) -> Result<(), String> {
-    let found = locate::choose(&folder::temp_dir(None), address)?;
+/// `dashboard`: a link that logs a browser in. A head that opens no port, as that of a script's own cluster, is served by
+/// this process, at that port or the next free one, until the session or this process ends.
+pub(crate) fn run(address: Option<&str>, port: Option<u16>) -> Result<(), String> {
+    let temp_dir = folder::temp_dir(None);
+    let found = locate::choose(&temp_dir, address)?;
     let url = found.text("webui_url");
-    if url.is_empty() {
+    if !url.is_empty() {
+        output::line(&link(url, &locate::token()?)?);
+        return Ok(());
+    }
+    if !found.is_head() {
         return Err(
-            "The daemon of this machine serves no dashboard: ask on the head, and start it without \
-             `--include-dashboard=false`."
+            "The daemon of this machine is no head, and serves no dashboard: ask on the head."
                 .to_owned(),
         );
     }
-    output::line(&link(url, &locate::token()?)?);
+    serve_until_it_ends(&temp_dir, &found, port)
+}
+
+/// How often is looked whether the session has ended.
+const LOOK: Duration = Duration::from_millis(500);
+
+fn serve_until_it_ends(temp_dir: &Path, found: &Found, port: Option<u16>) -> Result<(), String> {
+    let wanted = DashboardAddress {
+        dashboard: Some(format!("{HOST}:{}", port.unwrap_or(PORT))),
+        dashboard_port_moves: port.is_none(),
+        dashboard_allowed_hosts: Vec::new(),
+    };
+    let server = Server::open(&wanted, HOST)?
+        .ok_or("This build of the command has no dashboard: its feature `dashboard` is off.")?;
+    let (token, url) = (locate::token()?, server.url.clone());
+    let python: String = helio_env::settings::read(&helio_config::table::PYTHON)?;
+    let identity = helio_tls::current().map_err(|error| error.to_string())?;
+    let _served = server.serve(Serving {
+        token: &token,
+        session_name: found.text("session_name"),
+        session_dir: Path::new(found.text("session_dir")),
+        node_socket: Path::new(found.text("node_socket")),
+        node_id: found.text("node_id").to_owned(),
+        control_address: found.text("control_address"),
+        python: Path::new(&python),
+        job_grace: settings::job_grace()?,
+        identity,
+        may_be_plain: false,
+    });
+    output::line(&link(&url, &token)?);
+    output::line("It is served until Ctrl-C, or until the session ends.");
+    let is_there = |one: &Found| one.dir == found.dir && one.is_alive();
+    while session::find(temp_dir).iter().any(is_there) {
+        std::thread::sleep(LOOK);
+    }
+    output::line("The session has ended.");
     Ok(())
 }
 

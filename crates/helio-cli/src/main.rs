@@ -116,7 +116,7 @@ fn main() -> ExitCode {
         Command::Summary(args) => state::summarize(&args),
         Command::Timeline(args) => state::timeline(&args),
         Command::Locate { address } => locate::run(&address),
-        Command::Dashboard { address } => dashboard::run(address.as_deref()),
+        Command::Dashboard { address, port } => dashboard::run(address.as_deref(), port),
         Command::GetAuthToken { generate } => get_auth_token(generate),
     };
     match outcome {

@@ -167,7 +167,8 @@ def init(
             options = _with_dashboard(options, dashboard_host, dashboard_port)
         with knobs.set_for_this_process(options.env):
             begun = session.begin(options, job, _log_to_driver(log_to_driver))
-        logger.info("Started a local Heliostat instance: %s", begun.address.session_dir)
+        page = "" if include_dashboard else " (`heliostat dashboard` opens its page)"
+        logger.info("Started a local Heliostat instance: %s%s", begun.address.session_dir, page)
     else:
         given = {
             "num_cpus": num_cpus,
