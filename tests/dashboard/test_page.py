@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import hashlib
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import harness
 import pytest
+from browser import BROWSER, opened
 from web import Head
 
 pytestmark = [
@@ -59,29 +56,6 @@ def test_a_browser_gets_the_page(head: Head, cookie: dict[str, str]) -> None:
         packed = head.ask("GET", part, headers={**cookie, "Accept-Encoding": "gzip"}, token=False)
         assert gzip.decompress(packed.body) == plain.body
     assert head.ask("GET", "/static/..%2fCargo.toml").status == 404
-
-
-BROWSER = os.environ.get("HELIOSTAT_BROWSER", "")
-
-
-@contextlib.contextmanager
-def opened(head: Head) -> Iterator[Any]:
-    """The page in a browser, which must report no problem."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    link = head.run("dashboard").stdout.strip()
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        page = browser.new_page()
-        problems: list[str] = []
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on(
-            "console", lambda said: problems.append(said.text) if said.type == "error" else None
-        )
-        page.goto(link)
-        page.get_by_text("ALIVE").first.wait_for(timeout=60_000)
-        yield page
-        browser.close()
-    assert problems == []
 
 
 @pytest.mark.skipif(not BROWSER, reason="HELIOSTAT_BROWSER names no Chromium")

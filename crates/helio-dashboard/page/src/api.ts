@@ -53,7 +53,7 @@ export interface Filter {
 }
 
 /** One page of a list of the state API. */
-export async function list(resource: string, filters: Filter[], limit: number, next: string | null): Promise<Page> {
+export async function list(resource: string, filters: Filter[], limit: number, next: string | null = null, order = ""): Promise<Page> {
   const query = new URLSearchParams({ detail: "1", why: "1", limit: String(limit) });
   for (const { column, predicate, value } of filters) {
     query.append("filter_keys", column);
@@ -61,7 +61,13 @@ export async function list(resource: string, filters: Filter[], limit: number, n
     query.append("filter_values", value);
   }
   if (next !== null) query.set("next", next);
+  if (order) query.set("order", order);
   return (await json(`/api/v0/${resource}?${query}`)).data.result;
+}
+
+/** The only row, or the rows, of a list with that value in a column. */
+export async function rowsWith(resource: string, column: string, value: string, limit = 100, order = ""): Promise<Row[]> {
+  return (await list(resource, [{ column, predicate: "=", value }], limit, null, order)).result;
 }
 
 export interface Asked<T> {
@@ -70,7 +76,7 @@ export interface Asked<T> {
 }
 
 /** Asks again every `everyMs`, while the page is seen; what is asked for anew replaces an answer at once. */
-export function useAsked<T>(question: () => Promise<T>, everyMs: number, dependencies: unknown[]): Asked<T> {
+export function useAsked<T>(question: () => Promise<T>, everyMs: number | (() => number), dependencies: unknown[]): Asked<T> {
   const [asked, setAsked] = useState<Asked<T>>({});
   useEffect(() => {
     let over = false;
@@ -84,7 +90,7 @@ export function useAsked<T>(question: () => Promise<T>, everyMs: number, depende
           if (!over) setAsked((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) }));
         }
       }
-      if (!over) timer = window.setTimeout(again, everyMs);
+      if (!over) timer = window.setTimeout(again, typeof everyMs === "number" ? everyMs : everyMs());
     };
     void again();
     return () => {

@@ -28,7 +28,7 @@ interface Props {
   marks?: Mark[];
 }
 
-const COLOURS = ["--line-1", "--line-3", "--line-2"];
+const COLOURS = ["--line-1", "--line-3", "--line-2", "--line-4"];
 const HEIGHT = 160;
 
 /** A colour as a canvas takes it: what `light-dark()` chooses is known of an element's colour alone. */
@@ -44,6 +44,18 @@ function colour(near: HTMLElement, name: string): string {
 function short(value: number): string {
   const size = Math.abs(value);
   return size !== 0 && (size >= 1e5 || size < 1e-3) ? value.toExponential(1).replace("e+", "e") : String(Number(value.toPrecision(4)));
+}
+
+// Moments are shown to the second, and no closer than that.
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400, 604_800];
+// Less than half a minute of moments is no past.
+const MOMENTS_MIN = 30;
+
+function clock(_: uPlot, moments: number[], __: number, ___: number, step: number): string[] {
+  const day = { month: "short", day: "numeric" } as const;
+  const time: Intl.DateTimeFormatOptions = { hour: "2-digit", minute: "2-digit", hour12: false };
+  if (step < 60) time.second = "2-digit";
+  return moments.map((at) => (step >= 86_400 ? new Date(1000 * at).toLocaleDateString([], day) : new Date(1000 * at).toLocaleTimeString([], time)));
 }
 
 /** Dashed lines from top to bottom. */
@@ -74,20 +86,22 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
   useEffect(() => {
     const element = place.current;
     if (!element) return;
-    const axis = { stroke: colour(element, "--dim"), grid: { stroke: colour(element, "--rule") } };
+    const axis = { size: 28, stroke: colour(element, "--dim"), grid: { stroke: colour(element, "--rule"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const [good, bad] = [colour(element, "--good"), colour(element, "--bad")];
     const range = (_: uPlot, low: number, high: number): uPlot.Range.MinMax => [Math.min(0, low), Math.max(1, high)];
     const made = new uPlot(
       {
         width: element.clientWidth,
         height: HEIGHT,
-        scales: { x: { time: isMoment }, y: fromZero ? { range } : {} },
-        axes: [axis, { ...axis, size: 62, values: (_, values) => values.map(short) }],
+        legend: { show: labels.length > 1, live: labels.length < 5, markers: { width: 0, fill: (_, at) => colour(element, COLOURS[(at - 1) % COLOURS.length]!) } },
+        scales: { x: { time: isMoment, range: isMoment ? (_, low, high) => [Math.min(low, high - MOMENTS_MIN), high] : undefined }, y: fromZero ? { range } : {} },
+        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : axis, { ...axis, size: 56, values: (_, values) => values.map(short) }],
         series: [
           across === undefined ? {} : { label: across },
           ...labels.map((name, at) => ({
             label: name,
-            width: 2,
+            width: 1.8,
+            points: { show: false },
             spanGaps: !isMoment,
             stroke: colour(element, COLOURS[at % COLOURS.length]!),
           })),

@@ -1,7 +1,9 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { json, useAsked } from "./api";
-import { Problem, State, Table, duration, moment } from "./show";
+import { ActorList, TaskList } from "./lists";
+import { lastOf } from "./overview";
+import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment } from "./show";
 
 function took(job: any): string {
   return job.start_time ? duration((job.end_time ?? Date.now()) - job.start_time) : "";
@@ -19,12 +21,13 @@ export function Jobs(): JSX.Element {
           empty="No job was submitted. In a terminal: heliostat job submit -- python my_script.py"
           rows={value}
           columns={[
-            { title: "State", of: (job) => <State of={job.status} /> },
             { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(job.submission_id ?? job.job_id)}`}>{job.submission_id ?? job.job_id}</a> },
-            { title: "Command", of: (job) => <code class="clip">{job.entrypoint}</code> },
+            { title: "State", of: (job) => <State of={job.status} /> },
+            { title: "Command", of: (job) => <code class="clip" title={job.entrypoint}>{job.entrypoint}</code> },
+            { title: "Why", of: (job) => (job.status === "FAILED" ? <span class="lines" title={job.message}>{lastOf(job.message)}</span> : "") },
             { title: "Kind", of: (job) => job.type.toLowerCase() },
             { title: "Began", of: (job) => moment(job.start_time) },
-            { title: "Took", of: took },
+            { title: "Took", of: took, number: true },
           ]}
         />
       )}
@@ -74,35 +77,44 @@ export function Job({ id }: { id: string }): JSX.Element {
       setProblem(String(error));
     }
   };
+  const driver: string | undefined = job?.driver_info?.id ?? job?.job_id ?? undefined;
+  const fixed = [{ column: "job_id", predicate: "=" as const, value: driver ?? "" }];
   return (
     <>
-      <h1>Job {id}</h1>
+      <Crumbs part="jobs" title="Jobs" />
+      <h1>
+        Job {id} {job && <State of={job.status} />}
+      </h1>
       <Problem text={problem ?? error} />
       {job && (
         <>
-          <p>
-            <State of={job.status} /> {took(job)}{" "}
-            {job.type === "SUBMISSION" && !job.end_time && <button onClick={stop}>Stop</button>}
-          </p>
-          <dl class="facts">
-            <dt>Command</dt>
-            <dd><code>{job.entrypoint}</code></dd>
-            <dt>Message</dt>
-            <dd><pre class="message">{job.message}</pre></dd>
-            <dt>Began</dt>
-            <dd>{moment(job.start_time)}</dd>
-            <dt>Ended</dt>
-            <dd>{moment(job.end_time)}</dd>
-            <dt>Exit code</dt>
-            <dd>{job.driver_exit_code ?? ""}</dd>
-            <dt>Driver</dt>
-            <dd>{job.driver_info ? `job ${job.driver_info.id}, process ${job.driver_info.pid} on ${job.driver_info.node_ip_address}` : "none in the cluster"}</dd>
-            <dt>Metadata</dt>
-            <dd><code>{JSON.stringify(job.metadata)}</code></dd>
-            <dt>Runtime environment</dt>
-            <dd><code>{JSON.stringify(job.runtime_env)}</code></dd>
-          </dl>
+          <Card
+            title="About"
+            more={job.type === "SUBMISSION" && !job.end_time ? <button onClick={stop}>Stop</button> : driver && <a href={`#/timeline/${driver}`}>timeline</a>}
+          >
+            <Facts
+              of={[
+                ["Command", <code>{job.entrypoint}</code>],
+                ["Message", job.message && <pre class="message">{job.message}</pre>],
+                ["Took", took(job)],
+                ["Began", moment(job.start_time)],
+                ["Ended", moment(job.end_time)],
+                ["Exit code", job.driver_exit_code],
+                ["Driver", job.driver_info ? <>job <Id of={job.driver_info.id} />, process {job.driver_info.pid} on {job.driver_info.node_ip_address}</> : "none in the cluster"],
+                ["Metadata", Object.keys(job.metadata ?? {}).length > 0 && <code>{JSON.stringify(job.metadata)}</code>],
+                ["Runtime environment", Object.keys(job.runtime_env ?? {}).length > 0 && <code>{JSON.stringify(job.runtime_env)}</code>],
+              ]}
+            />
+          </Card>
           {job.type === "SUBMISSION" && <JobLog id={job.submission_id} />}
+          {driver && (
+            <>
+              <h2>Its tasks</h2>
+              <TaskList fixed={fixed} limit={20} />
+              <h2>Its actors</h2>
+              <ActorList fixed={fixed} limit={20} />
+            </>
+          )}
         </>
       )}
     </>

@@ -1,45 +1,90 @@
-// Actors and tasks: lists of any length, page by page, with filters.
+// Lists of any length, page by page, with filters and in an order.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { json, list, useAsked } from "./api";
 import type { Filter } from "./api";
-import { Card, Id, Problem, State, Table, duration } from "./show";
+import { Host } from "./machines";
+import { Card, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
 import type { Column } from "./show";
 
 const LIMIT = 100;
 
-function List(props: { resource: string; states: string[]; named: string; columns: Column[] }): JSX.Element {
+interface Props {
+  resource: string;
+  /** What people call them. */
+  called?: string;
+  /** The column with their states, and which there are. */
+  state?: string;
+  states?: string[];
+  /** The column that is filtered by a text. */
+  named: string;
+  /** By which columns they may stand in order, and what that is called; the first one at the beginning. */
+  orders?: [string, string][];
+  /** What is not shown unless it is asked for, and what that is called. */
+  hidden?: { filters: Filter[]; called: string };
+  /** What is always so. */
+  fixed?: Filter[];
+  columns: Column[];
+  limit?: number;
+}
+
+export function List(props: Props): JSX.Element {
   const [state, setState] = useState("");
   const [name, setName] = useState("");
+  const [order, setOrder] = useState(props.orders?.[0]?.[0] ?? "");
+  const [all, setAll] = useState(false);
   // The keys after which the pages up to this one begin.
   const [pages, setPages] = useState<(string | null)[]>([null]);
-  const filters: Filter[] = [];
-  if (state) filters.push({ column: "state", predicate: "=", value: state });
+  const filters: Filter[] = [...(props.fixed ?? [])];
+  if (state) filters.push({ column: props.state ?? "state", predicate: "=", value: state });
   if (name) filters.push({ column: props.named, predicate: "=", value: name });
+  if (props.hidden && !all) filters.push(...props.hidden.filters);
   const after = pages[pages.length - 1] ?? null;
-  const { value, error } = useAsked(() => list(props.resource, filters, LIMIT, after), 1000, [props.resource, state, name, after]);
+  const { value, error } = useAsked(
+    () => list(props.resource, filters, props.limit ?? LIMIT, after, order),
+    1000,
+    [props.resource, JSON.stringify(filters), after, order],
+  );
   const anew = (set: (value: string) => void) => (event: Event) => {
     set((event.target as HTMLInputElement | HTMLSelectElement).value.trim());
     setPages([null]);
   };
+  const called = props.called ?? props.resource;
   return (
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
+        {props.states && (
+          <label>
+            State{" "}
+            <select value={state} onChange={anew(setState)}>
+              <option value="">any</option>
+              {props.states.map((one) => (
+                <option>{one}</option>
+              ))}
+            </select>
+          </label>
+        )}
         <label>
-          State{" "}
-          <select value={state} onChange={anew(setState)}>
-            <option value="">any</option>
-            {props.states.map((one) => (
-              <option>{one}</option>
-            ))}
-          </select>
+          {props.named.replaceAll("_", " ")} <input value={name} onChange={anew(setName)} placeholder="any" />
         </label>
-        <label>
-          {props.named} <input value={name} onChange={anew(setName)} placeholder="any" />
-        </label>
+        {props.orders && (
+          <label>
+            First{" "}
+            <select value={order} onChange={anew(setOrder)}>
+              {props.orders.map(([column, title]) => (
+                <option value={column}>{title}</option>
+              ))}
+            </select>
+          </label>
+        )}
+        {props.hidden && (
+          <label>
+            <input type="checkbox" checked={all} onChange={(event) => { setAll(event.currentTarget.checked); setPages([null]); }} /> {props.hidden.called}
+          </label>
+        )}
         {value && (
           <span class="dim" role="status">
-            {value.num_filtered} of {value.total}
+            {count(value.num_filtered)} of {count(value.total)}
           </span>
         )}
       </form>
@@ -47,46 +92,69 @@ function List(props: { resource: string; states: string[]; named: string; column
       <Problem text={value?.partial_failure_warning} />
       {value && (
         <>
-          <Table label={props.resource} columns={props.columns} rows={value.result} empty={`No ${props.resource} here.`} />
-          <p class="pages">
-            <button disabled={pages.length === 1} onClick={() => setPages(pages.slice(0, -1))}>
-              Previous
-            </button>{" "}
-            <button disabled={value.next === null} onClick={() => setPages([...pages, value.next])}>
-              Next
-            </button>
-          </p>
+          <Table label={called} columns={props.columns} rows={value.result} empty={`No ${called} here.`} />
+          {(pages.length > 1 || value.next !== null) && (
+            <p class="pages">
+              <button disabled={pages.length === 1} onClick={() => setPages(pages.slice(0, -1))}>
+                Previous
+              </button>
+              <button disabled={value.next === null} onClick={() => setPages([...pages, value.next])}>
+                Next
+              </button>
+            </p>
+          )}
         </>
       )}
     </>
   );
 }
 
-function logOf(kind: string, id: string): JSX.Element {
-  return <a href={`#/log/${kind}/${id}`}>log</a>;
+const ACTOR_STATES = ["DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING", "DEAD"];
+const TASK_STATES = ["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY", "RUNNING", "FINISHED", "FAILED"];
+
+// Actors that libraries of Heliostat make for themselves.
+const OWN_ACTORS = ["_Holder", "ServeController", "ReplicaActor", "ProxyActor", "TrainCoordinator", "TrainWorker", "TrialActor", "MapWorker"];
+
+/** What waits or has failed says why; what runs says that it runs. */
+export function whyOf(row: Record<string, any>): string {
+  if (row.state === "RUNNING") return "";
+  return row.why || row.error_message?.trim().split("\n").pop() || row.error_type || row.death_cause?.actor_died_error_context?.error_message || "";
+}
+
+function Why({ row }: { row: Record<string, any> }): JSX.Element | null {
+  const why = whyOf(row);
+  return why ? <span class="lines" title={why}>{why}</span> : null;
+}
+
+export function ActorList({ fixed, limit }: { fixed?: Filter[]; limit?: number }): JSX.Element {
+  return (
+    <List
+      resource="actors"
+      named="class_name"
+      states={ACTOR_STATES}
+      fixed={fixed}
+      limit={limit}
+      hidden={{ filters: OWN_ACTORS.map((value) => ({ column: "class_name", predicate: "!=", value })), called: "with those of libraries" }}
+      columns={[
+        { title: "Class", of: (row) => <a href={`#/actors/${row.actor_id}`}>{row.class_name}</a> },
+        { title: "Name", of: (row) => row.name },
+        { title: "State", of: (row) => <State of={row.state} /> },
+        { title: "Why", of: (row) => <Why row={row} /> },
+        { title: "Node", of: (row) => <Host of={row.node_id} /> },
+        { title: "Process", of: (row) => row.pid || "", number: true },
+        { title: "Restarts", of: (row) => row.num_restarts || "", number: true },
+        { title: "Job", of: (row) => <Id of={row.job_id} to="jobs" /> },
+        { title: "Id", of: (row) => <Id of={row.actor_id} to="actors" /> },
+      ]}
+    />
+  );
 }
 
 export function Actors(): JSX.Element {
   return (
     <>
       <h1>Actors</h1>
-      <List
-        resource="actors"
-        named="class_name"
-        states={["DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING", "DEAD"]}
-        columns={[
-          { title: "Class", of: (row) => row.class_name },
-          { title: "Name", of: (row) => row.name },
-          { title: "State", of: (row) => <State of={row.state} /> },
-          { title: "Why", of: (row) => row.why || row.death_cause?.actor_died_error_context?.error_message },
-          { title: "Process", of: (row) => row.pid || "" },
-          { title: "Node", of: (row) => <Id of={row.node_id} /> },
-          { title: "Restarts", of: (row) => row.num_restarts },
-          { title: "Job", of: (row) => row.job_id },
-          { title: "Id", of: (row) => <Id of={row.actor_id} /> },
-          { title: "", of: (row) => (row.pid ? logOf("actor_id", row.actor_id) : null) },
-        ]}
-      />
+      <ActorList />
     </>
   );
 }
@@ -98,27 +166,64 @@ function Functions(): JSX.Element {
     [],
   );
   return (
-    <Card title="By function">
-      <Problem text={error} />
-      <Table
-        label="Functions"
-        empty="No function was called yet."
-        rows={value ?? []}
-        columns={[
-          { title: "Function", of: (row) => row.func_or_class_name },
-          { title: "Kind", of: (row) => row.type.toLowerCase().replaceAll("_", " ") },
-          {
-            title: "Calls",
-            of: (row) =>
-              Object.entries(row.state_counts as Record<string, number>).map(([state, count]) => (
-                <span class="count">
-                  {count} <State of={state} />
-                </span>
-              )),
-          },
-        ]}
-      />
-    </Card>
+    <details>
+      <summary>By function ({value?.length ?? 0})</summary>
+      <Card title="Calls of each function">
+        <Problem text={error} />
+        <Table
+          label="Functions"
+          empty="No function was called yet."
+          rows={value ?? []}
+          columns={[
+            { title: "Function", of: (row) => row.func_or_class_name },
+            { title: "Kind", of: (row) => row.type.toLowerCase().replaceAll("_", " ") },
+            {
+              title: "Calls",
+              of: (row) =>
+                Object.entries(row.state_counts as Record<string, number>).map(([state, many]) => (
+                  <span class="count">
+                    {count(many)} <State of={state} />
+                  </span>
+                )),
+            },
+          ]}
+        />
+      </Card>
+    </details>
+  );
+}
+
+export function tookOf(row: Record<string, any>): string {
+  if (!row.start_time_ms) return "";
+  if (row.end_time_ms) return duration(row.end_time_ms - row.start_time_ms);
+  return row.state === "RUNNING" ? duration(Date.now() - row.start_time_ms) : "";
+}
+
+export function TaskList({ fixed, limit }: { fixed?: Filter[]; limit?: number }): JSX.Element {
+  return (
+    <List
+      resource="tasks"
+      named="name"
+      states={TASK_STATES}
+      fixed={fixed}
+      limit={limit}
+      orders={[
+        ["creation_time_ms", "the latest"],
+        ["took", "the slowest"],
+        ["attempt_number", "the most often tried"],
+      ]}
+      columns={[
+        { title: "Task", of: (row) => <a href={`#/tasks/${row.task_id}`}>{row.name}</a> },
+        { title: "State", of: (row) => <State of={row.state} /> },
+        { title: "Why", of: (row) => <Why row={row} /> },
+        { title: "Took", of: tookOf, number: true },
+        { title: "Attempt", of: (row) => row.attempt_number || "", number: true },
+        { title: "Node", of: (row) => <Host of={row.node_id} /> },
+        { title: "Process", of: (row) => (row.worker_id ? <a href={`#/workers/${row.worker_id}`}>{row.worker_pid}</a> : ""), number: true },
+        { title: "Job", of: (row) => <Id of={row.job_id} to="jobs" /> },
+        { title: "Id", of: (row) => <Id of={row.task_id} to="tasks" /> },
+      ]}
+    />
   );
 }
 
@@ -127,21 +232,154 @@ export function Tasks(): JSX.Element {
     <>
       <h1>Tasks</h1>
       <Functions />
+      <TaskList />
+    </>
+  );
+}
+
+/** What has failed, the same error of a function as one. */
+export function Errors(): JSX.Element {
+  const { value, error } = useAsked(() => json("/api/v0/tasks/errors"), 1000, []);
+  return (
+    <>
+      <h1>Errors</h1>
+      <Problem text={error} />
+      {value && (
+        <Table
+          label="Errors"
+          empty="No task has failed."
+          rows={value.groups}
+          columns={[
+            { title: "Many", of: (row) => count(row.count), number: true },
+            { title: "Function", of: (row) => row.function },
+            { title: "Error", of: (row) => <span class="wrap">{row.message || row.error_type}</span> },
+            { title: "Last", of: (row) => moment(row.last_ms) },
+            { title: "Node", of: (row) => <Host of={row.node_id} /> },
+            { title: "The last one", of: (row) => <Id of={row.task_id} to="tasks" /> },
+          ]}
+        />
+      )}
+      {value?.left_out > 0 && <p class="dim">{value.left_out} rarer errors are not listed.</p>}
+    </>
+  );
+}
+
+export function WorkerList({ fixed, limit }: { fixed?: Filter[]; limit?: number }): JSX.Element {
+  return (
+    <List
+      resource="workers"
+      named="pid"
+      state="is_alive"
+      states={["true", "false"]}
+      fixed={fixed}
+      limit={limit}
+      orders={[["start_time_ms", "the latest"]]}
+      columns={[
+        { title: "Process", of: (row) => <a href={`#/workers/${row.worker_id}`}>{row.pid}</a>, number: true },
+        { title: "State", of: (row) => <State of={row.is_alive ? "ALIVE" : "ENDED"} /> },
+        { title: "Kind", of: (row) => row.worker_type.toLowerCase() },
+        { title: "Node", of: (row) => <Host of={row.node_id} /> },
+        { title: "Began", of: (row) => moment(row.start_time_ms) },
+        { title: "How it ended", of: (row) => <span class="lines">{row.exit_detail}</span> },
+        { title: "Job", of: (row) => <Id of={row.job_id} to="jobs" /> },
+        { title: "Id", of: (row) => <Id of={row.worker_id} to="workers" /> },
+      ]}
+    />
+  );
+}
+
+export function Workers(): JSX.Element {
+  return (
+    <>
+      <h1>Workers</h1>
+      <WorkerList />
+    </>
+  );
+}
+
+export function bundlesOf(row: Record<string, any>): string {
+  const kinds = new Map<string, number>();
+  for (const bundle of row.bundles ?? []) {
+    const needs = Object.entries(bundle.unit_resources).map(([name, many]) => `${many} ${name}`).join(" and ");
+    kinds.set(needs, (kinds.get(needs) ?? 0) + 1);
+  }
+  return [...kinds].map(([needs, many]) => (many > 1 ? `${many} × ${needs}` : needs)).join(", ");
+}
+
+export function Groups(): JSX.Element {
+  return (
+    <>
+      <h1>Placement groups</h1>
       <List
-        resource="tasks"
+        resource="placement_groups"
+        called="placement groups"
         named="name"
-        states={["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY", "RUNNING", "FINISHED", "FAILED"]}
+        states={["PENDING", "CREATED", "REMOVED", "RESCHEDULING"]}
         columns={[
-          { title: "Task", of: (row) => row.name },
+          { title: "Name", of: (row) => <a href={`#/placement_groups/${row.placement_group_id}`}>{row.name || "unnamed"}</a> },
           { title: "State", of: (row) => <State of={row.state} /> },
-          { title: "Why", of: (row) => row.why || row.error_message || row.error_type },
-          { title: "Took", of: (row) => (row.start_time_ms && row.end_time_ms ? duration(row.end_time_ms - row.start_time_ms) : "") },
-          { title: "Attempt", of: (row) => row.attempt_number },
-          { title: "Process", of: (row) => row.worker_pid || "" },
-          { title: "Node", of: (row) => <Id of={row.node_id} /> },
-          { title: "Job", of: (row) => row.job_id },
-          { title: "Id", of: (row) => <Id of={row.task_id} /> },
-          { title: "", of: (row) => (row.worker_pid ? logOf("task_id", row.task_id) : null) },
+          { title: "Bundles", of: bundlesOf },
+          { title: "Why", of: (row) => <Why row={row} /> },
+          { title: "Job", of: (row) => <Id of={row.creator_job_id} to="jobs" /> },
+          { title: "Id", of: (row) => <Id of={row.placement_group_id} to="placement_groups" /> },
+        ]}
+      />
+    </>
+  );
+}
+
+function ObjectCounts(): JSX.Element | null {
+  const { value } = useAsked(async () => (await json("/api/v0/objects/summarize")).data.result.result.node_id_to_summary.cluster, 2000, []);
+  if (!value) return null;
+  return (
+    <p class="dim">
+      {count(value.total_objects)} objects, {value.total_size_mb?.toFixed?.(1) ?? value.total_size_mb} MB
+    </p>
+  );
+}
+
+export function Objects(): JSX.Element {
+  return (
+    <>
+      <h1>Objects</h1>
+      <ObjectCounts />
+      <List
+        resource="objects"
+        named="pid"
+        state="reference_type"
+        states={["LOCAL_REFERENCE", "PINNED_IN_MEMORY", "USED_BY_PENDING_TASK", "CAPTURED_IN_OBJECT", "ACTOR_HANDLE"]}
+        orders={[["object_size", "the largest"]]}
+        columns={[
+          { title: "Object", of: (row) => <Id of={row.object_id} /> },
+          { title: "Size", of: (row) => (row.object_size > 0 ? bytes(row.object_size) : ""), number: true },
+          { title: "Kept by", of: (row) => row.reference_type.toLowerCase().replaceAll("_", " ") },
+          { title: "Its task", of: (row) => (row.task_status === "NIL" ? "" : <State of={row.task_status} />) },
+          { title: "Process", of: (row) => row.pid, number: true },
+          { title: "Kind", of: (row) => row.type.toLowerCase() },
+          { title: "Machine", of: (row) => row.ip },
+          { title: "Made at", of: (row) => (row.call_site === "disabled" ? "" : <code>{row.call_site}</code>) },
+        ]}
+      />
+      <p class="dim">Where objects were made is known with RAY_record_ref_creation_sites=1.</p>
+    </>
+  );
+}
+
+export function Events(): JSX.Element {
+  return (
+    <>
+      <h1>Events</h1>
+      <List
+        resource="cluster_events"
+        called="events"
+        named="source_type"
+        state="severity"
+        states={["INFO", "WARNING", "ERROR", "FATAL"]}
+        columns={[
+          { title: "When", of: (row) => row.time },
+          { title: "Severity", of: (row) => <State of={row.severity} /> },
+          { title: "Source", of: (row) => row.source_type },
+          { title: "What", of: (row) => <span class="wrap">{row.message}</span> },
         ]}
       />
     </>

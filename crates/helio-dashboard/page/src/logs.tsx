@@ -2,7 +2,8 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { json, text, useAsked } from "./api";
 import { fold } from "./jobs";
-import { Problem } from "./show";
+import { hostOf, useMachines } from "./machines";
+import { Card, Problem } from "./show";
 
 /** The end of a log, with a search among its lines. */
 export function Log({ query, title }: { query: string; title: string }): JSX.Element {
@@ -41,7 +42,7 @@ export function Log({ query, title }: { query: string; title: string }): JSX.Ele
 }
 
 export function Logs({ nodeId }: { nodeId: string | undefined }): JSX.Element {
-  const nodes = useAsked(async () => (await json("/nodes?view=summary")).data.summary as any[], 5000, []);
+  const nodes = useMachines();
   const chosen = nodeId ?? nodes.value?.find((node) => node.raylet.state === "ALIVE")?.raylet.nodeId;
   const files = useAsked(
     async () => (chosen ? ((await json(`/api/v0/logs?node_id=${chosen}`)).data.result as Record<string, string[]>) : {}),
@@ -58,15 +59,14 @@ export function Logs({ nodeId }: { nodeId: string | undefined }): JSX.Element {
           <select value={chosen} onChange={(event) => location.assign(`#/logs/${event.currentTarget.value}`)}>
             {nodes.value?.map((node) => (
               <option value={node.raylet.nodeId}>
-                {node.name || node.ip} {node.raylet.state === "ALIVE" ? "" : "(gone)"}
+                {hostOf(node)} {node.raylet.state === "ALIVE" ? "" : "(gone)"}
               </option>
             ))}
           </select>
         </label>
       </p>
       {Object.entries(files.value ?? {}).map(([kind, names]) => (
-        <section>
-          <h2>{kind.replaceAll("_", " ")}</h2>
+        <Card title={kind.replaceAll("_", " ")}>
           <ul class="plain">
             {names.map((name) => (
               <li>
@@ -74,7 +74,7 @@ export function Logs({ nodeId }: { nodeId: string | undefined }): JSX.Element {
               </li>
             ))}
           </ul>
-        </section>
+        </Card>
       ))}
     </>
   );

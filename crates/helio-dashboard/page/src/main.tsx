@@ -3,26 +3,56 @@ import { render } from "preact";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { json, useAsked } from "./api";
+import { Datasets } from "./datasets";
 import { Job, Jobs } from "./jobs";
-import { Actors, Tasks } from "./lists";
+import { Actors, Errors, Events, Groups, Objects, Tasks, Workers } from "./lists";
 import { Log, Logs } from "./logs";
-import { Nodes } from "./nodes";
+import { Machines, useMachinesAsked } from "./machines";
+import { Node, Nodes } from "./nodes";
 import { Overview } from "./overview";
+import { Serving } from "./serving";
+import { Actor, Group, Task, Worker } from "./things";
+import { Timeline } from "./timeline";
 import { Training } from "./training";
+import { Tuning } from "./tuning";
 import "./style.css";
 
-const PARTS: [string, string][] = [
-  ["", "Overview"],
-  ["nodes", "Nodes"],
-  ["jobs", "Jobs"],
-  ["training", "Training"],
-  ["actors", "Actors"],
-  ["tasks", "Tasks"],
-  ["logs", "Logs"],
+const PARTS: [string, [string, string][]][] = [
+  ["", [["", "Overview"]]],
+  [
+    "Work",
+    [
+      ["jobs", "Jobs"],
+      ["tasks", "Tasks"],
+      ["actors", "Actors"],
+      ["timeline", "Timeline"],
+      ["errors", "Errors"],
+    ],
+  ],
+  [
+    "Libraries",
+    [
+      ["training", "Training"],
+      ["tuning", "Tuning"],
+      ["datasets", "Datasets"],
+      ["serving", "Serving"],
+    ],
+  ],
+  [
+    "Cluster",
+    [
+      ["nodes", "Nodes"],
+      ["workers", "Workers"],
+      ["placement_groups", "Placement groups"],
+      ["objects", "Objects"],
+      ["events", "Events"],
+      ["logs", "Logs"],
+    ],
+  ],
 ];
 
 function useHash(): string[] {
-  const read = () => location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const read = () => location.hash.replace(/^#\/?/, "").split("/").map(decoded);
   const [parts, setParts] = useState(read);
   useEffect(() => {
     const changed = () => setParts(read());
@@ -32,21 +62,47 @@ function useHash(): string[] {
   return parts;
 }
 
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function Shown({ parts }: { parts: string[] }): JSX.Element {
   const [part, first, second] = parts;
   switch (part) {
     case "":
       return <Overview />;
     case "nodes":
-      return <Nodes />;
+      return first ? <Node id={first} /> : <Nodes />;
     case "jobs":
       return first ? <Job id={first} /> : <Jobs />;
     case "training":
       return <Training id={first} otherId={second} />;
+    case "tuning":
+      return <Tuning id={first} />;
+    case "datasets":
+      return <Datasets id={first} />;
+    case "serving":
+      return <Serving id={first} />;
     case "actors":
-      return <Actors />;
+      return first ? <Actor id={first} /> : <Actors />;
     case "tasks":
-      return <Tasks />;
+      return first ? <Task id={first} /> : <Tasks />;
+    case "workers":
+      return first ? <Worker id={first} /> : <Workers />;
+    case "placement_groups":
+      return first ? <Group id={first} /> : <Groups />;
+    case "timeline":
+      return <Timeline job={first} />;
+    case "errors":
+      return <Errors />;
+    case "objects":
+      return <Objects />;
+    case "events":
+      return <Events />;
     case "logs":
       return <Logs nodeId={first} />;
     case "file":
@@ -54,33 +110,75 @@ function Shown({ parts }: { parts: string[] }): JSX.Element {
     case "log":
       return <Log title={`Log of ${first === "actor_id" ? "actor" : "task"} ${second}`} query={`${first}=${second}`} />;
     default:
-      return <p>There is no page of that name. <a href="#/">Overview</a></p>;
+      return (
+        <>
+          <h1>There is no page of that name</h1>
+          <p>
+            <a href="#/">Overview</a>
+          </p>
+        </>
+      );
   }
+}
+
+/** The mirror of a heliostat, and the light that it sends on. */
+function Mark(): JSX.Element {
+  return (
+    <svg viewBox="0 0 18 18" aria-hidden="true">
+      <path d="M3 15 15 3" stroke="var(--link)" stroke-width="2.4" stroke-linecap="round" />
+      <circle cx="5" cy="5" r="2.6" fill="var(--line-3)" />
+      <path d="M9 9 16 14" stroke="var(--line-3)" stroke-width="1.6" stroke-linecap="round" />
+    </svg>
+  );
 }
 
 function Whole(): JSX.Element {
   const parts = useHash();
+  const [isOpen, setOpen] = useState(false);
   const cluster = useAsked(async () => (await json("/api/v0/cluster_metadata")).data, 60_000, []);
+  const machines = useMachinesAsked();
   const under = { file: "logs", log: "tasks" }[parts[0] ?? ""] ?? parts[0];
+  useEffect(() => {
+    setOpen(false);
+    const part = PARTS.flatMap(([, all]) => all).find(([name]) => name === under)?.[1];
+    document.title = part ? `${part} · Heliostat` : "Heliostat";
+  }, [parts.join("/")]);
   return (
-    <>
-      <header>
-        <a class="name" href="#/">
-          Heliostat
-        </a>
-        <nav aria-label="Parts">
-          {PARTS.map(([part, title]) => (
-            <a href={`#/${part}`} aria-current={under === part ? "page" : undefined}>
-              {title}
-            </a>
-          ))}
-        </nav>
-        <span class="dim">{cluster.value?.sessionName}</span>
-      </header>
-      <main>
-        <Shown parts={parts} key={parts.join("/")} />
-      </main>
-    </>
+    <Machines.Provider value={machines}>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")!.focus(); }}>
+        To the page
+      </a>
+      <div class="frame">
+        <header class={`side${isOpen ? " open" : ""}`}>
+          <a class="name" href="#/">
+            <Mark />
+            Heliostat
+          </a>
+          <button class="menu" aria-expanded={isOpen} aria-controls="parts" onClick={() => setOpen(!isOpen)}>
+            Menu
+          </button>
+          <nav aria-label="Parts" id="parts">
+            {PARTS.map(([group, all]) => (
+              <section>
+                {group && <h2>{group}</h2>}
+                {all.map(([part, title]) => (
+                  <a href={`#/${part}`} aria-current={under === part ? "page" : undefined}>
+                    {title}
+                  </a>
+                ))}
+              </section>
+            ))}
+          </nav>
+          <div class="about">
+            {cluster.value?.sessionName}
+            {cluster.value && <div>Heliostat {cluster.value.heliostatVersion}</div>}
+          </div>
+        </header>
+        <main id="main" tabIndex={-1}>
+          <Shown parts={parts} key={parts.join("/")} />
+        </main>
+      </div>
+    </Machines.Provider>
   );
 }
 

@@ -1,153 +1,207 @@
+// The cluster on one screen: how much of it is used, what runs, what waits and why, what has failed.
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
 import { json, useAsked } from "./api";
-import { Chart } from "./chart";
-import { Card, Problem, State, Table, Use } from "./show";
+import { Heat } from "./heat";
+import { Lanes, useCalls } from "./lanes";
+import { useMachines } from "./machines";
+import { Card, Figures, Problem, State, Table, count } from "./show";
 
 const EVERY_MS = 1000;
-// Ten minutes at one point a second.
-const POINTS_MAX = 600;
+const STREAM_MS = 60_000;
 
-interface Seen {
-  times: number[];
-  cpus: number[];
-  running: number[];
+interface Failure {
+  function: string;
+  error_type: string;
+  message: string;
+  count: number;
+  task_id: string;
 }
 
 async function everything() {
-  const [nodes, status, jobs, tasks, actors] = await Promise.all([
-    json("/nodes?view=summary"),
+  const [status, jobs, tasks, actors, errors, training, tuning, datasets, serving] = await Promise.all([
     json("/api/cluster_status"),
     json("/api/jobs/"),
     json("/api/v0/tasks/summarize"),
     json("/api/v0/actors/summarize"),
+    json("/api/v0/tasks/errors"),
+    json("/api/v0/training"),
+    json("/api/v0/tuning"),
+    json("/api/v0/datasets"),
+    json("/api/v0/serving"),
   ]);
   return {
-    nodes: nodes.data.summary as any[],
     report: status.data.clusterStatus.loadMetricsReport,
     jobs: jobs as any[],
-    tasks: tasks.data.result.result.node_id_to_summary.cluster,
-    actors: actors.data.result.result.node_id_to_summary.cluster,
+    tasks: states(tasks.data.result.result.node_id_to_summary.cluster.summary),
+    actors: states(actors.data.result.result.node_id_to_summary.cluster.summary),
+    errors: errors.groups as Failure[],
+    training: training.runs as any[],
+    tuning: tuning.runs as any[],
+    datasets: datasets.runs as any[],
+    serving: serving.runs as any[],
   };
 }
 
 /** How many rows of all groups are in which state. */
-function states(summary: Record<string, { state_counts: Record<string, number> }>): [string, number][] {
+function states(summary: Record<string, { state_counts: Record<string, number> }>): Map<string, number> {
   const sums = new Map<string, number>();
   for (const group of Object.values(summary)) {
-    for (const [state, count] of Object.entries(group.state_counts)) sums.set(state, (sums.get(state) ?? 0) + count);
+    for (const [state, many] of Object.entries(group.state_counts)) sums.set(state, (sums.get(state) ?? 0) + many);
   }
-  return [...sums].sort();
+  return sums;
 }
 
-function Counts({ of, what }: { of: [string, number][]; what: string }): JSX.Element {
-  if (of.length === 0) return <p class="empty">No {what} yet.</p>;
+function pending(states: Map<string, number>): number {
+  return [...states].reduce((sum, [state, many]) => sum + (/^PENDING|UNREADY/.test(state) ? many : 0), 0);
+}
+
+/** What the libraries run now: a line each. */
+function Libraries({ of }: { of: Awaited<ReturnType<typeof everything>> }): JSX.Element | null {
+  const goesOn = (run: any) => !run.is_over && !run.is_left;
+  const lines: [string, string, string, JSX.Element | string][] = [
+    ...of.training.filter(goesOn).map((run) => [`#/training/${encodeURIComponent(run.run_id)}`, "training", run.name, `${run.seen.workers} workers, ${count(run.seen.reports)} reports`] as [string, string, string, string]),
+    ...of.tuning.filter(goesOn).map((run) => [`#/tuning/${run.run_id}`, "tuning", run.name, `${run.seen.trials.length}${run.seen.total ? ` of ${run.seen.total}` : ""} trials`] as [string, string, string, string]),
+    ...of.datasets.filter(goesOn).map((run) => [`#/datasets/${run.run_id}`, "dataset", run.name, `${count(run.seen.rows)} rows`] as [string, string, string, string]),
+    ...of.serving.map((run) => [`#/serving/${encodeURIComponent(run.run_id)}`, "application", run.name, <State of={run.seen.state} />] as [string, string, string, JSX.Element]),
+  ];
+  if (lines.length === 0) return null;
   return (
-    <dl class="counts">
-      {of.map(([state, count]) => (
-        <div>
-          <dt>
-            <State of={state} />
-          </dt>
-          <dd>{count}</dd>
-        </div>
-      ))}
-    </dl>
+    <Card title="Libraries at work">
+      <Table
+        label="Libraries at work"
+        empty=""
+        rows={lines.slice(0, 12)}
+        columns={[
+          { title: "What", of: (line) => <em>{line[1]}</em> },
+          { title: "Name", of: (line) => <a href={line[0]}>{line[2]}</a> },
+          { title: "How far", of: (line) => line[3] },
+        ]}
+      />
+      {lines.length > 12 && <p class="dim">and {lines.length - 12} more</p>}
+    </Card>
   );
 }
 
 export function Overview(): JSX.Element {
-  const seen = useRef<Seen>({ times: [], cpus: [], running: [] });
-  const { value, error } = useAsked(
-    async () => {
-      const all = await everything();
-      const { times, cpus, running } = seen.current;
-      times.push(Date.now() / 1000);
-      cpus.push(all.report.usage.CPU?.[0] ?? 0);
-      running.push(states(all.tasks.summary).find(([state]) => state === "RUNNING")?.[1] ?? 0);
-      for (const points of [times, cpus, running]) if (points.length > POINTS_MAX) points.shift();
-      return all;
-    },
-    EVERY_MS,
-    [],
-  );
-  if (!value) return <Problem text={error} />;
-  const alive = value.nodes.filter((node) => node.raylet.state === "ALIVE");
-  const failures = value.jobs.filter((job) => job.status === "FAILED").slice(-5).reverse();
+  const { value, error } = useAsked(everything, EVERY_MS, []);
+  const machines = useMachines();
+  const known = useCalls(STREAM_MS);
+  if (!value || !machines.value) {
+    return (
+      <>
+        <h1>Overview</h1>
+        <Problem text={error ?? machines.error} />
+      </>
+    );
+  }
+  const alive = machines.value.filter((node) => node.raylet.state === "ALIVE").length;
+  const gone = machines.value.length - alive;
+  const failed = value.jobs.filter((job) => job.status === "FAILED").slice(-5).reverse();
+  const running = value.jobs.filter((job) => job.status === "RUNNING").length;
+  const usage = value.report.usage as Record<string, [number, number]>;
   const demand: any[] = value.report.resourceDemand;
+  const of = (all: Map<string, number>, state: string) => all.get(state) ?? 0;
   return (
     <>
+      <h1>Overview</h1>
       <Problem text={error} />
-      <div class="cards">
-        <Card title="Nodes">
-          <p class="large">
-            {alive.length} <State of="ALIVE" />
-            {alive.length < value.nodes.length && <span class="dim"> of {value.nodes.length}</span>}
-          </p>
-          <ul class="plain">
-            {value.nodes.slice(0, 8).map((node) => (
-              <li>
-                <State of={node.raylet.state} /> {node.name || node.ip} {node.raylet.isHeadNode && <em>head</em>}
-              </li>
-            ))}
-          </ul>
-          {value.nodes.length > 8 && <a href="#/nodes">all {value.nodes.length}</a>}
+      <Figures
+        of={[
+          ["Nodes", <>{alive} <small><State of="ALIVE" />{gone > 0 && `, ${gone} gone`}</small></>],
+          ["Jobs running", count(running), running ? "runs" : undefined],
+          ["Tasks running", count(of(value.tasks, "RUNNING")), of(value.tasks, "RUNNING") ? "runs" : undefined],
+          ["Tasks waiting", count(pending(value.tasks)), pending(value.tasks) ? "other" : undefined],
+          ["Tasks finished", count(of(value.tasks, "FINISHED"))],
+          ["Tasks failed", count(of(value.tasks, "FAILED")), of(value.tasks, "FAILED") ? "bad" : undefined],
+          ["Actors alive", <>{count(of(value.actors, "ALIVE"))} <small>{pending(value.actors) > 0 && `${pending(value.actors)} wait`}</small></>],
+        ]}
+      />
+      <div class="grid two">
+        <Card title="Tasks of the last minute" more={<a href="#/timeline">timeline</a>}>
+          <Problem text={known.error} />
+          <Lanes label="Tasks of the last minute" known={known} widthMs={STREAM_MS} lanesMax={12} />
         </Card>
-        <Card title="Resources">
-          {Object.entries(value.report.usage as Record<string, [number, number]>).map(([name, [used, all]]) => (
-            <div class="resource">
-              <span>{name.replaceAll("_", " ")}</span>
-              <Use name={name} used={used} all={all} />
-            </div>
-          ))}
+        <div>
+          <Card title="Resources">
+            <dl class="resources">
+              {Object.entries(usage).map(([name, [used, all]]) => (
+                <>
+                  <dt>{name === "CPU" || name === "GPU" ? `${name}s` : name.replace(/^object_store_memory$/, "object store").replaceAll("_", " ")}</dt>
+                  <dd>
+                    <i>
+                      <b style={{ width: `${all ? Math.min(100, (100 * used) / all) : 0}%` }} />
+                    </i>
+                    <span>{usedText(name, used, all)}</span>
+                  </dd>
+                </>
+              ))}
+            </dl>
+          </Card>
+          <Card title="Nodes" more={<a href="#/nodes">all {machines.value.length}</a>}>
+            <Heat machines={machines.value} />
+          </Card>
+        </div>
+      </div>
+      <div class="grid half">
+        <Card title="What waits, and why">
+          <Table
+            label="What waits"
+            empty="Nothing waits for resources."
+            rows={demand}
+            columns={[
+              { title: "Many", of: (row) => row.count, number: true },
+              {
+                title: "Needs",
+                of: (row) =>
+                  Object.entries(row.resources)
+                    .map(([name, value]) => `${value} ${name}`)
+                    .join(", ") || "nothing",
+              },
+              { title: "Why", of: (row) => row.why },
+            ]}
+          />
         </Card>
-        <Card title="Tasks">
-          <Counts of={states(value.tasks.summary)} what="tasks" />
-        </Card>
-        <Card title="Actors">
-          <Counts of={states(value.actors.summary)} what="actors" />
+        <Card title="What has failed" more={<a href="#/errors">errors</a>}>
+          {value.errors.length === 0 && failed.length === 0 && <p class="empty">No job or task has failed.</p>}
+          {failed.length > 0 && (
+            <Table
+              label="Failed jobs"
+              empty=""
+              rows={failed}
+              columns={[
+                { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(job.submission_id ?? job.job_id)}`}>{job.submission_id ?? job.job_id}</a> },
+                { title: "Why", of: (job) => <span class="lines" title={job.message}>{lastOf(job.message)}</span> },
+              ]}
+            />
+          )}
+          {value.errors.length > 0 && (
+            <Table
+              label="Failed tasks"
+              empty=""
+              rows={value.errors.slice(0, 5)}
+              columns={[
+                { title: "Many", of: (row) => row.count, number: true },
+                { title: "Function", of: (row) => <a href={`#/tasks/${row.task_id}`}>{row.function}</a> },
+                { title: "Why", of: (row) => <span class="lines">{row.message || row.error_type}</span> },
+              ]}
+            />
+          )}
         </Card>
       </div>
-      <Card title="Since this page was opened">
-        <Chart
-          label="CPUs in use and tasks that run"
-          times={seen.current.times}
-          series={[
-            { label: "CPUs in use", values: seen.current.cpus },
-            { label: "tasks that run", values: seen.current.running },
-          ]}
-        />
-      </Card>
-      <Card title="What waits, and why">
-        <Table
-          label="What waits"
-          empty="Nothing waits for resources."
-          rows={demand}
-          columns={[
-            { title: "How many", of: (row) => row.count },
-            {
-              title: "Needs",
-              of: (row) =>
-                Object.entries(row.resources)
-                  .map(([name, value]) => `${value} ${name}`)
-                  .join(", ") || "nothing",
-            },
-            { title: "Why", of: (row) => row.why },
-          ]}
-        />
-      </Card>
-      <Card title="Jobs that failed last">
-        <Table
-          label="Failed jobs"
-          empty="No job has failed."
-          rows={failures}
-          columns={[
-            { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(job.submission_id)}`}>{job.submission_id}</a> },
-            { title: "Command", of: (job) => <code>{job.entrypoint}</code> },
-            { title: "Why", of: (job) => <span class="clip">{job.message}</span> },
-          ]}
-        />
-      </Card>
+      <Libraries of={value} />
     </>
   );
 }
+
+function usedText(name: string, used: number, all: number): string {
+  const part = all ? Math.round((100 * used) / all) : 0;
+  const short = (value: number) => (/memory/.test(name) ? (value / 2 ** 30).toFixed(1) : String(Math.round(value * 100) / 100));
+  return `${short(used)} / ${short(all)}${/memory/.test(name) ? " GiB" : ""}, ${part} %`;
+}
+
+/** The reason is at the end: before it stand the first lines of a log. */
+export function lastOf(message: string | null): string {
+  const lines = (message ?? "").trim().split("\n");
+  return lines.length > 3 ? `… ${lines.slice(-2).join(" ")}` : lines.join(" ");
+}
+

@@ -1,13 +1,33 @@
 // How values look: states, amounts, times, ids.
 import type { ComponentChildren, JSX } from "preact";
+import { useState } from "preact/hooks";
 
-const GOOD = new Set(["ALIVE", "RUNNING", "SUCCEEDED", "FINISHED", "CREATED"]);
-const BAD = new Set(["DEAD", "FAILED"]);
+const GOOD = new Set(["ALIVE", "SUCCEEDED", "FINISHED", "CREATED", "HEALTHY", "TERMINATED"]);
+const RUNS = new Set(["RUNNING"]);
+const BAD = new Set(["DEAD", "FAILED", "ERROR", "UNHEALTHY", "DEPLOY_FAILED"]);
+
+// States that would not fit; the whole word is in the title, and in filters.
+const SHORT: Record<string, string> = {
+  PENDING_ARGS_AVAIL: "PENDING ARGS",
+  PENDING_NODE_ASSIGNMENT: "PENDING NODE",
+  PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY: "PENDING ACTOR",
+  PENDING_CREATION: "PENDING",
+  DEPENDENCIES_UNREADY: "PENDING ARGS",
+};
+
+const OVER = new Set(["ENDED", "REMOVED", "STOPPED", "LEFT", "ITS DRIVER HAS ENDED"]);
+
+export function kindOf(state: string): string {
+  return OVER.has(state) ? "dim" : GOOD.has(state) ? "good" : RUNS.has(state) ? "runs" : BAD.has(state) ? "bad" : "other";
+}
 
 /** A state in a word and a colour: the word says it all. */
 export function State({ of }: { of: string }): JSX.Element {
-  const kind = GOOD.has(of) ? "good" : BAD.has(of) ? "bad" : "other";
-  return <span class={`state ${kind}`}>{of}</span>;
+  return (
+    <span class={`state ${kindOf(of)}`} title={of in SHORT ? of : undefined}>
+      {SHORT[of] ?? of}
+    </span>
+  );
 }
 
 export function bytes(amount: number): string {
@@ -18,6 +38,10 @@ export function bytes(amount: number): string {
     at += 1;
   }
   return `${amount >= 100 || at === 0 ? Math.round(amount) : amount.toFixed(1)} ${units[at]}`;
+}
+
+export function count(amount: number): string {
+  return Math.round(amount).toLocaleString("en-US");
 }
 
 export function amount(name: string, value: number): string {
@@ -33,29 +57,67 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** The time of day, and of another day than today that, too. */
 export function moment(ms: number | null | undefined): string {
-  return ms ? new Date(ms).toLocaleString() : "";
+  if (!ms) return "";
+  const at = new Date(ms);
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" })} ${time}`;
 }
 
-/** The beginning of an id; the whole of it on hover and for copying. */
-export function Id({ of }: { of: string | null | undefined }): JSX.Element {
-  return of ? (
-    <code title={of}>{of.slice(0, 10)}</code>
-  ) : (
-    <span />
+async function copy(text: string): Promise<void> {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  // Without encryption a browser has no clipboard but this one.
+  const area = document.body.appendChild(document.createElement("textarea"));
+  area.value = text;
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+export type Thing = "nodes" | "actors" | "tasks" | "workers" | "jobs" | "placement_groups";
+
+/** The beginning of an id, or the whole; it leads to the page of what it names, and can be copied. */
+export function Id({ of, to, whole }: { of: string | null | undefined; to?: Thing; whole?: boolean }): JSX.Element | null {
+  const [copied, setCopied] = useState(false);
+  if (!of) return null;
+  const shown = <code title={of}>{whole ? of : of.slice(0, 10)}</code>;
+  const take = async () => {
+    await copy(of);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return (
+    <span class="id">
+      {to ? <a href={`#/${to}/${encodeURIComponent(of)}`}>{shown}</a> : shown}
+      <button type="button" onClick={take} aria-label={copied ? "Copied" : `Copy ${of.slice(0, 10)}`} title={copied ? "Copied" : "Copy"}>
+        <svg viewBox="0 0 12 12" aria-hidden="true">
+          {copied ? <path d="M2 6.5 4.8 9.5 10 3" /> : <path d="M4 4V1.5h6.5V8H8M1.5 4H8v6.5H1.5Z" />}
+        </svg>
+      </button>
+    </span>
+  );
+}
+
+/** A part of the whole as a line, with what is said of it. */
+export function Bar({ part, label, children }: { part: number; label: string; children?: ComponentChildren }): JSX.Element {
+  const percent = Math.round(100 * Math.min(1, Math.max(0, part)));
+  return (
+    <span class={`bar${percent >= 95 ? " full" : ""}`}>
+      <i role="meter" aria-label={label} aria-valuenow={percent} aria-valuemin={0} aria-valuemax={100}>
+        <b style={{ width: `${percent}%` }} />
+      </i>
+      {children}
+    </span>
   );
 }
 
 /** Used of all, as a bar and in numbers. */
 export function Use({ name, used, all }: { name: string; used: number; all: number }): JSX.Element {
-  const part = all > 0 ? Math.min(1, Math.max(0, used / all)) : 0;
   return (
-    <span class="use">
-      <meter min={0} max={1} value={part} aria-label={name} />
-      <span>
-        {amount(name, used)} / {amount(name, all)}
-      </span>
-    </span>
+    <Bar part={all > 0 ? used / all : 0} label={name}>
+      {amount(name, used)} / {amount(name, all)}
+    </Bar>
   );
 }
 
@@ -63,18 +125,65 @@ export function Problem({ text }: { text: string | undefined }): JSX.Element | n
   return text ? <p role="alert">{text}</p> : null;
 }
 
-export function Card({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
+export function Card({ title, more, children }: { title: string; more?: ComponentChildren; children: ComponentChildren }): JSX.Element {
   return (
     <section class="card">
-      <h2>{title}</h2>
+      {more === undefined ? (
+        <h2>{title}</h2>
+      ) : (
+        <header>
+          <h2>{title}</h2>
+          <span class="more">{more}</span>
+        </header>
+      )}
       {children}
     </section>
+  );
+}
+
+/** Names and what they are of; what is empty is left out. */
+export function Facts({ of }: { of: [string, ComponentChildren][] }): JSX.Element {
+  const known = of.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
+  return (
+    <dl class="facts">
+      {known.map(([name, value]) => (
+        <>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </>
+      ))}
+    </dl>
+  );
+}
+
+/** Figures in a row: a name, a number, and in which colour. */
+export function Figures({ of }: { of: [string, ComponentChildren, string?][] }): JSX.Element {
+  return (
+    <dl class="figures">
+      {of.map(([name, value, kind]) => (
+        <div>
+          <dt>{name}</dt>
+          <dd class={kind}>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** Where a page of one thing belongs. */
+export function Crumbs({ part, title }: { part: string; title: string }): JSX.Element {
+  return (
+    <p class="crumbs">
+      <a href={`#/${part}`}>{title}</a> /
+    </p>
   );
 }
 
 export interface Column {
   title: string;
   of: (row: Record<string, any>) => ComponentChildren;
+  /** On the right, to be compared from row to row. */
+  number?: boolean;
 }
 
 /** Rows under their titles; `empty` is what is said when there are none. */
@@ -85,13 +194,16 @@ export function Table(props: {
   empty: string;
 }): JSX.Element {
   if (props.rows.length === 0) return <p class="empty">{props.empty}</p>;
+  const side = (column: Column) => (column.number ? "number" : undefined);
   return (
-    <div class="scroll">
+    <div class="scroll" tabIndex={0} role="region" aria-label={`${props.label}, may be wider than it is shown`}>
       <table aria-label={props.label}>
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th scope="col">{column.title}</th>
+              <th scope="col" class={side(column)}>
+                {column.title || <span class="skip">More</span>}
+              </th>
             ))}
           </tr>
         </thead>
@@ -99,12 +211,37 @@ export function Table(props: {
           {props.rows.map((row) => (
             <tr>
               {props.columns.map((column) => (
-                <td>{column.of(row)}</td>
+                <td class={side(column)}>{column.of(row)}</td>
               ))}
             </tr>
           ))}
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Rows of which only some are shown, and how to see the others. */
+export function Cut<Row>({ rows, most, children }: { rows: Row[]; most: number; children: (shown: Row[]) => ComponentChildren }): JSX.Element {
+  const [page, setPage] = useState(0);
+  const pages = Math.max(1, Math.ceil(rows.length / most));
+  const at = Math.min(page, pages - 1);
+  return (
+    <>
+      {children(rows.slice(at * most, (at + 1) * most))}
+      {pages > 1 && (
+        <p class="pages">
+          <button disabled={at === 0} onClick={() => setPage(at - 1)}>
+            Previous
+          </button>
+          <button disabled={at === pages - 1} onClick={() => setPage(at + 1)}>
+            Next
+          </button>
+          <span class="dim">
+            {at + 1} of {pages}
+          </span>
+        </p>
+      )}
+    </>
   );
 }

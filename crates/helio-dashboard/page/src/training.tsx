@@ -44,6 +44,7 @@ export function Training({ id, otherId }: { id: string | undefined; otherId: str
     <>
       <h1>Training</h1>
       <Problem text={error} />
+      {value && id !== undefined && !known(id) && <Problem text={`No training run ${id} is known; of many only the latest are.`} />}
       {value && opened && <Chooser opened={opened} over={over} runs={value} />}
       {opened && over && over !== opened && <Compared runs={[opened, over]} key={`${opened.run_id} ${over.run_id}`} />}
       {opened && (!over || over === opened) && <One run={opened} key={opened.run_id} />}

@@ -1,0 +1,235 @@
+// Executions of datasets: the plan as a graph, what came of each operator, and what bounds it.
+import type { JSX } from "preact";
+import { json, useAsked } from "./api";
+import { Chart } from "./chart";
+import { Bar, Card, Crumbs, Figures, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
+
+interface Operator {
+  name: string;
+  sources: number[];
+  bound: string;
+  waits: string;
+  tasks: number;
+  expected: number;
+  running: number;
+  failed: number;
+  actors: number;
+  cpus: number;
+  gpus: number;
+  rows: number;
+  bytes: number;
+  wall_s: number;
+  udf_s: number;
+  backlog_blocks: number;
+  backlog_bytes: number;
+  nodes: Record<string, number>;
+}
+
+interface Execution {
+  run_id: string;
+  name: string;
+  job_id: string;
+  is_over: boolean;
+  is_left: boolean;
+  started_at: number;
+  written_at: number;
+  seen: {
+    state: string;
+    why: string;
+    took_s: number;
+    rows: number;
+    held_bytes: number;
+    budget_bytes: number;
+    past: [number, number, number][];
+    operators: Operator[];
+  };
+}
+
+function stateOf(run: Execution): string {
+  return run.is_left ? "ITS DRIVER HAS ENDED" : run.seen.state;
+}
+
+const BOUNDS: Record<string, string> = {
+  memory: "memory: the object store's part for it is full",
+  tasks: "its own tasks",
+  input: "its input",
+};
+
+/** The operator that the others wait for: the last that works although blocks wait for it, or that memory holds up. */
+function bottleneck(operators: Operator[]): number {
+  const held = operators.findIndex((one) => one.bound === "memory");
+  if (held >= 0) return held;
+  let found = -1;
+  operators.forEach((one, at) => {
+    if (one.bound === "tasks" && (found < 0 || one.backlog_blocks >= operators[found]!.backlog_blocks)) found = at;
+  });
+  return found;
+}
+
+const [WIDE, TALL, GAP_X, GAP_Y] = [210, 92, 54, 18];
+
+/** How far each operator is from the beginning. */
+function ranks(operators: Operator[]): number[] {
+  const found: number[] = [];
+  operators.forEach((one) => found.push(Math.max(-1, ...one.sources.map((source) => found[source] ?? -1)) + 1));
+  return found;
+}
+
+function Plan({ operators }: { operators: Operator[] }): JSX.Element {
+  const rank = ranks(operators);
+  const taken = new Map<number, number>();
+  const places = operators.map((_, at) => {
+    const column = rank[at]!;
+    const row = taken.get(column) ?? 0;
+    taken.set(column, row + 1);
+    return { x: column * (WIDE + GAP_X), y: row * (TALL + GAP_Y) };
+  });
+  const width = (Math.max(0, ...rank) + 1) * (WIDE + GAP_X) - GAP_X;
+  const height = Math.max(1, ...taken.values()) * (TALL + GAP_Y) - GAP_Y;
+  const worst = bottleneck(operators);
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="The plan, may be wider than it is shown">
+      <svg class="plan" viewBox={`-2 -2 ${width + 4} ${height + 4}`} style={{ minWidth: `${Math.min(width, 0.8 * width + 100)}px`, maxWidth: `${1.2 * width}px` }} role="img" aria-label={`Plan of ${operators.length} operators`}>
+        {operators.flatMap((one, at) =>
+          one.sources.map((source) => {
+            const [from, to] = [places[source]!, places[at]!];
+            const [x, y, right, down] = [from.x + WIDE, from.y + TALL / 2, to.x, to.y + TALL / 2];
+            return (
+              <>
+                <path d={`M${x} ${y} C${x + GAP_X / 2} ${y} ${right - GAP_X / 2} ${down} ${right} ${down}`} />
+                {one.backlog_blocks > 0 && (
+                  <text x={right - 4} y={down - 6} text-anchor="end">
+                    {one.backlog_blocks}
+                  </text>
+                )}
+              </>
+            );
+          }),
+        )}
+        {operators.map((one, at) => {
+          const { x, y } = places[at]!;
+          const kind = one.bound || "done";
+          const part = one.expected ? Math.min(1, one.tasks / one.expected) : one.bound ? 0 : 1;
+          return (
+            <g class={`${kind}${at === worst ? " bottleneck" : ""}`}>
+              <title>{`${one.name}: ${one.bound ? `bounded by ${BOUNDS[one.bound]}` : "done"}`}</title>
+              <rect class="box" x={x} y={y} width={WIDE} height={TALL} rx={8} />
+              <text class="title" x={x + 12} y={y + 22}>
+                {one.name.length > 23 ? `${one.name.slice(0, 22)}…` : one.name}
+              </text>
+              <text x={x + 12} y={y + 40}>{`${count(one.rows)} rows, ${bytes(one.bytes)}`}</text>
+              <text x={x + 12} y={y + 56}>{`${one.running} run, ${count(one.tasks)}${one.expected ? ` of ${count(one.expected)}` : ""} tasks`}</text>
+              <text x={x + 12} y={y + 72}>{one.bound ? `bounded by ${one.bound === "memory" ? "memory" : `its ${one.bound}`}` : "done"}</text>
+              <rect class="part" x={x + 12} y={y + 79} width={WIDE - 24} height={4} rx={2} />
+              <rect class="filled" x={x + 12} y={y + 79} width={(WIDE - 24) * part} height={4} rx={2} />
+            </g>
+          );
+        })}
+      </svg>
+    </div>
+  );
+}
+
+function rates(past: [number, number, number][]): (number | null)[] {
+  return past.map(([at, rows], index) => {
+    const before = past[index - 1];
+    return before && at > before[0] ? Math.max(0, (rows - before[1]) / (at - before[0])) : null;
+  });
+}
+
+function One({ run }: { run: Execution }): JSX.Element {
+  const { seen } = run;
+  const worst = seen.operators[bottleneck(seen.operators)];
+  const goesOn = !run.is_over && !run.is_left;
+  return (
+    <>
+      <Crumbs part="datasets" title="Datasets" />
+      <h1>
+        {run.name} <State of={stateOf(run)} />
+      </h1>
+      {seen.why && <Problem text={seen.why} />}
+      <Figures
+        of={[
+          ["Rows put out", count(seen.rows)],
+          ["Took", duration(1000 * seen.took_s)],
+          ["Rows a second", count(seen.rows / Math.max(seen.took_s, 1e-3))],
+          ["Blocks held", <>{bytes(seen.held_bytes)} <small>of {bytes(seen.budget_bytes)}</small></>],
+          ["Began", <small>{moment(1000 * run.started_at)}</small>],
+          ["Job", <small><Id of={run.job_id} to="jobs" /></small>],
+        ]}
+      />
+      {goesOn && worst && (
+        <p>
+          <b>{worst.name}</b> sets the pace: it is bounded by {BOUNDS[worst.bound]}.
+        </p>
+      )}
+      <Card title="Plan">
+        <Plan operators={seen.operators} />
+        <p class="legend">
+          <span class="runs">bounded by its tasks</span>
+          <span class="other">bounded by memory</span>
+          <span>bounded by its input</span>
+          <span class="good">done</span>
+          <span>On a line: blocks that wait.</span>
+        </p>
+      </Card>
+      {seen.past.length > 2 && (
+        <div class="grid half">
+          <Card title="Rows a second">
+            <Chart label="Rows a second" times={seen.past.map(([at]) => at)} series={[{ label: "rows/s", values: rates(seen.past) }]} isMoment={false} across="seconds" />
+          </Card>
+          <Card title="Bytes of blocks">
+            <Chart label="Bytes of blocks" times={seen.past.map(([at]) => at)} series={[{ label: "bytes", values: seen.past.map((point) => point[2]) }]} isMoment={false} across="seconds" />
+          </Card>
+        </div>
+      )}
+      <Card title="Operators">
+        <Table
+          label="Operators"
+          empty="Nothing was planned."
+          rows={seen.operators}
+          columns={[
+            { title: "Operator", of: (row) => row.name },
+            { title: "Bounded by", of: (row) => (row.bound ? BOUNDS[row.bound] : <State of="FINISHED" />) },
+            { title: "Tasks", of: (row) => `${count(row.tasks)}${row.expected ? ` / ${count(row.expected)}` : ""}`, number: true },
+            { title: "Run", of: (row) => row.running || "", number: true },
+            { title: "Failed", of: (row) => row.failed || "", number: true },
+            { title: "Rows", of: (row) => count(row.rows), number: true },
+            { title: "Bytes", of: (row) => bytes(row.bytes), number: true },
+            { title: "Waits in front of it", of: (row) => (row.backlog_blocks ? `${row.backlog_blocks} blocks, ${bytes(row.backlog_bytes)}` : ""), number: true },
+            { title: "In its function", of: (row) => (row.wall_s ? <Bar part={row.udf_s / row.wall_s} label="part of its time in its function">{`${duration(1000 * row.udf_s)} of ${duration(1000 * row.wall_s)}`}</Bar> : "") },
+            { title: "Waits for", of: (row) => row.waits },
+          ]}
+        />
+      </Card>
+    </>
+  );
+}
+
+export function Datasets({ id }: { id: string | undefined }): JSX.Element {
+  const { value, error } = useAsked<Execution[]>(async () => (await json("/api/v0/datasets")).runs, 1000, []);
+  const opened = id === undefined ? undefined : value?.find((run) => run.run_id === id);
+  if (opened) return <One run={opened} />;
+  return (
+    <>
+      <h1>Datasets</h1>
+      <Problem text={error ?? (value && id !== undefined ? `No execution ${id} is known; of many only the latest are.` : undefined)} />
+      {value && (
+        <Table
+          label="Executions"
+          empty="No dataset was executed in this cluster. An execution is listed once it has taken a second."
+          rows={value}
+          columns={[
+            { title: "Execution", of: (run) => <a href={`#/datasets/${run.run_id}`}>{run.name}</a> },
+            { title: "State", of: (run) => <State of={stateOf(run as Execution)} /> },
+            { title: "Rows", of: (run) => count(run.seen.rows), number: true },
+            { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
+            { title: "Sets the pace", of: (run) => (run.is_over ? "" : run.seen.operators[bottleneck(run.seen.operators)]?.name) },
+            { title: "Began", of: (run) => moment(1000 * run.started_at) },
+            { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
+          ]}
+        />
+      )}
+    </>
+  );
+}

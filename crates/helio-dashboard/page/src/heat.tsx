@@ -1,0 +1,109 @@
+// Nodes by how much of them is used: tiles with names, or of many squares on a canvas.
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { hostOf, useOf } from "./machines";
+import type { Machine } from "./machines";
+
+const TILES_MAX = 24;
+// Squares are as large as so many pixels allow, and never smaller than three.
+const HEIGHT = 240;
+const RESOURCES: [string, string][] = [
+  ["CPU", "CPUs"],
+  ["GPU", "GPUs"],
+  ["object_store_memory", "object store"],
+];
+
+function partOf(machine: Machine, resource: string): number {
+  const use = useOf(machine, resource);
+  return use ? Math.min(1, Math.max(0, use.used / use.all)) : 0;
+}
+
+export function Heat({ machines }: { machines: Machine[] }): JSX.Element {
+  const [resource, setResource] = useState("CPU");
+  const known = RESOURCES.filter(([name]) => machines.some((machine) => useOf(machine, name)));
+  return (
+    <>
+      <p class="filters">
+        {known.map(([name, title]) => (
+          <button aria-pressed={resource === name} onClick={() => setResource(name)}>
+            {title}
+          </button>
+        ))}
+      </p>
+      {machines.length <= TILES_MAX ? <Tiles machines={machines} resource={resource} /> : <Squares machines={machines} resource={resource} />}
+    </>
+  );
+}
+
+function Tiles({ machines, resource }: { machines: Machine[]; resource: string }): JSX.Element {
+  return (
+    <div class="heat">
+      {machines.map((machine) => {
+        const isAlive = machine.raylet.state === "ALIVE";
+        const part = partOf(machine, resource);
+        return (
+          <a href={`#/nodes/${machine.raylet.nodeId}`} class={isAlive ? "" : "gone"} style={{ "--part": isAlive ? part : 0 } as JSX.CSSProperties}>
+            <b>{hostOf(machine)}</b>
+            <small>{isAlive ? `${Math.round(100 * part)} %, ${machine.workers} workers` : machine.raylet.state}</small>
+          </a>
+        );
+      })}
+    </div>
+  );
+}
+
+function Squares({ machines, resource }: { machines: Machine[]; resource: string }): JSX.Element {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [pointed, setPointed] = useState<Machine | null>(null);
+  const [width, setWidth] = useState(300);
+  useEffect(() => {
+    const watch = new ResizeObserver(() => setWidth(canvas.current!.clientWidth));
+    watch.observe(canvas.current!);
+    return () => watch.disconnect();
+  }, []);
+  const size = Math.min(18, Math.max(3, Math.floor(Math.sqrt((width * HEIGHT) / machines.length))));
+  const gap = size > 4 ? 1 : 0;
+  const columns = Math.max(1, Math.floor(width / size));
+  const rows = Math.ceil(machines.length / columns);
+  useEffect(() => {
+    const element = canvas.current!;
+    const scale = devicePixelRatio || 1;
+    element.width = element.clientWidth * scale;
+    element.height = rows * size * scale;
+    const context = element.getContext("2d")!;
+    context.scale(scale, scale);
+    const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+    machines.forEach((machine, at) => {
+      const part = partOf(machine, resource);
+      const isAlive = machine.raylet.state === "ALIVE";
+      const light = isDark ? 22 + 46 * part : 92 - 50 * part;
+      context.fillStyle = isAlive ? `hsl(219 ${30 + 45 * part}% ${light}%)` : isDark ? "#a03a33" : "#e9a39d";
+      context.fillRect((at % columns) * size, Math.floor(at / columns) * size, size - gap, size - gap);
+    });
+  });
+  const at = (event: MouseEvent): Machine | null => {
+    const box = canvas.current!.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left) / size);
+    return column < columns ? (machines[Math.floor((event.clientY - box.top) / size) * columns + column] ?? null) : null;
+  };
+  const gone = machines.filter((machine) => machine.raylet.state !== "ALIVE").length;
+  return (
+    <div class="lanes">
+      <canvas
+        ref={canvas}
+        style={{ height: `${rows * size}px` }}
+        role="img"
+        aria-label={`${machines.length} nodes, ${gone} of them gone, by use of ${resource}`}
+        onMouseMove={(event) => setPointed(at(event))}
+        onMouseLeave={() => setPointed(null)}
+        onClick={(event) => {
+          const found = at(event);
+          if (found) location.assign(`#/nodes/${found.raylet.nodeId}`);
+        }}
+      />
+      <p class="legend" role="status">
+        {pointed ? `${hostOf(pointed)}: ${Math.round(100 * partOf(pointed, resource))} %, ${pointed.workers} workers` : "Darker squares are fuller, red ones are gone."}
+      </p>
+    </div>
+  );
+}

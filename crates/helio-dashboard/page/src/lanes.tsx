@@ -1,0 +1,224 @@
+// What runs when: a lane for each process, a bar for each call, on a canvas, for there are thousands.
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { json, useAsked } from "./api";
+import { useNameOf } from "./machines";
+import { duration } from "./show";
+
+export interface Call {
+  task_id: string;
+  attempt: number;
+  name: string;
+  state: string;
+  node_id: string;
+  pid: number;
+  start: number;
+  end: number;
+}
+
+interface Activity {
+  now: number;
+  bars: Call[];
+  left_out: number;
+}
+
+/** What is known of calls, as far back as is asked for. */
+export interface Known {
+  calls: Call[];
+  /** The head's clock less this machine's, in milliseconds. */
+  ahead: number;
+  leftOut: number;
+  error: string | undefined;
+}
+
+// A call that ended while the last answer was on its way.
+const OVERLAP_MS = 3000;
+
+/** Follows the calls of the last `pastMs`, of one job or (`""`) of all: the first answer has all, the others what is new. */
+export function useCalls(pastMs: number, job = ""): Known {
+  const kept = useRef({ of: "", calls: new Map<string, Call>(), now: 0, ahead: 0, leftOut: 0 });
+  const of = `${pastMs} ${job}`;
+  const { error } = useAsked(
+    async () => {
+      if (kept.current.of !== of) kept.current = { of, calls: new Map(), now: 0, ahead: 0, leftOut: 0 };
+      const all = kept.current;
+      const began = Date.now();
+      const since = all.now ? all.now - OVERLAP_MS : began + all.ahead - pastMs;
+      const told: Activity = await json(`/api/v0/tasks/activity?since=${Math.max(0, Math.floor(since))}&job_id=${job}`);
+      all.ahead = told.now - Date.now();
+      // What ran and is no longer told of has ended unseen.
+      const seen = new Set(told.bars.map((call) => `${call.task_id}.${call.attempt}`));
+      for (const [key, call] of all.calls) {
+        if ((call.end === 0 && !seen.has(key)) || (call.end > 0 && call.end < told.now - pastMs)) all.calls.delete(key);
+      }
+      for (const call of told.bars) all.calls.set(`${call.task_id}.${call.attempt}`, call);
+      all.now = told.now;
+      all.leftOut = told.left_out;
+      return told.now;
+    },
+    1000,
+    [of],
+  );
+  const { calls, ahead, leftOut } = kept.current;
+  return { calls: [...calls.values()], ahead, leftOut, error };
+}
+
+const LANE = 14;
+const GAP = 3;
+const AXIS = 18;
+
+const hues = new Map<string, number>();
+
+/** A colour for each name, those that are seen one after the other far from each other; red is for failures. */
+export function hueOf(name: string): number {
+  const known = hues.get(name);
+  if (known !== undefined) return known;
+  const hue = 25 + 310 * ((0.6 + hues.size * 0.618034) % 1);
+  hues.set(name, hue);
+  return hue;
+}
+
+function tick(ms: number): number {
+  const steps = [100, 250, 500, 1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 1800e3, 3600e3];
+  return steps.find((step) => ms / step <= 8) ?? 7200e3;
+}
+
+interface Props {
+  label: string;
+  known: Known;
+  /** How much is seen, in milliseconds, and how far its end is in the past. */
+  widthMs: number;
+  agoMs?: number;
+  lanesMax: number;
+}
+
+export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JSX.Element {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const places = useRef<{ call: Call; x: number; y: number; width: number }[]>([]);
+  const [tip, setTip] = useState<{ x: number; y: number; call: Call } | null>(null);
+  const nameOf = useNameOf();
+  const lanes = new Map<string, number>();
+  for (const call of [...known.calls].sort((a, b) => (a.node_id + String(a.pid).padStart(9)).localeCompare(b.node_id + String(b.pid).padStart(9)))) {
+    const lane = `${call.node_id} ${call.pid}`;
+    if (!lanes.has(lane)) lanes.set(lane, lanes.size);
+  }
+  const shown = Math.max(3, Math.min(lanesMax, lanes.size));
+  const height = shown * (LANE + GAP) + AXIS;
+  const latest = useRef({ known, lanes, widthMs, agoMs });
+  latest.current = { known, lanes, widthMs, agoMs };
+
+  useEffect(() => {
+    const element = canvas.current!;
+    let frame = 0;
+    const draw = () => {
+      const { known, lanes, widthMs, agoMs } = latest.current;
+      const scale = devicePixelRatio || 1;
+      const [width, tall] = [element.clientWidth, element.clientHeight];
+      if (element.width !== Math.round(width * scale) || element.height !== Math.round(tall * scale)) {
+        element.width = Math.round(width * scale);
+        element.height = Math.round(tall * scale);
+      }
+      const context = element.getContext("2d")!;
+      const style = getComputedStyle(element);
+      const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+      const left = Math.min(110, width * 0.25);
+      const now = Date.now() + known.ahead;
+      const to = now - agoMs;
+      const from = to - widthMs;
+      const x = (at: number) => left + ((at - from) / widthMs) * (width - left);
+      context.setTransform(scale, 0, 0, scale, 0, 0);
+      context.clearRect(0, 0, width, tall);
+      context.font = "11px system-ui, sans-serif";
+      context.textBaseline = "middle";
+      const dim = style.getPropertyValue("color");
+      const step = tick(widthMs * (600 / Math.max(240, width - left)));
+      context.fillStyle = dim;
+      context.strokeStyle = isDark ? "#2a313b" : "#e2e6ec";
+      for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+        context.beginPath();
+        context.moveTo(Math.round(x(at)) + 0.5, 0);
+        context.lineTo(Math.round(x(at)) + 0.5, tall - AXIS);
+        context.stroke();
+        const text = new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+        const half = context.measureText(text).width / 2;
+        if (x(at) - half >= left - 8 && x(at) + half <= width) context.fillText(text, x(at) - half, tall - AXIS / 2);
+      }
+      let named = "";
+      for (const [lane, at] of lanes) {
+        if (at * (LANE + GAP) + LANE > tall - AXIS) break;
+        const [node, pid] = lane.split(" ");
+        const host = nameOf(node);
+        context.fillStyle = dim;
+        const text = host === named ? String(pid) : `${host} ${pid}`;
+        named = host;
+        context.fillText(text.slice(-Math.floor(left / 6)), 0, at * (LANE + GAP) + LANE / 2 + 1);
+      }
+      places.current = [];
+      for (const call of known.calls) {
+        const end = call.end || now;
+        if (end < from || call.start > to) continue;
+        const y = lanes.get(`${call.node_id} ${call.pid}`)! * (LANE + GAP);
+        if (y + LANE > tall - AXIS) continue;
+        const begin = Math.max(left, x(call.start));
+        const wide = Math.max(1.5, Math.min(width, x(end)) - begin);
+        context.fillStyle =
+          call.state === "FAILED" ? (isDark ? "#ff8f85" : "#c8372d") : `hsl(${hueOf(call.name)} ${isDark ? "52% 62%" : "58% 52%"})`;
+        context.globalAlpha = call.end ? 0.85 : 1;
+        context.fillRect(begin, y + 1, wide - (wide > 3 ? 0.5 : 0), LANE);
+        places.current.push({ call, x: begin, y, width: wide });
+      }
+      context.globalAlpha = 1;
+    };
+    draw();
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const timer = setInterval(() => (frame = requestAnimationFrame(draw)), still ? 1000 : 100);
+    return () => {
+      clearInterval(timer);
+      cancelAnimationFrame(frame);
+    };
+  }, []);
+
+  const at = (event: MouseEvent) => {
+    const box = canvas.current!.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const found = places.current.filter((one) => y >= one.y && y <= one.y + LANE + GAP && x >= one.x - 2 && x <= one.x + one.width + 2).pop();
+    return found ? { x: Math.min(x, box.width - 200), y: y + 16, call: found.call } : null;
+  };
+  const counts = new Map<string, number>();
+  for (const { name } of known.calls) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const legend = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 8);
+  return (
+    <div class="lanes">
+      <canvas
+        ref={canvas}
+        class="dim"
+        style={{ height: `${height}px` }}
+        role="img"
+        aria-label={`${label}: ${known.calls.length} calls on ${lanes.size} processes`}
+        onMouseMove={(event) => setTip(at(event))}
+        onMouseLeave={() => setTip(null)}
+        onClick={(event) => {
+          const found = at(event);
+          if (found) location.assign(`#/tasks/${found.call.task_id}`);
+        }}
+      />
+      {tip && (
+        <div class="tip" style={{ left: `${Math.max(0, tip.x)}px`, top: `${tip.y}px` }}>
+          {tip.call.name}, {tip.call.state.toLowerCase()}, {tip.call.end ? duration(tip.call.end - tip.call.start) : "runs"}
+          <br />
+          {nameOf(tip.call.node_id)}, process {tip.call.pid}
+        </div>
+      )}
+      <p class="legend">
+        {legend.map(([name, many]) => (
+          <span>
+            <i style={{ background: `light-dark(hsl(${hueOf(name)} 58% 52%), hsl(${hueOf(name)} 52% 62%))` }} />
+            {name} {many}
+          </span>
+        ))}
+        {lanes.size > shown && <span>{lanes.size - shown} more processes are not drawn.</span>}
+        {known.leftOut > 0 && <span>{known.leftOut} earlier calls are not drawn.</span>}
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,79 @@
+// The nodes of the cluster, asked for once for the whole page: everything names machines by them.
+import { createContext } from "preact";
+import type { JSX } from "preact";
+import { useContext } from "preact/hooks";
+import { json, useAsked } from "./api";
+import type { Asked } from "./api";
+
+export interface Machine {
+  hostname: string;
+  ip: string;
+  name: string;
+  workers: number;
+  gpus: { index: number; name: string; utilizationGpu: number | null; memoryUsed: number; memoryTotal: number }[];
+  raylet: {
+    nodeId: string;
+    nodeManagerPort: number;
+    pid: number;
+    state: string;
+    stateMessage: string;
+    isHeadNode: boolean;
+    objectStoreUsedMemory: number;
+    resourcesTotal: Record<string, number>;
+    resourcesAvailable: Record<string, number>;
+    labels: Record<string, string>;
+  };
+}
+
+export const Machines = createContext<Asked<Machine[]>>({});
+
+// Ten thousand nodes are some megabytes: they are asked for less often.
+const EVERY_MS = 1000;
+let everyMs = EVERY_MS;
+
+export function useMachinesAsked(): Asked<Machine[]> {
+  return useAsked<Machine[]>(
+    async () => {
+      const found: Machine[] = (await json("/nodes?view=summary")).data.summary;
+      everyMs = EVERY_MS + 2 * found.length;
+      return found;
+    },
+    () => everyMs,
+    [],
+  );
+}
+
+export function useMachines(): Asked<Machine[]> {
+  return useContext(Machines);
+}
+
+/** What people call it: its name, or where it has none its host's. */
+export function hostOf(machine: Machine): string {
+  return machine.name && machine.name !== machine.ip ? machine.name : machine.hostname || machine.ip;
+}
+
+export function useNameOf(): (id: string | null | undefined) => string {
+  const { value } = useMachines();
+  return (id) => {
+    const found = value?.find((machine) => machine.raylet.nodeId === id);
+    return found ? hostOf(found) : (id ?? "").slice(0, 10);
+  };
+}
+
+/** A node by its host's name; it leads to its page. */
+export function Host({ of }: { of: string | null | undefined }): JSX.Element | null {
+  const name = useNameOf();
+  return of ? (
+    <a href={`#/nodes/${of}`} title={of}>
+      {name(of)}
+    </a>
+  ) : null;
+}
+
+/** How much of a resource is used, and of how much; null where a node has none. */
+export function useOf(machine: Machine, name: string): { used: number; all: number } | null {
+  const { resourcesTotal, resourcesAvailable, objectStoreUsedMemory } = machine.raylet;
+  const all = resourcesTotal[name] ?? 0;
+  if (!all) return null;
+  return { used: name === "object_store_memory" ? objectStoreUsedMemory : all - (resourcesAvailable[name] ?? 0), all };
+}

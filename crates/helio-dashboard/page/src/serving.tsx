@@ -1,0 +1,188 @@
+// Applications of Serve: deployments, their replicas, latency and queue over time.
+import type { JSX } from "preact";
+import { json, useAsked } from "./api";
+import { Chart } from "./chart";
+import { Host } from "./machines";
+import { Bar, Card, Crumbs, Facts, Figures, Id, Problem, State, Table, count, duration, moment } from "./show";
+
+interface Replica {
+  id: string;
+  state: string;
+  pid: number | null;
+  actor_id: string | null;
+  node_id: string;
+  since: number | null;
+  ongoing?: number;
+  requests_per_s?: number;
+  p50_ms?: number | null;
+  p99_ms?: number | null;
+}
+
+/** Time, replicas, requests that are open and that wait, requests and errors a second, latencies. */
+type Point = [number, number, number, number, number | null, number | null, number | null, number | null];
+
+interface Deployment {
+  name: string;
+  state: string;
+  message: string;
+  target: number;
+  running: number;
+  past: Point[];
+  replicas: Replica[];
+  left_out: number;
+}
+
+interface Application {
+  run_id: string;
+  name: string;
+  written_at: number;
+  seen: {
+    state: string;
+    message: string;
+    route_prefix: string | null;
+    deployed_at: number;
+    http: { host: string; port: number };
+    deployments: Deployment[];
+  };
+}
+
+// The controller tells at least every 15 seconds.
+const SILENT_S = 40;
+
+function isSilent(app: Application): boolean {
+  return Date.now() / 1000 - app.written_at > SILENT_S;
+}
+
+function stateOf(app: Application): string {
+  return isSilent(app) ? "NOT HEARD FROM" : app.seen.state;
+}
+
+function lastOf(deployment: Deployment): Point | undefined {
+  return deployment.past[deployment.past.length - 1];
+}
+
+function milliseconds(value: number | null | undefined): string {
+  return value == null ? "" : duration(value < 10 ? Number(value.toFixed(1)) : value);
+}
+
+function One({ deployment }: { deployment: Deployment }): JSX.Element {
+  const times = deployment.past.map((point) => point[0]);
+  const of = (at: number) => deployment.past.map((point) => point[at] as number | null);
+  const last = lastOf(deployment);
+  return (
+    <Card title={deployment.name} more={<State of={deployment.state} />}>
+      {deployment.message && <p class="wrap">{deployment.message}</p>}
+      <Figures
+        of={[
+          ["Replicas", <>{deployment.running} <small>of {deployment.target}</small></>, deployment.running < deployment.target ? "other" : undefined],
+          ["Requests a second", last?.[4] == null ? "—" : last[4].toFixed(1)],
+          ["Errors a second", last?.[5] == null ? "—" : last[5].toFixed(1), last?.[5] ? "bad" : undefined],
+          ["Half take up to", milliseconds(last?.[6]) || "—"],
+          ["99 of 100 take up to", milliseconds(last?.[7]) || "—"],
+          ["Waiting", count(last?.[3] ?? 0), last?.[3] ? "other" : undefined],
+        ]}
+      />
+      {times.length > 1 && (
+        <div class="curves">
+          <div>
+            <h3>Latency in ms</h3>
+            <Chart label={`Latency of ${deployment.name}`} times={times} series={[{ label: "half", values: of(6) }, { label: "99 of 100", values: of(7) }]} />
+          </div>
+          <div>
+            <h3>Requests that are open, and of those wait</h3>
+            <Chart label={`Queue of ${deployment.name}`} times={times} series={[{ label: "open", values: of(2) }, { label: "wait", values: of(3) }]} />
+          </div>
+          <div>
+            <h3>Requests and errors a second</h3>
+            <Chart label={`Requests of ${deployment.name}`} times={times} series={[{ label: "requests", values: of(4) }, { label: "errors", values: of(5) }]} />
+          </div>
+          <div>
+            <h3>Replicas</h3>
+            <Chart label={`Replicas of ${deployment.name}`} times={times} series={[{ label: "replicas", values: of(1) }]} />
+          </div>
+        </div>
+      )}
+      <Table
+        label={`Replicas of ${deployment.name}`}
+        empty="It has no replicas."
+        rows={deployment.replicas}
+        columns={[
+          { title: "Replica", of: (one) => (one.actor_id ? <a href={`#/actors/${one.actor_id}`}>{one.id.split("#").pop()}</a> : one.id) },
+          { title: "State", of: (one) => <State of={one.state} /> },
+          { title: "Node", of: (one) => <Host of={one.node_id} /> },
+          { title: "Process", of: (one) => one.pid ?? "", number: true },
+          { title: "Open", of: (one) => one.ongoing ?? "", number: true },
+          { title: "A second", of: (one) => one.requests_per_s?.toFixed(1) ?? "", number: true },
+          { title: "Half", of: (one) => milliseconds(one.p50_ms), number: true },
+          { title: "99 of 100", of: (one) => milliseconds(one.p99_ms), number: true },
+          { title: "Log", of: (one) => (one.actor_id ? <a href={`#/log/actor_id/${one.actor_id}`}>log</a> : "") },
+        ]}
+      />
+      {deployment.left_out > 0 && <p class="dim">{deployment.left_out} more replicas are not listed.</p>}
+    </Card>
+  );
+}
+
+function Opened({ app }: { app: Application }): JSX.Element {
+  const { seen } = app;
+  const address = seen.route_prefix === null ? null : `http://${seen.http.host}:${seen.http.port}${seen.route_prefix}`;
+  return (
+    <>
+      <Crumbs part="serving" title="Serving" />
+      <h1>
+        {app.name} <State of={stateOf(app)} />
+      </h1>
+      {isSilent(app) && <Problem text={`Serve's controller was last heard ${duration(Date.now() - 1000 * app.written_at)} ago.`} />}
+      {seen.message && <p class="wrap">{seen.message}</p>}
+      <Card title="About">
+        <Facts
+          of={[
+            ["Address", address && <Id of={address} whole />],
+            ["Deployed", moment(1000 * seen.deployed_at)],
+            ["Deployments", seen.deployments.length],
+          ]}
+        />
+      </Card>
+      {seen.deployments.map((deployment) => (
+        <One deployment={deployment} key={deployment.name} />
+      ))}
+    </>
+  );
+}
+
+export function Serving({ id }: { id: string | undefined }): JSX.Element {
+  const { value, error } = useAsked<Application[]>(async () => (await json("/api/v0/serving")).runs, 1000, []);
+  const opened = id === undefined ? undefined : value?.find((app) => app.run_id === id);
+  if (opened) return <Opened app={opened} />;
+  return (
+    <>
+      <h1>Serving</h1>
+      <Problem text={error ?? (value && id !== undefined ? `There is no application ${id}.` : undefined)} />
+      {value && (
+        <Table
+          label="Applications"
+          empty="No application is served by this cluster."
+          rows={value}
+          columns={[
+            { title: "Application", of: (app) => <a href={`#/serving/${encodeURIComponent(app.run_id)}`}>{app.name}</a> },
+            { title: "State", of: (app) => <State of={stateOf(app as Application)} /> },
+            { title: "Route", of: (app) => <code>{app.seen.route_prefix}</code> },
+            {
+              title: "Deployments",
+              of: (app) =>
+                app.seen.deployments.map((one: Deployment) => (
+                  <div>
+                    <Bar part={one.target ? one.running / one.target : 1} label={`replicas of ${one.name}`}>
+                      {one.name}, {one.running} of {one.target}
+                    </Bar>
+                  </div>
+                )),
+            },
+            { title: "A second", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{lastOf(one)?.[4]?.toFixed(1) ?? "—"}</div>), number: true },
+            { title: "99 of 100", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{milliseconds(lastOf(one)?.[7]) || "—"}</div>), number: true },
+          ]}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,139 @@
+// What a worker is doing: its stacks now, or a flame graph of some seconds.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { json } from "./api";
+import { Card, Problem } from "./show";
+
+interface Told {
+  title: string;
+  text: string;
+  looks?: number;
+  stacks?: { frames: string[]; count: number }[];
+}
+
+interface Frame {
+  name: string;
+  count: number;
+  below: Map<string, Frame>;
+}
+
+const LANE = 18;
+const WIDTH = 1200;
+
+function tree(stacks: { frames: string[]; count: number }[]): Frame {
+  const root: Frame = { name: "all threads", count: 0, below: new Map() };
+  for (const { frames, count } of stacks) {
+    let at = root;
+    at.count += count;
+    for (const name of frames) {
+      const next: Frame = at.below.get(name) ?? { name, count: 0, below: new Map() };
+      at.below.set(name, next);
+      next.count += count;
+      at = next;
+    }
+  }
+  return root;
+}
+
+function depthOf(frame: Frame): number {
+  return 1 + Math.max(0, ...[...frame.below.values()].map(depthOf));
+}
+
+/** From top to bottom, the wider the more often seen; a click makes a frame as wide as the whole. */
+export function Flame({ stacks, looks }: { stacks: { frames: string[]; count: number }[]; looks: number }): JSX.Element {
+  const [path, setPath] = useState<string[]>([]);
+  let root = tree(stacks);
+  for (const name of path) root = root.below.get(name) ?? root;
+  const bars: JSX.Element[] = [];
+  const draw = (frame: Frame, depth: number, x: number, at: string[]) => {
+    const width = (frame.count / root.count) * WIDTH;
+    if (width < 1) return;
+    let hash = 0;
+    for (const letter of frame.name) hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;
+    const part = `${Math.round((100 * frame.count) / root.count)} %`;
+    bars.push(
+      <g
+        role="button"
+        tabIndex={0}
+        aria-label={`${frame.name}, ${part}`}
+        onClick={() => setPath(at)}
+        onKeyDown={(event: KeyboardEvent) => event.key === "Enter" && setPath(at)}
+      >
+        <rect x={x} y={depth * LANE} width={width} height={LANE - 1} rx={2} fill={`hsl(${28 + (hash % 28)} ${70 + (hash % 20)}% ${66 + (hash % 12)}%)`}>
+          <title>{`${frame.name}: ${frame.count} of ${root.count}, ${part}`}</title>
+        </rect>
+        {width > 40 && (
+          <text x={x + 4} y={depth * LANE + 13}>
+            {frame.name.slice(0, Math.floor(width / 6.7) - 1)}
+          </text>
+        )}
+      </g>,
+    );
+    let next = x;
+    for (const one of [...frame.below.values()].sort((a, b) => b.count - a.count)) {
+      draw(one, depth + 1, next, [...at, one.name]);
+      next += (one.count / root.count) * WIDTH;
+    }
+  };
+  draw(root, 0, 0, path);
+  return (
+    <>
+      <p class="filters">
+        <button disabled={path.length === 0} onClick={() => setPath([])}>
+          Show all
+        </button>
+        <span class="dim">
+          {looks} looks; wider frames were seen more often, whether they computed or waited.
+        </span>
+      </p>
+      <div class="scroll">
+        <svg class="flame" viewBox={`0 0 ${WIDTH} ${depthOf(root) * LANE}`} style={{ minWidth: "700px" }} role="group" aria-label="Flame graph">
+          {bars}
+        </svg>
+      </div>
+    </>
+  );
+}
+
+export function Stacks({ node, pid }: { node: string; pid: number }): JSX.Element {
+  const [told, setTold] = useState<Told>();
+  const [problem, setProblem] = useState<string>();
+  const [busy, setBusy] = useState("");
+  const ask = async (seconds: number) => {
+    setBusy(seconds ? `The process is looked at for ${seconds} s …` : "The process is asked …");
+    setProblem(undefined);
+    try {
+      setTold(await json<Told>(`/api/v0/stacks/${node}/${pid}?seconds=${seconds}`));
+    } catch (error) {
+      setProblem(error instanceof Error ? error.message : String(error));
+    }
+    setBusy("");
+  };
+  return (
+    <Card title="What it is doing">
+      <p class="filters">
+        <button disabled={busy !== ""} onClick={() => ask(0)}>
+          Stacks
+        </button>
+        {[5, 30].map((seconds) => (
+          <button disabled={busy !== ""} onClick={() => ask(seconds)}>
+            Flame graph of {seconds} s
+          </button>
+        ))}
+        <span class="dim" role="status">
+          {busy}
+        </span>
+      </p>
+      <Problem text={problem} />
+      {told?.stacks && <Flame stacks={told.stacks} looks={told.looks ?? 0} />}
+      {told && (
+        <details open={!told.stacks}>
+          <summary>Stacks of {told.title}</summary>
+          <pre class="log" tabIndex={0} aria-label="Stacks">
+            {told.text}
+          </pre>
+        </details>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,259 @@
+// Searches: trials with their parameters and results, as parallel coordinates, curves and a table.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { json, useAsked } from "./api";
+import { Chart } from "./chart";
+import { Card, Crumbs, Cut, Figures, Id, Problem, State, Table, count, duration, moment } from "./show";
+
+type Value = number | string | boolean | null;
+
+interface Trial {
+  id: string;
+  name: string;
+  state: string;
+  parameters: Record<string, Value>;
+  value: number | null;
+  iterations: number;
+  took_s: number;
+  failures: number;
+  error: string;
+  stopped_by: string;
+  curve?: [number, number][];
+}
+
+interface Search {
+  run_id: string;
+  name: string;
+  job_id: string;
+  is_over: boolean;
+  is_left: boolean;
+  started_at: number;
+  seen: {
+    state: string;
+    folder: string;
+    metric: string | null;
+    mode: string | null;
+    total: number | null;
+    took_s: number;
+    best: string | null;
+    left_out: number;
+    trials: Trial[];
+  };
+}
+
+function stateOf(run: Search): string {
+  return run.is_left ? "ITS DRIVER HAS ENDED" : run.seen.state;
+}
+
+function short(value: Value): string {
+  return typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value);
+}
+
+interface Axis {
+  name: string;
+  /** From 0, at the bottom, to 1. */
+  at: (trial: Trial) => number | null;
+  ticks: [number, string][];
+}
+
+function numbers(name: string, values: number[], of: (trial: Trial) => Value): Axis {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  // Over more than two powers of ten, as learning rates are.
+  const isLog = low > 0 && high / low > 100;
+  const scale = (value: number) => (isLog ? Math.log(value) : value);
+  const width = scale(high) - scale(low);
+  const back = (part: number) => (isLog ? Math.exp(scale(low) + part * width) : low + part * width);
+  return {
+    name: isLog ? `${name} (log)` : name,
+    at: (trial) => {
+      const value = of(trial);
+      return typeof value === "number" ? (width ? (scale(value) - scale(low)) / width : 0.5) : null;
+    },
+    ticks: width ? [0, 0.25, 0.5, 0.75, 1].map((part) => [part, short(back(part))]) : [[0.5, short(low)]],
+  };
+}
+
+const NAMES_MAX = 12;
+
+function axisOf(name: string, trials: Trial[], of: (trial: Trial) => Value | undefined): Axis | null {
+  const values = trials.map(of).filter((value) => value !== undefined && value !== null) as Value[];
+  if (values.length === 0) return null;
+  if (values.every((value) => typeof value === "number")) return numbers(name, values as number[], (trial) => of(trial) ?? null);
+  const names = [...new Set(values.map(String))].sort();
+  if (names.length > NAMES_MAX) return null;
+  const place = (value: Value | undefined) => {
+    const at = names.indexOf(String(value));
+    return at < 0 ? null : names.length > 1 ? at / (names.length - 1) : 0.5;
+  };
+  return { name, at: (trial) => place(of(trial)), ticks: names.map((one) => [place(one)!, one]) };
+}
+
+const [WIDE, TALL, TOP, LEFT, RIGHT] = [1100, 300, 30, 60, 90];
+
+/** From the best, blue, to the worst, amber. */
+function shade(part: number): string {
+  return `light-dark(hsl(${219 - 184 * part} 72% ${44 - 4 * part}%), hsl(${219 - 184 * part} 70% 66%))`;
+}
+
+function Parallel({ run }: { run: Search }): JSX.Element | null {
+  const { trials, metric, mode, best } = run.seen;
+  const names = [...new Set(trials.flatMap((trial) => Object.keys(trial.parameters)))];
+  const axes = names.map((name) => axisOf(name, trials, (trial) => trial.parameters[name])).filter((axis) => axis !== null);
+  const last = metric ? axisOf(metric, trials, (trial) => trial.value) : null;
+  if (last) axes.push(last);
+  if (axes.length < 2) return null;
+  const x = (axis: number) => LEFT + (axis / (axes.length - 1)) * (WIDE - LEFT - RIGHT);
+  const y = (part: number) => TOP + 10 + (1 - part) * (TALL - TOP - 30);
+  const lines = trials.map((trial) => ({ trial, places: axes.map((axis) => axis.at(trial)) })).filter(({ places }) => places.filter((place) => place !== null).length > 1);
+  lines.sort((a, b) => Number(a.trial.id === best) - Number(b.trial.id === best));
+  return (
+    <Card title="Parameters and results">
+      <div class="scroll" tabIndex={0} role="region" aria-label="Parallel coordinates, may be wider than they are shown">
+        <svg class="parallel" viewBox={`0 0 ${WIDE} ${TALL}`} style={{ minWidth: `${Math.max(500, 130 * axes.length)}px` }} role="img" aria-label={`Parallel coordinates of ${lines.length} trials: ${axes.map((axis) => axis.name).join(", ")}`}>
+          {lines.map(({ trial, places }) => {
+            const end = last?.at(trial) ?? null;
+            const part = end === null ? 1 : mode === "max" ? 1 - end : end;
+            const points = places.flatMap((place, at) => (place === null ? [] : [`${x(at)} ${y(place)}`]));
+            return (
+              <path class={trial.id === best ? "best" : ""} d={`M${points.join("L")}`} style={{ stroke: shade(part) }}>
+                <title>{`${trial.name}: ${Object.entries(trial.parameters).map(([name, value]) => `${name}=${short(value)}`).join(", ")}${trial.value === null ? "" : `, ${metric}=${short(trial.value)}`}`}</title>
+              </path>
+            );
+          })}
+          {axes.map((axis, at) => (
+            <>
+              <line x1={x(at)} x2={x(at)} y1={y(1)} y2={y(0)} />
+              <text class="title" x={x(at)} y={16} text-anchor="middle">
+                {axis.name.slice(0, 22)}
+              </text>
+              {axis.ticks.map(([part, text]) => (
+                <text x={x(at) + (at === axes.length - 1 ? 6 : -6)} y={y(part) + 4} text-anchor={at === axes.length - 1 ? "start" : "end"}>
+                  {text.slice(0, 12)}
+                </text>
+              ))}
+            </>
+          ))}
+        </svg>
+      </div>
+      <p class="legend">
+        A line is a trial: blue ones have the better results, the thickest the best.
+      </p>
+    </Card>
+  );
+}
+
+function Curves({ run }: { run: Search }): JSX.Element | null {
+  const shown = run.seen.trials.filter((trial) => trial.curve && trial.curve.length > 1);
+  if (shown.length === 0) return null;
+  const sorted = [...shown].sort((a, b) => (run.seen.mode === "max" ? b.value! - a.value! : a.value! - b.value!)).slice(0, 8);
+  const times = [...new Set(sorted.flatMap((trial) => trial.curve!.map(([at]) => at)))].sort((a, b) => a - b);
+  const series = sorted.map((trial) => {
+    const known = new Map(trial.curve!);
+    return { label: trial.id, values: times.map((at) => known.get(at) ?? null) };
+  });
+  return (
+    <Card title={`${run.seen.metric} of the best trials`}>
+      <Chart label={`${run.seen.metric} over iterations`} times={times} series={series} isMoment={false} across="iteration" fromZero={false} />
+    </Card>
+  );
+}
+
+function One({ run }: { run: Search }): JSX.Element {
+  const { seen } = run;
+  const [order, setOrder] = useState("value");
+  const counts = new Map<string, number>();
+  for (const { state } of seen.trials) counts.set(state, (counts.get(state) ?? 0) + 1);
+  const best = seen.trials.find((trial) => trial.id === seen.best);
+  const parameters = [...new Set(seen.trials.flatMap((trial) => Object.keys(trial.parameters)))];
+  const sorted = [...seen.trials];
+  if (order === "value") sorted.sort((a, b) => (a.value === null ? 1 : b.value === null ? -1 : seen.mode === "max" ? b.value - a.value : a.value - b.value));
+  if (order === "slow") sorted.sort((a, b) => b.took_s - a.took_s);
+  if (order === "late") sorted.reverse();
+  return (
+    <>
+      <Crumbs part="tuning" title="Tuning" />
+      <h1>
+        {run.name} <State of={stateOf(run)} />
+      </h1>
+      <Figures
+        of={[
+          ["Trials", <>{count(seen.trials.length + seen.left_out)} <small>{seen.total !== null && `of ${count(seen.total)}`}</small></>],
+          ["Running", count(counts.get("RUNNING") ?? 0), counts.get("RUNNING") ? "runs" : undefined],
+          ["Failed", count(counts.get("ERROR") ?? 0), counts.get("ERROR") ? "bad" : undefined],
+          [seen.metric ? `Best ${seen.metric} (${seen.mode})` : "Metric", best && best.value !== null ? short(best.value) : "none yet", best ? "good" : undefined],
+          ["Took", duration(1000 * seen.took_s)],
+          ["Began", <small>{moment(1000 * run.started_at)}</small>],
+          ["Job", <small><Id of={run.job_id} to="jobs" /></small>],
+        ]}
+      />
+      {best && (
+        <p class="wrap">
+          The best trial, {best.name}: <code>{Object.entries(best.parameters).map(([name, value]) => `${name}=${short(value)}`).join(", ")}</code>
+        </p>
+      )}
+      <Parallel run={run} />
+      <Curves run={run} />
+      <Card title="Trials">
+        <form class="filters" onSubmit={(event) => event.preventDefault()}>
+          <label>
+            First{" "}
+            <select value={order} onChange={(event) => setOrder(event.currentTarget.value)}>
+              <option value="value">the best</option>
+              <option value="late">the latest</option>
+              <option value="slow">the slowest</option>
+            </select>
+          </label>
+          <span class="dim wrap">{seen.folder}</span>
+        </form>
+        <Cut rows={sorted} most={50}>
+          {(shown) => (
+            <Table
+              label="Trials"
+              empty="No trial has begun."
+              rows={shown}
+              columns={[
+                { title: "Trial", of: (trial) => <code>{trial.id}</code> },
+                { title: "State", of: (trial) => <State of={trial.state} /> },
+                { title: seen.metric ?? "Result", of: (trial) => (trial.value === null ? "" : short(trial.value)), number: true },
+                ...parameters.map((name) => ({ title: name, of: (trial: Record<string, any>) => (name in trial.parameters ? short(trial.parameters[name]) : "") })),
+                { title: "Iterations", of: (trial) => trial.iterations, number: true },
+                { title: "Took", of: (trial) => duration(1000 * trial.took_s), number: true },
+                { title: "Why it ended", of: (trial) => <span class="lines">{trial.error.split("\n").pop() || trial.stopped_by}</span> },
+              ]}
+            />
+          )}
+        </Cut>
+        {seen.left_out > 0 && <p class="dim">{seen.left_out} earlier trials are not listed.</p>}
+      </Card>
+    </>
+  );
+}
+
+export function Tuning({ id }: { id: string | undefined }): JSX.Element {
+  const { value, error } = useAsked<Search[]>(async () => (await json("/api/v0/tuning")).runs, 1000, []);
+  const opened = id === undefined ? undefined : value?.find((run) => run.run_id === id);
+  if (opened) return <One run={opened} />;
+  return (
+    <>
+      <h1>Tuning</h1>
+      <Problem text={error ?? (value && id !== undefined ? `No search ${id} is known; of many only the latest are.` : undefined)} />
+      {value && (
+        <Table
+          label="Searches"
+          empty="No search was started in this cluster."
+          rows={value}
+          columns={[
+            { title: "Search", of: (run) => <a href={`#/tuning/${run.run_id}`}>{run.name}</a> },
+            { title: "State", of: (run) => <State of={stateOf(run as Search)} /> },
+            { title: "Trials", of: (run) => `${run.seen.trials.length + run.seen.left_out}${run.seen.total !== null ? ` / ${run.seen.total}` : ""}`, number: true },
+            { title: "Metric", of: (run) => run.seen.metric },
+            { title: "Best", of: (run) => { const found = run.seen.trials.find((trial: Trial) => trial.id === run.seen.best); return found?.value == null ? "" : short(found.value); }, number: true },
+            { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
+            { title: "Began", of: (run) => moment(1000 * run.started_at) },
+            { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
+          ]}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,187 @@
+"""Makes the pictures of the page in `docs/images`: a cluster at work, seen by a browser.
+
+HELIOSTAT_BROWSER=/usr/bin/chromium PYTHONPATH=tests .venv/bin/python tests/dashboard/pictures.py
+
+It needs Playwright and Pillow, and a build whose page is the one of the sources.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import harness
+import web
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+WAIT = 120_000
+SIZE = {"width": 1280, "height": 800}
+COLOURS = 256  # of a picture: flat colours and text need no more, and a file is small
+
+DRIVERS = {
+    "etl": """
+import random, time, ray
+ray.init()
+
+@ray.remote(num_cpus=0.5)
+def extract(part):
+    time.sleep(random.uniform(0.1, 0.6))
+
+@ray.remote(num_cpus=0.5)
+def load(part, rows):
+    time.sleep(random.uniform(0.2, 1.0))
+
+@ray.remote(max_retries=0)
+def check(part):
+    raise ValueError("part-17.parquet has no column `price`.")
+
+@ray.remote(num_gpus=1)
+def embed(part):
+    pass
+
+waits = [embed.remote(part) for part in range(4)]
+for turn in range(10_000):
+    ray.get([load.remote(part, extract.remote(part)) for part in range(4)])
+    if turn % 4 == 0:
+        try:
+            ray.get(check.remote(turn))
+        except ray.exceptions.RayTaskError:
+            pass
+""",
+    "images": """
+import time, ray
+ray.init()
+
+def decode(batch):
+    time.sleep(0.4)
+    return batch
+
+class Classifier:
+    def __call__(self, batch):
+        time.sleep(0.5)
+        return batch
+
+while True:
+    ds = ray.data.range(60_000, override_num_blocks=240).map_batches(decode, num_cpus=0.5)
+    ds = ds.map_batches(Classifier, concurrency=1, num_cpus=0, batch_size=500)
+    for _ in ds.iter_batches():
+        pass
+""",
+    "search": """
+import random, time, ray
+from ray import tune
+ray.init()
+
+def trains(config):
+    for step in range(12):
+        time.sleep(0.15)
+        loss = (config["lr"] * 100 - 1) ** 2 / 9 + config["layers"] / 12 + 1 / (step + 1)
+        tune.report({"loss": loss + random.random() / 30})
+
+space = {
+    "lr": tune.loguniform(1e-4, 1e-1),
+    "layers": tune.choice([1, 2, 4, 8]),
+    "dropout": tune.uniform(0, 0.5),
+    "optimizer": tune.choice(["adam", "sgd", "lion"]),
+}
+config = tune.TuneConfig(metric="loss", mode="min", num_samples=40, max_concurrent_trials=4)
+run = tune.RunConfig(name="resnet", storage_path=FOLDER, verbose=0)
+tune.Tuner(tune.with_resources(trains, {"cpu": 0.1}), param_space=space, tune_config=config,
+           run_config=run).fit()
+time.sleep(10_000)
+""",
+    "shop": """
+import random, threading, time, ray
+from ray import serve
+ray.init()
+
+@serve.deployment(num_replicas=2, health_check_period_s=2, ray_actor_options={"num_cpus": 0})
+class Model:
+    def __call__(self, text):
+        time.sleep(random.uniform(0.01, 0.12))
+        return text
+
+serve.start(http_options={"location": "NoServer"})
+handle = serve.run(Model.bind(), name="shop", route_prefix="/shop")
+
+def asks():
+    while True:
+        handle.remote("x").result()
+        time.sleep(random.uniform(0, 0.1))
+
+for _ in range(6):
+    threading.Thread(target=asks, daemon=True).start()
+time.sleep(10_000)
+""",
+}
+
+
+def picture(page: Any, name: str) -> None:
+    """Write what is seen, in few colours."""
+    from PIL import Image
+
+    seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    IMAGES.mkdir(exist_ok=True)
+    small = seen.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    small.save(IMAGES / f"{name}.png", optimize=True)
+
+
+def opened(page: Any, part: str) -> None:
+    """The page of what a part lists first."""
+    page.goto(f"{page.url.partition('#')[0]}#/{part}")
+    page.locator(f"main td a[href^='#/{part}/']").first.click(timeout=WAIT)
+
+
+def look(head: web.Head) -> None:
+    from playwright.sync_api import sync_playwright
+
+    link = head.run("dashboard").stdout.strip()
+    with sync_playwright() as started:
+        path = os.environ.get("HELIOSTAT_BROWSER") or None
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page = browser.new_page(viewport=SIZE)
+        page.goto(link)
+        page.get_by_role("table", name="Failed tasks").wait_for(timeout=WAIT)
+        page.wait_for_timeout(60_000)  # the last minute is one
+        picture(page, "page-overview")
+        page.emulate_media(color_scheme="dark")
+        picture(page, "page-overview-dark")
+        page.emulate_media(color_scheme="light")
+        opened(page, "datasets")
+        page.get_by_role("img", name="Rows a second").wait_for(timeout=WAIT)
+        picture(page, "page-dataset")
+        opened(page, "tuning")
+        page.get_by_role("img", name="Parallel coordinates").wait_for(timeout=WAIT)
+        picture(page, "page-search")
+        opened(page, "serving")
+        page.get_by_role("img", name="Latency of Model").wait_for(timeout=WAIT)
+        picture(page, "page-application")
+        browser.close()
+
+
+def main() -> None:
+    """The program."""
+    head = web.new()
+    drivers: list[subprocess.Popen[bytes]] = []
+    try:
+        head.start("--num-gpus=0")
+        env = {**head.env, "RAY_ADDRESS": f"127.0.0.1:{head.port}"}
+        for name, code in DRIVERS.items():
+            file = Path(tempfile.mkdtemp(dir=head.home)) / f"{name}.py"
+            file.write_text(f"FOLDER = {str(head.home)!r}\n{code}")
+            drivers.append(subprocess.Popen([sys.executable, file], env=harness.clean_env(env)))
+        look(head)
+    finally:
+        for driver in drivers:
+            driver.kill()
+            driver.wait()
+        web.end(head)
+
+
+if __name__ == "__main__":
+    main()
