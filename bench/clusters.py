@@ -1,4 +1,4 @@
-"""Rows for clusters: four nodes on this machine, with four CPUs each; see README.md.
+"""Rows for clusters: four nodes on this machine, or eight, with four CPUs each; see README.md.
 
 They start as `ray.cluster_utils.Cluster` starts them, in both packages. The last rows are those of Ray's
 scalability envelope that a small machine can run.
@@ -11,6 +11,7 @@ import core
 from core import Row, Server, batch, clients, now, ones, remote, sync, task
 
 NODES = 4
+MANY = 8
 CPUS = 4
 FLEET = 50
 TASKS_EACH = 2000
@@ -19,7 +20,7 @@ STORE = 200 << 20
 core.ROWS.clear()
 
 
-def init():
+def init(nodes=NODES):
     """As `core.init`, for a cluster."""
     began = now()
     import ray
@@ -30,7 +31,7 @@ def init():
     # The head's arguments go to it; nothing else differs between the nodes.
     node = dict(num_cpus=CPUS, object_store_memory=STORE)
     cluster = Cluster(initialize_head=True, head_node_args={**node, "resources": {"at0": 1000}})
-    for index in range(1, NODES):
+    for index in range(1, nodes):
         cluster.add_node(**node, resources={f"at{index}": 1000})
     cluster.wait_for_nodes()
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
@@ -51,13 +52,13 @@ def follow(array):
     return here()
 
 
-def one_each(mb):
+def one_each(mb, nodes=NODES):
     """For each node its id, and an object that lies there."""
     at = {name: node["NodeID"] for node in core.ray.nodes() for name in node["Resources"]}
-    names = [f"at{index}" for index in range(NODES)]
+    names = [f"at{index}" for index in range(nodes)]
     make = remote(lambda: ones(mb), num_cpus=0)
     there = [make.options(resources={name: 1}).remote() for name in names]
-    core.ray.wait(there, num_returns=NODES, fetch_local=False)
+    core.ray.wait(there, num_returns=nodes, fetch_local=False)
     return [(at[name], ref) for name, ref in zip(names, there, strict=True)]
 
 
@@ -75,9 +76,9 @@ def with_arguments(count):
 
 def moved(at_once):
     """How many of 64 tasks run away from their argument while workers of their kind are leased."""
-    start, there = task(follow), one_each(1)
+    start, there = task(follow), one_each(1, MANY)
     core.ray.get(start(None))
-    wanted = [there[i % NODES] for i in range(64)]
+    wanted = [there[i % MANY] for i in range(64)]
     if at_once:
         found = core.ray.get([start(ref) for _, ref in wanted])
     else:
@@ -87,7 +88,7 @@ def moved(at_once):
 
 def figures(*shapes):
     """Figures of one process, taken once."""
-    core.init()
+    core.init(MANY)
     return tuple(shape() for shape in shapes)
 
 
@@ -186,7 +187,8 @@ Row(
 )
 Row(
     "followed",
-    "of 64 tasks in sequence away from their argument|count, of 64 tasks at once away from theirs|count",
+    "of 64 tasks in sequence on 8 nodes away from their argument|count, "
+    "of 64 tasks at once on 8 nodes away from theirs|count",
     None,
     lambda: figures(lambda: moved(False), lambda: moved(True)),
 )
