@@ -10,9 +10,12 @@ use helio_env::settings;
 
 use crate::values;
 
+/// The label that says which kind of machine a node is.
+pub(crate) const NODE_GROUP: &str = "ray.io/node-group";
+
 /// The labels that Ray gives a node for these variables.
 const LABELS: [(&Setting<String>, &str); 4] = [
-    (&NODE_TYPE_NAME, "ray.io/node-group"),
+    (&NODE_TYPE_NAME, NODE_GROUP),
     (&NODE_MARKET_TYPE, "ray.io/market-type"),
     (&NODE_REGION, "ray.io/availability-region"),
     (&NODE_ZONE, "ray.io/availability-zone"),

@@ -7,6 +7,7 @@ use helio_proto::control::{GpuUse, NodeInfo, Nodes, PendingDemand};
 use helio_report::{as_asked, in_bundles, without_bundles};
 use helio_types::ResourceSet;
 
+use crate::kubernetes::NODE_GROUP;
 use crate::plans::Plans;
 
 const RULE: &str = "---------------------------------------------------------------";
@@ -58,13 +59,17 @@ fn lines(text: &mut String, lines: &[String], none: &str) {
 
 fn members(text: &mut String, nodes: &[NodeInfo], plans: &Plans) {
     text.push_str("Active:\n");
-    let mut active = nodes.iter().filter(|node| node.alive).peekable();
-    if active.peek().is_none() {
-        text.push_str(" (no active nodes)\n");
+    let mut types: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut others = Vec::new();
+    for node in nodes.iter().filter(|node| node.alive) {
+        match node.labels.iter().find(|label| label.key == NODE_GROUP) {
+            Some(group) => *types.entry(&group.value).or_default() += 1,
+            None => others.push(format!("1 node_{}", node.address.node_id)),
+        }
     }
-    for node in active {
-        let _ = writeln!(text, " 1 node_{}", node.address.node_id);
-    }
+    let active: Vec<String> =
+        types.iter().map(|(group, count)| format!("{count} {group}")).chain(others).collect();
+    lines(text, &active, "(no active nodes)");
     text.push_str("Pending:\n");
     lines(text, &plans.pending(), "(no pending nodes)");
     text.push_str("Recent failures:\n");
@@ -170,6 +175,7 @@ fn bytes(quantity: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use helio_proto::control::Label;
     use helio_types::{NodeAddress, NodeId};
 
     use super::*;
@@ -187,6 +193,18 @@ mod tests {
             object_store_used: 3 << 20,
             ..NodeInfo::default()
         }
+    }
+
+    #[test]
+    fn nodes_of_a_kind_are_counted() {
+        let mut nodes = [node(1, &[], &[]), node(2, &[], &[]), node(3, &[], &[])];
+        let group = Label { key: NODE_GROUP.into(), value: "small".into() };
+        nodes[0].labels = vec![group.clone()];
+        nodes[2].labels = vec![group];
+        let nodes = Nodes { nodes: nodes.into(), ..Nodes::default() };
+        let said = report("NOW", &nodes, &Plans::default(), false);
+        let other = "02".repeat(28);
+        assert!(said.contains(&format!("Active:\n 2 small\n 1 node_{other}\nPending:")), "{said}");
     }
 
     #[test]

@@ -413,12 +413,14 @@ fn next_steps(args: &Start, address: &str, webui: &str, gateway: &str) -> String
     let mut text =
         "\n--------------------\nRay runtime started.\n--------------------\n\n".to_owned();
     if args.head {
+        let is_open = locate::token().is_ok_and(|token| token == OPEN_TOKEN);
+        let with_token = if is_open { "" } else { ", with the token" };
         let afar = if gateway.is_empty() {
             String::new()
         } else {
             format!(
                 "
-  To connect to it from a machine that is no part of it, with the token:
+  To connect to it from a machine that is no part of it{with_token}:
     ray.init(\"ray://{gateway}\")
 "
             )
