@@ -54,7 +54,11 @@ fn of_alert(alert: AlertDescription) -> String {
     let ours = |what: &str| format!("it refuses the certificate of this machine: {what}");
     match alert {
         AlertDescription::CertificateExpired => {
-            ours("it has expired there (renew it, or set the clocks of both machines right)")
+            // The alert is the same for both.
+            ours(
+                "by the other machine's clock it has expired, or is not valid yet (renew it, or set the clocks of both \
+                 machines right)",
+            )
         }
         // The second: an authority of the same name with another key.
         AlertDescription::UnknownCA | AlertDescription::DecryptError => {

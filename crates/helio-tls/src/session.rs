@@ -14,9 +14,14 @@ use rustls::{ClientConfig, ServerConfig};
 use crate::Error;
 use crate::reasons::sentence;
 
-/// How much is read from the socket at a time while little comes, and while much does, in bytes.
+/// How much is read from the socket at a time, in bytes: while little comes, while messages of tens of kilobytes do, and
+/// while much does.
 const ROOM_MIN: usize = 17 << 10;
-const ROOM_MAX: usize = 256 << 10;
+const ROOM: usize = 68 << 10;
+const ROOM_MAX: usize = 272 << 10;
+
+/// After so many reads in a row for which the least room would do, the buffer has no more than that.
+const SMALL_READS: u32 = 64;
 
 /// A record has so many bytes of text at most, and its cipher adds this much at most.
 const RECORD_TEXT: usize = 16 << 10;
@@ -28,6 +33,8 @@ pub struct Session {
     /// What came and is not read yet is in `came.0..came.1`.
     incoming: Vec<u8>,
     came: (usize, usize),
+    /// How many reads in a row brought little.
+    small_reads: u32,
     /// What is to go out, from `sent` on.
     outgoing: Vec<u8>,
     sent: usize,
@@ -82,6 +89,7 @@ impl Session {
             side,
             incoming: Vec::new(),
             came: (0, 0),
+            small_reads: 0,
             outgoing: Vec::new(),
             sent: 0,
             plain: Vec::new(),
@@ -133,15 +141,23 @@ impl Session {
             self.failed = Some(error.clone());
             return Err(error);
         }
-        // Much comes, or not: the buffer follows.
+        self.follow(count, was_full);
+        Ok(())
+    }
+
+    /// Much comes, or not: the buffer follows. It is not made small at the end of each message, only to grow with the next.
+    fn follow(&mut self, count: usize, was_full: bool) {
         let (start, end) = self.came;
+        self.small_reads = if count < ROOM_MIN { self.small_reads + 1 } else { 0 };
         if was_full && self.incoming.len() < ROOM_MAX {
             self.incoming.resize((self.incoming.len() * 4).min(ROOM_MAX), 0);
-        } else if start == end && count < ROOM_MIN && self.incoming.len() > ROOM_MIN {
-            self.incoming = vec![0; ROOM_MIN];
+            return;
+        }
+        let enough = if self.small_reads < SMALL_READS { ROOM } else { ROOM_MIN };
+        if start == end && count < ROOM_MIN && self.incoming.len() > enough {
+            self.incoming = vec![0; enough];
             self.came = (0, 0);
         }
-        Ok(())
     }
 
     /// Reads bytes of the socket that came otherwise.
@@ -162,6 +178,17 @@ impl Session {
     /// What was said inside the session; whoever takes it empties it.
     pub fn plain(&mut self) -> &mut Vec<u8> {
         &mut self.plain
+    }
+
+    /// Appends what was said inside the session.
+    pub fn hand_over(&mut self, to: &mut Vec<u8>) {
+        if to.is_empty() {
+            // Without a copy; the session goes on with the room that the reader had.
+            std::mem::swap(to, &mut self.plain);
+            self.plain.shrink_to(ROOM_MAX);
+        } else {
+            to.append(&mut self.plain);
+        }
     }
 
     /// Says something inside the session: see [`Session::outgoing`].

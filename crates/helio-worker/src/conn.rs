@@ -206,7 +206,7 @@ impl Conn {
     pub(crate) fn read_in_session(&mut self, input: &mut Received) -> io::Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let taken = session.take(&input.take_rest());
-        input.bytes.append(session.plain());
+        session.hand_over(&mut input.bytes);
         taken.map_err(io::Error::other)
     }
 
@@ -300,7 +300,7 @@ fn fill_session(socket: &Socket, session: &mut Session, bytes: &mut Vec<u8>) -> 
             Err(error) => break Err(error.into()),
         }
     };
-    bytes.append(session.plain());
+    session.hand_over(bytes);
     open.map(|is_open| is_open && !session.has_ended())
 }
 
