@@ -10,7 +10,7 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed.
-const OF_EXTRAS: [&str; 18] = [
+const OF_EXTRAS: [&str; 19] = [
     "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/dashboard/test_page.py",
@@ -22,6 +22,7 @@ const OF_EXTRAS: [&str; 18] = [
     "tests/frameworks/test_table.py",
     "tests/machines/test_launcher.py",
     "tests/machines/test_slurm.py",
+    "tests/machines/test_stores.py",
     "tests/train/test_legacy.py",
     "tests/train/test_replicas.py",
     "tests/tune/test_hyperband.py",
