@@ -16,6 +16,7 @@ import pytest
 import web as heads
 import yaml
 from harness import IS_HELIOSTAT, free_port
+from ray.serve.schema import ServeInstanceDetails
 from serving import Client
 
 # A deadline against a hang.
@@ -127,6 +128,14 @@ def test_a_file_is_deployed_changed_and_shut_down(cluster: Cluster) -> None:
     assert row["deployed_app_config"]["args"] == {"word": "hi"}
     replicas = {one["replica_id"] for one in row["deployments"]["Greeter"]["replicas"]}
     assert len(replicas) == 2
+
+    whole = ServeInstanceDetails.model_validate(cluster.details())
+    [node] = whole.proxies
+    for one in whole.applications["one"].deployments["Greeter"].replicas:
+        assert one.node_id == node
+        assert one.worker_id
+        assert one.log_file_path is not None
+        assert one.log_file_path.startswith("/serve/replica_one_Greeter")
 
     status = yaml.safe_load(cluster.serve("status"))
     assert set(status["proxies"].values()) == {"HEALTHY"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -13,7 +14,7 @@ if not IS_HELIOSTAT:
 
 from heliostat.serve import building, declaration
 from heliostat.serve.controller.machine import Machine, Start, Stop, restored, saved
-from heliostat.serve.options import DeploymentConfig
+from heliostat.serve.options import AutoscalingConfig, AutoscalingPolicy, DeploymentConfig
 from heliostat.serve.schema import ApplicationStatus, ServeDeploySchema
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 
@@ -215,6 +216,63 @@ def test_the_bounds_of_scaling_are_a_share_too() -> None:
     assert targets(machine, 300) == [10, 20]
     settle(machine, machine.declare(apps, 600, 50)[0], 600)
     assert targets(machine, 600) == [1, 10]
+
+
+def together(contexts: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """As many replicas of each deployment as there are requests for all of them."""
+    total = sum(one.total_num_requests for one in contexts.values())
+    states = {key: {"asked": one.policy_state.get("asked", 0) + 1} for key, one in contexts.items()}
+    assert {key.name for key in contexts} == {"d", "e"}
+    asked.append(states[KEY]["asked"])
+    return {key: total for key in contexts if key.name == "d" or total < 3}, states
+
+
+asked: list[int] = []
+
+
+@pytest.mark.contract("F12.07", "F12.08")
+def test_a_policy_decides_for_all_deployments_of_an_application(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scaling = {
+        "min_replicas": 1,
+        "max_replicas": 9,
+        "upscale_delay_s": 0,
+        "look_back_period_s": 0.1,
+    }
+    made = spec(autoscaling_config=AutoscalingConfig(**scaling), num_replicas=1)
+    other = dataclasses.replace(made.deployments["d"], name="e")
+    fixed = DeploymentSpec("f", DeploymentConfig(num_replicas=2), b"", "")
+    made.deployments |= {"e": other, "f": fixed}
+    # Its code travels by value, and counts here.
+    monkeypatch.setattr(AutoscalingPolicy, "get_policy", lambda _: together)
+    policy = {"policy_function": "heliostat.serve.autoscaling_policy:default_autoscaling_policy"}
+    apps = [declared(autoscaling_policy=policy)]
+
+    def targets(machine: Machine) -> list[int]:
+        return [machine.target(DeploymentID("app", name)) for name in "def"]
+
+    machine = Machine()
+    _, [build] = machine.declare(apps, 0)
+    settle(machine, machine.built(build, made, 0), 0)
+    settle(machine, machine.tick(1), 1)
+    assert targets(machine) == [1, 1, 2]
+    for name, now in (("d", 2), ("e", 3)):
+        machine.counted(DeploymentID("app", name), "router", now - 1, now)
+    before = len(asked)
+    settle(machine, machine.tick(5), 5)
+    # It is asked once for a moment, and knows what it said of each. Three are too many to speak of `e`.
+    assert asked[before:] == [asked[before - 1] + 1]
+    assert targets(machine)[::2] == [3, 2]
+    # So does the machine that comes after this one; without a policy each goes by its own requests.
+    later = restored(pickle.loads(pickle.dumps(saved(machine))), 6)
+    later.resume(6)
+    later.counted(KEY, "router", 5, 6)
+    later.tick(8)
+    assert targets(later)[0] == 5
+    wrong = [declared(autoscaling_policy={"policy_function": "nowhere:policy"})]
+    later.declare(wrong, 9)
+    assert status(later) is ApplicationStatus.DEPLOY_FAILED
 
 
 @pytest.mark.contract("F12.07")

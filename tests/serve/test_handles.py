@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
+import socket
+import threading
 import time
 from types import ModuleType
 from typing import Any
 
 import pytest
 import ray
+from harness import IS_HELIOSTAT
 from ray import serve
+from ray.serve.config import BackpressureConfig
 from ray.serve.exceptions import (
     BackPressureError,
     RayServeException,
@@ -189,6 +194,50 @@ def test_calls_beyond_the_queue_are_refused(web: Client) -> None:
         others[1].result(timeout_s=S)
 
 
+@pytest.mark.contract("F12.03")
+def test_a_response_inside_another_object_is_refused(web: Client) -> None:
+    @serve.deployment
+    class Given:
+        def __call__(self, value: object) -> object:
+            return value
+
+    handle = serve.run(Given.bind(), route_prefix=None)
+    for nested in ([handle.remote(1)], {"a": handle.remote(1)}):
+        with pytest.raises(RayServeException, match="DeploymentResponse"):
+            handle.remote(nested).result(timeout_s=S)
+
+
+@pytest.mark.contract("F12.01")
+def test_what_cannot_be_serialised_is_named(web: Client) -> None:
+    lock = threading.Lock()
+
+    @serve.deployment
+    class Takes:
+        def __init__(self, value: object) -> None:
+            self.value = value
+
+    with pytest.raises(TypeError, match="lock") as caught:
+        serve.run(Takes.bind(lock), route_prefix=None)
+    if IS_HELIOSTAT:
+        assert "arguments of the deployment 'Takes'" in str(caught.value)
+
+
+@pytest.mark.contract("F12.02")
+def test_what_runs_already_begins_anew_when_it_is_deployed_again(web: Client) -> None:
+    @serve.deployment
+    class Own:
+        def __call__(self) -> int:
+            return os.getpid()
+
+    def deployed(one: Any) -> int:
+        pid: int = serve.run(one.bind(), route_prefix=None).remote().result(timeout_s=S)
+        return pid
+
+    assert len({deployed(Own) for _ in range(3)}) == 3
+    # A version says that it is the same.
+    assert len({deployed(Own.options(version="1")) for _ in range(2)}) == 1
+
+
 @pytest.mark.contract("F12.05")
 def test_calls_are_run_together(web: Client) -> None:
     @serve.deployment(max_ongoing_requests=100)
@@ -334,8 +383,8 @@ def test_wrong_options_are_refused() -> None:
 
 @pytest.mark.heliostat_only("Ray has these options")
 def test_options_that_are_refused_say_why() -> None:
-    with pytest.raises(NotImplementedError, match=r"max_replicas_per_node.*resource of your own"):
-        serve.deployment(lambda: None, max_replicas_per_node=1)
+    with pytest.raises(NotImplementedError, match=r"gang_scheduling_config.*placement group"):
+        serve.deployment(lambda: None, gang_scheduling_config={"gang_size": 2})
     with pytest.raises(NotImplementedError, match=r"ssl_certfile.*proxy"):
         serve.start(http_options={"ssl_certfile": "x"})
     with pytest.raises(NotImplementedError, match=r"grpc_options.*your own"):
@@ -343,11 +392,95 @@ def test_options_that_are_refused_say_why() -> None:
     app = serve.deployment(lambda: None).bind()
     with pytest.raises(NotImplementedError, match=r"external_scaler_enabled.*num_replicas"):
         serve.run(app, external_scaler_enabled=True)
-    with pytest.raises(NotImplementedError, match=r"controller_options.*Leave it out"):
-        serve.run(app, controller_options={})
-    for name, instead in (("llm", "batch"), ("get_deployment_actor", "get_actor")):
-        with pytest.raises(AttributeError, match=instead):
-            getattr(serve, name)
+    with pytest.raises(AttributeError, match="get_actor"):
+        serve.get_deployment_actor  # noqa: B018 - It is not there.
+
+
+@pytest.mark.contract("F12.01", "F12.09")
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: serve.ControllerOptions(runtime_env={"pip": ["x"]}), ValueError, "env_vars"),
+        (
+            lambda: serve.ControllerOptions(runtime_env={"env_vars": {"A": 1}}),
+            ValueError,
+            "env_vars",
+        ),
+        (lambda: serve.deployment(max_replicas_per_node=0)(print), ValueError, "max_replicas"),
+        (
+            lambda: serve.deployment(max_replicas_per_node=1, placement_group_bundles=[{"CPU": 1}])(
+                print
+            ),
+            ValueError,
+            "max_replicas_per_node",
+        ),
+        (lambda: BackpressureConfig(status_code=500), ValueError, "503"),
+        (lambda: BackpressureConfig(retry_after_s=-1), ValueError, "retry_after_s"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(make: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        make()
+
+
+@pytest.mark.contract("F12.09")
+def test_the_controller_has_variables_of_its_own(ray_start: Any) -> None:
+    def seen(ctx: Any) -> tuple[int, dict[str, Any]]:
+        return int(os.environ.get("SEEN_BY_POLICY", "1")), {}
+
+    @serve.deployment(
+        ray_actor_options={"num_cpus": 0},
+        autoscaling_config={
+            "max_replicas": 5,
+            "upscale_delay_s": 0,
+            "policy": {"policy_function": seen},
+        },
+    )
+    class Counted:
+        pass
+
+    try:
+        serve.start(
+            proxy_location="Disabled",
+            controller_options={"runtime_env": {"env_vars": {"SEEN_BY_POLICY": "3"}}},
+        )
+        serve.run(Counted.bind(), route_prefix=None)
+        deadline = time.monotonic() + S
+        while True:
+            states = serve.status().applications["default"].deployments["Counted"].replica_states
+            if states.get("RUNNING") == 3:
+                break
+            assert time.monotonic() < deadline, states
+            time.sleep(0.05)
+    finally:
+        serve.shutdown()
+
+
+@pytest.mark.heliostat_only("Ray has other sockets")
+def test_sockets_are_as_long_as_the_system_allows() -> None:
+    from heliostat.serve import sockets
+    from heliostat.serve.context import ReplicaID
+    from heliostat.serve.specs import DeploymentID
+
+    replica = ReplicaID("r" * 90, DeploymentID("app", "d" * 90))
+    name = sockets.of_replica("/", replica)
+    assert name != sockets.of_replica("/", ReplicaID("r" * 90, DeploymentID("app", "d" * 91)))
+    longest = "/" + "x" * (107 - len(name) - 1)
+    sockets.check(longest)
+    # The system's own word on it: there is no such folder, but the path could be one.
+    with socket.socket(socket.AF_UNIX) as one, pytest.raises(FileNotFoundError):
+        one.bind(sockets.of_replica(longest, replica))
+    with pytest.raises(RuntimeError, match=r"72 bytes.*71.*RAY_TMPDIR"):
+        sockets.check(longest + "x")
+
+
+@pytest.mark.contract("F12.01")
+def test_a_deployment_may_have_a_long_name(web: Client) -> None:
+    @serve.deployment(name="d" * 100)
+    def named() -> str:
+        return "here"
+
+    assert serve.run(named.bind(), route_prefix=None).remote().result(timeout_s=S) == "here"
 
 
 @pytest.mark.contract("F12.02")

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import os
 import queue
+import select
+import socket
 import threading
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI, HTTPException
 from harness import IS_HELIOSTAT, free_port
 from ray import serve
+from ray.serve.handle import DeploymentHandle
 from serving import Client
 from starlette.requests import Request
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 CLUSTER = {"num_cpus": 8}
 
@@ -60,12 +64,13 @@ def test_prefixes_lead_to_applications(web: Client) -> None:
         def __call__(self) -> str:
             return self.name
 
-    assert web.get("/-/healthz").text == "success"
-    assert web.get("/a").status == 404
+    # Not ready until there is an application; afterwards it is, whatever becomes of that.
+    assert [web.get(path).status for path in ("/-/healthz", "/-/routes", "/a")] == [503, 503, 404]
     serve.run(Named.bind("a"), name="a", route_prefix="/a")
     serve.run(Named.bind("ab"), name="ab", route_prefix="/a/b")
     serve.run(Named.bind("hidden"), name="hidden", route_prefix=None)
     assert web.get("/-/routes").json() == {"/a": "a", "/a/b": "ab"}
+    assert web.get("/-/healthz").text == "success"
     found = [web.get(path).text for path in ("/a", "/a/x", "/a/b", "/a/b/c", "/a/bc")]
     assert found == ["a", "a", "ab", "ab", "a"]
     assert web.get("/ab").status == 404
@@ -289,7 +294,87 @@ def test_a_port_that_is_taken_is_named(web: Client, ray_start: Any) -> None:
         with pytest.raises(RuntimeError, match=str(port)):
             serve.start(http_options={"port": port})
     serve.start(http_options={"port": web.port})
-    assert web.get("/-/healthz").status == 200
+    assert web.get("/-/healthz").text.startswith("No application")
+
+
+@pytest.mark.contract("F12.04")
+def test_fastapi_finds_methods_in_routers_and_under_other_names(web: Client) -> None:
+    app, router = FastAPI(), APIRouter(prefix="/v1", dependencies=[Depends(only_with_key)])
+
+    class Base:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @router.get("/name")
+        def tell(self) -> str:
+            return self.name
+
+    app.include_router(router)
+
+    @serve.deployment
+    @serve.ingress(app)
+    class Other(Base):
+        @app.get("/same", response_class=PlainTextResponse)
+        def same(self) -> str:
+            return f"get {self.name}"
+
+        @app.post("/same", include_in_schema=False)
+        def same(self) -> str:  # type: ignore[no-redef] # noqa: F811 - Both answer.
+            return f"post {self.name}"
+
+    serve.run(Other.bind("x"))
+    assert web.get("/v1/name").status == 403
+    assert web.get("/v1/name?key=1").text == '"x"'
+    assert web.get("/same").text == "get x"
+    assert web.ask("POST", "/same").text == '"post x"'
+    assert set(web.get("/openapi.json").json()["paths"]) == {"/same", "/v1/name"}
+
+
+def only_with_key(key: int = 0) -> None:
+    if not key:
+        raise HTTPException(403)
+
+
+@pytest.mark.contract("F12.01", "F12.04")
+@pytest.mark.parametrize("through_handle", [False, True])
+def test_what_is_refused_for_the_queue_says_when_to_come_again(
+    web: Client, through_handle: bool
+) -> None:
+    @serve.deployment(
+        max_ongoing_requests=1,
+        max_queued_requests=1,
+        backpressure_config={"status_code": 429, "retry_after_s": 1.5},
+    )
+    class Waits:
+        async def __call__(self, _: object = None) -> None:
+            await asyncio.get_running_loop().create_future()
+
+    @serve.deployment
+    class Front:
+        def __init__(self, waits: DeploymentHandle) -> None:
+            self.waits = waits
+
+        async def __call__(self, _: Request) -> str:
+            calls = [self.waits.remote() for _ in range(3)]
+            try:
+                await asyncio.gather(*calls)
+            finally:
+                for call in calls:
+                    call.cancel()
+            return "none was refused"
+
+    serve.run(Front.bind(Waits.bind()) if through_handle else Waits.bind())
+    with contextlib.ExitStack() as stack:
+        # Of three at once one has the replica and one waits: the third is answered.
+        clients = []
+        for _ in range(1 if through_handle else 3):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", web.port)))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            clients.append(client)
+        answered, _, _ = select.select(clients, [], [], 60)
+        head = answered[0].recv(1 << 16)
+    assert head.startswith(b"HTTP/1.1 429 ")
+    assert b"\r\nretry-after: 2\r\n" in head.lower()
 
 
 @pytest.mark.contract("F12.04", "F12.09")

@@ -125,6 +125,10 @@ async fn route(
 
 fn own_route(shared: &Shared, name: &str) -> Option<Response<Answer>> {
     match name {
+        "healthz" | "routes" if !shared.had_routes.get() => {
+            let say = "No application has been deployed yet: this server has no routes.";
+            Some(text(StatusCode::SERVICE_UNAVAILABLE, say.to_owned()))
+        }
         "healthz" => Some(text(StatusCode::OK, health(shared))),
         "routes" => {
             let routes = shared.table.routes();
@@ -306,9 +310,18 @@ pub(crate) async fn place(shared: &Shared, route: &Route) -> Result<Place, Respo
         return Err(unavailable("The application is going.".to_owned()));
     };
     deployment.acquire().await.map_err(|why| match why {
-        NoPlace::Full { waiting, most } => unavailable(format!(
-            "{waiting} requests wait for the deployment already, and max_queued_requests is {most}."
-        )),
+        NoPlace::Full { waiting, most, refusal } => {
+            let say = format!(
+                "{waiting} requests wait for the deployment already, and max_queued_requests is {most}."
+            );
+            let mut response = unavailable(say);
+            *response.status_mut() = StatusCode::from_u16(refusal.status)
+                .unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+            if let Some(seconds) = refusal.retry_after {
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            response
+        }
         NoPlace::Unavailable(why) => unavailable(why),
     })
 }

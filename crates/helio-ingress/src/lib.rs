@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     request_timeout: Cell<Option<Duration>>,
     /// Whether the controller has said which routes there are.
     is_told: Cell<bool>,
+    /// Whether there ever was a route: until then this server is not ready.
+    had_routes: Cell<bool>,
     /// Since when the node has no daemon.
     daemon_gone: Cell<Option<Instant>>,
     /// How long is waited for a client that neither sends nor takes what it should.
@@ -90,6 +92,7 @@ impl Shared {
             .set(timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
         self.table.update(said, &self.token);
         self.is_told.set(true);
+        self.had_routes.set(self.had_routes.get() || !self.table.routes().is_empty());
     }
 }
 
@@ -124,6 +127,7 @@ async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String>
         token: options.token.as_str().into(),
         request_timeout: Cell::new(None),
         is_told: Cell::new(false),
+        had_routes: Cell::new(false),
         daemon_gone: Cell::new(None),
         silence: options.keep_alive,
     });

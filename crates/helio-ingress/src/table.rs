@@ -44,15 +44,31 @@ pub(crate) struct Replica {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
     /// So many wait already, and so many may.
-    Full { waiting: usize, most: usize },
+    Full { waiting: usize, most: usize, refusal: Refusal },
     /// The deployment is gone, or failed.
     Unavailable(String),
+}
+
+/// The answer to a request that is one more than may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    /// Seconds after which the client may ask again.
+    pub(crate) retry_after: Option<u64>,
+}
+
+impl Default for Refusal {
+    fn default() -> Self {
+        Self { status: 503, retry_after: None }
+    }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Deployment {
     max_ongoing: Cell<u32>,
     max_queued: Cell<Option<usize>>,
+    /// What those are told that are refused.
+    refusal: Cell<Refusal>,
     /// Whether the controller wants the counts.
     pub(crate) is_counted: Cell<bool>,
     replicas: RefCell<Vec<Rc<Replica>>>,
@@ -97,7 +113,7 @@ impl Deployment {
         if let Some(most) = self.max_queued.get()
             && waiting >= most
         {
-            return Err(NoPlace::Full { waiting, most });
+            return Err(NoPlace::Full { waiting, most, refusal: self.refusal.get() });
         }
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().push_back(sender);
@@ -138,6 +154,11 @@ impl Deployment {
             number("max_ongoing").and_then(|count| u32::try_from(count).ok()).unwrap_or(u32::MAX),
         );
         self.max_queued.set(number("max_queued").and_then(|count| usize::try_from(count).ok()));
+        let refusal = &said["backpressure"];
+        self.refusal.set(Refusal {
+            status: refusal["status"].as_u64().and_then(|code| code.try_into().ok()).unwrap_or(503),
+            retry_after: refusal["retry_after"].as_u64(),
+        });
         self.is_counted.set(said["counted"].as_bool().unwrap_or(false));
         *self.failure.borrow_mut() = said["failure"].as_str().map(str::to_owned);
         let before = std::mem::take(&mut *self.replicas.borrow_mut());

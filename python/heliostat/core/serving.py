@@ -11,7 +11,7 @@ from heliostat._heliostat import _serve_head as encode_head
 from heliostat._heliostat import _serve_piece as encode_piece
 from heliostat._heliostat import _serve_taken as encode_taken
 from heliostat._heliostat import _ServeReader as FrameReader
-from heliostat._heliostat import kv_del, kv_get, kv_put, session, session_epoch
+from heliostat._heliostat import kv_del, kv_get, kv_put, list_nodes, session, session_epoch
 from heliostat.core.session import begins_none
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "kv_del",
     "kv_get",
     "kv_put",
+    "list_nodes",
     "session",
     "session_epoch",
 ]

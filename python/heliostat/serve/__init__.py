@@ -30,10 +30,11 @@ from heliostat.serve.deployment import Application, Deployment
 from heliostat.serve.multiplex import get_multiplexed_model_id, multiplexed
 
 if TYPE_CHECKING:
-    from heliostat.serve.models import HTTPOptions
+    from heliostat.serve.models import ControllerOptions, HTTPOptions
 
 __all__ = [
     "Application",
+    "ControllerOptions",
     "Deployment",
     "HTTPOptions",
     "RunTarget",
@@ -59,18 +60,16 @@ __all__ = [
 _NO_TRACES = "Serve records no traces. Lines of the log have ids of requests, `x-request-id`."
 _NO_ACTORS = "there are no actors of a deployment. Replicas can share one by name: `ray.get_actor`."
 _ABSENT = {
-    "ControllerOptions": "the controller has no options. Leave them out.",
     "TracingConfig": _NO_TRACES,
     "get_trace_context": _NO_TRACES,
     "get_deployment_actor": _NO_ACTORS,
     "get_deployment_actor_context": _NO_ACTORS,
-    "llm": "load the model in the constructor of a deployment, and batch its calls with @serve.batch.",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "HTTPOptions":
-        return config.HTTPOptions
+    if name in ("ControllerOptions", "HTTPOptions"):
+        return getattr(config, name)
     if name in _ABSENT:
         raise AttributeError(f"serve.{name} is not in Heliostat: {_ABSENT[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

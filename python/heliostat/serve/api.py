@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,21 @@ from heliostat.serve.controller import actor as controller_actor
 from heliostat.serve.deployment import UNSET, Application, Deployment, build, configured
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.handle import DeploymentHandle
-from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation, of
+from heliostat.serve.options import (
+    ControllerOptions,
+    DeploymentConfig,
+    HTTPOptions,
+    LoggingConfig,
+    ProxyLocation,
+    of,
+)
 from heliostat.serve.router import forget_all
 from heliostat.serve.schema import ApplicationStatus, ServeStatus
 from heliostat.serve.specs import DeploymentID
 
 __all__ = ["RunTarget"]
+
+logger = logging.getLogger("ray.serve")
 
 # Serve's controller waits for many at a time, each a call that is answered when something changes.
 _CALLS_MAX = 1_000_000
@@ -88,7 +98,6 @@ def deployment(
 _REFUSED = {
     "grpc_options": "Serve has no gRPC server. Run one of your own that calls the handles of deployments.",
     "tracing_config": "Serve records no traces. Lines of the log have ids of requests, `x-request-id`.",
-    "controller_options": "the controller has none. Leave it out.",
     "external_scaler_enabled": "there is no route that sets a number of replicas. Deploy again with another "
     "`num_replicas`, or give the `autoscaling_config` a `policy`.",
 }
@@ -113,6 +122,8 @@ def start(
 
     ``http_options``: host and port of the HTTP server, default 127.0.0.1:8000. Raises ``RuntimeError``
     when the port is taken. ``logging_config``: of the replicas that have none of their own.
+    ``controller_options``: ``{"runtime_env": {"env_vars": …}}`` of Serve's controller. Options have no effect
+    where Serve runs already.
     """
     if not isinstance(grpc_options, dict):  # a model
         grpc_options = None if grpc_options is None else grpc_options.model_dump()
@@ -120,7 +131,6 @@ def start(
     _refuse(
         grpc_options=grpc_options if has_functions else None,
         tracing_config=tracing_config,
-        controller_options=controller_options,
     )
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
@@ -128,20 +138,24 @@ def start(
     location = ProxyLocation(proxy_location or options.location or ProxyLocation.HeadOnly)
     if options.host is None:
         location = ProxyLocation.Disabled
-    logging = None if logging_config is None else of(LoggingConfig, logging_config)
-    controller(options, location, logging)
+    logged = None if logging_config is None else of(LoggingConfig, logging_config)
+    controller(options, location, logged, controller_options)
 
 
 def controller(
     options: HTTPOptions | None = None,
     location: ProxyLocation = ProxyLocation.HeadOnly,
-    logging: LoggingConfig | None = None,
+    logged: LoggingConfig | None = None,
+    own: Any = None,
 ) -> Any:
-    """The controller, started where there is none."""
+    """The controller, started where there is none, then with its ``own`` options."""
+    chosen = of(ControllerOptions, own)
     if not ray.is_initialized():
         ray.init(namespace=specs.NAMESPACE)
     found = running()
     if found is not None:
+        if own is not None:
+            logger.warning("Serve runs already: `controller_options` have no effect.")
         return found
     made = (
         ray.remote(controller_actor.ServeController)
@@ -154,9 +168,10 @@ def controller(
             max_restarts=-1,
             max_task_retries=-1,
             resources={"node:__internal_head__": 0.001},
+            runtime_env=chosen.runtime_env or None,
             get_if_exists=True,
         )
-        .remote(options or HTTPOptions(), location, logging)
+        .remote(options or HTTPOptions(), location, logged)
     )
     try:
         ray.get(made.start.remote())
@@ -221,7 +236,6 @@ def run_many(
     """Deploy several applications; as ``run``."""
     if not targets:
         raise ValueError("No applications provided.")
-    _refuse(controller_options=controller_options)
     if _local_testing_mode or settings.flag("SERVE_FORCE_LOCAL_TESTING_MODE"):
         if blocking:
             raise ValueError("In local testing mode serve.run does not block.")
@@ -232,7 +246,7 @@ def run_many(
             raise RayServeException("Application name must a non-empty string.")
         app = build(one.target, one.name, one.route_prefix)
         apps.append(specs.with_logging(app, one.logging_config))
-    found = controller()
+    found = controller(own=controller_options)
     ray.get(found.deploy.remote(apps))
     if wait_for_applications_running:
         for app in apps:

@@ -8,7 +8,7 @@ import inspect
 import io
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from heliostat import cloudpickle
@@ -52,26 +52,53 @@ def _bind_methods(app: Any, cls: type) -> None:
     from fastapi import APIRouter, Depends
     from fastapi.routing import APIRoute, APIWebSocketRoute
 
-    methods = {id(value) for one in cls.__mro__ for value in vars(one).values()}
     router = APIRouter()
-    for route in list(app.routes):
-        if not isinstance(route, APIRoute | APIWebSocketRoute) or id(route.endpoint) not in methods:
+    for holder, route in list(_routes(app)):
+        if not isinstance(route, APIRoute | APIWebSocketRoute):
             continue
+        if not _is_method(route.endpoint, cls):
+            if getattr(route.endpoint, "_serve_class", cls) is not cls:
+                holder.routes.remove(route)  # of another class with the same application
+            continue
+        route.endpoint._serve_class = cls
         signature = _resolved(route.endpoint)
         own, *others = signature.parameters.values()
         instance = own.replace(default=Depends(get_servable))
         # A parameter with a default stands before others without one: by name they may.
         named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
         route.endpoint.__signature__ = signature.replace(parameters=[instance, *named])
-        app.routes.remove(route)
+        holder.routes.remove(route)
+        bound = route
         if isinstance(route, APIWebSocketRoute):
             # It has looked at the signature as it was.
-            router.add_api_websocket_route(
-                route.path, route.endpoint, route.name, dependencies=route.dependencies
+            bound = APIWebSocketRoute(
+                route.path, route.endpoint, name=route.name, dependencies=route.dependencies
             )
-        else:
-            router.routes.append(route)
+        # Where a router was included, its prefix and dependencies stay with what holds it.
+        target = router if holder is app else holder
+        target.routes.append(bound)
+        if target is not router and hasattr(target, "_mark_routes_changed"):
+            target._mark_routes_changed()
     app.include_router(router)
+
+
+def _routes(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """An application's routes and those of the routers that it includes, each with what holds it."""
+    for route in holder.routes:
+        yield holder, route
+        # FastAPI copied the routes of a router that is included; now it keeps the router.
+        included = getattr(route, "original_router", None)
+        if included is not None:
+            yield from _routes(included)
+
+
+def _is_method(endpoint: Any, cls: type) -> bool:
+    """Whether it is defined in the class, or in one that it inherits from; perhaps no longer by its name."""
+    name, module = getattr(endpoint, "__qualname__", ""), getattr(endpoint, "__module__", None)
+    return any(
+        module == base.__module__ and name.startswith(f"{base.__qualname__}.")
+        for base in cls.__mro__
+    )
 
 
 def _resolved(function: Callable[..., Any]) -> inspect.Signature:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from heliostat.serve.models import (
         AutoscalingConfig,
         AutoscalingPolicy,
+        BackpressureConfig,
+        ControllerOptions,
         HTTPOptions,
         RequestRouterConfig,
         gRPCOptions,
@@ -20,6 +22,8 @@ __all__ = [
     "AutoscalingConfig",
     "AutoscalingContext",
     "AutoscalingPolicy",
+    "BackpressureConfig",
+    "ControllerOptions",
     "HTTPOptions",
     "ProxyLocation",
     "RequestRouterConfig",
@@ -30,6 +34,8 @@ __all__ = [
 MODELS = (
     "AutoscalingConfig",
     "AutoscalingPolicy",
+    "BackpressureConfig",
+    "ControllerOptions",
     "HTTPOptions",
     "RequestRouterConfig",
     "gRPCOptions",

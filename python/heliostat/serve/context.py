@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextvars
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import heliostat as ray
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.specs import DeploymentID
+
+if TYPE_CHECKING:
+    from heliostat.serve.models import ReplicaRank
 
 __all__ = ["ReplicaContext", "ReplicaID"]
 
@@ -41,11 +44,25 @@ class ReplicaID(NamedTuple):
 
 @dataclass
 class ReplicaContext:
-    """What a replica knows of itself."""
+    """What a replica knows of itself.
+
+    ``world_size``: how many replicas the deployment is to have. It and ``rank`` are of the moment: they
+    change as replicas come and go.
+    """
 
     replica_id: ReplicaID
     servable_object: Any
     max_ongoing_requests: int = 5
+    world_size: int = 1
+    ranks: tuple[int, int, int] = (0, 0, 0)  # those of `rank`
+
+    @property
+    def rank(self) -> ReplicaRank:
+        """Its rank among all replicas, that of its node, and its rank within the node, each from 0 on."""
+        from heliostat.serve.models import ReplicaRank
+
+        rank, node_rank, local_rank = self.ranks
+        return ReplicaRank(rank=rank, node_rank=node_rank, local_rank=local_rank)
 
     @property
     def app_name(self) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from heliostat.serve.options import (
+    ControllerOptions,
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,
@@ -47,6 +48,11 @@ def _remote(env: dict[str, Any]) -> dict[str, Any]:
 def _logging(given: dict[str, Any] | None) -> dict[str, Any] | None:
     if given is not None:
         of(LoggingConfig, given)  # raises
+    return given
+
+
+def _controller(given: dict[str, Any] | None) -> dict[str, Any] | None:
+    of(ControllerOptions, given)  # raises
     return given
 
 
@@ -187,7 +193,7 @@ class ServeDeploySchema(_Schema):
     proxy_location: ProxyLocation = ProxyLocation.EveryNode
     http_options: HTTPOptionsSchema = HTTPOptionsSchema()
     grpc_options: gRPCOptionsSchema = gRPCOptionsSchema()
-    controller_options: dict[str, Any] | None = None
+    controller_options: Annotated[dict[str, Any] | None, AfterValidator(_controller)] = None
     logging_config: Annotated[dict[str, Any] | None, AfterValidator(_logging)] = None
     tracing_config: dict[str, Any] | None = None
     applications: Annotated[list[ServeApplicationSchema], AfterValidator(_unlike)]
@@ -200,8 +206,8 @@ class ServeDeploySchema(_Schema):
 
 
 # What this release does not act on: a file that asks for it is refused rather than half followed.
-_NOT_YET = ("controller_options", "tracing_config")
-_APP_NOT_YET = ("autoscaling_policy", "external_scaler_enabled")
+_NOT_YET = ("tracing_config",)
+_APP_NOT_YET = ("external_scaler_enabled",)
 
 
 def parsed(config: object) -> ServeDeploySchema:
@@ -221,8 +227,7 @@ def parsed(config: object) -> ServeDeploySchema:
     if asked:
         raise ValueError(
             f"These fields have no effect in Heliostat: {', '.join(asked)}. Leave them out: Serve has no "
-            "gRPC server, no traces and no options of its controller. A policy of autoscaling belongs to "
-            "the `autoscaling_config` of a deployment."
+            "gRPC server, no traces and no route that sets a number of replicas."
         )
     return schema
 

@@ -20,10 +20,6 @@ UNSET: Any = cast(Any, object())
 
 # Options that Ray has and Heliostat refuses: why, and what does the same.
 _REFUSED = {
-    "max_replicas_per_node": "replicas go where there is room. Start nodes with a resource of your own, and "
-    "ask for one of it in `ray_actor_options`.",
-    "backpressure_config": "the HTTP server answers 503 beyond `max_queued_requests`. A deployment in front "
-    "that catches BackPressureError can answer otherwise.",
     "gang_scheduling_config": "replicas start one by one. Have one replica start the others as actors, in a "
     "placement group.",
     "deployment_actors": "there are no actors of a deployment. Its replicas can share one by name: "
@@ -96,6 +92,11 @@ class Deployment:
     def max_queued_requests(self) -> int:
         """How many requests wait for a replica; -1: any number."""
         return self._config.max_queued_requests
+
+    @property
+    def backpressure_config(self) -> Any:
+        """What an HTTP client is told whose request is one more than may wait."""
+        return self._config.backpressure()
 
     @property
     def ray_actor_options(self) -> dict[str, Any]:
@@ -181,7 +182,7 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
     check_route_prefix(route_prefix)
     parts = graph(app, lambda deployment: DeploymentHandle(deployment, name))
     for spec, target, args, kwargs in parts:
-        spec.code = asgi.dumps((target, args, kwargs))
+        spec.code = _pickled(spec.name, target, args, kwargs)
         spec.code_version = code_version(spec)
         spec.is_asgi = hasattr(target, "_serve_asgi_app")
     specs = [spec for spec, *_ in parts]
@@ -199,6 +200,24 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
             stacklevel=4,
         )
     return AppSpec(name, route_prefix, specs[0].name, {spec.name: spec for spec in specs})
+
+
+def _pickled(name: str, target: Any, args: Any, kwargs: Any) -> bytes:
+    """Raises ``TypeError`` that says which of the two cannot be serialized."""
+    try:
+        return asgi.dumps((target, args, kwargs))
+    except Exception as error:
+        what = "code"
+        try:
+            asgi.dumps(target)
+        except Exception:
+            pass
+        else:
+            what = "arguments"
+        raise TypeError(
+            f"The {what} of the deployment {name!r} cannot be serialized: {error}. Make what cannot be in "
+            "the constructor. `ray.util.inspect_serializability` finds it."
+        ) from error
 
 
 def graph(app: Application, handle_of: Callable[[str], DeploymentHandle]) -> list[Part]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import heliostat as ray
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve.context import RequestContext, request_context
-from heliostat.serve.exceptions import RequestCancelledError
+from heliostat.serve.exceptions import RayServeException, RequestCancelledError
 from heliostat.serve.router import Call, router_of, was_not_begun
 from heliostat.serve.specs import DeploymentID
 
@@ -89,7 +89,7 @@ class _Response:
                 call.release()  # the session is over
 
     def __reduce__(self) -> Any:
-        raise TypeError(
+        raise RayServeException(
             f"A {type(self).__name__} is passed as an argument of a call of a handle, not inside another "
             "object: await it, or call result() first."
         )

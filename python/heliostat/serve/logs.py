@@ -77,12 +77,10 @@ class _Json(logging.Formatter):
 def set_up(config: LoggingConfig | None, replica: ReplicaID, session_dir: str) -> None:
     """Have the logger write as the configuration says; a second call takes the place of the first."""
     chosen = config or LoggingConfig()
-    folder = chosen.logs_dir or os.path.join(session_dir, "logs", "serve")
-    os.makedirs(folder, exist_ok=True)
-    key = replica.deployment_id
-    name = f"replica_{key.app_name}_{key.name}_{replica.unique_id}".replace(os.sep, "_")
+    path = _path(chosen, replica, session_dir)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     file = logging.handlers.RotatingFileHandler(
-        os.path.join(folder, f"{name}.log"),
+        path,
         maxBytes=_FILE_BYTES_MAX,
         backupCount=_FILES_KEPT,
         delay=True,
@@ -97,6 +95,19 @@ def set_up(config: LoggingConfig | None, replica: ReplicaID, session_dir: str) -
         logger.addHandler(handler)
     logger.setLevel(chosen.log_level)
     logger.propagate = False
+
+
+def _path(config: LoggingConfig, replica: ReplicaID, session_dir: str) -> str:
+    key = replica.deployment_id
+    name = f"replica_{key.app_name}_{key.name}_{replica.unique_id}".replace(os.sep, "_")
+    folder = config.logs_dir or os.path.join(session_dir, "logs", "serve")
+    return os.path.join(folder, f"{name}.log")
+
+
+def told_path(config: LoggingConfig | None, replica: ReplicaID, session_dir: str) -> str:
+    """A replica's file as the REST routes name it: from the session's folder of logs on, if it is there."""
+    path = _path(config or LoggingConfig(), replica, session_dir)
+    return path.removeprefix(os.path.join(session_dir, "logs"))
 
 
 def access(what: str, outcome: str, began: float) -> None:

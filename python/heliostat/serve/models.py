@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -30,8 +30,11 @@ from heliostat.serve.options import AggregationFunction, ProxyLocation
 __all__ = [
     "AutoscalingConfig",
     "AutoscalingPolicy",
+    "BackpressureConfig",
+    "ControllerOptions",
     "HTTPOptions",
     "LoggingConfig",
+    "ReplicaRank",
     "RequestRouterConfig",
     "gRPCOptions",
 ]
@@ -222,6 +225,18 @@ class RequestRouterConfig(_Options):
     __hash__ = None  # type: ignore[assignment] # it can change
 
 
+class ReplicaRank(BaseModel):
+    """A replica's ranks, each from 0 on.
+
+    ``rank``: among all replicas of the deployment; ``node_rank``: of its node, among those that have replicas
+    of the deployment; ``local_rank``: among those of its node.
+    """
+
+    rank: int
+    node_rank: int
+    local_rank: int
+
+
 class HTTPOptions(_Options):
     """Options of the HTTP server.
 
@@ -266,6 +281,32 @@ class HTTPOptions(_Options):
         if self.host is None:
             self.__dict__["location"] = ProxyLocation.Disabled
         return self
+
+
+class BackpressureConfig(_Options):
+    """What an HTTP client is told whose request is one more than ``max_queued_requests`` allows.
+
+    ``status_code``: 503 or 429; ``retry_after_s``: seconds after which it may ask again, rounded up into the
+    header `Retry-After`, default none.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    _kind = options.BackpressureConfig
+
+    status_code: Literal[503, 429] = 503
+    retry_after_s: NonNegativeFloat | None = Field(default=None, allow_inf_nan=False)
+
+
+class ControllerOptions(_Options):
+    """Options of Serve's controller, which act where it is started.
+
+    ``runtime_env``: its ``env_vars`` alone. Raises ``ValueError`` for anything else in it.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    _kind = options.ControllerOptions
+
+    runtime_env: dict[str, Any] | None = None
 
 
 class gRPCOptions(BaseModel):

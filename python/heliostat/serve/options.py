@@ -380,6 +380,59 @@ class RequestRouterConfig:
         return cloudpickle.loads(self._pickled)  # type: ignore[no-any-return] # the user's
 
 
+@dataclass
+class BackpressureConfig:
+    """What an HTTP client is told whose request is one more than ``max_queued_requests`` allows.
+
+    ``status_code``: 503 or 429; ``retry_after_s``: seconds after which it may ask again, rounded up into the
+    header `Retry-After`, default none.
+    """
+
+    status_code: int = 503
+    retry_after_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.status_code not in (503, 429):
+            raise ValueError(f"`status_code` must be 503 or 429, not {self.status_code!r}.")
+        check_least(self, {"retry_after_s": 0})
+        if self.retry_after_s is not None and math.isinf(self.retry_after_s):
+            raise ValueError("`retry_after_s` must be a finite number of seconds.")
+
+    def as_row(self) -> dict[str, Any]:
+        """The answer's status, and its `Retry-After` in whole seconds."""
+        after = self.retry_after_s
+        return {
+            "status": self.status_code,
+            "retry_after": None if after is None else math.ceil(after),
+        }
+
+
+@dataclass
+class ControllerOptions:
+    """Options of Serve's controller, which act where it is started.
+
+    ``runtime_env``: its ``env_vars`` alone. Raises ``ValueError`` for anything else in it.
+    """
+
+    runtime_env: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        given = self.runtime_env
+        if given is None:
+            return
+        if not isinstance(given, Mapping):
+            raise ValueError(f"`runtime_env` must be a dict, not {type(given).__name__}.")
+        others = sorted(set(given) - {"env_vars"})
+        if others:
+            raise ValueError(
+                f"`runtime_env` of the controller may only have `env_vars`, not {others}: what replicas need "
+                "belongs to their `ray_actor_options`."
+            )
+        for name, value in dict(given.get("env_vars") or {}).items():
+            if not name or not isinstance(name, str) or not isinstance(value, str):
+                raise ValueError(f"`env_vars` are texts by names: {name!r}: {value!r} is not.")
+
+
 def of(kind: type[T], given: Any) -> T:
     """An options object from itself, a mapping or ``None``."""
     if given is None:
@@ -406,6 +459,7 @@ class DeploymentConfig:
     ray_actor_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     max_ongoing_requests: int = 5
     max_queued_requests: int = -1
+    backpressure_config: BackpressureConfig | None = None
     autoscaling_config: AutoscalingConfig | None = None
     user_config: Any = None
     graceful_shutdown_wait_loop_s: float = 2.0
@@ -420,12 +474,17 @@ class DeploymentConfig:
     placement_group_bundles: list[dict[str, float]] | None = None
     placement_group_strategy: str | None = None
     placement_group_bundle_label_selector: list[dict[str, str]] | None = None
+    max_replicas_per_node: int | None = None
     request_router_config: RequestRouterConfig | None = None
 
     def own_routing(self) -> RequestRouterConfig | None:
         """How calls are routed, where the replica with the fewest is not what is wanted."""
         chosen = self.request_router_config
         return None if chosen is None or chosen.is_default() else chosen
+
+    def backpressure(self) -> BackpressureConfig:
+        """What those are told that are refused."""
+        return self.backpressure_config or BackpressureConfig()
 
     def surge(self, target: int) -> int:
         """How many replicas there may be beyond the target while they are replaced."""
@@ -449,6 +508,17 @@ class DeploymentConfig:
                 f"`max_surge_percent` must be from 0 to 100, not {self.max_surge_percent!r}."
             )
         self._check_group()
+        most = self.max_replicas_per_node
+        if most is not None:
+            check_whole(self, "max_replicas_per_node")
+            if not 1 <= most <= 100:
+                raise ValueError(f"`max_replicas_per_node` must be from 1 to 100, not {most!r}.")
+            if self.placement_group_bundles is not None:
+                raise ValueError(
+                    "Give `max_replicas_per_node` or `placement_group_bundles`, not both."
+                )
+        if self.backpressure_config is not None:
+            self.backpressure_config = of(BackpressureConfig, self.backpressure_config)
         if self.logging_config is not None:
             self.logging_config = of(LoggingConfig, self.logging_config)
         if self.request_router_config is not None:

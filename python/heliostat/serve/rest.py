@@ -27,7 +27,9 @@ def deploy(config: object) -> Any:
 
     schema = declaration.parsed(config)
     options = HTTPOptions(**schema.http_options.model_dump())
-    controller = api.controller(options, schema.proxy_location)
+    controller = api.controller(
+        options, schema.proxy_location, own=schema.controller_options or None
+    )
     apps = [
         {"name": app.name, "route_prefix": app.route_prefix, **app.model_dump(exclude_unset=True)}
         for app in schema.applications

@@ -306,7 +306,7 @@ class Router:
             return DeploymentUnavailableError(self.deployment)
         most = targets.max_queued
         if 0 <= most <= len(self.waiting):
-            return BackPressureError(len(self.waiting), most)
+            return _too_many(targets, len(self.waiting))
         return None
 
     def _refuse_beyond_queue(self) -> None:
@@ -320,7 +320,7 @@ class Router:
             room = 0 if self.routing is None else targets.max_ongoing * len(self.loads)
             most = targets.max_queued + room
             while len(self.waiting) > most:
-                refused.append((self.waiting.pop(), BackPressureError(most, targets.max_queued)))
+                refused.append((self.waiting.pop(), _too_many(targets, most)))
         for call, error in refused:
             call.settle(None, error)
 
@@ -451,6 +451,11 @@ class Router:
             assert own is not None
             own.begin(call)
         self._listen()
+
+
+def _too_many(targets: Targets, waiting: int) -> BackPressureError:
+    told = targets.backpressure
+    return BackPressureError(waiting, targets.max_queued, told.status_code, told.retry_after_s)
 
 
 def was_not_begun(error: BaseException) -> bool:

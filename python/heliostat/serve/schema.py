@@ -124,11 +124,30 @@ _DECLARED = (
 )
 
 
+# Of `heliostat.serve.instance`, which needs Pydantic, too.
+_INSTANCE = (
+    "APIType",
+    "ApplicationDetails",
+    "DeploymentDetails",
+    "ProxyDetails",
+    "ReplicaDetails",
+    "ServeActorDetails",
+    "ServeInstanceDetails",
+    "Target",
+    "TargetGroup",
+)
+_MODELS = ("LoggingConfig", "ReplicaRank")
+
+
 def __getattr__(name: str) -> Any:
-    if name == "LoggingConfig":
+    if name in _MODELS:
         from heliostat.serve import models
 
-        return models.LoggingConfig
+        return getattr(models, name)
+    if name in _INSTANCE:
+        from heliostat.serve import instance
+
+        return getattr(instance, name)
     if name in _DECLARED:
         from heliostat.serve import declaration
 

@@ -8,7 +8,13 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from heliostat.serve.options import DeploymentConfig, LoggingConfig, RequestRouterConfig, of
+from heliostat.serve.options import (
+    BackpressureConfig,
+    DeploymentConfig,
+    LoggingConfig,
+    RequestRouterConfig,
+    of,
+)
 
 NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
@@ -77,6 +83,17 @@ class ReplicaPlace:
     stats: dict[str, Any] = field(default_factory=dict)  # what it has recorded for such a router
 
 
+class Whereabouts(NamedTuple):
+    """Where a replica runs."""
+
+    node: str
+    host: str
+    pid: int
+    worker: str
+    log: str  # its file, from the folder of logs on
+    ranks: tuple[int, int, int] | None  # of one that takes requests already
+
+
 @dataclass
 class Targets:
     """Where the requests of a deployment go."""
@@ -86,9 +103,22 @@ class Targets:
     failure: str | None = None
     max_ongoing: int = 5
     max_queued: int = -1
+    backpressure: BackpressureConfig = field(default_factory=BackpressureConfig)
     is_counted: bool = False
     replicas: list[ReplicaPlace] = field(default_factory=list)
     routing: RequestRouterConfig | None = None  # of the user's own, where there is one
+
+
+def renewed(app: AppSpec, number: int) -> AppSpec:
+    """The same for other replicas, except where the user's version says that they are the same."""
+    deployments = {}
+    for name, one in app.deployments.items():
+        version = one.code_version
+        if one.config.version is None:
+            told = f"{version}#{number}".encode()
+            version = hashlib.blake2b(told, digest_size=16).hexdigest()
+        deployments[name] = dataclasses.replace(one, code_version=version)
+    return dataclasses.replace(app, deployments=deployments)
 
 
 def code_version(spec: DeploymentSpec) -> str:

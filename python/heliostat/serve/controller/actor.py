@@ -14,10 +14,13 @@ from typing import Any
 import heliostat as ray
 from heliostat.core import serving
 from heliostat.core.placement import PlacementGroup, placement_group, remove_placement_group
-from heliostat.core.scheduling import PlacementGroupSchedulingStrategy
+from heliostat.core.scheduling import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
 from heliostat.exceptions import RayActorError
-from heliostat.serve import building, specs
-from heliostat.serve.controller import details, reasons
+from heliostat.serve import building, sockets, specs
+from heliostat.serve.controller import details, reasons, spread
 from heliostat.serve.controller.clock import Clock
 from heliostat.serve.controller.ingress import Ingress
 from heliostat.serve.controller.machine import (
@@ -33,12 +36,20 @@ from heliostat.serve.controller.machine import (
 )
 from heliostat.serve.controller.measurements import Measurements
 from heliostat.serve.controller.proxies import Proxies
+from heliostat.serve.controller.ranks import News, Rank, Worlds
 from heliostat.serve.controller.told import EVERY_S, ToldApplications
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
 from heliostat.serve.replica.actor import ReplicaActor
 from heliostat.serve.schema import ApplicationStatus, ProxyStatus, ServeStatus
-from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, ReplicaPlace, Targets
+from heliostat.serve.specs import (
+    AppSpec,
+    DeploymentID,
+    DeploymentSpec,
+    ReplicaPlace,
+    Targets,
+    Whereabouts,
+)
 from heliostat.util.explanation import why as explain
 from heliostat.util.told import Told
 
@@ -81,7 +92,9 @@ class ServeController:
         self._watches = Watches()
         self._ingress: Ingress | None = None
         self._proxies: Proxies | None = None  # on other nodes
-        self._nodes: dict[str, str] = {}  # where replicas are
+        self._where: dict[str, Whereabouts] = {}  # of replicas
+        self._chosen: dict[str, str] = {}  # nodes of replicas that may not go to any
+        self._worlds = Worlds()
         # The models that replicas have loaded, and what they have recorded, for routers of users' own.
         self._routing: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {}
         self._ports: dict[str, str] = {}  # by which other nodes reach replicas of this one
@@ -98,6 +111,7 @@ class ServeController:
 
     async def start(self) -> None:
         """Have the HTTP server run. Raises ``RuntimeError`` with its words when it does not."""
+        sockets.check(serving.session()["session_dir"])
         if self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell_page())
         if self._ingress is None and self._location is not ProxyLocation.Disabled:
@@ -243,12 +257,24 @@ class ServeController:
             self._options,
             self.status().proxies,
             {} if self._proxies is None else self._proxies.hosts(),
-            {name: {"actor_id": one._actor_id.hex()} for name, one in self._actors.items()},
+            {name: self._place_row(name, one) for name, one in self._actors.items()},
         )
         if source is not None:
             rows = told["applications"].items()
             told["applications"] = {key: row for key, row in rows if row["source"] == source}
         return told
+
+    def _place_row(self, replica: str, actor: Any) -> dict[str, Any]:
+        row = {"actor_id": actor._actor_id.hex()}
+        where = self._where.get(replica)
+        if where is not None:
+            row |= {
+                "node_id": where.node,
+                "node_ip": where.host,
+                "worker_id": where.worker,
+                "log_file_path": where.log,
+            }
+        return row
 
     async def why(self, name: str) -> str | None:
         """Why an application or a deployment is not up; ``None`` where nothing has that name."""
@@ -259,7 +285,12 @@ class ServeController:
         loop = asyncio.get_running_loop()
         for replica in starting[:_EXPLAINED_MAX]:
             actor = self._actors.get(replica)
-            if actor is not None:
+            if actor is None:
+                lines.append(
+                    f"Replica {replica} waits for a node that has room for it, and fewer replicas than "
+                    "`max_replicas_per_node`."
+                )
+            else:
                 # It asks other processes and waits for them.
                 reason = await loop.run_in_executor(None, explain, actor)
                 lines.append(
@@ -328,7 +359,8 @@ class ServeController:
         async with self._tells:  # a row that is gone is not written again
             actors = {name: {"actor_id": one._actor_id.hex()} for name, one in self._actors.items()}
             http = {"host": self._options.host, "port": self._options.port}
-            rows = list(self._told.rows(self._machine, actors, self._nodes, http))
+            nodes = {one: place.node for one, place in self._where.items()}
+            rows = list(self._told.rows(self._machine, actors, nodes, http))
             await asyncio.get_running_loop().run_in_executor(None, _write, rows)
 
     def _targets(self, key: DeploymentID) -> Targets:
@@ -342,6 +374,7 @@ class ServeController:
             self._machine.failure(key),
             config.max_ongoing_requests,
             config.max_queued_requests,
+            config.backpressure(),
             config.autoscaling_config is not None,
             [
                 self._replica_place(one.id, one.address)
@@ -353,7 +386,7 @@ class ServeController:
 
     def _replica_place(self, replica: str, address: str) -> ReplicaPlace:
         models, stats = self._routing.get(replica, ((), {}))
-        node = self._nodes.get(replica, "")
+        node = self._node_of(replica)
         return ReplicaPlace(replica, self._actors[replica], address, node, models, stats)
 
     # --- what the machine says
@@ -365,6 +398,8 @@ class ServeController:
                 changed.add(action.deployment)
         for key in changed:
             self._watches.changed(key)
+        for key in changed:
+            self._rank(key)
         if changed:
             self._tell_ingress()
         # Before the actions: whoever comes after this process has to know what they leave behind.
@@ -384,6 +419,25 @@ class ServeController:
             self._ticking = asyncio.get_running_loop().create_task(self._tick())
         if actions:
             self._measured.acted(self._machine, time.perf_counter() - began)
+
+    def _rank(self, key: DeploymentID) -> None:
+        """Have the replicas of a deployment know their ranks, now that some of them may have come or gone."""
+        known = self._machine.deployments.get(key)
+        there = {} if known is None else known.replicas
+        target = 0 if known is None else known.target
+        running = [one.id for one in self._machine.running(key)]
+        for told in self._worlds.settle(key, set(there), running, target):
+            actor = self._actors.get(told.replica)
+            if actor is not None:
+                self._go(self._tell_rank(actor, told))
+
+    async def _tell_rank(self, actor: Any, told: News) -> None:
+        try:
+            await actor.rank.remote(tuple(told.rank), told.world_size)
+        except RayActorError:
+            pass  # who follows it knows
+        except Exception as error:
+            logger.error("Replica %s did not take its rank: %s", told.replica, error)
 
     def _wake(self) -> None:
         self._changed.set()
@@ -406,6 +460,11 @@ class ServeController:
     async def _start(self, action: Start) -> None:
         spec, key = action.spec, action.deployment
         options = {"num_cpus": 1, **spec.config.ray_actor_options}
+        if spec.config.max_replicas_per_node is not None:
+            node = await self._node_for(action)
+            if node is None:
+                return
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
         app = self._machine.apps.get(key.app_name)
         route = (app.spec.route_prefix if app is not None else None) or ""
         try:
@@ -426,6 +485,7 @@ class ServeController:
                     route,
                     self._logging,
                     self._options.root_path,
+                    self._machine.target(key),
                 )
             )
         except Exception:
@@ -436,6 +496,28 @@ class ServeController:
             return
         self._actors[action.replica] = actor
         await self._follow(action.replica, key, spec)
+
+    async def _node_for(self, action: Start) -> str | None:
+        """A node that may have another replica, once there is one; ``None``: it is no longer wanted."""
+        key, config = action.deployment, action.spec.config
+        while True:
+            there = self._machine.serving(key)
+            if action.replica not in there:
+                return None
+            others = [one for one in there if one != action.replica]
+            places = [self._chosen.get(one) or self._node_of(one) for one in others]
+            rows = [row for row in serving.list_nodes() if row["alive"]]
+            nodes = [spread.Node(row["node_id"], row["available"]) for row in rows]
+            node = spread.place(config, nodes, [one for one in places if one])
+            if node is not None:
+                self._chosen[action.replica] = node
+                return node
+            # Nothing tells that resources are free again.
+            await asyncio.sleep(_TICK_S)
+
+    def _node_of(self, replica: str) -> str:
+        where = self._where.get(replica)
+        return "" if where is None else where.node
 
     def _place(self, replica: str, config: DeploymentConfig) -> dict[str, Any]:
         """Make a replica's placement group, where it has one; options that put it into the first bundle."""
@@ -461,8 +543,11 @@ class ServeController:
         """A replica's life, from its constructor to its end."""
         actor = self._actors[replica]
         try:
-            address, pid, node = await actor.initialize.remote(self._node)
-            self._nodes[replica] = node
+            where = self._where[replica] = await actor.whereabouts.remote()
+            known = None if where.ranks is None else Rank(*where.ranks)
+            size = self._machine.target(key)
+            rank = self._worlds.take(key, replica, where.node, known, size)
+            address = await actor.initialize.remote(self._node, tuple(rank))
         except Exception as error:
             self._actors.pop(replica, None)
             with contextlib.suppress(Exception):
@@ -470,7 +555,7 @@ class ServeController:
             self._unplace(replica)
             self._do(self._machine.died(replica, str(error), self._now()))
             return
-        self._do(self._machine.started(replica, address, self._now(), pid))
+        self._do(self._machine.started(replica, address, self._now(), where.pid))
         # For one that the controller before has started, nothing else has changed.
         self._tell_proxies()
         self._go(self._watch_health(replica, key))
@@ -533,6 +618,7 @@ class ServeController:
                 ray.kill(actor)
         self._unplace(replica)
         self._do(self._machine.stopped(replica, self._now()))
+        self._rank(key)
 
     async def _drain(self, actor: Any, timeout_s: float) -> None:
         if await actor.drain.remote(timeout_s):
@@ -559,15 +645,16 @@ class ServeController:
 
     def _tell_proxies(self) -> None:
         """Servers are where replicas are, and know of all of them."""
+        self._where = {one: place for one, place in self._where.items() if one in self._actors}
+        self._chosen = {one: node for one, node in self._chosen.items() if one in self._actors}
         if self._proxies is None:
             return
         running = {
             one.id for key in self._machine.deployments for one in self._machine.running(key)
         }
-        self._nodes = {one: node for one, node in self._nodes.items() if one in self._actors}
         self._routing = {one: told for one, told in self._routing.items() if one in self._actors}
         self._ports = {one: port for one, port in self._ports.items() if one in self._actors}
-        self._proxies.update(self._nodes[one] for one in running if one in self._nodes)
+        self._proxies.update(self._where[one].node for one in running if one in self._where)
         if len(self._proxies):
             for replica in running - self._ports.keys():
                 self._go(self._open_port(replica))
@@ -575,7 +662,7 @@ class ServeController:
     async def _open_port(self, replica: str) -> None:
         """Have a replica of this node listen for servers of others, too."""
         actor = self._actors.get(replica)
-        if actor is None or replica in self._ports or self._nodes.get(replica) != self._node:
+        if actor is None or replica in self._ports or self._node_of(replica) != self._node:
             return
         with contextlib.suppress(RayActorError):  # who follows it knows
             self._ports[replica] = await actor.open_port.remote()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heliostat.core import daemon, serving
+from heliostat.serve import sockets
 from heliostat.serve.options import HTTPOptions
 
 logger = logging.getLogger("ray.serve")
@@ -34,8 +35,7 @@ class Ingress:
     def __init__(self, options: HTTPOptions, on_counts: Counts, table: Table) -> None:
         here = serving.session()
         self._folder, self._name = here["session_dir"], here["session_name"]
-        # Not in the folder of sockets: those are removed with a daemon that was killed.
-        self._socket = os.path.join(self._folder, "serve.sock")
+        self._socket = sockets.of_ingress(self._folder)
         self._options = options
         self._on_counts = on_counts
         self._writer: asyncio.StreamWriter | None = None

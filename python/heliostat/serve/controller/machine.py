@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.serve import building
-from heliostat.serve.controller.scaling import Scaler, at_capacity
-from heliostat.serve.options import AutoscalingConfig
+from heliostat.serve.controller.scaling import AppPolicy, Policy, Scaler, at_capacity
+from heliostat.serve.options import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, of
 from heliostat.serve.schema import (
     ApplicationStatus,
     ApplicationStatusOverview,
@@ -29,7 +29,7 @@ from heliostat.serve.schema import (
     DeploymentStatusOverview,
     ReplicaState,
 )
-from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
+from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, renewed
 
 # Seconds that a new replica may look for room before an old one is stopped for it.
 ROOM_S = 5.0
@@ -148,6 +148,8 @@ class App:
     config: dict[str, Any] | None = None
     built: AppSpec | None = None  # what the import path made of it, with the options of the code
     is_building: bool = False
+    given: AppSpec | None = None  # of applications that a program has deployed: what it gave
+    policy: AutoscalingPolicy | None = None  # of its deployments together
     error: str = ""  # why it cannot be as declared
 
 
@@ -169,6 +171,8 @@ class Machine:
         self.capacity: float | None = None
         self._is_growing = False
         self._where: dict[str, DeploymentID] = {}
+        # Of applications, each made of what the application has.
+        self._policies: dict[str, tuple[AutoscalingPolicy, AppPolicy]] = {}
         # Replicas that the machine before this one was stopping: whoever comes next has to know of them, too.
         self._leaving: dict[str, Stop] = {}
         self._count = 0
@@ -176,9 +180,16 @@ class Machine:
     # --- events: each returns what is to be done
 
     def deploy(self, spec: AppSpec, now: float) -> list[Action]:
-        """An application is to be as the specification says."""
-        self.apps[spec.name] = App(spec, now)
-        return self._place(spec, now)
+        """An application is to be as the specification says.
+
+        Where it is so already, it is to begin anew: who deploys what runs wants other replicas.
+        """
+        before = self.apps.get(spec.name)
+        is_same = before is not None and not before.is_going and before.given == spec
+        app = self.apps[spec.name] = App(
+            renewed(spec, self._count) if is_same else spec, now, given=spec
+        )
+        return self._place(app.spec, now)
 
     def _place(self, spec: AppSpec, now: float) -> list[Action]:
         actions: list[Action] = []
@@ -193,8 +204,10 @@ class Machine:
             else:
                 self._retarget(known, one)
             known.scaler = self._scaler_of(known)
-            actions += self._step(known, now)
-            actions.append(Publish(key))
+        # A policy may be of all of them together.
+        for name in spec.deployments:
+            key = DeploymentID(spec.name, name)
+            actions += [*self._step(self.deployments[key], now), Publish(key)]
         for key, known in list(self.deployments.items()):
             if key.app_name == spec.name and key.name not in spec.deployments:
                 known.is_going = True
@@ -214,7 +227,28 @@ class Machine:
         scaling = known.spec.config.autoscaling_config
         if scaling is None:
             return None
-        return Scaler(known.id, scaling, known.scaler, self._bounds(known.id.app_name, scaling))
+        bounds = self._bounds(known.id.app_name, scaling)
+        return Scaler(known.id, scaling, known.scaler, bounds, self._policy_for(known.id))
+
+    def _policy_for(self, key: DeploymentID) -> Policy | None:
+        """What the application's policy says of a deployment, where there is one."""
+        app = self.apps[key.app_name]
+        if app.policy is None:
+            self._policies.pop(key.app_name, None)
+            return None
+        found = self._policies.get(key.app_name)
+        if found is None or found[0] is not app.policy:
+            name = key.app_name
+            found = app.policy, AppPolicy(app.policy, lambda now: self._contexts(name, now))
+            self._policies[name] = found
+        return found[1].of(key)
+
+    def _contexts(self, app: str, now: float) -> dict[DeploymentID, AutoscalingContext]:
+        return {
+            key: known.scaler.context(known.target, now, [one.id for one in known.of(RUNNING)])
+            for key, known in self.deployments.items()
+            if key.app_name == app and known.scaler is not None and not known.is_going
+        }
 
     def _set_capacity(self, capacity: float | None, names: set[str]) -> None:
         before, self.capacity = self.capacity, capacity
@@ -275,6 +309,8 @@ class Machine:
         assert app.config is not None
         try:
             app.spec = building.overridden(app.built, app.config)
+            policy = app.config.get("autoscaling_policy")
+            app.policy = None if policy is None else of(AutoscalingPolicy, policy)
         except (TypeError, ValueError, NotImplementedError) as error:
             app.error = str(error)
             return []
@@ -420,6 +456,18 @@ class Machine:
         known = self.deployments.get(key)
         return known.of(RUNNING) if known is not None and not known.is_going else []
 
+    def serving(self, key: DeploymentID) -> list[str]:
+        """Replicas that take requests, or are to."""
+        known = self.deployments.get(key)
+        if known is None or known.is_going:
+            return []
+        return [one.id for one in known.of(STARTING, RUNNING)]
+
+    def target(self, key: DeploymentID) -> int:
+        """How many replicas there are to be."""
+        known = self.deployments.get(key)
+        return 0 if known is None or known.is_going else known.target
+
     def failure(self, key: DeploymentID) -> str | None:
         """Why there is nobody to take requests, where that will stay so."""
         known = self.deployments.get(key)
@@ -440,6 +488,7 @@ class Machine:
             deployments[key.key] = {
                 "max_ongoing": config.max_ongoing_requests,
                 "max_queued": most if most >= 0 else None,
+                "backpressure": config.backpressure().as_row(),
                 "counted": config.autoscaling_config is not None,
                 "failure": self.failure(key),
                 "replicas": [{"id": one.id, "address": one.address} for one in self.running(key)],

@@ -14,11 +14,15 @@ from heliostat.serve.options import (
     AggregationFunction,
     AutoscalingConfig,
     AutoscalingContext,
+    AutoscalingPolicy,
     TimeStampedValue,
 )
 from heliostat.serve.specs import DeploymentID
 
 logger = logging.getLogger("ray.serve")
+
+# From what there is to a number of replicas, and a state that it is told the next time.
+Policy = Callable[[AutoscalingContext], tuple[float, dict[str, Any] | None]]
 
 # What there was from each of those times on.
 Steps = deque[TimeStampedValue]
@@ -33,6 +37,7 @@ class Scaler:
         config: AutoscalingConfig,
         before: Scaler | None,
         bounds: tuple[int, int] | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self._deployment = deployment
         self._config = config
@@ -47,7 +52,7 @@ class Scaler:
         self._fewer_since: float | None = None
         self._last_up: float | None = None
         self._last_down: float | None = None
-        self._policy = _policy_of(config)
+        self._policy = policy or _policy_of(config)
         self._policy_state: dict[str, Any] = {}
         self._failure = ""
 
@@ -161,7 +166,7 @@ class Scaler:
         """What the user's policy wants; what there is where it fails, which the log says."""
         assert self._policy is not None
         try:
-            desired, state = self._policy(self._context(target, now, running))
+            desired, state = self._policy(self.context(target, now, running))
             math.ceil(desired)  # raises for what is no finite number
             state = dict(state or {})
         except Exception as error:
@@ -179,7 +184,8 @@ class Scaler:
         self._policy_state = state
         return float(desired)
 
-    def _context(self, target: int, now: float, running: Sequence[str]) -> AutoscalingContext:
+    def context(self, target: int, now: float, running: Sequence[str]) -> AutoscalingContext:
+        """What a policy is told."""
         replicas = {name: ReplicaID(name, self._deployment) for name in running}
         recorded = {
             metric: {replicas[name]: steps for name, steps in rows.items() if name in replicas}
@@ -210,6 +216,44 @@ class Scaler:
             current_time=now,
             config=self._config,
         )
+
+
+class AppPolicy:
+    """A policy for all deployments of an application together, asked once for each moment.
+
+    It is called with their contexts by id, and returns their numbers and states, by id too. Those of which it
+    says nothing stay as they are.
+    """
+
+    def __init__(
+        self,
+        policy: AutoscalingPolicy,
+        contexts: Callable[[float], dict[DeploymentID, AutoscalingContext]],
+    ) -> None:
+        self._ask: Any = policy.get_policy()
+        if inspect.isclass(self._ask):
+            self._ask = self._ask(**policy.policy_kwargs)
+        self._contexts = contexts
+        self._at: float | None = None
+        self._numbers: dict[DeploymentID, float] = {}
+        self._states: dict[DeploymentID, dict[str, Any]] = {}
+
+    def of(self, deployment: DeploymentID) -> Policy:
+        """The same for one of them."""
+
+        def policy(context: AutoscalingContext) -> tuple[float, dict[str, Any] | None]:
+            now = context.current_time or 0.0
+            if now != self._at:
+                contexts = self._contexts(now)
+                for key, one in contexts.items():
+                    # Whichever of them asked the last time.
+                    one.policy_state = dict(self._states.get(key, {}))
+                numbers, states = self._ask(contexts)
+                self._numbers, self._states, self._at = dict(numbers), dict(states or {}), now
+            number = self._numbers.get(deployment, context.target_num_replicas)
+            return number, self._states.get(deployment, {})
+
+        return policy
 
 
 def at_capacity(number: int, percent: float | None) -> int:

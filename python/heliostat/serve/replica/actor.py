@@ -19,15 +19,20 @@ import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, encryption, serving
 from heliostat.core.extras import required
-from heliostat.serve import asgi, context, logs, multiplex, specs
+from heliostat.serve import asgi, context, logs, multiplex, sockets, specs
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
-from heliostat.serve.options import AutoscalingConfig, DeploymentConfig, LoggingConfig
+from heliostat.serve.options import (
+    AutoscalingConfig,
+    BackpressureConfig,
+    DeploymentConfig,
+    LoggingConfig,
+)
 from heliostat.serve.replica.answers import TEXT, answer_of
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Figures, Meter
 from heliostat.serve.replica.socket import Socket
-from heliostat.serve.specs import DeploymentID, DeploymentSpec
+from heliostat.serve.specs import DeploymentID, DeploymentSpec, Whereabouts
 
 logger = logging.getLogger("ray.serve")
 
@@ -90,11 +95,13 @@ class ReplicaActor:
         route: str,
         logging: LoggingConfig | None = None,
         root_path: str = "",
+        world_size: int = 1,
     ) -> None:
         self._root_path = root_path
         self._default_logging = logging
         self._is_told = False  # each request has a line in the log
         self._id = ReplicaID(replica, DeploymentID(app, spec.name))
+        self._context = ReplicaContext(self._id, None, spec.config.max_ongoing_requests, world_size)
         self._spec = spec
         self._route = route
         self._config: DeploymentConfig = spec.config
@@ -117,16 +124,36 @@ class ReplicaActor:
         self._routing: asyncio.Task[None] | None = None
         self._news_for_routers = asyncio.Event()
 
-    async def initialize(self, ingress_node: str) -> tuple[str, int, str]:
-        """Construct it; its socket's address, its process, its node. A second call gives them again."""
+    def whereabouts(self) -> Whereabouts:
+        """Where it is, and which ranks it has, if it has any yet."""
+        process = serving.session()
+        return Whereabouts(
+            process["node_id"],
+            process["host"],
+            os.getpid(),
+            ray.get_runtime_context().get_worker_id(),
+            logs.told_path(self._logging(), self._id, process["session_dir"]),
+            self._context.ranks if self._address else None,
+        )
+
+    async def initialize(self, ingress_node: str, ranks: tuple[int, int, int] = (0, 0, 0)) -> str:
+        """Construct it; its socket's address. A second call gives that again."""
         if not self._address:
+            self._context.ranks = ranks
             self._log()
             await self.prepare(*cloudpickle.loads(self._spec.code))
             await self._listen(ingress_node)
             if hasattr(self._servable, "record_autoscaling_stats") and not self._is_function:
                 self._recording = asyncio.get_running_loop().create_task(self._record())
             self._tell_routers()
-        return self._address, os.getpid(), serving.session()["node_id"]
+        return self._address
+
+    async def rank(self, ranks: tuple[int, int, int], world_size: int) -> None:
+        """It has these ranks from now on, and the deployment is to have so many replicas."""
+        has_changed = ranks != self._context.ranks
+        self._context.ranks, self._context.world_size = ranks, world_size
+        if has_changed and self._wants_rank():
+            await self._reconfigure(self._config.user_config)
 
     async def open_port(self) -> str:
         """Listen for ingresses of other machines, too; ``host:port``. A second call gives it again."""
@@ -135,15 +162,18 @@ class ReplicaActor:
         host, port = self._port.sockets[0].getsockname()[:2]
         return f"{host}:{port}"
 
+    def _logging(self) -> LoggingConfig | None:
+        return self._config.logging_config or self._default_logging
+
     def _log(self) -> None:
-        chosen = self._config.logging_config or self._default_logging
+        chosen = self._logging()
         self._is_told = chosen is not None and chosen.enable_access_log
         logs.set_up(chosen, self._id, serving.session()["session_dir"])
 
     async def prepare(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Construct and configure it, so that it takes calls. Raises what the user's code raises."""
         await self._construct(target, args, kwargs)
-        if self._config.user_config is not None:
+        if self._config.user_config is not None or self._wants_rank():
             await self._reconfigure(self._config.user_config)
         await self.check_health()
 
@@ -152,8 +182,7 @@ class ReplicaActor:
         here = serving.session()
         loop = asyncio.get_running_loop()
         if here["node_id"] == ingress_node:
-            name = f"serve-{self._id.unique_id[-40:]}.sock"
-            self._address = os.path.join(here["session_dir"], "sockets", name)
+            self._address = sockets.of_replica(here["session_dir"], self._id)
             self._server = await loop.create_unix_server(self._connection(), self._address)
         else:
             self._server = await self._open()
@@ -182,7 +211,7 @@ class ReplicaActor:
         context.set_replica_context(replica)
 
     async def _construct(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        replica = ReplicaContext(self._id, None, self._config.max_ongoing_requests)
+        replica = self._context
         self._announce(replica)
         if inspect.isclass(target):
             if inspect.iscoroutinefunction(target.__init__):
@@ -338,7 +367,11 @@ class ReplicaActor:
                 self._failed(exchange)
         except BackPressureError as error:
             if not exchange.has_begun:
-                exchange.answer(error.status_code, TEXT, str(error).encode())
+                after = BackpressureConfig(retry_after_s=error.retry_after_s).as_row()[
+                    "retry_after"
+                ]
+                again = [] if after is None else [(b"retry-after", str(after).encode())]
+                exchange.answer(error.status_code, [*TEXT, *again], str(error).encode())
         except Exception:
             self._failed(exchange)
         finally:
@@ -420,9 +453,15 @@ class ReplicaActor:
             raise ValueError(
                 "user_config was given, but the deployment has no method `reconfigure(self, user_config)`."
             )
-        result = method(user_config)
+        ranks = {"rank": self._context.rank} if self._wants_rank() else {}
+        result = method(user_config, **ranks)
         if inspect.isawaitable(result):
             await result
+
+    def _wants_rank(self) -> bool:
+        """Whether the deployment's `reconfigure` is to be told of each of its ranks."""
+        method = None if self._is_function else getattr(self._servable, "reconfigure", None)
+        return method is not None and "rank" in inspect.signature(method).parameters
 
     async def check_health(self) -> Figures:
         """What the replica did since the last time. Raises what the deployment's ``check_health`` raises."""

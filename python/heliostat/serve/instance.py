@@ -1,0 +1,178 @@
+"""What ``GET /api/serve/applications/`` answers with, as Pydantic models under Ray's names."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+
+from heliostat.serve.declaration import (
+    DeploymentSchema,
+    HTTPOptionsSchema,
+    ServeApplicationSchema,
+    gRPCOptionsSchema,
+)
+from heliostat.serve.options import ProxyLocation
+from heliostat.serve.schema import (
+    ApplicationStatus,
+    DeploymentStatus,
+    ProxyStatus,
+    ReplicaState,
+    ServeStatus,
+    status_of,
+)
+
+__all__ = [
+    "APIType",
+    "ApplicationDetails",
+    "DeploymentDetails",
+    "DeploymentStatusTrigger",
+    "ProxyDetails",
+    "ReplicaDetails",
+    "ServeActorDetails",
+    "ServeInstanceDetails",
+    "Target",
+    "TargetGroup",
+]
+
+
+class APIType(str, Enum):
+    """How an application was deployed."""
+
+    UNKNOWN = "unknown"
+    IMPERATIVE = "imperative"
+    DECLARATIVE = "declarative"
+
+    @classmethod
+    def get_valid_user_values(cls) -> list[str]:
+        """Those that may be asked for."""
+        return [cls.IMPERATIVE.value, cls.DECLARATIVE.value]
+
+
+class DeploymentStatusTrigger(str, Enum):
+    """What has led to a deployment's state."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    CONFIG_UPDATE_STARTED = "CONFIG_UPDATE_STARTED"
+    CONFIG_UPDATE_COMPLETED = "CONFIG_UPDATE_COMPLETED"
+    UPSCALE_COMPLETED = "UPSCALE_COMPLETED"
+    DOWNSCALE_COMPLETED = "DOWNSCALE_COMPLETED"
+    AUTOSCALING = "AUTOSCALING"
+    REPLICA_STARTUP_FAILED = "REPLICA_STARTUP_FAILED"
+    DEPLOYMENT_ACTOR_FAILED = "DEPLOYMENT_ACTOR_FAILED"
+    HEALTH_CHECK_FAILED = "HEALTH_CHECK_FAILED"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    DELETING = "DELETING"
+
+
+class _Frozen(BaseModel):  # type: ignore[misc] # without types
+    model_config: ClassVar[Any] = ConfigDict(frozen=True)
+
+
+class _Closed(BaseModel):  # type: ignore[misc] # without types
+    model_config: ClassVar[Any] = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServeActorDetails(_Frozen):
+    """An actor of Serve's: where it is, and its file, from the session's folder of logs on."""
+
+    node_id: str | None = None
+    node_ip: str | None = None
+    node_instance_id: str | None = None
+    actor_id: str | None = None
+    actor_name: str | None = None
+    worker_id: str | None = None
+    log_file_path: str | None = None
+
+
+class ReplicaDetails(ServeActorDetails):
+    """A replica; ``start_time_s`` is Unix time."""
+
+    replica_id: str
+    state: ReplicaState
+    pid: int | None = None
+    start_time_s: float
+
+
+class ProxyDetails(ServeActorDetails):
+    """An HTTP server."""
+
+    status: ProxyStatus
+
+
+class DeploymentDetails(_Closed):
+    """A deployment, with the options that it has now."""
+
+    name: str
+    status: DeploymentStatus
+    status_trigger: DeploymentStatusTrigger
+    message: str
+    deployment_config: DeploymentSchema
+    target_num_replicas: NonNegativeInt
+    required_resources: dict[str, float]
+    replicas: list[ReplicaDetails]
+    recent_dead_replicas: list[ReplicaDetails] = Field(default_factory=list)
+    autoscaling_detail: dict[str, Any] | None = None
+
+
+class ApplicationDetails(_Closed):
+    """An application; ``deployed_app_config`` is what was given of its configuration."""
+
+    name: str
+    route_prefix: str | None
+    docs_path: str | None
+    status: ApplicationStatus
+    message: str
+    last_deployed_time_s: float
+    deployed_app_config: ServeApplicationSchema | None = None
+    source: APIType
+    deployments: dict[str, DeploymentDetails]
+    external_scaler_enabled: bool
+    deployment_topology: dict[str, Any] | None = None
+
+
+class Target(_Frozen):
+    """Where requests may be sent."""
+
+    ip: str
+    port: int
+    instance_id: str
+    name: str
+
+
+class TargetGroup(_Frozen):
+    """Where requests of a prefix may be sent."""
+
+    targets: list[Target]
+    route_prefix: str
+    protocol: str
+    app_name: str = ""
+
+
+class ServeInstanceDetails(BaseModel):  # type: ignore[misc] # without types
+    """All of it."""
+
+    model_config: ClassVar[Any] = ConfigDict(extra="forbid")
+
+    controller_info: ServeActorDetails = ServeActorDetails()
+    proxy_location: ProxyLocation | None = None
+    http_options: HTTPOptionsSchema | None = None
+    grpc_options: gRPCOptionsSchema | None = None
+    proxies: dict[str, ProxyDetails]
+    applications: dict[str, ApplicationDetails]
+    target_capacity: float | None = Field(None, ge=0, le=100)
+    target_groups: list[TargetGroup] = Field(default_factory=list)
+
+    @staticmethod
+    def get_empty_schema_dict() -> dict[str, Any]:
+        """Where Serve does not run."""
+        return {
+            "controller_info": {},
+            "proxies": {},
+            "applications": {},
+            "target_capacity": None,
+        }
+
+    def _get_status(self) -> ServeStatus:
+        return status_of(self.model_dump(mode="json"))
