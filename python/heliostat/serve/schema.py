@@ -137,6 +137,7 @@ _INSTANCE = (
     "TargetGroup",
 )
 _MODELS = ("LoggingConfig", "ReplicaRank")
+_TASKS = ("CeleryAdapterConfig", "TaskProcessorAdapter", "TaskProcessorConfig", "TaskResult")
 
 
 def __getattr__(name: str) -> Any:
@@ -144,6 +145,10 @@ def __getattr__(name: str) -> Any:
         from heliostat.serve import models
 
         return getattr(models, name)
+    if name in _TASKS:
+        from heliostat.serve import tasks
+
+        return getattr(tasks, name)
     if name in _INSTANCE:
         from heliostat.serve import instance
 

@@ -226,6 +226,9 @@ class ReplicaActor:
             self._servable = target
             self._is_function = True
         replica.servable_object = self._servable
+        starts_tasks = getattr(self._servable, "_serve_start_tasks", None)  # of `@task_consumer`
+        if starts_tasks is not None:
+            await self._in_thread(starts_tasks, self._config.max_ongoing_requests)
         if self._app is not None:
             self._app = asgi.resolve(self._app)
             self._lifespan = asgi.Lifespan(self._app)

@@ -1,0 +1,150 @@
+"""What is served, and how: Pydantic models under Ray's names."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+
+from heliostat.core.extras import required
+from heliostat.serve.options import attribute
+
+__all__ = ["LLMConfig", "LLMServingArgs", "LoraConfig", "ModelLoadingConfig"]
+
+ENGINES = ("vLLM", "transformers")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+
+
+class ModelLoadingConfig(_Model):
+    """The name of a model for clients, and where it is.
+
+    ``model_source``: a folder, or a name at Hugging Face, default ``model_id``; ``tokenizer_source``: the
+    same of its tokenizer, default ``model_source``.
+    """
+
+    model_id: str = Field(min_length=1)
+    model_source: str | None = None
+    tokenizer_source: str | None = None
+
+
+class LoraConfig(_Model):
+    """Adapters, which Heliostat does not load: an ``LLMConfig`` with one is refused."""
+
+    dynamic_lora_loading_path: str | None = None
+    max_num_adapters_per_replica: PositiveInt = 16
+    download_timeout_s: float | None = 30.0
+    max_download_tries: int = 3
+
+
+class LLMConfig(_Model):
+    """A model and its replicas.
+
+    ``llm_engine``: ``"vLLM"``, which is the default where it is installed, or ``"transformers"``: for models
+    that are small, and on CPUs. ``engine_kwargs`` are those of vLLM's ``AsyncEngineArgs``, or of
+    ``from_pretrained`` of transformers. ``deployment_config``: options of ``@serve.deployment``.
+    ``accelerator_type``: each replica takes a GPU of that kind. Raises ``ValueError`` for what cannot be, and
+    for adapters (``lora_config``).
+    """
+
+    model_loading_config: ModelLoadingConfig
+    llm_engine: str = ""
+    engine_kwargs: dict[str, Any] = Field(default_factory=dict)
+    accelerator_type: str | None = None
+    deployment_config: dict[str, Any] = Field(default_factory=dict)
+    runtime_env: dict[str, Any] | None = None
+    placement_group_config: dict[str, Any] | None = None
+    lora_config: dict[str, Any] | LoraConfig | None = None
+    server_cls: Any = None
+    experimental_configs: dict[str, Any] = Field(default_factory=dict)
+    log_engine_metrics: bool | None = True
+
+    @field_validator("llm_engine")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        if value and value not in ENGINES:
+            raise ValueError(f"`llm_engine` must be one of {ENGINES}, not {value!r}.")
+        return value
+
+    @field_validator("server_cls")
+    @classmethod
+    def _loaded(cls, value: Any) -> Any:
+        return attribute(value) if isinstance(value, str) else value
+
+    @field_validator("lora_config")
+    @classmethod
+    def _has_no_adapters(cls, value: Any) -> Any:
+        if value is not None:
+            raise ValueError(
+                "Adapters are not loaded: serve a model that has its adapter merged into it, as one with a "
+                "`model_id` of its own."
+            )
+        return value
+
+    @property
+    def model_id(self) -> str:
+        """The model's name for clients."""
+        name: str = self.model_loading_config.model_id
+        return name
+
+    @property
+    def source(self) -> str:
+        """Where the model is."""
+        return str(self.model_loading_config.model_source or self.model_id)
+
+    @property
+    def engine(self) -> str:
+        """The engine, also where none is named."""
+        if self.llm_engine:
+            return str(self.llm_engine)
+        return "vLLM" if importlib.util.find_spec("vllm") else "transformers"
+
+    @classmethod
+    def from_file(cls, path: str) -> LLMConfig:
+        """That a YAML file describes."""
+        with open(path) as file:
+            made: LLMConfig = cls.model_validate(required("yaml", "The file").safe_load(file))
+        return made
+
+
+class LLMServingArgs(_Model):
+    """What ``build_openai_app`` takes.
+
+    ``llm_configs``: at least one, each with a ``model_id`` of its own: an ``LLMConfig``, a dict, or the path
+    of a YAML file. ``ingress_deployment_config``: options of ``@serve.deployment`` for what has the routes.
+    """
+
+    llm_configs: list[LLMConfig]
+    ingress_deployment_config: dict[str, Any] = Field(default_factory=dict)
+    ingress_cls_config: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("llm_configs", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        for one in value:
+            if isinstance(one, str) and not os.path.exists(one):
+                raise ValueError(f"There is no file {one!r} with a configuration of a model.")
+        return [LLMConfig.from_file(one) if isinstance(one, str) else one for one in value]
+
+    @field_validator("ingress_cls_config")
+    @classmethod
+    def _has_the_usual_routes(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if value:
+            raise ValueError(
+                "`ingress_cls_config` has no effect in Heliostat: put a deployment with @serve.ingress in "
+                "front of build_llm_deployment for other routes."
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _names_each_once(self) -> Any:
+        names = [one.model_id for one in self.llm_configs]
+        if not names:
+            raise ValueError("`llm_configs` is empty: name at least one model.")
+        if len({*names}) < len(names):
+            raise ValueError(f"Each model needs a `model_id` of its own, not {names}.")
+        return self

@@ -1,0 +1,88 @@
+"""What makes text of text: the engines of models, and what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from heliostat.serve.llm.config import LLMConfig
+
+# Tokens of an answer whose request names no length, as OpenAI's completions have them.
+TOKENS_USUAL = 16
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an answer is drawn; ``max_tokens=None``: to the end of the model's context."""
+
+    max_tokens: int | None = None
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stops: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What has come of an answer since the piece before it, and how many tokens there are in all."""
+
+    text: str
+    prompt_tokens: int
+    tokens: int
+    finish_reason: str | None = None  # of the last piece: `stop` or `length`
+
+
+class Engine(Protocol):
+    """A model that is loaded. ``ValueError`` is what the client is told as its own fault."""
+
+    async def check(self) -> None:
+        """Raises when it can answer nothing any more."""
+
+    def conversation(self, messages: list[dict[str, Any]]) -> str:
+        """The messages as the model expects them, with the beginning of its answer."""
+
+    def generate(self, prompt: str, sampling: Sampling) -> AsyncIterator[Piece]:
+        """How a text goes on. Who stops reading has it stop."""
+
+    async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
+        """A vector for each, and the tokens of all."""
+
+
+class Stops:
+    """Cuts an answer off at the first of its stops; keeps back what may be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = [one for one in stops if one]
+        self._kept = ""
+        self.was_met = False
+
+    def take(self, text: str, *, is_last: bool = False) -> str:
+        """What may be shown now that there is more, or now that there will be no more."""
+        text = self._kept + text
+        ends = [at for one in self._stops if (at := text.find(one)) >= 0]
+        if ends:
+            self.was_met, self._kept = True, ""
+            return text[: min(ends)]
+        keep = 0 if is_last else max((_overlap(text, one) for one in self._stops), default=0)
+        cut = len(text) - keep
+        self._kept = text[cut:]
+        return text[:cut]
+
+
+def _overlap(text: str, stop: str) -> int:
+    """How much of its end may be the beginning of a stop."""
+    longest = min(len(stop) - 1, len(text))
+    return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
+
+
+def load(config: LLMConfig) -> Engine:
+    """The engine that a configuration names, with its model. Raises ``ImportError`` where it is missing."""
+    if config.engine == "vLLM":
+        from heliostat.serve.llm.vllm_engine import VLLMEngine
+
+        return VLLMEngine(config)
+    from heliostat.serve.llm.transformers_engine import TransformersEngine
+
+    return TransformersEngine(config)

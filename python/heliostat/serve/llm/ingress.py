@@ -1,0 +1,148 @@
+"""OpenAI's routes in front of models."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from heliostat.serve import api, asgi
+from heliostat.serve.deployment import Application
+from heliostat.serve.handle import DeploymentHandle
+from heliostat.serve.llm.config import LLMServingArgs
+from heliostat.serve.llm.deployment import build_llm_deployment
+from heliostat.serve.llm.openai_api_models import (
+    ChatCompletionRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+    ErrorInfo,
+    ErrorResponse,
+)
+
+__all__ = ["OpenAiIngress", "build_openai_app", "make_fastapi_ingress"]
+
+
+class OpenAiIngress:
+    """The routes: chats, completions, embeddings, and which models there are."""
+
+    def __init__(self, llm_deployments: dict[str, DeploymentHandle]) -> None:
+        self._models = {
+            name: handle.options(stream=True) for name, handle in llm_deployments.items()
+        }
+
+    async def completions(self, body: CompletionRequest) -> Response:
+        """How texts go on."""
+        return await self._answer("completions", body)
+
+    async def chat(self, body: ChatCompletionRequest) -> Response:
+        """How a conversation goes on."""
+        return await self._answer("chat", body)
+
+    async def embeddings(self, body: EmbeddingRequest) -> Response:
+        """Vectors of texts."""
+        return await self._answer("embeddings", body)
+
+    async def models(self) -> dict[str, Any]:
+        """The models that there are."""
+        return {"object": "list", "data": [_card(name) for name in self._models]}
+
+    async def model_data(self, model: str) -> Any:
+        """One of them."""
+        return _card(model) if model in self._models else self._unknown(model)
+
+    def _unknown(self, model: str | None) -> Response:
+        names = ", ".join(self._models)
+        return _failed(404, f"There is no model {model!r}; there are: {names}.")
+
+    async def _answer(self, method: str, body: Any) -> Response:
+        name = body.model
+        if name is None and len(self._models) == 1:
+            [name] = self._models
+        if name not in self._models:
+            return self._unknown(name)
+        pieces = getattr(self._models[name], method).remote(body)
+        try:
+            first = await anext(pieces)
+        except asyncio.CancelledError:
+            pieces.cancel()
+            raise
+        if isinstance(first, ErrorResponse):
+            return JSONResponse(first.model_dump(), first.error.code)
+        if getattr(body, "stream", False):
+            return StreamingResponse(_events(first, pieces), media_type="text/event-stream")
+        return JSONResponse(first.model_dump())
+
+
+async def _events(first: Any, pieces: Any) -> AsyncIterator[str]:
+    """Server-sent events, as OpenAI's clients read them."""
+    try:
+        yield f"data: {first.model_dump_json(exclude_none=True)}\n\n"
+        async for piece in pieces:
+            yield f"data: {piece.model_dump_json(exclude_none=True)}\n\n"
+        yield "data: [DONE]\n\n"
+    finally:
+        # A client that has gone: without effect where all has come.
+        pieces.cancel()
+
+
+def _card(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "heliostat"}
+
+
+def _failed(status: int, message: str) -> Response:
+    kinds = {400: "BadRequestError", 404: "NotFoundError"}
+    info = ErrorInfo(message=message, type=kinds[status], code=status)
+    return JSONResponse(ErrorResponse(error=info).model_dump(), status)
+
+
+def _by_value(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same in a function of its own: what is said of its parameters here is not of the class's method."""
+
+    @functools.wraps(method)
+    async def route(*args: Any, **kwargs: Any) -> Any:
+        return await method(*args, **kwargs)
+
+    return route
+
+
+def make_fastapi_ingress(cls: type, *, app: FastAPI | None = None) -> type:
+    """A class with the routes of ``OpenAiIngress``, on that FastAPI application or one of their own."""
+    app = app or FastAPI(title="OpenAI-compatible API")
+
+    async def is_wrong(_: Request, error: RequestValidationError) -> Response:
+        rows = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
+        return _failed(400, "; ".join(rows))
+
+    app.exception_handler(RequestValidationError)(is_wrong)
+    for method, path, name in (
+        ("POST", "/v1/completions", "completions"),
+        ("POST", "/v1/chat/completions", "chat"),
+        ("POST", "/v1/embeddings", "embeddings"),
+        ("GET", "/v1/models", "models"),
+        ("GET", "/v1/models/{model:path}", "model_data"),
+    ):
+        route = _by_value(getattr(cls, name))
+        app.add_api_route(path, route, methods=[method], response_model=None)
+    return asgi.ingress(app)(cls)
+
+
+def build_openai_app(llm_serving_args: dict[str, Any] | LLMServingArgs) -> Application:
+    """An application with OpenAI's routes in front of models; for ``serve.run``, and as an import path.
+
+    ``llm_serving_args``: ``{"llm_configs": [LLMConfig(…), …]}``. Raises ``ValueError`` for what cannot be.
+    """
+    arguments = LLMServingArgs.model_validate(llm_serving_args)
+    models = {one.model_id: build_llm_deployment(one) for one in arguments.llm_configs}
+    options = {
+        "max_ongoing_requests": 1000,
+        "ray_actor_options": {"num_cpus": 1},
+        **arguments.ingress_deployment_config,
+    }
+    routes = api.deployment(make_fastapi_ingress(OpenAiIngress), **options)
+    made: Application = routes.bind(models)
+    return made

@@ -1,0 +1,72 @@
+"""Models of vLLM, which batches the tokens of all requests."""
+
+from __future__ import annotations
+
+import importlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from heliostat.serve.llm.config import LLMConfig
+from heliostat.serve.llm.engine import Piece, Sampling
+
+
+class VLLMEngine:
+    """The engine. Raises ``ImportError`` where vLLM is not installed."""
+
+    def __init__(self, config: LLMConfig) -> None:
+        try:
+            self._vllm: Any = importlib.import_module("vllm")
+        except ImportError as error:
+            raise ImportError(
+                "The engine vLLM is not installed: pip install vllm, or name `llm_engine='transformers'`."
+            ) from error
+        vllm = self._vllm
+        arguments = {"model": config.source, **config.engine_kwargs}
+        if config.model_loading_config.tokenizer_source:
+            arguments["tokenizer"] = config.model_loading_config.tokenizer_source
+        self._engine = vllm.AsyncLLMEngine.from_engine_args(vllm.AsyncEngineArgs(**arguments))
+        # vLLM brings it.
+        transformers: Any = importlib.import_module("transformers")
+        named = arguments.get("tokenizer", config.source)
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(named)
+
+    async def check(self) -> None:
+        """Raises when the engine has ended."""
+        await self._engine.check_health()
+
+    def conversation(self, messages: list[dict[str, Any]]) -> str:
+        """By the tokenizer's template."""
+        text: str = self._tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
+        return text
+
+    async def generate(self, prompt: str, sampling: Sampling) -> AsyncIterator[Piece]:
+        """How a text goes on."""
+        parameters = self._vllm.SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k or -1,
+            seed=sampling.seed,
+            stop=list(sampling.stops) or None,
+        )
+        shown = 0
+        # vLLM stops what is not read any more.
+        async for out in self._engine.generate(prompt, parameters, uuid.uuid4().hex):
+            made = out.outputs[0]
+            new, shown = made.text[shown:], len(made.text)
+            asked = len(out.prompt_token_ids or ())
+            yield Piece(new, asked, len(made.token_ids), made.finish_reason)
+
+    async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
+        """As the model's pooler makes them."""
+        vectors, tokens = [], 0
+        for text in texts:
+            parameters = self._vllm.PoolingParams()
+            async for out in self._engine.encode(text, parameters, uuid.uuid4().hex):
+                last = out
+            vectors.append([float(number) for number in last.outputs.data])
+            tokens += len(last.prompt_token_ids or ())
+        return vectors, tokens

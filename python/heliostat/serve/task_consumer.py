@@ -1,0 +1,97 @@
+"""Deployments that take tasks from a queue: ``@task_consumer`` and ``@task_handler``.
+
+What speaks with the queue is an adapter, a subclass of ``schema.TaskProcessorAdapter``. A replica consumes as
+many tasks at a time as its ``max_ongoing_requests``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from heliostat.serve.options import attribute
+from heliostat.serve.tasks import TaskProcessorAdapter, TaskProcessorConfig
+
+__all__ = ["instantiate_adapter_from_config", "task_consumer", "task_handler"]
+
+_CONCURRENCY_USUAL = 5
+
+
+def _adapter(config: TaskProcessorConfig, concurrency: int) -> TaskProcessorAdapter:
+    kind = config.adapter
+    if isinstance(kind, str):
+        try:
+            kind = attribute(kind)
+        except (ImportError, AttributeError) as error:
+            raise RuntimeError(
+                f"The adapter {config.adapter!r} cannot be imported: {error}. Heliostat has none of its own: "
+                "name your subclass of TaskProcessorAdapter as `adapter`."
+            ) from error
+    if not callable(kind):
+        raise TypeError(f"An adapter is a class or its import path, not {kind!r}.")
+    made = kind(config)
+    if not isinstance(made, TaskProcessorAdapter):
+        raise TypeError(f"{kind.__name__} must be a subclass of TaskProcessorAdapter.")
+    made.initialize(concurrency)
+    return made
+
+
+def instantiate_adapter_from_config(
+    task_processor_config: TaskProcessorConfig,
+) -> TaskProcessorAdapter:
+    """The adapter of a configuration, made ready: for those who put tasks into the queue.
+
+    Raises ``TypeError`` for what is no adapter, ``RuntimeError`` where its import path leads nowhere.
+    """
+    return _adapter(task_processor_config, _CONCURRENCY_USUAL)
+
+
+def task_consumer(*, task_processor_config: TaskProcessorConfig) -> Callable[[type], type]:
+    """Have the replicas of a class consume the tasks of a queue with its methods that are ``@task_handler``.
+
+    Stands below ``@serve.deployment``. They consume from their constructors on, and stop before they end.
+    """
+
+    def decorate(cls: type) -> type:
+        handlers = {
+            getattr(method, "_task_name", name): name
+            for name, method in inspect.getmembers(cls, inspect.isfunction)
+            if getattr(method, "_is_task_handler", False)
+        }
+
+        class Consumer(cls):  # type: ignore[misc] # the user's
+            _adapter: TaskProcessorAdapter | None = None
+
+            def _serve_start_tasks(self, concurrency: int) -> None:
+                self._adapter = _adapter(task_processor_config, concurrency)
+                for task, name in handlers.items():
+                    self._adapter.register_task_handle(getattr(self, name), task)
+                self._adapter.start_consumer()
+
+            def __del__(self) -> None:
+                adapter, self._adapter = self._adapter, None
+                if adapter is not None:
+                    adapter.stop_consumer()
+                ends = getattr(cls, "__del__", None)
+                if ends is not None:
+                    ends(self)
+
+        functools.update_wrapper(Consumer, cls, updated=())
+        return Consumer
+
+    return decorate
+
+
+def task_handler(_func: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
+    """Mark a method as what does the tasks of a name, default its own."""
+    if name is not None and not name.strip():
+        raise ValueError(f"Task name must be a non-empty string, got {name}")
+
+    def decorate(method: Any) -> Any:
+        method._is_task_handler = True
+        method._task_name = name or method.__name__
+        return method
+
+    return decorate if _func is None else decorate(_func)
