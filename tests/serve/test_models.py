@@ -256,3 +256,21 @@ def test_models_act_in_a_deployment(ray_start: Any) -> None:
 def test_servicer_functions_are_refused() -> None:
     with pytest.raises(NotImplementedError, match="no gRPC server"):
         serve.start(grpc_options=gRPCOptions(grpc_servicer_functions=["a.b"]))
+
+
+@pytest.mark.contract("F12.04")
+@pytest.mark.parametrize(
+    "order", ["import starlette; from ray import serve", "from ray import serve; import starlette"]
+)
+def test_starlette_alone_is_imported_by_programs(order: str) -> None:
+    code = f"""
+{order}
+
+@serve.deployment
+class Model:
+    def __call__(self, request: starlette.requests.Request) -> None: pass
+
+assert starlette.responses.JSONResponse
+assert not hasattr(starlette, "nothing")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heliostat.serve import config, context, exceptions, handle, metrics, schema
+from heliostat.serve import (
+    config,
+    context,
+    exceptions,
+    handle,
+    metrics,
+    schema,
+    starlette_modules,
+)
 from heliostat.serve.api import (
     RunTarget,
     delete,
@@ -55,6 +63,8 @@ __all__ = [
     "status",
 ]
 
+
+starlette_modules.offer()
 
 # Ray's names that Heliostat has not: why, and what does the same.
 _NO_TRACES = "Serve records no traces. Lines of the log have ids of requests, `x-request-id`."
