@@ -172,6 +172,17 @@ def test_a_file_is_deployed_changed_and_shut_down(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.details()["applications"] == {})
 
 
+@pytest.mark.contract("F12.07")
+def test_a_shutdown_where_there_is_no_cluster_is_no_failure() -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+    for words, code in ((["shutdown", "-y"], 0), (["status"], 1)):
+        done = subprocess.run(
+            [*COMMAND, *words, "--address", address], capture_output=True, text=True, timeout=S
+        )
+        assert done.returncode == code, done
+        assert address in done.stderr + done.stdout
+
+
 @pytest.mark.contract("F12.07", "F12.08")
 def test_what_cannot_be_is_said(cluster: Cluster) -> None:
     said = cluster.serve("deploy", "nothing", code=1)

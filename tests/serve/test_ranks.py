@@ -76,6 +76,10 @@ def test_gaps_close_once_there_are_as_many_as_there_are_to_be() -> None:
     later = Worlds()
     later.take(key, "r2", "n", Rank(0, 0, 2), 2)
     assert later.take(key, "r4", "n", None, 2) == Rank(1, 0, 0)
+    # One that began before that controller had heard of all may have another's: it is settled.
+    later.take(key, "r1", "n", Rank(1, 0, 1), 2)
+    told = later.settle(key, {"r1", "r2", "r4"}, ["r1", "r2", "r4"], 3)
+    assert sorted(one.rank.rank for one in told) == [0, 1, 2]
 
 
 @heliostat_only

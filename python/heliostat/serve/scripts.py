@@ -466,7 +466,13 @@ def _config(options: argparse.Namespace) -> None:
 
 
 def _shutdown(options: argparse.Namespace) -> None:
-    if _ask(options, "GET")["controller_info"]["node_id"] is None:
+    try:
+        told = _ask(options, "GET")
+    except ConnectionError as error:
+        # Scripts shut down what may be gone already.
+        print(f"Nothing was shut down at {options.address}: {error}", file=sys.stderr)
+        return
+    if told["controller_info"]["node_id"] is None:
         print(f"No Serve instance found running on the cluster at {options.address}.")
         return
     if not options.yes:

@@ -33,9 +33,12 @@ class _Order:
     def close_gaps(self) -> None:
         count, used = len(self.of), set(self.of.values())
         gaps = iter([one for one in range(count) if one not in used])
+        seen: set[int] = set()
         for key, number in self.of.items():
-            if number >= count:
+            # Twice there is one where a replica came before a later controller had heard of all.
+            if number >= count or number in seen:
                 self.of[key] = next(gaps)
+            seen.add(self.of[key])
 
 
 class Ranks:
