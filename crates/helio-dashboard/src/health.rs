@@ -52,6 +52,6 @@ pub(crate) async fn both(State(app): State<Arc<App>>) -> Result<Reply, Refusal> 
 
 async fn check(app: &App) -> Result<(), Refusal> {
     // Anybody may ask for this: it tells neither why nor where something is.
-    let asked = app.asker.nodes().await;
+    let asked = app.answers.nodes(app).await;
     asked.map(drop).map_err(|_| Refusal::unavailable("the head does not answer"))
 }

@@ -15,7 +15,9 @@
 mod access;
 mod activity;
 mod autoscaler_routes;
+mod discovery;
 mod drivers;
+mod fields;
 mod gate;
 mod health;
 mod job_routes;
@@ -27,6 +29,8 @@ mod login_page;
 mod packages;
 mod page;
 mod page_routes;
+mod past;
+mod past_routes;
 mod reply;
 mod serve_routes;
 mod server;
@@ -50,6 +54,7 @@ use tokio::sync::oneshot;
 
 use crate::jobs::{Jobs, Surroundings};
 use crate::packages::Packages;
+use crate::past::Past;
 
 pub use jobs::end_jobs_of;
 pub use jobs::entry::watch_entry_point;
@@ -128,6 +133,8 @@ pub(crate) struct App {
     packages: Packages,
     answers: state_routes::Answers,
     drivers: drivers::Drivers,
+    /// None where its files cannot be had.
+    past: Option<Arc<Past>>,
 }
 
 /// Ends the server.
@@ -172,6 +179,9 @@ pub fn start(options: Options) -> io::Result<Handle> {
     };
     let drivers = drivers::Drivers::new(&around);
     let jobs = Arc::new(Jobs::open(&options.session_dir, around)?);
+    let past = Past::open(&options.session_dir)
+        .inspect_err(|error| tracing::warn!(%error, "what the cluster uses is not kept"));
+    let past = past.ok().map(Arc::new);
     let app = App {
         asker: Asker::new(&options.node_socket, &options.token),
         door: access::Door { token: options.token, names, cookie: format!("heliostat-{port}") },
@@ -183,9 +193,11 @@ pub fn start(options: Options) -> io::Result<Handle> {
         packages,
         answers: state_routes::Answers::new(),
         drivers,
+        past: past.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asker, address) = (app.asker.clone(), app.address.clone());
+    let session_dir = options.session_dir;
     let (listener, entrance) = (options.listener, options.entrance);
     let run = move || {
         runtime.block_on(async move {
@@ -195,6 +207,10 @@ pub fn start(options: Options) -> io::Result<Handle> {
             };
             tracing::info!(port, "serving HTTP");
             jobs.resume();
+            if let Some(past) = past {
+                tokio::spawn(past.keep(asker.clone()));
+            }
+            tokio::spawn(discovery::keep_file(asker.clone(), session_dir));
             tokio::spawn(Arc::clone(&jobs).publish(asker, address));
             tokio::select! {
                 () = server::serve(listener, router(Arc::new(app)), entrance) => {}
@@ -248,13 +264,14 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/serving", get(told_routes::serving))
         .route("/api/v0/training", get(train_routes::told))
         .route("/api/v0/training/{run}/curves", get(train_routes::curves))
+        .route("/api/v0/metrics/past", get(past_routes::past))
         .route("/api/v0/{resource}", get(state_routes::list))
         .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
         .route("/api/autoscaler/state", get(autoscaler_routes::state))
         .route("/api/autoscaler/report", put(autoscaler_routes::report))
         .route("/api/autoscaler/drain", post(autoscaler_routes::drain))
         .route("/api/cluster_status", get(state_routes::cluster_status))
-        .route("/api/prometheus/sd", get(state_routes::discovery))
+        .route("/api/prometheus/sd", get(discovery::targets_now))
         .route("/api/serve/applications", any_of_serve())
         .route("/api/serve/applications/", any_of_serve())
         .route("/api/train/v2/runs/v1", get(train_routes::runs))

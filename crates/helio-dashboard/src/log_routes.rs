@@ -1,7 +1,7 @@
 //! Logs: `/api/v0/logs` lists files, `/search` finds lines, `/file` and `/stream` read and follow a file. Each node's
 //! files are read by its own daemon.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use helio_report::{Resource, Row};
 use serde_json::{Value, json};
 
 use crate::App;
+use crate::fields::Fields;
 use crate::log_lines::Shown;
 use crate::reply::{self, Refusal, Reply};
 
@@ -221,29 +222,6 @@ impl Place {
     }
 }
 
-/// The query's fields; of one that is given twice the last counts.
-struct Fields(HashMap<String, String>);
-
-impl Fields {
-    fn parse(query: &str) -> Self {
-        Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty() && *value != "None")
-    }
-
-    /// Whether a field says yes.
-    fn says(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"))
-    }
-
-    fn number(&self, name: &str) -> Result<Option<i64>, Refusal> {
-        let wrong = |text| Refusal::bad(format!("`{name}` must be a whole number, not {text:?}."));
-        self.get(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
-    }
-}
-
 async fn node(app: &App, fields: &Fields) -> Result<NodeInfo, Refusal> {
     let nodes = app.asker.nodes().await.map_err(Refusal::unavailable)?.nodes;
     let (id, ip) = (fields.get("node_id"), fields.get("node_ip"));
@@ -380,7 +358,7 @@ async fn of_row(
             "The process of {name} {id} is not known (any more)."
         )));
     };
-    let fields = Fields(HashMap::from([("node_id".to_owned(), node_id.to_owned())]));
+    let fields = Fields::of("node_id", node_id);
     let mut place = Place::of(app, &node(app, &fields).await?).await?;
     let task_id = if resource == Resource::Tasks { id.to_owned() } else { String::new() };
     match place.of_worker(pid, suffix).await? {

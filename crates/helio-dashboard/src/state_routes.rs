@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{Response, StatusCode, header};
-use axum::response::IntoResponse as _;
+use axum::http::header;
 use helio_observer::Told;
 use helio_proto::control::{NodeInfo, Nodes};
 use helio_report::{Resource, Row, as_asked, summary, trace, without_bundles};
@@ -23,14 +22,21 @@ use crate::{App, activity, job_routes};
 /// How old an answer may be that several get: each question costs every process of the cluster a message.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// The last answers, and by its lock one question at a time for each resource.
+/// The last answers, and by its lock one question at a time for each resource: a thousand who ask at once
+/// cost the cluster one question.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    all: BTreeMap<&'static str, Mutex<Option<Answered>>>,
+    all: BTreeMap<&'static str, Mutex<Option<Answered<Told>>>>,
+    nodes: Mutex<Option<Answered<Nodes>>>,
 }
 
-/// Rows, and when they were asked for.
-type Answered = (Instant, Arc<Told>);
+/// What was said, and when it was asked for.
+type Answered<T> = (Instant, Arc<T>);
+
+/// The last answer, if it is as new as it must be for whoever has asked at that moment.
+fn fresh<T>(last: Option<&Answered<T>>, asked: Instant) -> Option<Arc<T>> {
+    last.filter(|(when, _)| *when + FRESH > asked).map(|(_, told)| Arc::clone(told))
+}
 
 impl Answers {
     pub(crate) fn new() -> Self {
@@ -39,17 +45,29 @@ impl Answers {
                 .into_iter()
                 .map(|resource| (resource.name(), Mutex::default()))
                 .collect(),
+            nodes: Mutex::default(),
         }
+    }
+
+    /// The nodes, as they were when the question came or up to [`FRESH`] before.
+    pub(crate) async fn nodes(&self, app: &App) -> Result<Arc<Nodes>, Refusal> {
+        let asked = Instant::now();
+        let mut last = self.nodes.lock().await;
+        if let Some(told) = fresh(last.as_ref(), asked) {
+            return Ok(told);
+        }
+        let began = Instant::now();
+        let told = Arc::new(app.asker.nodes().await.map_err(Refusal::unavailable)?);
+        *last = Some((began, Arc::clone(&told)));
+        Ok(told)
     }
 
     /// The rows of a resource, as they were when the question came or up to [`FRESH`] before.
     pub(crate) async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
         let asked = Instant::now();
         let mut last = self.all[resource.name()].lock().await;
-        if let Some((when, told)) = &*last
-            && *when + FRESH > asked
-        {
-            return Ok(Arc::clone(told));
+        if let Some(told) = fresh(last.as_ref(), asked) {
+            return Ok(told);
         }
         let began = Instant::now();
         let told = Arc::new(app.asker.rows(resource).await.map_err(Refusal::unavailable)?);
@@ -191,7 +209,7 @@ pub(crate) async fn nodes(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,
 ) -> Result<Reply, Refusal> {
-    let nodes = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let nodes = app.answers.nodes(&app).await?;
     let query = query.unwrap_or_default();
     let view = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "view");
     let view = view.map_or_else(|| "summary".to_owned(), |(_, value)| value.to_lowercase());
@@ -221,7 +239,7 @@ pub(crate) async fn one_node(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
 ) -> Result<Reply, Refusal> {
-    let nodes = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let nodes = app.answers.nodes(&app).await?;
     let found = nodes.nodes.iter().find(|node| node.address.node_id.hex() == id);
     let found = found.ok_or_else(|| Refusal::missing(format!("There is no node {id}.")))?;
     Ok(reply::json(&json!({ "result": true, "msg": "", "data": { "detail": node(found) } })))
@@ -278,7 +296,8 @@ fn usage(info: &NodeInfo) -> Map<String, Value> {
 
 /// `GET /api/cluster_status`: what `status` shows, and the same as numbers.
 pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
-    let Nodes { nodes, pending, .. } = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let told = app.answers.nodes(&app).await?;
+    let (nodes, pending) = (&told.nodes, &told.pending);
     let alive: Vec<&NodeInfo> = nodes.iter().filter(|node| node.alive).collect();
     let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for node in &alive {
@@ -292,7 +311,7 @@ pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply,
             *sum = (sum.0 + all.to_f64() - free, sum.1 + all.to_f64());
         }
     }
-    let demands = alive.iter().flat_map(|node| &node.pending).chain(&pending).map(|demand| {
+    let demands = alive.iter().flat_map(|node| &node.pending).chain(pending).map(|demand| {
         let shape: Map<String, Value> = as_asked(&demand.resources)
             .iter()
             .map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())))
@@ -346,18 +365,4 @@ pub(crate) async fn actors(State(app): State<Arc<App>>) -> Result<Reply, Refusal
     Ok(reply::json(
         &json!({ "result": true, "msg": "All actors fetched.", "data": { "actors": actors } }),
     ))
-}
-
-/// `GET /api/prometheus/sd`: where the measurements of the nodes are.
-pub(crate) async fn discovery(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
-    let nodes = app.asker.nodes().await.map_err(Refusal::unavailable)?;
-    let targets: Vec<String> = nodes
-        .nodes
-        .iter()
-        .filter(|node| node.alive && node.metrics_port > 0)
-        .map(|node| helio_types::address::host_port(&node.address.host, node.metrics_port))
-        .collect();
-    let found = json!([{ "labels": { "job": "ray" }, "targets": targets }]);
-    let json = (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], found.to_string());
-    Ok(Response::into_response(json.into_response()))
 }

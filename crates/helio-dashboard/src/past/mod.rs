@@ -1,0 +1,238 @@
+//! What the cluster and the head's machine used, with its past: each second of a day, and each minute of a week.
+//!
+//! **LIMIT-1** The rows lie in two files of the session's folder, which never take more than [`BYTES_MAX`]. A row is
+//! written at once, so that a killed head loses the second that it was in. Where the disk is full rows are left out.
+
+mod columns;
+mod ring;
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use helio_env::clock;
+use helio_observer::Asker;
+use serde_json::{Value, json};
+
+use self::columns::{COLUMNS, Readings};
+use self::ring::Ring;
+
+/// The folder within the session's.
+const FOLDER: &str = "metrics";
+const SECONDS_OF_A_DAY: u64 = 24 * 60 * 60;
+const MINUTES_OF_A_WEEK: u64 = 7 * 24 * 60;
+/// The most that both files take: 200 MB would be too much.
+pub(crate) const BYTES_MAX: u64 = 200_000_000;
+
+/// A reading a second, for clusters of up to so many nodes; with more nodes readings are as much rarer.
+const NODES_A_SECOND: usize = 500;
+
+/// The most points of a curve.
+pub(crate) const POINTS_MAX: u64 = 5_000;
+
+/// The rows of one session.
+#[derive(Debug)]
+pub(crate) struct Past {
+    seconds: Ring,
+    minutes: Ring,
+    minute: Mutex<Minute>,
+}
+
+/// The minute that is not over yet.
+#[derive(Debug, Default)]
+struct Minute {
+    number: u64,
+    means: Means,
+}
+
+/// Means of columns; what is no number in a row is left out.
+#[derive(Clone, Debug)]
+struct Means([(f64, u32); COLUMNS.len()]);
+
+impl Default for Means {
+    fn default() -> Self {
+        Self([(0.0, 0); COLUMNS.len()])
+    }
+}
+
+impl Means {
+    fn add(&mut self, values: &[f32]) {
+        for ((sum, count), value) in self.0.iter_mut().zip(values) {
+            if value.is_finite() {
+                *sum += f64::from(*value);
+                *count += 1;
+            }
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = Option<f64>> + '_ {
+        self.0.iter().map(|(sum, count)| (*count > 0).then(|| sum / f64::from(*count)))
+    }
+}
+
+impl Past {
+    /// Opens the rows of a session, or begins them.
+    pub(crate) fn open(session_dir: &Path) -> io::Result<Self> {
+        const { assert!(COLUMNS.len() <= 64, "the files stay small") };
+        let bytes =
+            [SECONDS_OF_A_DAY, MINUTES_OF_A_WEEK].map(|n| Ring::bytes_max(COLUMNS.len(), n));
+        assert!(bytes.iter().sum::<u64>() <= BYTES_MAX, "LIMIT-1");
+        let folder = session_dir.join(FOLDER);
+        std::fs::create_dir_all(&folder)?;
+        let open = |name: &str, rows| Ring::open(&folder.join(name), &COLUMNS, rows);
+        Ok(Self {
+            seconds: open("seconds", SECONDS_OF_A_DAY)?,
+            minutes: open("minutes", MINUTES_OF_A_WEEK)?,
+            minute: Mutex::default(),
+        })
+    }
+
+    /// Adds the row of a second, and the one of the minute before when it is the first of a new one.
+    fn add(&self, second: u64, values: &[f32]) -> io::Result<()> {
+        let mut minute = self.minute.lock().expect("no writer has panicked with it");
+        let number = second / 60;
+        let mut written = Ok(());
+        if minute.number != number {
+            if minute.number > 0 {
+                let means: Vec<f32> =
+                    minute.means.values().map(|v| v.map_or(f32::NAN, |v| v as f32)).collect();
+                written = self.minutes.write(minute.number, &means);
+            }
+            *minute = Minute { number, means: Means::default() };
+        }
+        minute.means.add(values);
+        self.seconds.write(second, values).and(written)
+    }
+
+    /// Curves of `points` points at most, of the seconds from `from` to `to` since 1970: means of equal spans of
+    /// time. What is older than a day is known by minutes.
+    pub(crate) fn curves(&self, from: u64, to: u64, points: u64, now: u64) -> Value {
+        let by_minutes = from + SECONDS_OF_A_DAY < now;
+        let unit = if by_minutes { 60 } else { 1 };
+        let every = (to - from).div_ceil(points).max(1).next_multiple_of(unit);
+        let first = from / every;
+        let count = (to / every - first + 1) as usize;
+        let mut spans = vec![Means::default(); count];
+        let mut last = 0;
+        let each = |moment: u64, values: &[f32]| {
+            let at = (moment * unit / every).saturating_sub(first) as usize;
+            if let Some(span) = spans.get_mut(at) {
+                span.add(values);
+                last = last.max(at + 1);
+            }
+        };
+        let rows = if by_minutes { &self.minutes } else { &self.seconds };
+        rows.read(from / unit..to / unit + 1, each);
+        let begun = spans.iter().position(|span| span.values().any(|value| value.is_some()));
+        let spans = &spans[begun.unwrap_or(last).min(last)..last];
+        let at: Vec<u64> =
+            (0..spans.len()).map(|n| (first + (begun.unwrap_or(0) + n) as u64) * every).collect();
+        let mut series: Vec<Vec<Option<f64>>> = vec![Vec::new(); COLUMNS.len()];
+        for span in spans {
+            for (one, value) in series.iter_mut().zip(span.values()) {
+                one.push(value);
+            }
+        }
+        let series: serde_json::Map<String, Value> = COLUMNS
+            .iter()
+            .zip(series)
+            .map(|(name, one)| ((*name).to_owned(), json!(one)))
+            .collect();
+        json!({ "every_s": every, "at": at, "series": series })
+    }
+
+    /// Reads the cluster and the machine for as long as the runtime lives.
+    pub(crate) async fn keep(self: Arc<Self>, asker: Asker) {
+        let mut readings = Readings::default();
+        let mut is_told = false;
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let Ok(nodes) = asker.nodes().await else { continue };
+            let values = readings.row(&nodes);
+            let rests = (nodes.nodes.len() / NODES_A_SECOND) as u64;
+            match self.add(clock::unix_ms() / 1000, &values) {
+                Ok(()) => is_told = false,
+                Err(error) if !is_told => {
+                    is_told = true;
+                    tracing::warn!(%error, "what the cluster uses is not kept");
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(Duration::from_secs(rests)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(std::path::PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn past(name: &str) -> (Folder, Past) {
+        let path = std::env::temp_dir().join(format!("past-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let past = Past::open(&path).unwrap();
+        (Folder(path), past)
+    }
+
+    fn row(value: f32) -> Vec<f32> {
+        let mut row = vec![f32::NAN; COLUMNS.len()];
+        row[0] = value;
+        row
+    }
+
+    fn first(curves: &Value) -> Vec<Option<f64>> {
+        curves["series"][COLUMNS[0]].as_array().unwrap().iter().map(Value::as_f64).collect()
+    }
+
+    #[test]
+    fn a_day_of_seconds_and_a_week_of_minutes_are_there() {
+        let (_folder, past) = past("week");
+        let now = 1_800_000_000;
+        let begun = now - 8 * SECONDS_OF_A_DAY;
+        for second in begun..now {
+            past.add(second, &row((second / 60) as f32)).unwrap();
+        }
+        let seconds = past.curves(now - 100, now - 1, 100, now);
+        assert_eq!(
+            (seconds["every_s"].as_u64(), seconds["at"].as_array().unwrap().len()),
+            (Some(1), 100)
+        );
+        let day = past.curves(now - SECONDS_OF_A_DAY, now - 1, 300, now);
+        assert_eq!((day["every_s"].as_u64(), first(&day).len()), (Some(288), 300));
+        let week = past.curves(now - 7 * SECONDS_OF_A_DAY, now - 1, 7 * 24 * 60, now);
+        assert_eq!(week["every_s"], 60);
+        let found = first(&week);
+        assert!(found.len() >= 7 * 24 * 60 - 1, "{}", found.len());
+        let at = week["at"][5].as_u64().unwrap();
+        assert_eq!(found[5], Some(f64::from((at / 60) as f32)));
+        // What is no number stays unknown, and so does what was before.
+        assert_eq!(seconds["series"][COLUMNS[1]][0], Value::Null);
+        let before = past.curves(begun - 1000, begun - 500, 10, now);
+        assert_eq!(before["at"], json!([]));
+    }
+
+    #[test]
+    fn gaps_are_gaps_and_who_goes_on_has_what_was_before() {
+        let (folder, past) = past("gap");
+        let now = 1_800_000_000;
+        past.add(now - 10, &row(1.0)).unwrap();
+        past.add(now - 7, &row(4.0)).unwrap();
+        // The process was killed; another goes on with the session.
+        std::mem::forget(past);
+        let again = Past::open(&folder.0).unwrap();
+        let curves = again.curves(now - 20, now, 100, now);
+        assert_eq!(first(&curves), [Some(1.0), None, None, Some(4.0)]);
+        assert_eq!(curves["at"][0], now - 10);
+    }
+}
