@@ -138,7 +138,6 @@ try:
     list(blocks(broken))
 except Exception:
     pass
-list(ray.data.range(3).iter_rows())
 """
 
 
