@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
+from heliostat.util.explanation import why
 from ray._private.state import available_resources_per_node
 from ray.util.state import list_actors, list_nodes, list_objects, list_tasks
 
@@ -322,7 +323,8 @@ class Workload:
             self.read(1.0)
         for ref, (kind, _, machine, since) in self.pending.items():
             waited = round(time.monotonic() - since, 1)
-            say(unanswered=kind, machine=machine, seconds=waited, ref=ref.hex())
+            reason = " / ".join(why(ref, timeout=10.0).splitlines())
+            say(unanswered=kind, machine=machine, seconds=waited, ref=ref.hex(), why=reason)
         for calls in self.log:
             calls.judge()
         if self.pending:

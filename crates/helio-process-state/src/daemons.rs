@@ -152,6 +152,7 @@ impl<M: Memory> Process<M> {
     fn on_node_died(&mut self, died: NodeDied) {
         let NodeDied { node_id: node, heir } = died;
         let heir = Some(heir).filter(|heir| !heir.node_id.is_nil());
+        let has_died = heir.is_none();
         self.tell_owner(OwnerEvent::NodeDied { node, heir });
         if node == self.owner.address().node_id {
             return;
@@ -159,6 +160,9 @@ impl<M: Memory> Process<M> {
         if let Some(link) = self.links.to_node(node) {
             self.on_closed(link);
             self.actions.push(Action::Close { link, reason: None });
+        }
+        if has_died && !mutant!("links-into-dead-nodes-stay") {
+            self.end_links_into(node);
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) enum Death {
     Actor(ActorInfo),
     /// Of a process for which this one could run tasks.
     Lessee(WorkerId),
+    /// Of the machine at the other end.
+    Machine,
 }
 
 impl Death {
@@ -35,6 +37,7 @@ impl Death {
             Self::Worker(_, lost) => &lost.cause,
             Self::Actor(info) => &info.cause,
             Self::Lessee(_) => return false,
+            Self::Machine => return true,
         };
         cause.kind == DeathKind::NodeDied
     }
@@ -92,7 +95,11 @@ impl<M: Memory> Process<M> {
     pub(crate) fn on_drained(&mut self, link: u64) {
         while let Some(place) = self.deferred.iter().position(|deferred| deferred.link == link) {
             let deferred = self.deferred.remove(place);
-            self.tell_death(deferred.news);
+            match deferred.news {
+                Death::Machine if self.links.peer(link).is_some() => self.end_link(link),
+                Death::Machine => {}
+                news => self.tell_death(news),
+            }
         }
     }
 
@@ -115,21 +122,35 @@ impl<M: Memory> Process<M> {
         matches!(self.links.peer(link), Some(Peer::Process(at)) if at.node_id != own)
     }
 
+    /// A machine is gone. One that lost its power closes no connection, and nobody notices on one on which nothing is under
+    /// way: what its processes own would be waited for without end, and what they have borrowed kept.
+    pub(crate) fn end_links_into(&mut self, node: NodeId) {
+        for link in self.links.of_node(node) {
+            self.deferred.push(Deferred { link, news: Death::Machine, until: None });
+            self.actions.push(Action::Drain { link });
+        }
+    }
+
     /// What came last from a lessee has been read: its connections are of no use any more.
     fn end_links_of(&mut self, lessee: WorkerId) {
         if let Some(link) = self.links.to_process(lessee) {
-            if self.is_remote(link) {
-                self.on_torn(link)
-            } else {
-                self.on_closed(link)
-            }
-            self.actions.push(Action::Close { link, reason: None });
+            self.end_link(link);
         }
+    }
+
+    fn end_link(&mut self, link: u64) {
+        if self.is_remote(link) {
+            self.on_torn(link);
+        } else {
+            self.on_closed(link);
+        }
+        self.actions.push(Action::Close { link, reason: None });
     }
 
     fn tell_death(&mut self, news: Death) {
         self.tell_owner(match news {
             Death::Lessee(lessee) => return self.end_links_of(lessee),
+            Death::Machine => return,
             Death::Worker(node, LeaseLost { lease_id: lease, cause, .. }) => {
                 OwnerEvent::LeaseLost { node, lease, cause: Box::new(cause) }
             }

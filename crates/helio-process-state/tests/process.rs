@@ -6,8 +6,8 @@ use helio_owner_state::{Event as OwnerEvent, Outcome, OutgoingValue};
 use helio_process_state::{Action, Answer, Event, Identity, Memory, Process, Work};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{
-    ClientToNode, JobConfig, LeaseGranted, LeaseLost, LesseeGone, NodeToClient, ObjectCreated,
-    ObjectRefused,
+    ClientToNode, JobConfig, LeaseGranted, LeaseLost, LesseeGone, NodeDied, NodeToClient,
+    ObjectCreated, ObjectRefused,
 };
 use helio_proto::peer::{Args, CallFlags, Frame};
 use helio_proto::template::Template;
@@ -435,4 +435,20 @@ fn the_last_frames_of_another_machine_are_waited_for_until_the_connection_closes
 
     worker.hear(lost(2, DeathKind::NodeDied));
     assert_eq!(drains(&mut worker, link), 1, "nobody closes a connection of a node that is gone");
+}
+
+/// OWN-1: a machine that lost its power closes no connection: when it is declared dead, what lies in those to its processes
+/// is read, and they are over.
+#[test]
+fn connections_into_a_machine_that_died_are_read_and_closed() {
+    let mut worker = Worker::new();
+    let there = |number: u8| WorkerAddress { node_id: NodeId([7; 28]), ..address(number) };
+    let (far, near) = (worker.0.links().mint(), worker.0.links().mint());
+    worker.apply(Event::Accepted { link: far, from: there(3), epoch: 0 });
+    worker.apply(Event::Accepted { link: near, from: address(4), epoch: 0 });
+    worker.hear(NodeDied { node_id: NodeId([7; 28]), ..NodeDied::default() });
+    assert_eq!(drains(&mut worker, far), 1);
+    worker.apply(Event::Drained { link: far });
+    worker.apply(Event::Drained { link: near });
+    assert_eq!(closed_and_opened(&mut worker).0, [far]);
 }

@@ -151,6 +151,16 @@ impl Links {
         if node == self.own_node { Some(OWN_NODE) } else { self.nodes.get(&node).copied() }
     }
 
+    /// The links to and from processes of a node, in their order.
+    pub(crate) fn of_node(&self, node: NodeId) -> Vec<u64> {
+        let is_there =
+            |link: &Link| matches!(&link.peer, Peer::Process(peer) if peer.node_id == node);
+        let there = self.by_number.iter().filter(|(_, link)| is_there(link));
+        let mut there: Vec<u64> = there.map(|(number, _)| *number).collect();
+        there.sort_unstable();
+        there
+    }
+
     /// The link to the process and whether it is new: then a connection has to be opened.
     pub(crate) fn open_process(&mut self, address: &Arc<WorkerAddress>) -> (u64, bool) {
         if let Some(link) = self.to_process(address.worker_id) {
