@@ -270,7 +270,11 @@ impl Owner {
         if let Some(actor) = self.actors.get_mut(&id)
             && actor.creation.is_some()
         {
-            actor.missing = actor.missing.saturating_sub(1);
+            assert!(
+                actor.missing > 0,
+                "a constructor would be asked for without one of its arguments"
+            );
+            actor.missing -= 1;
             if actor.missing == 0 {
                 self.request_creation(id, out);
             }

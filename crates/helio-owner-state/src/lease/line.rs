@@ -97,15 +97,15 @@ impl Line {
 
     pub(super) fn pop_front(&mut self, node: Option<NodeId>) -> Option<TaskId> {
         let Some(node) = node else {
-            let first = self.anywhere.pop_front();
+            let first = Self::pop(&mut self.anywhere);
             if self.anywhere.is_empty() && self.anywhere.capacity() > QUEUE_KEPT {
                 self.anywhere = VecDeque::new();
             }
-            return first.map(|(_, id)| id);
+            return first;
         };
-        let first = self.near.get_mut(&node)?.calls.pop_front();
+        let first = Self::pop(&mut self.near.get_mut(&node)?.calls);
         self.forget_if_empty(node);
-        first.map(|(_, id)| id)
+        first
     }
 
     fn forget_if_empty(&mut self, node: NodeId) {
@@ -121,6 +121,14 @@ impl Line {
             Some(node) => &self.near.get(&node)?.calls,
         };
         calls.get(n).map(|(_, id)| *id)
+    }
+
+    /// Takes the first of these calls.
+    fn pop(calls: &mut VecDeque<Waiting>) -> Option<TaskId> {
+        let (place, id) = calls.pop_front()?;
+        let is_first = calls.front().is_none_or(|(next, _)| *next > place);
+        assert!(is_first, "a call would be sent before one that was made earlier");
+        Some(id)
     }
 
     /// Takes a call out of the line. Returns whether it was in it.

@@ -45,6 +45,8 @@ impl Running {
         let number = self.numbers.remove(&task)?;
         let place = self.place(number);
         let begun = self.places.get_mut(place)?.take();
+        let is_it = begun.as_ref().is_some_and(|begun| begun.task == task);
+        assert!(is_it, "the end of one call would be told to the caller of another");
         while let Some(None) = self.places.front() {
             self.places.pop_front();
             self.first += 1;

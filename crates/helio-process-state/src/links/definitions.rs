@@ -48,9 +48,18 @@ impl<T> Numbers<T> {
     fn add(&mut self, address: usize, kept: T) -> u32 {
         let oldest = if self.order.len() >= self.max { self.order.pop_front() } else { None };
         let reused = oldest.and_then(|oldest| self.by_address.remove(&oldest));
+        let is_free = oldest.is_some() == reused.is_some();
+        assert!(
+            is_free,
+            "two definitions would have one number, and calls run the other's function"
+        );
         let number = reused.map_or(self.order.len() as u32 + 1, |(number, _)| number);
         self.order.push_back(address);
-        self.by_address.insert(address, (number, kept));
+        let before = self.by_address.insert(address, (number, kept));
+        assert!(
+            before.is_none(),
+            "the number of a definition would go to another one while it is in use"
+        );
         number
     }
 }
