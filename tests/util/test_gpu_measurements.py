@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 LIBRARY = r"""
+#include <stdlib.h>
 #include <string.h>
 typedef struct { int number; } Device;
 static Device devices[2] = {{0}, {1}};
@@ -50,13 +51,45 @@ int nvmlDeviceGetMemoryInfo(Device *device, struct memory *memory) {
     memory->free = memory->total - memory->used;
     return 0;
 }
+int nvmlDeviceGetPowerUsage(Device *device, unsigned int *milliwatts) {
+    *milliwatts = 350000 + device->number;
+    return 0;
+}
+int nvmlDeviceGetTemperature(Device *device, int sensor, unsigned int *degrees) {
+    if (device->number || sensor) return 3;
+    *degrees = 41;
+    return 0;
+}
+struct process { unsigned int pid; unsigned long long used; unsigned int gpu, compute; };
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned int *count, struct process *all) {
+    if (*count < 2) return 7;
+    all[0].pid = atoi(getenv("PRETENDED_PID"));  /* of the driver, in the first of the GPUs alone */
+    all[0].used = 5ULL << 20;
+    all[1].pid = 1;
+    all[1].used = ~0ULL;  /* not known */
+    *count = device->number ? 0 : 2;
+    return 0;
+}
+struct sample { unsigned int pid; unsigned long long at; unsigned int sm, memory, encoder, decoder; };
+int nvmlDeviceGetProcessUtilization(
+    Device *device, struct sample *all, unsigned int *count, unsigned long long since
+) {
+    if (device->number) return 6;  /* nothing found */
+    struct sample of_driver = {atoi(getenv("PRETENDED_PID")), 2, 25, 1, 0, 0};
+    struct sample older = {of_driver.pid, 1, 99, 1, 0, 0};
+    all[0] = of_driver;
+    all[1] = older;
+    *count = 2;
+    return 0;
+}
 """
 
 DRIVER = """
-import re, subprocess, sys, time, urllib.request
+import os, re, subprocess, sys, time, urllib.request
 import heliostat as ray
 from heliostat.core import auth
 
+os.environ["PRETENDED_PID"] = str(os.getpid())
 ray.init(num_cpus=1, include_dashboard=False, _metrics_export_port=0)
 (node,) = ray.nodes()
 request = urllib.request.Request(
@@ -77,6 +110,9 @@ for line in text.splitlines():
     found = re.match(r'ray_node_(g\\w+)\\{GpuIndex="(.)",GpuDeviceName="([^"]+)".*\\} (.*)', line)
     if found:
         print("metric=" + " ".join(found.groups()))
+    found = re.match(r'ray_component_(gpu\\w+)\\{Component="(\\w+)".*\\} (.*)', line)
+    if found:
+        print("part=" + " ".join(found.groups()))
 for line in status.splitlines():
     if "Pretended" in line:
         print("status=" + line.strip())
@@ -94,6 +130,9 @@ def test_the_drivers_library_is_read(tmp_path: Path) -> None:
     driver = start_driver(tmp_path, DRIVER, args=[command], env={"LD_LIBRARY_PATH": paths})
     lines = driver.finish(120).check().stdout.splitlines()
     assert sorted(line[7:] for line in lines if line.startswith("metric=")) == [
+        "gpu_power_milliwatts 0 Pretended A 350000.0",
+        "gpu_power_milliwatts 1 Pretended B 350001.0",
+        "gpu_temperature_celsius 0 Pretended A 41.0",
         "gpus_available 0 Pretended A 1.0",
         "gpus_available 1 Pretended B 1.0",
         "gpus_utilization 0 Pretended A 37.0",
@@ -101,6 +140,10 @@ def test_the_drivers_library_is_read(tmp_path: Path) -> None:
         "gram_available 1 Pretended B 140288.0",
         "gram_used 0 Pretended A 3072.0",
         "gram_used 1 Pretended B 4096.0",
+    ]
+    assert sorted(line[5:] for line in lines if line.startswith("part=")) == [
+        "gpu_memory_mb driver 5.0",
+        "gpu_percentage driver 25.0",
     ]
     assert [line[7:] for line in lines if line.startswith("status=")] == [
         "0 Pretended A: 37% busy, 3.00GiB/141.00GiB memory",

@@ -29,6 +29,7 @@ const OF_EXTRAS: [&str; 19] = [
     "tests/tune/test_libraries.py",
     "tests/tune/test_loggers.py",
     "tests/tune/test_tracking.py",
+    "tests/util/test_dashboards.py",
     "tests/util/test_metrics.py",
 ];
 /// Those that import TensorFlow, in a process of their own: with it triton, which torch imports, ends the process.

@@ -313,6 +313,8 @@ Node: {} (10.0.0.1)
             utilization: 37,
             memory_used: 3 << 30,
             memory_total: 141 << 30,
+            power_mw: 350_000,
+            temperature: 41,
         };
         one.gpus = vec![gpu.clone(), GpuUse { index: 1, has_utilization: false, ..gpu }];
         let nodes = Nodes { nodes: vec![one], ..Nodes::default() };

@@ -20,8 +20,14 @@ pub const LIBRARIES: [&CStr; 3] = [
 const GPUS_MAX: c_uint = 64;
 /// The length of a GPU's name with its zero byte, NVML_DEVICE_NAME_V2_BUFFER_SIZE.
 const NAME_BYTES: usize = 96;
+/// The most processes of a GPU that are told apart.
+const PROCESSES_MAX: usize = 512;
 /// NVML_SUCCESS.
 const SUCCESS: c_int = 0;
+/// NVML_TEMPERATURE_GPU: the sensor on the GPU itself.
+const OF_THE_GPU: c_int = 0;
+/// NVML_VALUE_NOT_AVAILABLE.
+const UNKNOWN: c_ulonglong = c_ulonglong::MAX;
 
 type Device = *mut c_void;
 
@@ -42,6 +48,28 @@ struct Memory {
     used: c_ulonglong,
 }
 
+/// nvmlProcessInfo_t: bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct ProcessInfo {
+    pid: c_uint,
+    used: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// nvmlProcessUtilizationSample_t: percent, and when that was, in microseconds.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct ProcessSample {
+    pid: c_uint,
+    at: c_ulonglong,
+    kernels: c_uint,
+    memory: c_uint,
+    encoder: c_uint,
+    decoder: c_uint,
+}
+
 // The functions, as nvml.h declares them.
 type Init = unsafe extern "C" fn() -> c_int;
 type GetCount = unsafe extern "C" fn(*mut c_uint) -> c_int;
@@ -49,6 +77,11 @@ type GetHandle = unsafe extern "C" fn(c_uint, *mut Device) -> c_int;
 type GetName = unsafe extern "C" fn(Device, *mut c_char, c_uint) -> c_int;
 type GetUtilization = unsafe extern "C" fn(Device, *mut Utilization) -> c_int;
 type GetMemory = unsafe extern "C" fn(Device, *mut Memory) -> c_int;
+type GetPower = unsafe extern "C" fn(Device, *mut c_uint) -> c_int;
+type GetTemperature = unsafe extern "C" fn(Device, c_int, *mut c_uint) -> c_int;
+type GetProcesses = unsafe extern "C" fn(Device, *mut c_uint, *mut ProcessInfo) -> c_int;
+type GetSamples =
+    unsafe extern "C" fn(Device, *mut ProcessSample, *mut c_uint, c_ulonglong) -> c_int;
 
 /// One reading of one GPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,6 +97,23 @@ pub struct Gpu {
     pub memory_used: u64,
     /// Bytes of its memory.
     pub memory_total: u64,
+    /// What it draws, in milliwatts; none where it does not say.
+    pub power: Option<u32>,
+    /// Degrees Celsius; none where it does not say.
+    pub temperature: Option<u32>,
+    /// Who uses it.
+    pub processes: Vec<Part>,
+}
+
+/// What one process uses of a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Part {
+    /// Its number where the driver runs, which a container may not know it by.
+    pub pid: u32,
+    /// Bytes of the GPU's memory.
+    pub memory: u64,
+    /// The percentage of the latest sample period during which its kernels ran.
+    pub utilization: u32,
 }
 
 /// The loaded library.
@@ -74,6 +124,11 @@ pub struct Nvml {
     name: GetName,
     utilization: GetUtilization,
     memory: GetMemory,
+    // Old drivers lack some of these.
+    power: Option<GetPower>,
+    temperature: Option<GetTemperature>,
+    processes: Option<GetProcesses>,
+    samples: Option<GetSamples>,
 }
 
 impl Nvml {
@@ -97,6 +152,10 @@ impl Nvml {
         let name = symbol(c"nvmlDeviceGetName")?;
         let utilization = symbol(c"nvmlDeviceGetUtilizationRates")?;
         let memory = symbol(c"nvmlDeviceGetMemoryInfo")?;
+        let power = symbol(c"nvmlDeviceGetPowerUsage");
+        let temperature = symbol(c"nvmlDeviceGetTemperature");
+        let processes = symbol(c"nvmlDeviceGetComputeRunningProcesses_v3");
+        let samples = symbol(c"nvmlDeviceGetProcessUtilization");
         // SAFETY: these are the functions' types in nvml.h, the same in every version of the library.
         let (init, nvml) = unsafe {
             use std::mem::transmute;
@@ -108,6 +167,10 @@ impl Nvml {
                     name: transmute::<*mut c_void, GetName>(name),
                     utilization: transmute::<*mut c_void, GetUtilization>(utilization),
                     memory: transmute::<*mut c_void, GetMemory>(memory),
+                    power: power.map(|at| transmute::<*mut c_void, GetPower>(at)),
+                    temperature: temperature.map(|at| transmute::<*mut c_void, GetTemperature>(at)),
+                    processes: processes.map(|at| transmute::<*mut c_void, GetProcesses>(at)),
+                    samples: samples.map(|at| transmute::<*mut c_void, GetSamples>(at)),
                 },
             )
         };
@@ -149,7 +212,57 @@ impl Nvml {
             utilization: counts.then_some(utilization.gpu),
             memory_used: memory.used,
             memory_total: memory.total,
+            power: self.number(|into| {
+                // SAFETY: as above.
+                self.power.map(|power| unsafe { power(device, into) })
+            }),
+            temperature: self.number(|into| {
+                // SAFETY: as above.
+                self.temperature.map(|get| unsafe { get(device, OF_THE_GPU, into) })
+            }),
+            processes: self.parts(device),
         })
+    }
+
+    /// What a function writes, if there is one and it answers.
+    fn number(&self, ask: impl FnOnce(*mut c_uint) -> Option<c_int>) -> Option<u32> {
+        let mut value = 0;
+        (ask(&raw mut value) == Some(SUCCESS)).then_some(value)
+    }
+
+    /// The processes that use a GPU.
+    fn parts(&self, device: Device) -> Vec<Part> {
+        let Some(get) = self.processes else { return Vec::new() };
+        let mut infos = vec![ProcessInfo::default(); PROCESSES_MAX];
+        let mut count = PROCESSES_MAX as c_uint;
+        // SAFETY: the library is initialized, the handle is one of its, and it writes at most `count` values.
+        if unsafe { get(device, &raw mut count, infos.as_mut_ptr()) } != SUCCESS {
+            return Vec::new();
+        }
+        infos.truncate(count as usize);
+        let samples = self.samples_of(device);
+        let part = |info: &ProcessInfo| {
+            let newest = samples.iter().filter(|one| one.pid == info.pid).max_by_key(|one| one.at);
+            Part {
+                pid: info.pid,
+                memory: if info.used == UNKNOWN { 0 } else { info.used },
+                utilization: newest.map_or(0, |one| one.kernels.min(100)),
+            }
+        };
+        infos.iter().map(part).collect()
+    }
+
+    /// How busy processes kept a GPU lately; empty where nobody did, or it does not count that.
+    fn samples_of(&self, device: Device) -> Vec<ProcessSample> {
+        let Some(get) = self.samples else { return Vec::new() };
+        let mut samples = vec![ProcessSample::default(); PROCESSES_MAX];
+        let mut count = PROCESSES_MAX as c_uint;
+        // SAFETY: as in `parts`; 0: all samples that the driver keeps.
+        if unsafe { get(device, samples.as_mut_ptr(), &raw mut count, 0) } != SUCCESS {
+            return Vec::new();
+        }
+        samples.truncate(count as usize);
+        samples
     }
 }
 

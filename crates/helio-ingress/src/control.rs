@@ -17,6 +17,8 @@ use crate::Shared;
 
 /// Counts are told this long after they changed, at most.
 const COUNTS_EVERY: Duration = Duration::from_millis(50);
+/// The same where no deployment's replicas follow them.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves one controller after the other; a new one takes the place of the one before.
 pub(crate) async fn listen(shared: Rc<Shared>, listener: UnixListener, stop: Rc<Notify>) {
@@ -36,7 +38,7 @@ async fn converse(shared: Rc<Shared>, stream: UnixStream, stop: Rc<Notify>) {
     let mut tick = tokio::time::interval(COUNTS_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut told = Value::Null;
-    let mut is_counted = false;
+    let (mut is_counted, mut is_scaled) = (false, false);
     loop {
         let say = tokio::select! {
             line = lines.next_line() => {
@@ -47,11 +49,14 @@ async fn converse(shared: Rc<Shared>, stream: UnixStream, stop: Rc<Notify>) {
                     return;
                 }
                 shared.update(&said);
-                let counts = shared.table.counts();
-                is_counted = !counts.is_empty();
+                (is_counted, is_scaled) = shared.table.wants_counts();
                 json!({"acked": said["version"]})
             }
             _ = tick.tick(), if is_counted => {
+                // Nobody decides by these: they are for people who look.
+                if !is_scaled {
+                    tick.reset_after(SHOWN_EVERY);
+                }
                 let counts = shared.table.counts().into_iter();
                 let counts: serde_json::Map<String, Value> =
                     counts.map(|(key, ongoing, queued)| (key, json!([ongoing, queued]))).collect();

@@ -69,7 +69,7 @@ pub(crate) struct Deployment {
     max_queued: Cell<Option<usize>>,
     /// What those are told that are refused.
     refusal: Cell<Refusal>,
-    /// Whether the controller wants the counts.
+    /// Whether the number of its replicas follows the counts.
     pub(crate) is_counted: Cell<bool>,
     replicas: RefCell<Vec<Rc<Replica>>>,
     waiting: RefCell<VecDeque<oneshot::Sender<Place>>>,
@@ -237,11 +237,17 @@ impl Table {
         self.deployments.borrow().values().any(is_up)
     }
 
-    /// Ongoing and waiting requests of the deployments whose counts are wanted.
+    /// Ongoing and waiting requests of each deployment.
     pub(crate) fn counts(&self) -> Vec<(String, u32, usize)> {
         let deployments = self.deployments.borrow();
-        let counted = deployments.iter().filter(|(_, deployment)| deployment.is_counted.get());
-        counted.map(|(key, one)| (key.clone(), one.ongoing(), one.queued())).collect()
+        deployments.iter().map(|(key, one)| (key.clone(), one.ongoing(), one.queued())).collect()
+    }
+
+    /// Whether there are counts, and whether replicas come and go by them.
+    pub(crate) fn wants_counts(&self) -> (bool, bool) {
+        let deployments = self.deployments.borrow();
+        let is_scaled = deployments.values().any(|deployment| deployment.is_counted.get());
+        (!deployments.is_empty(), is_scaled)
     }
 
     /// Takes the table that the controller sent.

@@ -35,7 +35,7 @@ fn measurements(gpus: &[GpuUse]) -> Vec<Metric> {
         };
         gpus.iter().filter_map(series).collect::<Vec<Series>>()
     };
-    vec![
+    let mut found = vec![
         Metric::gauge("node_gpus_available", "GPUs of the node", each(|_| Some(1.0))),
         Metric::gauge(
             "node_gpus_utilization",
@@ -52,5 +52,17 @@ fn measurements(gpus: &[GpuUse]) -> Vec<Metric> {
             "MiB of a GPU's memory that are free",
             each(|gpu| Some(gpu.memory_total.saturating_sub(gpu.memory_used) as f64 / MIB)),
         ),
-    ]
+        Metric::gauge(
+            "node_gpu_power_milliwatts",
+            "What a GPU draws",
+            each(|gpu| (gpu.power_mw > 0).then_some(f64::from(gpu.power_mw))),
+        ),
+        Metric::gauge(
+            "node_gpu_temperature_celsius",
+            "How warm a GPU is",
+            each(|gpu| (gpu.temperature > 0).then_some(f64::from(gpu.temperature))),
+        ),
+    ];
+    found.retain(|metric| !metric.series.is_empty());
+    found
 }

@@ -122,6 +122,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         };
         door.open(TcpListener::from_std(listener.try_clone()?)?);
     }
+    let gpu_parts = gpus::Parts::default();
     if let Some(metrics) = metrics {
         let endpoint = metrics::Endpoint {
             token: options.token.clone(),
@@ -129,6 +130,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
             session_dir: options.session_dir.clone(),
             node_socket: socket_path.clone(),
             is_head: options.is_head,
+            gpu_parts: gpu_parts.clone(),
             entrance: Entrance { identity: options.identity.clone(), may_be_plain: false },
         };
         metrics::serve(metrics, endpoint, inputs.clone());
@@ -137,7 +139,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         agent::serve(agent, options.is_head, inputs.clone());
     }
     listen::signals(inputs.clone())?;
-    gpus::watch(inputs.clone());
+    gpus::watch(inputs.clone(), gpu_parts);
     let link = control::start(
         options.control.clone(),
         Arc::clone(&options.head),

@@ -217,6 +217,10 @@ messages! {
         5 memory_used: u64,
         /// Bytes.
         6 memory_total: u64,
+        /// What it draws, in milliwatts; 0: not known.
+        7 power_mw: u32,
+        /// Degrees Celsius; 0: not known.
+        8 temperature: u32,
     }
     /// A shape of request that waits, and how many of it.
     pub struct PendingDemand {

@@ -261,7 +261,12 @@ class Autoscaler:
         }
         report = {
             "pending": [
-                {"type": name, "count": count, "since_ms": self._since_ms(name)}
+                {
+                    "type": name,
+                    "count": count,
+                    "since_ms": self._since_ms(name),
+                    "resources": self._types[name].resources,
+                }
                 for name, count in sorted(coming.items())
             ],
             "requested": [

@@ -57,6 +57,9 @@ class BlockMetadata:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     udf_s: float = 0.0
+    prep_s: float = 0.0  # of `wall_s`, until its inputs were there
+    held_s: float = 0.0  # until the block before it was stored and wanted
+    own_bytes: int = 0  # memory of the process that it shares with nobody
     node: str = ""
 
 

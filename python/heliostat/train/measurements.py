@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from heliostat.util.metrics import Gauge
 
 _RUN = ("ray_train_run_name", "ray_train_run_id")
-_WORKER = (*_RUN, "ray_train_worker_world_rank")
+_WORKER = (*_RUN, "ray_train_worker_world_rank", "ray_train_worker_actor_id")
 
 
 class RunMeasurements:
@@ -53,8 +53,8 @@ class RunMeasurements:
 class WorkerMeasurements:
     """The figures of one worker of an attempt."""
 
-    def __init__(self, name: str, run_id: str, rank: int) -> None:
-        own = dict(zip(_WORKER, (name, run_id, str(rank)), strict=True))
+    def __init__(self, name: str, run_id: str, rank: int, actor_id: str) -> None:
+        own = dict(zip(_WORKER, (name, run_id, str(rank), actor_id), strict=True))
         self._report = _Sum(
             "train_report_total_blocked_time_s",
             "Seconds that the training function spent in report().",
@@ -65,6 +65,16 @@ class WorkerMeasurements:
             "Seconds in which checkpoints were brought to the storage.",
             own,
         )
+
+        self._sync = _Sum(
+            "train_checkpoint_sync_total_time_s",
+            "Seconds in which reports with checkpoints waited for those of the other workers.",
+            own,
+        )
+
+    def syncing(self) -> contextlib.AbstractContextManager[None]:
+        """A report with a checkpoint waits for those of the others within it."""
+        return self._sync.within()
 
     def reporting(self) -> contextlib.AbstractContextManager[None]:
         """The function reports within it."""
@@ -81,6 +91,7 @@ class _Sum:
     def __init__(self, name: str, about: str, tags: dict[str, str]) -> None:
         self._gauge, self._tags = Gauge(name, about, tuple(tags)), tags
         self._seconds = 0.0
+        self._gauge.set(0.0, tags)
 
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:

@@ -12,6 +12,8 @@ use helio_env::memory::Meter;
 use helio_env::usage::{self, Machine, Used};
 use helio_proto::inspect::{Answer, Metric, Series};
 
+use crate::gpus::Parts;
+
 /// Readings that are closer than this make no rate.
 const APART_MIN: Duration = Duration::from_millis(500);
 
@@ -26,6 +28,7 @@ pub(super) struct Watch {
     /// The folder whose disk counts.
     folder: PathBuf,
     is_head: bool,
+    gpu_parts: Parts,
     meter: Meter,
     before: Mutex<Before>,
 }
@@ -60,18 +63,24 @@ struct Component {
     cpu: f64,
     resident: u64,
     shared: u64,
+    uses_gpus: bool,
+    /// Percent of one GPU.
+    gpu: f64,
+    /// Bytes.
+    gpu_memory: u64,
 }
 
 impl Watch {
     /// Rates are counted from now on.
-    pub(super) fn new(folder: PathBuf, is_head: bool) -> Self {
+    pub(super) fn new(folder: PathBuf, is_head: bool, gpu_parts: Parts) -> Self {
         let before = Before {
             at: Instant::now(),
             machine: usage::machine(),
             processes: BTreeMap::new(),
             rates: Rates::default(),
         };
-        Self { folder, is_head, meter: Meter::of_this_process(), before: Mutex::new(before) }
+        let meter = Meter::of_this_process();
+        Self { folder, is_head, gpu_parts, meter, before: Mutex::new(before) }
     }
 
     /// Reads the machine, and the processes that answered. It takes some milliseconds where there are many.
@@ -83,7 +92,7 @@ impl Watch {
             .collect();
         let rates = self.rates(machine, &processes);
         let mut found = self.levels(&machine, &rates);
-        found.extend(components(&processes, &rates));
+        found.extend(components(&processes, &rates, &self.gpu_parts));
         found
     }
 
@@ -214,7 +223,7 @@ fn between(
     }
 }
 
-fn components(processes: &[(&Answer, Used)], rates: &Rates) -> Vec<Metric> {
+fn components(processes: &[(&Answer, Used)], rates: &Rates, gpu_parts: &Parts) -> Vec<Metric> {
     let mut kinds: BTreeMap<&str, Component> = BTreeMap::new();
     for (answer, used) in processes {
         let mut kind = match answer {
@@ -230,11 +239,16 @@ fn components(processes: &[(&Answer, Used)], rates: &Rates) -> Vec<Metric> {
         sum.cpu += rates.processes.get(&answer.pid).copied().unwrap_or_default();
         sum.resident += used.resident;
         sum.shared += used.shared;
+        if let Some(part) = gpu_parts.of(answer.pid) {
+            sum.uses_gpus = true;
+            sum.gpu += f64::from(part.utilization);
+            sum.gpu_memory += part.memory;
+        }
     }
     let each = |value: fn(&Component) -> f64| {
         kinds.iter().map(|(kind, sum)| Series::of(value(sum), [("Component", *kind)])).collect()
     };
-    vec![
+    let mut found = vec![
         Metric::gauge(
             "component_cpu_percentage",
             "Percent of one CPU since the scrape before, by kind of process",
@@ -255,15 +269,34 @@ fn components(processes: &[(&Answer, Used)], rates: &Rates) -> Vec<Metric> {
             "MiB of memory that nobody else has",
             each(|sum| sum.resident.saturating_sub(sum.shared) as f64 / MIB),
         ),
-    ]
+    ];
+    kinds.retain(|_, sum| sum.uses_gpus);
+    if !kinds.is_empty() {
+        let each = |value: fn(&Component) -> f64| {
+            kinds.iter().map(|(kind, sum)| Series::of(value(sum), [("Component", *kind)])).collect()
+        };
+        found.push(Metric::gauge(
+            "component_gpu_percentage",
+            "Percent of one GPU's time in which kernels of processes ran, by their kind",
+            each(|sum| sum.gpu),
+        ));
+        found.push(Metric::gauge(
+            "component_gpu_memory_mb",
+            "MiB of GPUs' memory of processes, by their kind",
+            each(|sum| sum.gpu_memory as f64 / MIB),
+        ));
+    }
+    found
 }
 
 #[cfg(test)]
 mod tests {
+    use helio_env::nvml::{Gpu, Part};
+
     use super::*;
 
     fn watch() -> Watch {
-        Watch::new(std::env::temp_dir(), true)
+        Watch::new(std::env::temp_dir(), true, Parts::default())
     }
 
     fn value(found: &[Metric], name: &str) -> f64 {
@@ -294,11 +327,42 @@ mod tests {
         let all: Vec<(&Answer, Used)> = std::iter::once((&daemon, used("heliostat".to_owned())))
             .chain((0..2 * COMPONENTS_MAX).map(|n| (&worker, used(format!("ray::f{n}")))))
             .collect();
-        let found = components(&all, &rates);
+        let found = components(&all, &rates, &Parts::default());
         let resident = &found[1];
         assert_eq!(resident.series.len(), COMPONENTS_MAX + 1, "LIMIT-1");
         let sum: f64 = resident.series.iter().map(|one| one.value).sum();
         assert_eq!(sum, 3.0 * (2 * COMPONENTS_MAX + 1) as f64);
+    }
+
+    #[test]
+    fn what_processes_use_of_gpus_counts_by_their_kind() {
+        let gpu = |index, processes| Gpu {
+            index,
+            name: String::new(),
+            utilization: None,
+            memory_used: 0,
+            memory_total: 0,
+            power: None,
+            temperature: None,
+            processes,
+        };
+        let part = |pid, memory, utilization| Part { pid, memory, utilization };
+        let parts = Parts::default();
+        parts.replace(&[
+            gpu(0, vec![part(7, 3 << 20, 40), part(9, 1 << 30, 60)]),
+            gpu(1, vec![part(7, 2 << 20, 30), part(8, 1 << 20, 5)]),
+        ]);
+        let worker = |pid| Answer { pid, ..Answer::default() };
+        let (one, two, none) = (worker(7), worker(8), worker(6));
+        let used = |title: &str| Used { title: title.to_owned(), ..Used::default() };
+        let all = [(&one, used("ray::f")), (&two, used("ray::f")), (&none, used("ray::without"))];
+        let found = components(&all, &Rates::default(), &parts);
+        assert_eq!(value(&found, "component_gpu_percentage"), 75.0);
+        assert_eq!(value(&found, "component_gpu_memory_mb"), 6.0);
+        let memory = found.last().unwrap();
+        assert_eq!(memory.series.len(), 1, "what uses no GPU has no series");
+        let found = components(&all, &Rates::default(), &Parts::default());
+        assert!(!found.iter().any(|metric| metric.name.contains("gpu")));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::core::{Input, Inputs};
+use crate::gpus::Parts;
 use crate::http::{self, Answer, Answers};
 
 use self::machine::Watch;
@@ -30,6 +31,7 @@ pub(crate) struct Endpoint {
     pub(crate) session_dir: PathBuf,
     pub(crate) node_socket: PathBuf,
     pub(crate) is_head: bool,
+    pub(crate) gpu_parts: Parts,
     pub(crate) entrance: Entrance,
 }
 
@@ -43,9 +45,10 @@ struct Reader {
 }
 
 pub(crate) fn serve(listener: TcpListener, endpoint: Endpoint, inputs: Inputs) {
-    let Endpoint { token, session_name, session_dir, node_socket, is_head, entrance } = endpoint;
+    let Endpoint { token, session_name, session_dir, node_socket, is_head, gpu_parts, entrance } =
+        endpoint;
     let cluster = is_head.then(|| Asker::new(&node_socket, &token));
-    let machine = Arc::new(Watch::new(session_dir, is_head));
+    let machine = Arc::new(Watch::new(session_dir, is_head, gpu_parts));
     http::serve(listener, entrance, Reader { token, session_name, machine, cluster, inputs });
 }
 

@@ -33,6 +33,7 @@ class ActorLauncher:
         self._default_cpus = remote_args.get("num_cpus") is None
         self.cpus = cpus_of(remote_args)
         self.gpus = float(remote_args.get("num_gpus") or 0)
+        self.memory = float(remote_args.get("memory") or 0)
         options = dict(remote_args)
         options.setdefault("num_cpus", self.cpus)
         retries = stage.context.max_task_retries_on_death

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class _Job:
     generator: Any
     outputs: list[Bundle] = field(default_factory=list)
     ended: bool = False
+    node: str = ""  # where its blocks were made
+    begun: float = field(default_factory=time.monotonic)
 
 
 class Tasks:
@@ -209,11 +212,15 @@ class Tasks:
         taken = next_block(job.generator)
         if taken is None:
             job.ended = True
+            if self.stats is not None:
+                self.stats.task_ended(time.monotonic() - job.begun, job.node)
             return
         bundle, about = taken
         job.outputs.append(bundle)
         if self.stats is not None:
+            self.stats.tasks_with_blocks += not job.node
             self.stats.block(about)
+        job.node = about.node
 
     def _count(self) -> None:
         if self.stats is not None:

@@ -42,9 +42,11 @@ class Executor:
         context: DataContext,
         label: str = "Dataset",
         number: int | None = None,  # of executions with these settings; None: the next one
+        taker: str = "",  # what measurements call whoever deals the blocks out
     ) -> None:
         self.stats = ExecutionStats()
         self._plan, self._context, self._label, self._number = plan, context, label, number
+        self._taker = taker
         self._operators: list[Physical] = []
         self._limits: Limits | None = None
         self._sides: list[OperatorStats] = []  # of what was executed before
@@ -58,7 +60,7 @@ class Executor:
             self._number = self._context._next_execution()
         planner = Planner(limits, self._context, self._number)
         progress = Progress(self._label, self._context)
-        measured = Measurements(self._label)
+        measured = Measurements(self._label, limits, self._taker)
         self.stats.dataset = measured.dataset
         told, outcome, why = ToldExecution(measured.dataset), "STOPPED", ""
         try:
@@ -94,9 +96,11 @@ class Executor:
     ) -> Iterator[Bundle]:
         still_since, stall = time.monotonic(), Stall(self._label)
         while True:
+            begun = time.monotonic()
             moved = self._poll(0)
             self._move()
             started = self._start(bool(last.outbox))
+            self.stats.pass_s = time.monotonic() - begun
             if last.outbox:
                 bundle = last.outbox.popleft()
                 last.stats.taken([bundle])
@@ -181,8 +185,18 @@ class Executor:
                 operator.start()
                 held += expected
                 some = True
+            self._count_wait(operator)
             busy_after = busy_after or (operator.running() > 0 and not operator.held_back)
         return some
+
+    def _count_wait(self, operator: Physical) -> None:
+        """Count the time in which the budget is what the next task waits for."""
+        if not operator.over_budget and operator.over_since is None:
+            return
+        now = time.monotonic()
+        if operator.over_since is not None:
+            operator.stats.unaffordable_s += now - operator.over_since
+        operator.over_since = now if operator.over_budget else None
 
 
 def execute(

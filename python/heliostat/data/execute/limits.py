@@ -34,12 +34,21 @@ class Limits:
             limit.object_store_memory,
         )
         self._cpu_limit = _least(self.cpus - (excluded.cpu or 0.0), limit.cpu)
+        self.gpus = _least(self.resources.get("GPU", 0.0) - (excluded.gpu or 0.0), limit.gpu)
+        self.memory = _least(
+            self.resources.get("memory", 0.0) - (excluded.memory or 0.0), limit.memory
+        )
         smallest = min(stores, default=1e9)
         given = context.target_max_block_size
         fits = int(smallest / BLOCKS_IN_STORE_MIN)
         self.block_bytes: int | None = None if given is None else max(1, min(given, fits))
         self._looked = -math.inf
-        self._free = 0.0
+        self._free = self.cpus
+
+    @property
+    def cpus_counted(self) -> float:
+        """What :meth:`free_cpus` said the last time; before, what is allowed."""
+        return min(self._free, self._cpu_limit)
 
     def free_cpus(self, mine: float) -> float:
         """CPUs that this execution can count on; its own actors hold ``mine`` of them.

@@ -34,6 +34,9 @@ class Running:
     expected: float
     outputs: deque[Bundle] = field(default_factory=deque)
     output_bytes: float = 0.0
+    blocks: int = 0
+    size: int = 0
+    node: str = ""  # where its blocks were made
     ended: bool = False
     begun: float = field(default_factory=time.monotonic)
 
@@ -54,7 +57,7 @@ class MapOperator(Physical):
         exact_rows: int = 0,
     ) -> None:
         super().__init__(name, sources)
-        self.cpus, self.gpus = launcher.cpus, launcher.gpus
+        self.cpus, self.gpus, self.memory = launcher.cpus, launcher.gpus, launcher.memory
         self._launcher, self._limits, self._context = launcher, limits, context
         self._reads = deque(reads or ())
         self._min_rows, self._exact_rows = min_rows, exact_rows
@@ -112,10 +115,12 @@ class MapOperator(Physical):
         free = self._limits.free_cpus(self._launcher.actor_cpus)
         generator = self._launcher.start(self.stats.tasks, group, free)
         inputs = sum(g.cost for g in group if isinstance(g, Bundle))
-        task = Running(generator, inputs, expected)
+        blocks = sum(isinstance(g, Bundle) for g in group)
+        task = Running(generator, inputs, expected, blocks=blocks, size=int(size))
         self._tasks.append(task)
         self._by_id[id(generator)] = task
         self.stats.tasks += 1
+        self.stats.given_bytes += task.size
         self.stats.most_at_once = max(self.stats.most_at_once, self.running())
         self.stats.actors = self._launcher.actors
 
@@ -161,6 +166,8 @@ class MapOperator(Physical):
             self._end(task)
             return
         bundle, about = taken
+        self.stats.tasks_with_blocks += not task.node
+        task.node = about.node
         task.outputs.append(bundle)
         task.output_bytes += bundle.size
         self.stats.block(about)
@@ -184,6 +191,10 @@ class MapOperator(Physical):
 
     def _end(self, task: Running, died: bool = False) -> None:
         task.ended = True
+        self.stats.task_ended(time.monotonic() - task.begun, task.node)
+        self.stats.used_blocks += task.blocks
+        self.stats.used_bytes += task.size
+        self.stats.freed_bytes += int(task.input_bytes)
         task.input_bytes = 0.0
         self._made_bytes += task.output_bytes
         self._ended_tasks += 1
@@ -208,6 +219,15 @@ class MapOperator(Physical):
     def running(self) -> int:
         """Tasks at work."""
         return len(self._by_id)
+
+    def unsorted(self) -> tuple[int, int]:
+        """Blocks of tasks that began later than one that still works."""
+        waiting = [b for task in self._tasks for b in task.outputs]
+        return len(waiting), sum(b.size for b in waiting)
+
+    def input_bytes(self) -> float:
+        """Bytes of the blocks that its running tasks work on."""
+        return sum(task.input_bytes for task in self._tasks)
 
     def held_bytes(self) -> float:
         """Waiting inputs, inputs and outputs of tasks, and what running tasks have yet to make."""

@@ -15,11 +15,12 @@ class Physical:
 
     cpus: float = 1.0  # of each of its tasks
     gpus: float = 0.0
+    memory: float = 0.0  # bytes that each of its tasks asks for
     counts_inbox = True  # whether blocks that wait in it are part of the memory budget
 
     def __init__(self, name: str, sources: list[Physical]) -> None:
         self.name = name
-        self.sources = sources
+        self.sources: list[Physical] = sources
         self.stats = OperatorStats(name)
         self.inboxes: list[deque[Bundle]] = [deque() for _ in sources]
         self.complete = [False for _ in sources]  # no more will come
@@ -27,6 +28,7 @@ class Physical:
         self.stopped = False  # nobody wants more
         self.held_back = False  # the blocks of others are wanted first: no task beyond the budget
         self.over_budget = 0.0  # bytes by which its next task would be, when that was last asked
+        self.over_since: float | None = None  # when that began, by `time.monotonic()`
 
     @property
     def inputs_done(self) -> bool:
@@ -70,6 +72,14 @@ class Physical:
     def running(self) -> int:
         """Tasks at work."""
         return 0
+
+    def unsorted(self) -> tuple[int, int]:
+        """(blocks, bytes) that it has made and that others have to come before."""
+        return 0, 0
+
+    def input_bytes(self) -> float:
+        """Bytes of the blocks that its running tasks work on."""
+        return 0.0
 
     def held_bytes(self) -> float:
         """Bytes of blocks that exist, or soon will, because of this operator."""

@@ -52,16 +52,39 @@ class OperatorStats:
     output_blocks: int = 0
     output_bytes: int = 0
     nodes: dict[str, int] = field(default_factory=dict)
+    node_bytes: dict[str, int] = field(default_factory=dict)  # of those blocks
+    node_tasks: dict[str, int] = field(default_factory=dict)  # that have ended
+    prep_s: float = 0.0  # of `wall`, until inputs were there
+    held_s: float = 0.0  # in which tasks waited until their blocks were wanted
+    most_own_bytes: int = 0  # of the memory of one process
+    given_bytes: int = 0  # to tasks
+    used_blocks: int = 0  # by tasks that have ended
+    used_bytes: int = 0
+    freed_bytes: int = 0  # of those that only this execution had
+    tasks_with_blocks: int = 0
+    unaffordable_s: float = 0.0  # in which the budget was what its next task waited for
     begun: float = 0.0
     ended: float = 0.0
     actors: int = 0
     # Seconds, rows and bytes of the blocks that nobody has measured yet.
     fresh: list[tuple[float, int, int]] = field(default_factory=list)
+    fresh_tasks: list[float] = field(default_factory=list)  # the seconds of those not measured yet
 
     def take_fresh(self) -> list[tuple[float, int, int]]:
         """The blocks that have come out since the last call."""
         fresh, self.fresh = self.fresh, []
         return fresh
+
+    def take_fresh_tasks(self) -> list[float]:
+        """The seconds of each task that has ended since the last call."""
+        fresh, self.fresh_tasks = self.fresh_tasks, []
+        return fresh
+
+    def task_ended(self, seconds: float, node: str) -> None:
+        """Count a task that has ended on a node ("": it made nothing)."""
+        self.fresh_tasks.append(seconds)
+        if node:
+            self.node_tasks[node] = self.node_tasks.get(node, 0) + 1
 
     def block(self, about: BlockMetadata) -> None:
         """Count a block that came out."""
@@ -71,11 +94,15 @@ class OperatorStats:
         self.wall.add(about.wall_s)
         self.cpu.add(about.cpu_s)
         self.udf.add(about.udf_s)
+        self.prep_s += about.prep_s
+        self.held_s += about.held_s
+        self.most_own_bytes = max(self.most_own_bytes, about.own_bytes)
         self.rows.add(about.num_rows)
         self.bytes.add(about.size_bytes)
         self.fresh.append((about.wall_s, about.num_rows, about.size_bytes))
         if about.node:
             self.nodes[about.node] = self.nodes.get(about.node, 0) + 1
+            self.node_bytes[about.node] = self.node_bytes.get(about.node, 0) + about.size_bytes
 
     def received(self, bundles: Collection[Bundle]) -> None:
         """Count blocks that came in."""
@@ -128,6 +155,28 @@ class OperatorStats:
 
 
 @dataclass
+class LoopStats:
+    """A loop over batches. Seconds, rows and bytes, added up over its epochs.
+
+    The thread that makes batches in advance writes all but ``received_s``.
+    """
+
+    begin_s: float = 0.0  # until its execution had begun
+    first_s: float = 0.0  # until its first batch was there
+    bundles_s: float = 0.0  # until the execution had made blocks
+    fetch_s: float = 0.0  # until they were here
+    cut_s: float = 0.0  # in which they were cut into batches
+    format_s: float = 0.0  # in which batches got their form
+    collate_s: float = 0.0  # in the program's function
+    receive_s: float = 0.0  # in which they were brought to their device
+    here: int = 0  # blocks made on this node
+    elsewhere: int = 0
+    unknown: int = 0  # blocks of which nobody knows where they were made
+    fetched_rows: int = 0
+    fetched_bytes: int = 0
+
+
+@dataclass
 class ExecutionStats:
     """One execution."""
 
@@ -142,6 +191,8 @@ class ExecutionStats:
     taken_rows: int = 0  # by the consumer, of its batches
     dataset: str = ""  # as measurements call it
     split: str = ""  # of several consumers
+    pass_s: float = 0.0  # that the latest turn of the executor's loop took
+    loop: LoopStats = field(default_factory=LoopStats)
 
     def text(self) -> str:
         """The whole in words."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import mmap
 import sys
 import time
 import uuid
@@ -75,12 +76,16 @@ class OpenStage:
                 fn.begin()
         DataContext._set_current(self._context)  # another stage may have run in between
         node = ray.get_runtime_context().get_node_id()
-        tables = inputs
+        read = _Timed(inputs)
+        tables: Iterator[Any] = read
         for transform, fn in self._steps:
             tables = transform.apply(tables, fn)
         made = self._shaper.blocks(tables)
+        left: float | None = None
         while True:
             wall, cpu, udf = time.perf_counter(), time.thread_time(), self._udf_seconds()
+            held = 0.0 if left is None else wall - left
+            read.seconds = 0.0
             table = next(made, None)
             if table is None:
                 return
@@ -89,12 +94,39 @@ class OpenStage:
             about.wall_s = time.perf_counter() - wall
             about.cpu_s = time.thread_time() - cpu
             about.udf_s = self._udf_seconds() - udf
+            about.prep_s, about.held_s, about.own_bytes = read.seconds, held, _own_bytes()
             about.node, about.input_files = node, files
+            left = time.perf_counter()
             yield table
             yield about
 
     def _udf_seconds(self) -> float:
         return sum(fn.seconds for _, fn in self._steps if fn is not None)
+
+
+class _Timed(Iterator[Any]):
+    """Hands on items, and counts the seconds until they were there."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+        self.seconds = 0.0
+
+    def __next__(self) -> Any:
+        begun = time.perf_counter()
+        try:
+            return next(self._items)
+        finally:
+            self.seconds += time.perf_counter() - begun
+
+
+def _own_bytes() -> int:
+    """Memory of this process that it shares with nobody, the object store left out; 0 where unknown."""
+    try:
+        with open("/proc/self/statm") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * mmap.PAGESIZE
 
 
 _open: OrderedDict[str, OpenStage] = OrderedDict()

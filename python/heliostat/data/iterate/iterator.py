@@ -19,6 +19,7 @@ from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.iterate import batching, prefetch
 from heliostat.data.iterate.lending import Lender, Loan
 from heliostat.data.iterate.position import Position, Shuffle, loaded
+from heliostat.data.iterate.watch import Timed, Watch
 from heliostat.data.plan.operators import Bundle
 
 if TYPE_CHECKING:
@@ -129,9 +130,11 @@ class DataIterator(abc.ABC):
         batching.check(batch_size, local_shuffle_buffer_size, batch_format)
         context = self.get_context()
 
+        collate = None if _collate_fn is None else Timed(_collate_fn)
+
         def finish(table: Any, loan: Loan | None) -> Any:
             batch = block.to_batch(table, batch_format, context)
-            return batch if _collate_fn is None else _collate_fn(batch)
+            return batch if collate is None else collate(batch)
 
         def is_view(table: Any, loan: Loan | None) -> bool:
             if _collate_fn is not None or batch_format == "pandas":
@@ -146,6 +149,7 @@ class DataIterator(abc.ABC):
             drop_last,
             local_shuffle_buffer_size,
             local_shuffle_seed,
+            collate=collate,
             makes_arrays=(
                 batch_format in ("default", "numpy")
                 and _collate_fn is None
@@ -163,11 +167,15 @@ class DataIterator(abc.ABC):
         shuffle_buffer: int | None,
         seed: int | None,
         receive: Callable[[Any], T] | None = None,
+        collate: Timed[T] | None = None,  # the part of `finish` that is the program's
         makes_arrays: bool = False,  # whether `finish` does no more than that
     ) -> Repeatable[T]:
         def epoch() -> Iterator[T]:
+            asked = time.perf_counter()
             place = self._begin(shuffle_buffer, batch_size, seed)
             bundles, stats, execution = self._epoch(place.execution)
+            watch = Watch(stats.loop)
+            stats.loop.begin_s += time.perf_counter() - asked
             self._place = place = replace(place, execution=execution)
             room = prefetch.Room(max(0, prefetch_batches))
             mixed = place.shuffle
@@ -175,27 +183,31 @@ class DataIterator(abc.ABC):
             def make() -> Iterator[tuple[tuple[T, int], bool]]:
                 try:
                     lender = Lender()
-                    tables = _tables(bundles, lender, room, 0 if mixed else place.rows)
+                    tables = _tables(bundles, lender, room, 0 if mixed else place.rows, watch)
                     if makes_arrays and batch_size is not None:
                         full = (table for table in tables if table.num_rows)
-                        for batch, is_cut in batching.arrays(full, batch_size, drop_last):
+                        arrays = batching.arrays(full, batch_size, drop_last)
+                        for batch, is_cut in watch.cutting(arrays):
                             rows = len(next(iter(batch.values()), range(batch_size)))
                             yield (batch, rows), is_cut
                         return
                     drawn = mixed.seed if mixed else None
                     cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, drawn)
-                    for table in _after(cuts, place.rows) if mixed else cuts:
+                    for table in watch.cutting(_after(cuts, place.rows) if mixed else cuts):
                         # Shuffled rows lie in memory of their own already.
                         loan = Loan() if shuffle_buffer else lender.loan
                         is_lent = not shuffle_buffer and is_view(table, loan)
-                        yield (finish(table, loan), table.num_rows), is_lent
+                        with watch.finishing(collate):
+                            batch = finish(table, loan)
+                        yield (batch, table.num_rows), is_lent
+                        del batch
                 finally:
                     close = getattr(bundles, "close", None)
                     if close is not None:
                         close()
 
             made = prefetch.ahead(make(), room) if prefetch_batches > 0 else (b for b, _ in make())
-            yield from self._counted(_timed(made, stats, receive), place)
+            yield from self._counted(_timed(made, stats, receive, asked), place)
 
         return Repeatable(epoch)
 
@@ -287,8 +299,10 @@ class DataIterator(abc.ABC):
             return plain and loan is not None and block.has_arrays(table)
 
         route = torch_batches.route(collate_fn, dtypes, target, pin_memory, self.get_context())
+        # What a function gets is made along with its call: both count as its own.
+        collate = None if collate_fn is None else Timed(route.make)
         return self._batches(
-            route.make,
+            route.make if collate is None else collate,
             is_view,
             prefetch_batches,
             batch_size,
@@ -296,6 +310,7 @@ class DataIterator(abc.ABC):
             local_shuffle_buffer_size,
             local_shuffle_seed,
             route.receive,
+            collate,
         )
 
     def iter_tf_batches(
@@ -507,20 +522,24 @@ class DataIterator(abc.ABC):
 
 
 def _tables(
-    bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room, passed: int
+    bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room, passed: int, watch: Watch
 ) -> Iterator[Any]:
     """The tables of bundles, each column in one piece, without the first ``passed`` rows."""
     left = passed
-    for bundle in bundles:
+    for bundle in watch.waiting(bundles):
         if left:
             skipped = min(left, bundle.rows)
             left -= skipped
             bundle = bundle.slice(skipped, bundle.rows - skipped)  # noqa: PLW2901 # the rest of it
         if bundle.rows:
             lender.turn_to(bundle)
-            yield block.joined(bundle.cut(ray.get(bundle.ref)))
+            with watch.fetching(bundle):
+                table = block.joined(bundle.cut(ray.get(bundle.ref)))
+            yield table
+            del table
         del bundle
-        room.wait()
+        with watch.pausing():
+            room.wait()
     _require_passed(left, passed)
 
 
@@ -544,7 +563,10 @@ def _require_passed(left: int, passed: int) -> None:
 
 
 def _timed(
-    items: Iterator[tuple[T, int]], stats: ExecutionStats, receive: Callable[[Any], T] | None
+    items: Iterator[tuple[T, int]],
+    stats: ExecutionStats,
+    receive: Callable[[Any], T] | None,
+    begun: float,
 ) -> Iterator[tuple[T, int]]:
     measured = LoopMeasurements(stats)
     try:
@@ -556,8 +578,12 @@ def _timed(
             except StopIteration:
                 return
             if receive is not None:
+                made = time.perf_counter()
                 item = receive(item)
+                stats.loop.receive_s += time.perf_counter() - made
             got = time.perf_counter()
+            if not stats.wait.count:
+                stats.loop.first_s += got - begun
             stats.user.add(asked - left)
             stats.wait.add(got - asked)
             stats.taken_rows += rows

@@ -31,7 +31,7 @@ class Epoch:
         number: int,
     ) -> None:
         self.number = number  # of executions with these settings
-        self.executor = Executor(plan, context, "streaming_split", number)
+        self.executor = Executor(plan, context, "streaming_split", number, f"split({n})")
         self._dealer = Dealer(n, equal, homes)
         self._changed = threading.Condition()
         self._hungry: set[int] = set()  # consumers that wait for a block

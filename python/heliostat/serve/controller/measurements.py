@@ -18,11 +18,16 @@ class Measurements:
             "1 for each replica that takes requests.",
             (*_TAGS, "replica"),
         )
-        self._queued = Gauge(
-            "serve_deployment_queued_queries",
-            "Requests that wait for a replica with room, at the HTTP servers.",
-            _TAGS,
-        )
+        # Ray has a task for each request that waits, which looks for room again and again. Here they are
+        # woken when there is room: what waits is what would look again.
+        self._waiting = [
+            Gauge(name, "Requests that wait for a replica with room, at the HTTP servers.", _TAGS)
+            for name in (
+                "serve_deployment_queued_queries",
+                "serve_num_scheduling_tasks",
+                "serve_num_scheduling_tasks_in_backoff",
+            )
+        ]
         self._ongoing = Gauge(
             "serve_num_ongoing_http_requests", "Requests that the HTTP servers have open."
         )
@@ -55,7 +60,8 @@ class Measurements:
         self._counts[source] = counts
         for key in {*before, *counts}:
             waiting = sum(of.get(key, (0, 0))[1] for of in self._counts.values())
-            self._queued.set(waiting, _tags(key))
+            for gauge in self._waiting:
+                gauge.set(waiting, _tags(key))
         ongoing = sum(open_ for of in self._counts.values() for open_, _ in of.values())
         self._ongoing.set(ongoing)
 

@@ -50,7 +50,10 @@ class WorkerSession(Session):
         self._lock = threading.Lock()
         self._uploads = Uploads()
         self._measured = WorkerMeasurements(
-            assignment.experiment_name, assignment.run_id, assignment.world_rank
+            assignment.experiment_name,
+            assignment.run_id,
+            assignment.world_rank,
+            ray.get_runtime_context().get_actor_id() or "",
         )
         # Why the latest checkpoint that may fail did so.
         self._not_stored = ""
@@ -219,9 +222,11 @@ class WorkerSession(Session):
         entry.staged = True
 
     def _call(self, index: int, entry: ReportEntry, blocking: bool) -> None:
-        reply = self._get(
-            self._coordinator.report.remote(self._number, self._rank, index, entry, blocking)
-        )
+        has_checkpoint = entry.staged or entry.external is not None
+        with self._measured.syncing() if has_checkpoint else contextlib.nullcontext():
+            reply = self._get(
+                self._coordinator.report.remote(self._number, self._rank, index, entry, blocking)
+            )
         if reply.made is not None:
             with self._lock:
                 self._reports += reply.made - (index + 1)

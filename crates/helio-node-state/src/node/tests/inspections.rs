@@ -125,9 +125,11 @@ fn gpus_are_measured_where_there_are_some() {
         utilization: 37,
         memory_used: 3 << 30,
         memory_total: 141 << 30,
+        power_mw: 350_000,
+        temperature: 41,
     };
     // One that is split into instances does not count how busy it is.
-    let two = GpuUse { index: 1, has_utilization: false, ..one.clone() };
+    let two = GpuUse { index: 1, has_utilization: false, temperature: 0, ..one.clone() };
     world.feed(Event::GpusRead(vec![one.clone(), two.clone()]));
     assert_eq!(world.node.info().gpus, [one, two]);
     let values = |metric: Metric| -> Vec<(String, f64)> {
@@ -143,6 +145,8 @@ fn gpus_are_measured_where_there_are_some() {
     assert_eq!(found["node_gpus_utilization"], [("0".to_owned(), 37.0)]);
     assert_eq!(found["node_gram_used"], both(3.0 * 1024.0));
     assert_eq!(found["node_gram_available"], both(138.0 * 1024.0));
+    assert_eq!(found["node_gpu_power_milliwatts"], both(350_000.0));
+    assert_eq!(found["node_gpu_temperature_celsius"], [("0".to_owned(), 41.0)]);
 }
 
 #[test]
