@@ -135,6 +135,9 @@ pub(crate) enum Command {
     /// Show nodes, calls and actors as they change, in the terminal.
     #[command(disable_help_flag = true)]
     Top(Rest),
+    /// List, make and remove environments of packages on this machine.
+    #[command(disable_help_flag = true)]
+    Env(Rest),
     /// End a named actor.
     #[command(disable_help_flag = true)]
     KillActor(Rest),

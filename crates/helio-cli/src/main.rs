@@ -75,6 +75,7 @@ fn main() -> ExitCode {
             in_python::run("heliostat.util.state.stack_command", &rest.arguments)
         }
         Command::Top(rest) => in_python::run("heliostat.util.state.top", &rest.arguments),
+        Command::Env(rest) => in_python::run("heliostat.util.env_command", &rest.arguments),
         Command::KillActor(rest) => {
             in_python::run("heliostat.util.kill_actor_command", &rest.arguments)
         }

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from heliostat.core import interpreters
 from heliostat.core.interpreters import InstallError
@@ -36,6 +36,9 @@ _FIELDS = {
     "pip": ("packages", "pip_check", "pip_version", "pip_install_options"),
     "uv": ("packages", "uv_check", "uv_version", "uv_pip_install_options"),
 }
+
+# In a folder: what it was made of, and a byte for each process that has used it.
+_ABOUT, _USES = "about.json", "uses"
 
 # How many files of a local package are looked at to see whether it has changed.
 _FILES_MAX = 10_000
@@ -109,7 +112,7 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
     program where the process becomes another one.
     """
     session = Path(os.environ["HELIOSTAT_SESSION_DIR"]).resolve()
-    shelf = session.parent / "runtime_resources" / "packages"
+    shelf = shelf_of(session.parent)
     shelf.mkdir(parents=True, exist_ok=True)
     key = hashlib.sha256(json.dumps([tool, what], sort_keys=True).encode()).hexdigest()[:20]
     folder, failure = shelf / key, _Failure(session, key)
@@ -122,11 +125,101 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
             fcntl.flock(making, fcntl.LOCK_EX)
             if not (folder / "ready").exists():
                 failure.tell()
+                begun = time.monotonic()
                 _make_or_leave_nothing(folder, failure, lambda: make(folder))
+                _tell(folder, tool, what, time.monotonic() - begun)
                 _make_room(shelf, key)
     os.utime(folder)
     _locks.append(lock)
+    with contextlib.suppress(OSError), open(folder / _USES, "ab") as uses:
+        uses.write(b".")
     return folder
+
+
+def shelf_of(temp_dir: Path) -> Path:
+    """Where the environments of all sessions in a folder of sessions are."""
+    return temp_dir / "runtime_resources" / "packages"
+
+
+class Made(NamedTuple):
+    """An environment of this machine. Sizes in bytes, times in seconds (since the epoch, or long)."""
+
+    id: str
+    state: str  # ready, making, failed, torn (of a process that was killed)
+    tool: str
+    packages: list[str]
+    size: int
+    built_s: float | None
+    uses: int
+    last_used: float
+    error: str
+
+
+def all_made(shelf: Path) -> list[Made]:
+    """The environments there are, those used last first, then builds of running sessions that failed."""
+    found = []
+    for folder in shelf.iterdir() if shelf.is_dir() else ():
+        if folder.is_dir():
+            with contextlib.suppress(OSError):  # one that goes just now
+                found.append(_look_at(folder))
+    for path in shelf.parent.parent.glob("session_*/failed_environments/*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            told = json.loads(path.read_text())
+            key = path.stem.partition("-")[2]
+            found.append(Made(key, "failed", "", [], 0, None, 0, told["when"], told["error"]))
+    return sorted(found, key=lambda one: (one.state == "failed", -one.last_used))
+
+
+def _look_at(folder: Path) -> Made:
+    about: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        about = json.loads((folder / _ABOUT).read_text())
+    state = "ready" if (folder / "ready").exists() else "torn"
+    if state == "torn" and _is_locked(folder.with_suffix(".making")):
+        state = "making"
+    files = [path.lstat() for path in folder.rglob("*") if not path.is_dir()]
+    uses = (folder / _USES).stat().st_size if (folder / _USES).exists() else 0
+    return Made(
+        folder.name,
+        state,
+        about.get("tool", ""),
+        about.get("packages", []),
+        sum(file.st_size for file in files),
+        about.get("built_s"),
+        uses,
+        folder.stat().st_mtime,
+        "",
+    )
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with open(path) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _tell(folder: Path, tool: str, what: Any, built_s: float) -> None:
+    """Write down what is in a folder, for those who list them."""
+    wanted = what[0] if isinstance(what, list) and what and isinstance(what[0], Mapping) else {}
+    about = {"tool": tool, "packages": list(wanted.get("packages", [])), "built_s": built_s}
+    with contextlib.suppress(OSError):
+        (folder / _ABOUT).write_text(json.dumps(about))
+
+
+def remove(folder: Path) -> bool:
+    """Remove an environment; false while somebody uses it."""
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        shutil.rmtree(folder)
+        return True
 
 
 def enter_variables(env: Environment) -> dict[str, str]:
@@ -246,6 +339,5 @@ def _make_room(shelf: Path, keep: str) -> None:
     )
     torn = sum(not (path / "ready").exists() for path in folders)
     for folder in folders[: max(torn, len(folders) + 1 - FOLDERS_MAX)]:
-        with open(shelf / f"{folder.name}.lock", "w") as lock, contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while somebody uses it
-            shutil.rmtree(folder)
+        with contextlib.suppress(OSError):
+            remove(folder)
