@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use helio_config::session::{
-    CONTROL_FILE, CONTROL_SOCKET, LOG_FILE, READY_FILE, START_S_MAX, TOKEN_FILE,
+    CONTROL_FILE, CONTROL_SOCKET, LOG_FILE, PACKAGES_FOLDER, READY_FILE, START_S_MAX, TOKEN_FILE,
 };
 use helio_config::table;
 use helio_env::logs;
@@ -160,6 +160,9 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         () => Port::open(&host, args.port, args.head),
     }?;
     let control_store = store.as_ref().map(Leased::place).unwrap_or_default();
+    let copies = |kind, folder| store.as_ref().map(|store| store.copies(kind, folder));
+    let packages = copies("packages", session.dir.join(PACKAGES_FOLDER));
+    let job_logs = copies("job logs", session.dir.join("logs"));
     let gateway = Gateway::open(args, &host)?;
     let gateway_address = gateway.as_ref().map(|gateway| gateway.address.clone());
     let join = |at| afar::join(at, &token, &args.python_version, &port, end_own_process);
@@ -222,6 +225,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         instance_id: helio_env::settings::text(&table::CLOUD_INSTANCE_ID).unwrap_or_default(),
         session_dir: session.dir.clone(),
         spill_dir: session.spill_dir(offer.object_spilling_directory.as_deref())?,
+        packages: packages.clone(),
         session_name: control.session_name.clone(),
         temp_dir: temp_dir.clone(),
         python: args.python.clone(),
@@ -277,6 +281,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                     token: &token,
                     session_name: &control.session_name,
                     session_dir: &session.dir,
+                    packages: packages.clone(),
+                    job_logs: job_logs.clone(),
                     node_socket: &ready.node_socket,
                     node_id: ready.node_id.hex(),
                     control_address: &control_address,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use helio_storage::outside::Copies;
 use helio_tls::Identity;
 
 use helio_config::dashboard::{HOST, PORT};
@@ -86,6 +87,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) token: &'a str,
     pub(crate) session_name: &'a str,
     pub(crate) session_dir: &'a Path,
+    pub(crate) packages: Option<Copies>,
+    pub(crate) job_logs: Option<Copies>,
     pub(crate) node_socket: &'a Path,
     pub(crate) node_id: String,
     pub(crate) control_address: &'a str,
@@ -167,6 +170,8 @@ mod served {
                 names: names.filter(|name| !name.is_empty()).collect(),
                 session_name: serving.session_name.to_owned(),
                 session_dir: serving.session_dir.to_owned(),
+                packages: serving.packages,
+                job_logs: serving.job_logs,
                 node_socket: serving.node_socket.to_owned(),
                 node_id: serving.node_id,
                 address: self.url,

@@ -272,6 +272,7 @@ pub(crate) async fn logs(
     Path(id): Path<String>,
 ) -> Result<Reply, Refusal> {
     let id = submitted(&app, &id).await?;
+    app.jobs.fetch_log(&id).await;
     let path = app.jobs.shelf.log(&id);
     let read = tokio::task::spawn_blocking(move || read_end(&path, LOG_MAX)).await;
     // A job that has not begun has no log.
@@ -297,6 +298,7 @@ pub(crate) async fn tail(
 
 async fn follow(app: &App, id: &str, mut socket: WebSocket) -> Result<(), axum::Error> {
     let Some(mut status) = app.jobs.follow(id) else { return Ok(()) };
+    app.jobs.fetch_log(id).await;
     let path = app.jobs.shelf.log(id);
     let (mut offset, mut rest, mut shown) = (0, Vec::new(), Shown::new(true));
     loop {
@@ -359,8 +361,9 @@ pub(crate) async fn has_package(
     State(app): State<Arc<App>>,
     Path((protocol, name)): Path<(String, String)>,
 ) -> Result<Reply, Refusal> {
-    let path = app.packages.archive(&protocol, &name).map_err(Refusal::bad)?;
-    if path.is_file() {
+    app.packages.archive(&protocol, &name).map_err(Refusal::bad)?;
+    let (packages, wanted) = (app.packages.clone(), name.clone());
+    if tokio::task::spawn_blocking(move || packages.has(&wanted)).await.unwrap_or(false) {
         Ok(Response::new(Body::empty()))
     } else {
         Err(Refusal::missing(format!("The package {protocol}://{name} was not uploaded.")))
@@ -387,7 +390,11 @@ pub(crate) async fn put_package(
         // Nobody asks for a draft; should it stay, it goes with the session.
         let _ = std::fs::remove_file(&draft);
     }
-    kept.map(|()| Response::new(Body::empty()))
+    kept?;
+    let packages = app.packages.clone();
+    // It says itself what fails.
+    let _ = tokio::task::spawn_blocking(move || packages.copy(&name)).await;
+    Ok(Response::new(Body::empty()))
 }
 
 async fn receive(body: Body, mut file: File) -> Result<(), Refusal> {

@@ -50,6 +50,7 @@ use axum::Router;
 use axum::routing::{MethodRouter, get, post, put};
 use helio_observer::Asker;
 use helio_rpc::http::Entrance;
+use helio_storage::outside::Copies;
 use tokio::sync::oneshot;
 
 use crate::jobs::{Jobs, Surroundings};
@@ -79,6 +80,10 @@ pub struct Options {
     pub session_name: String,
     /// The session's folder.
     pub session_dir: PathBuf,
+    /// The packages of that folder, where another head finds them; `None`: it is not to.
+    pub packages: Option<Copies>,
+    /// Likewise the logs of jobs.
+    pub job_logs: Option<Copies>,
     /// The socket of the head's node.
     pub node_socket: PathBuf,
     /// That node's id, in hex.
@@ -166,7 +171,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
     let port = options.listener.local_addr()?.port();
     let mut names = options.names;
     names.push(helio_env::machine::hostname());
-    let packages = Packages::of(&options.session_dir);
+    let packages = Packages::of(&options.session_dir, options.packages);
     let around = Surroundings {
         packages: packages.clone(),
         token: options.token.clone(),
@@ -178,7 +183,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
         session_dir: options.session_dir.clone(),
     };
     let drivers = drivers::Drivers::new(&around);
-    let jobs = Arc::new(Jobs::open(&options.session_dir, around)?);
+    let jobs = Arc::new(Jobs::open(&options.session_dir, options.job_logs, around)?);
     let past = Past::open(&options.session_dir)
         .inspect_err(|error| tracing::warn!(%error, "what the cluster uses is not kept"));
     let past = past.ok().map(Arc::new);

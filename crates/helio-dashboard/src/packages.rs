@@ -1,4 +1,4 @@
-//! Archives that clients upload (`working_dir`, `py_modules`), and the folders that they become.
+//! Copies that clients upload (`working_dir`, `py_modules`), and the folders that they become.
 //!
 //! A client names an archive by a hash of its content and uploads it once. Each job has it unpacked into a folder of
 //! its own, its view, for the entry point may write there.
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use helio_config::session::{CODE_FOLDER, PACKAGES_FOLDER};
 use helio_env::views::USERS;
+use helio_storage::outside::Copies;
 use serde_json::Value;
 use zip::ZipArchive;
 
@@ -25,13 +26,33 @@ const VIEW: &str = "of-";
 pub(crate) struct Packages {
     archives: PathBuf,
     folders: PathBuf,
+    /// Where another head finds them; `None`: it is not to.
+    copies: Option<Copies>,
 }
 
 impl Packages {
-    pub(crate) fn of(session_dir: &Path) -> Self {
+    pub(crate) fn of(session_dir: &Path, copies: Option<Copies>) -> Self {
         let (archives, folders) =
             (session_dir.join(PACKAGES_FOLDER), session_dir.join(CODE_FOLDER));
-        Self { archives, folders }
+        Self { archives, folders, copies }
+    }
+
+    /// Whether the archive is there, if need be from where another head has put it. It may wait for the store.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let Some(copies) = &self.copies else { return self.archives.join(name).is_file() };
+        copies.find(name).unwrap_or_else(|error| {
+            tracing::warn!(name, %error, "a package cannot be looked for in the store");
+            false
+        })
+    }
+
+    /// Puts a copy where another head finds it. Without one the package is there all the same.
+    pub(crate) fn copy(&self, name: &str) {
+        if let Some(copies) = &self.copies
+            && let Err(error) = copies.keep(name)
+        {
+            tracing::warn!(name, %error, "a package is on this head's disk alone");
+        }
     }
 
     /// Where the archive of that name is or is to be.
@@ -93,7 +114,7 @@ impl Packages {
             ));
         }
         let archive = self.archive(protocol, name)?;
-        if !archive.is_file() {
+        if !self.has(name) {
             return Err(format!("`{field}`: the package {given} was not uploaded."));
         }
         if name.ends_with(".whl") {
@@ -186,7 +207,7 @@ mod tests {
     #[test]
     fn a_package_becomes_a_folder_of_each_job() {
         let folder = Folder::new("folder");
-        let packages = Packages::of(&folder.0);
+        let packages = Packages::of(&folder.0, None);
         upload(&packages, "a.zip", &[("x.py", "1"), ("deep/y.py", "2")]);
         let (one, other) = (packages.view("one"), packages.view("other"));
         let place = packages.place(&one, "working_dir", &json!("gcs://a.zip")).unwrap();
@@ -204,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_no_package_is_refused_with_the_reason() {
         let folder = Folder::new("refused");
-        let packages = Packages::of(&folder.0);
+        let packages = Packages::of(&folder.0, None);
         upload(&packages, "evil.zip", &[("../../evil", "x")]);
         fs::write(packages.archive("gcs", "torn.zip").unwrap(), "PK").unwrap();
         upload(&packages, "two.zip", &[("a/x", ""), ("b/x", "")]);

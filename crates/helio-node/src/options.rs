@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use helio_storage::outside::Copies;
 use helio_tls::Identity;
 use helio_types::NodeId;
 
@@ -91,6 +92,8 @@ pub struct Options {
     pub session_dir: PathBuf,
     /// Where objects go that the store has no room for.
     pub spill_dir: PathBuf,
+    /// The head's packages, where another head finds them; `None`: it is not to.
+    pub packages: Option<Copies>,
     /// The session's name.
     pub session_name: String,
     /// The folder of all sessions.

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! A package is named by its content, so one of that name is never written again, and what has a name is whole.
+//! Where the cluster's state is in a store that other heads reach, copies of the packages are, too.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use helio_env::random;
 use helio_proto::cluster::{PackageAnswer, PackageRequest};
 use helio_rpc::service::{Arrival, Error, Gate, Reader, Target, Writer};
+use helio_storage::outside::Copies;
 
 use crate::bulk::Threads;
 
@@ -33,12 +35,19 @@ const ROOM_PART: u64 = 2;
 pub(crate) struct Packages {
     gate: Arc<Gate>,
     folder: PathBuf,
+    /// Their copies where another head finds them; `None`: nobody else is to.
+    copies: Option<Copies>,
     threads: Threads,
 }
 
 impl Packages {
-    pub(crate) fn new(gate: Arc<Gate>, folder: PathBuf, threads: Threads) -> Self {
-        Self { gate, folder, threads }
+    pub(crate) fn new(
+        gate: Arc<Gate>,
+        folder: PathBuf,
+        copies: Option<Copies>,
+        threads: Threads,
+    ) -> Self {
+        Self { gate, folder, copies, threads }
     }
 
     pub(crate) fn serve(&self, arrival: Arrival) {
@@ -68,7 +77,36 @@ impl Packages {
         let _ = reader.next_frame().await;
     }
 
+    /// Whether the package is in the folder, if need be from where another head has put it.
+    async fn has(&self, name: &str) -> bool {
+        if self.folder.join(name).is_file() {
+            return true;
+        }
+        let Some(copies) = self.copies.clone() else { return false };
+        let wanted = name.to_owned();
+        let found = tokio::task::spawn_blocking(move || copies.find(&wanted)).await;
+        match found {
+            Ok(Ok(is_there)) => is_there,
+            Ok(Err(error)) => {
+                tracing::warn!(name, %error, "a package cannot be looked for in the store");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Puts a copy where another head finds it. Without one the package is there all the same.
+    async fn copy(&self, name: &str) {
+        let Some(copies) = self.copies.clone() else { return };
+        let new = name.to_owned();
+        let kept = tokio::task::spawn_blocking(move || copies.keep(&new)).await;
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(name, %error, "a package is on this head's disk alone");
+        }
+    }
+
     async fn give(&self, writer: &Writer, name: &str) -> Result<(), Error> {
+        self.has(name).await;
         let file = File::open(self.folder.join(name)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 Error::Refused("the head does not have this package".to_owned())
@@ -88,7 +126,9 @@ impl Packages {
     ) -> Result<(), Error> {
         let place = self.folder.join(&request.name);
         let there = PackageAnswer { is_there: true, ..PackageAnswer::default() };
-        if place.is_file() {
+        if self.has(&request.name).await {
+            // A driver of this machine has written it there itself.
+            self.copy(&request.name).await;
             let _ = writer.send(&there);
             return Ok(());
         }
@@ -111,6 +151,7 @@ impl Packages {
             let _ = fs::remove_file(&draft);
         }
         outcome?;
+        self.copy(&request.name).await;
         let _ = writer.send(&there);
         Ok(())
     }

@@ -116,6 +116,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
             packages: Packages::new(
                 Arc::clone(&gate),
                 options.session_dir.join(PACKAGES_FOLDER),
+                options.packages.clone(),
                 bulk.threads(),
             ),
             logs,

@@ -68,6 +68,7 @@ with_each_store! {
     a_crash_at_any_byte_loses_no_acknowledged_commit_and_tears_none
     a_commit_that_is_repeated_counts_once
     a_crash_in_a_large_commit_tears_nothing
+    copies_of_files_are_found_by_the_next_head_alone
 }
 
 fn it_conforms<S: Server>() {
@@ -109,6 +110,45 @@ fn whoever_takes_the_lease_is_the_only_writer<S: Server>() {
     new.commit(&[put("b", "new")]).unwrap();
     assert_eq!(new.load().unwrap(), contract::entries(&[("a", "old"), ("b", "new")]));
     assert_eq!(new.standing(), Standing::Certain, "the end of the old one takes nothing from it");
+}
+
+/// Larger than a part.
+fn copies_of_files_are_found_by_the_next_head_alone<S: Server>() {
+    let server = S::run();
+    let target = server.target("copies", LONG);
+    let folder = |name: &str| {
+        let path = std::env::temp_dir().join(format!("copies-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let (at_old, at_new) = (folder("old"), folder("new"));
+    let mut old = head(&target, "old");
+    old.commit(&[put("a", "1")]).unwrap();
+    let copies = old.copies("kind", at_old.clone());
+    let content: Vec<u8> = (0..1_300_000u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(at_old.join("large"), &content).unwrap();
+    std::fs::write(at_old.join("empty"), "").unwrap();
+    for name in ["large", "empty", "large"] {
+        copies.keep(name).unwrap();
+    }
+    assert!(copies.keep("none").is_err() && !copies.find("none").unwrap());
+    server.expire("copies");
+    let mut new = head(&target, "new");
+    assert!(matches!(copies.keep("large"), Err(Error::Lost { .. })));
+    assert!(!new.copies("another kind", at_new.clone()).find("large").unwrap());
+    let found = new.copies("kind", at_new.clone());
+    assert!(found.find("large").unwrap() && found.find("empty").unwrap());
+    assert_eq!(std::fs::read(at_new.join("large")).unwrap(), content);
+    assert_eq!(std::fs::read_dir(&at_new).unwrap().count(), 2, "no draft is left");
+    assert_eq!(loaded(&mut new).len(), 1, "copies are no entries");
+    drop((old, new));
+    assert!(clean(&target).unwrap());
+    let after = head(&target, "after").copies("kind", at_old.clone());
+    std::fs::remove_file(at_old.join("large")).unwrap();
+    assert!(!after.find("large").unwrap());
+    for folder in [at_old, at_new] {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
 
 fn a_second_head_waits_until_the_first_gives_up<S: Server>() {

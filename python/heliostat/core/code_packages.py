@@ -177,22 +177,24 @@ def _of_archive(path: Path, session: Path) -> str:
 
 
 class _Node:
-    """This node's part in a session: whether it is the head, and where that is."""
+    """This node's part in a session: whether packages are its files, and whom to ask otherwise."""
 
     def __init__(self, session: Path) -> None:
         self._session = session
         with open(session / settings.READY_FILE) as file:
             told = json.load(file)
-        self._is_head = bool(told["is_head"])
+        is_head = bool(told["is_head"])
         # A session of one machine opens no port: nobody else can come.
-        self.may_have_others = not self._is_head or bool(told["port"])
+        self.may_have_others = not is_head or bool(told["port"])
+        # Where other heads may follow the daemon gives them copies, and gets what the heads before had.
+        self._keeps_files = is_head and not told["control_store"]
         host, _, port = str(told["control_address"]).rpartition(":")
         self._head = (host.strip("[]"), int(port))
 
     def share(self, name: str) -> None:
         """Give the head a package of this node; nothing is sent that it has."""
         package = self._session / CODE_ARCHIVES / name
-        if self._is_head or not self.may_have_others:
+        if self._keeps_files or not self.may_have_others:
             return
         try:
             _heliostat._give_package(
@@ -228,7 +230,7 @@ class _Node:
         package = self._session / CODE_ARCHIVES / name
         if _is_used(package):
             return package
-        if self._is_head:
+        if self._keeps_files:
             raise CodeError(f"{PACKAGE}://{name}: the head does not have this package")
         session = str(self._session)
         with _part(package.parent) as part:

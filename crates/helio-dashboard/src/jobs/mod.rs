@@ -28,6 +28,7 @@ use std::time::Duration;
 use helio_env::clock::unix_ms;
 use helio_env::descriptor::register;
 use helio_env::process;
+use helio_storage::outside::Copies;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -101,8 +102,12 @@ pub(crate) enum NotDeleted {
 
 impl Jobs {
     /// The jobs of the session, those of before included.
-    pub(crate) fn open(session_dir: &Path, around: Surroundings) -> io::Result<Self> {
-        let (shelf, is_new) = Shelf::open(session_dir)?;
+    pub(crate) fn open(
+        session_dir: &Path,
+        copies: Option<Copies>,
+        around: Surroundings,
+    ) -> io::Result<Self> {
+        let (shelf, is_new) = Shelf::open(session_dir, copies)?;
         let all = shelf.load()?.into_iter().map(|job| (job.id.clone(), Entry::new(job)));
         let table = Mutex::new(all.collect());
         Ok(Self { table, shelf, is_new, around, marked: Marked::default() })
@@ -124,6 +129,15 @@ impl Jobs {
                 if has_begun { jobs.watch(&job.id).await } else { jobs.run(&job).await }
             });
         }
+    }
+
+    /// Has the log of a job fetched that another head ran, or a sentence of where it is.
+    pub(crate) async fn fetch_log(&self, id: &str) {
+        let is_over = |job: &Job| job.status.is_terminal() && !job.ran_on(&self.around.node_id);
+        let Some(job) = self.get(id).filter(is_over) else { return };
+        let shelf = self.shelf.clone();
+        // It says itself what fails.
+        let _ = tokio::task::spawn_blocking(move || shelf.find_log(&job)).await;
     }
 
     /// Takes over what is listed of a job of another head's.

@@ -129,6 +129,11 @@ impl Jobs {
         let (namespace, key) = (SUBMISSIONS_NAMESPACE.to_owned(), id.as_bytes().to_vec());
         let request = match self.get(id) {
             Some(job) => {
+                if job.status.is_terminal() {
+                    let (shelf, ended) = (self.shelf.clone(), id.to_owned());
+                    // It says itself what fails.
+                    let _ = tokio::task::spawn_blocking(move || shelf.copy_log(&ended)).await;
+                }
                 let value = job.details(None, address).to_string().into_bytes();
                 ControlRequest::KvPut(KvPut { namespace, key, value, overwrite: true })
             }

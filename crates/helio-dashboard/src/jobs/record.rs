@@ -147,6 +147,16 @@ impl Job {
         self.watcher = None;
     }
 
+    /// Whether it ran on that node, in hex, as far as is known.
+    pub(super) fn ran_on(&self, node: &str) -> bool {
+        self.node_id.as_deref().is_none_or(|own| own == node)
+    }
+
+    /// Where it ran, in hex.
+    pub(super) fn node_id(&self) -> Option<&str> {
+        self.node_id.as_deref()
+    }
+
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

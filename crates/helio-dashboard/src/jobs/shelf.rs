@@ -13,6 +13,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use helio_storage::outside::Copies;
 use serde_json::Value;
 
 use super::record::Job;
@@ -25,23 +26,63 @@ const MESSAGE_BYTES: u64 = 20_000;
 pub(crate) struct Shelf {
     jobs: PathBuf,
     logs: PathBuf,
+    /// Copies of the logs where another head finds them; `None`: it is not to.
+    copies: Option<Copies>,
 }
 
 impl Shelf {
     pub(crate) fn of(session_dir: &Path) -> Self {
-        Self { jobs: session_dir.join("jobs"), logs: session_dir.join("logs") }
+        Self { jobs: session_dir.join("jobs"), logs: session_dir.join("logs"), copies: None }
     }
 
     /// The same with its folder made; whether it was not there before.
-    pub(crate) fn open(session_dir: &Path) -> io::Result<(Self, bool)> {
-        let shelf = Self::of(session_dir);
+    pub(crate) fn open(session_dir: &Path, copies: Option<Copies>) -> io::Result<(Self, bool)> {
+        let shelf = Self { copies, ..Self::of(session_dir) };
         let is_new = !shelf.jobs.exists();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&shelf.jobs)?;
         Ok((shelf, is_new))
     }
 
     pub(crate) fn log(&self, id: &str) -> PathBuf {
-        self.logs.join(format!("job-driver-{id}.log"))
+        self.logs.join(log_name(id))
+    }
+
+    /// Puts a copy of an ended job's log where another head finds it. It may wait for the store.
+    pub(crate) fn copy_log(&self, id: &str) {
+        if let Some(copies) = &self.copies
+            && self.log(id).is_file()
+            && let Err(error) = copies.keep(&log_name(id))
+        {
+            tracing::warn!(job = id, %error, "a job's log is on this head's disk alone");
+        }
+    }
+
+    /// Fetches the log of a job that another head ran; where there is no copy a sentence says where it was.
+    pub(super) fn find_log(&self, job: &Job) {
+        let (path, name) = (self.log(&job.id), log_name(&job.id));
+        if path.is_file() {
+            return;
+        }
+        match self.copies.as_ref().map_or(Ok(false), |copies| copies.find(&name)) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(name, %error, "a job's log cannot be looked for in the store");
+                return;
+            }
+        }
+        let node = job.node_id().unwrap_or_default();
+        let text = format!(
+            "What this job printed is not here: it ran on the machine of another head, node {node}. If that machine's \
+             disk is still there, it is {name} in the logs of its session.\n"
+        );
+        let new = OpenOptions::new().create_new(true).append(true).mode(0o600).open(path);
+        // Whoever was quicker has written the same.
+        if let Ok(mut log) = new
+            && let Err(error) = log.write_all(text.as_bytes())
+        {
+            tracing::warn!(name, %error, "a log cannot be written");
+        }
     }
 
     pub(crate) fn run_file(&self, id: &str) -> PathBuf {
@@ -111,6 +152,10 @@ impl Shelf {
     }
 }
 
+fn log_name(id: &str) -> String {
+    format!("job-driver-{id}.log")
+}
+
 /// The end of a file as text, at most so many bytes.
 pub(crate) fn read_end(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
@@ -154,7 +199,7 @@ mod tests {
             std::env::temp_dir().join(format!("helio-dashboard-shelf-{}", std::process::id())),
         );
         fs::create_dir_all(folder.0.join("logs")).unwrap();
-        let (shelf, is_new) = Shelf::open(&folder.0).unwrap();
+        let (shelf, is_new) = Shelf::open(&folder.0, None).unwrap();
         assert!(is_new);
         let mut job = Job::new("a b".into(), Request::default(), 1);
         job.request.submission_id = Some("a b".into());
@@ -163,7 +208,7 @@ mod tests {
         job.ended(&End::Exit(1), &shelf.log_end("a b"), 2);
         shelf.keep(&job).unwrap();
         fs::write(folder.0.join("jobs/job-torn.json"), "{\"submission_id\": \"torn\"").unwrap();
-        let (again, is_new) = Shelf::open(&folder.0).unwrap();
+        let (again, is_new) = Shelf::open(&folder.0, None).unwrap();
         assert!(!is_new);
         assert_eq!(again.load().unwrap(), [job]);
         assert_eq!(shelf.log_end("a b"), format!("{}last", "more\n".repeat(9)));

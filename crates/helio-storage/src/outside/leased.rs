@@ -1,6 +1,7 @@
 //! A store that is ours for as long as its lease is renewed.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Backend, Done, Failure, Outcome, Target};
+use super::{Backend, Copies, Done, Failure, Outcome, Target};
 use crate::{Change, Entry, Error, Standing, Storage};
 
 /// The part of a lease after which it is renewed, and the part of it that is left for clocks that differ.
@@ -108,6 +109,12 @@ impl Leased {
     #[must_use]
     pub fn place(&self) -> String {
         self.target.name()
+    }
+
+    /// Copies, in this store, of a folder's files of one kind, for as long as this process is the writer.
+    #[must_use]
+    pub fn copies(&self, kind: &'static str, folder: PathBuf) -> Copies {
+        Copies::new(self.target.clone(), self.epoch, kind, folder)
     }
 
     fn lost(&self, to: &str) -> Error {

@@ -12,9 +12,11 @@
 //! itself refuses a write of any other: a head that was stopped for a minute and wakes up can do no harm. Until when a
 //! head may answer it counts from when it *asked* for the lease, so that its time is up before another one's begins.
 //!
-//! [`Leased`] is what all stores have in common, a `Backend` what differs: six conditional operations.
+//! [`Leased`] is what all stores have in common, a `Backend` what differs: a few conditional
+//! operations.
 
 mod address;
+mod copies;
 mod etcd;
 mod leased;
 mod redis;
@@ -23,6 +25,7 @@ mod stream;
 use std::time::{Duration, Instant};
 
 pub use address::{Kind, Target, parse};
+pub use copies::Copies;
 pub use leased::Leased;
 
 use crate::{Change, Entry, Error};
@@ -89,6 +92,10 @@ trait Backend: Send {
     fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>>;
     /// Makes the changes, unless a write of this or a higher number was made before: one that arrives late.
     fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>>;
+    /// What lies under a name beside the entries.
+    fn get_beside(&mut self, epoch: u64, name: &str) -> Outcome<Done<Option<Vec<u8>>>>;
+    /// Writes or deletes that.
+    fn put_beside(&mut self, epoch: u64, name: &str, value: Option<&[u8]>) -> Outcome<Done<()>>;
     /// Gives the lease up.
     fn release(&mut self, epoch: u64) -> Outcome<()>;
     /// Deletes the state; whether there was any.

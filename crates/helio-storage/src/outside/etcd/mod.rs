@@ -9,6 +9,7 @@
 //! | `e/` key | an entry: 0 and its value, or 1 and the number of its parts |
 //! | `p/` key in hex `/` number | a part of a large value |
 //! | `j/` number `/` number | a piece of the changes of a commit that is too large for one transaction |
+//! | `b/` name | what lies beside the entries |
 //! | `mark` | the number of such a commit, and of its pieces: from here on it has happened |
 //!
 //! etcd's own leases last 2 s at least. So whoever waits measures, by its own clock, how long `leader` stays as it is; it
@@ -533,6 +534,18 @@ impl Backend for Etcd {
         // It has happened. Should this fail, whoever is next finds the mark.
         let _ = self.settle(epoch);
         Ok(Done::Ours(()))
+    }
+
+    fn get_beside(&mut self, epoch: u64, name: &str) -> Outcome<Done<Option<Vec<u8>>>> {
+        let read = get(&self.key(&format!("b/{name}")));
+        let done = self.transact_ours(epoch, &[], &[read], LARGE_MAX)?;
+        Ok(done.map(|told| told.first(0).map(|found| found.value.clone())))
+    }
+
+    fn put_beside(&mut self, epoch: u64, name: &str, value: Option<&[u8]>) -> Outcome<Done<()>> {
+        let key = self.key(&format!("b/{name}"));
+        let change = value.map_or_else(|| delete(&key), |value| put(&key, value));
+        Ok(self.transact_ours(epoch, &[], &[change], LARGE_MAX)?.map(drop))
     }
 
     fn release(&mut self, epoch: u64) -> Outcome<()> {

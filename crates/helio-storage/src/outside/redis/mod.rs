@@ -1,6 +1,7 @@
-//! Redis: one hash of entries, one of what the heads have to know, and the lease, which Redis itself lets run out.
+//! Redis: one hash of entries, one of what the heads have to know, one of what lies beside the entries, and the lease,
+//! which Redis itself lets run out.
 //!
-//! Each operation is a script, which Redis runs as a whole. The names of the three keys have the namespace in braces, so
+//! Each operation is a script, which Redis runs as a whole. The names of the four keys have the namespace in braces, so
 //! that a cluster of Redis would keep them together.
 
 mod resp;
@@ -16,7 +17,7 @@ use crate::{Change, Entry};
 /// The bounds of a whole state's way over the network.
 const READ_MAX: Duration = Duration::from_secs(60);
 
-/// KEYS: lease, meta, entries. The epoch never repeats, also where the state was deleted meanwhile.
+/// KEYS: lease, meta, entries, beside. The epoch never repeats, also where the state was deleted meanwhile.
 const ACQUIRE: &str = "
 local mark = redis.call('HGET', KEYS[2], 'cluster')
 if mark and mark ~= ARGV[1] then return {'foreign'} end
@@ -64,9 +65,18 @@ return {'ours'}
 "
 );
 
+const GET_BESIDE: &str = if_ours!("return {'ours', redis.call('HGET', KEYS[4], ARGV[2])}");
+
+const PUT_BESIDE: &str = if_ours!(
+    "
+if ARGV[3] then redis.call('HSET', KEYS[4], ARGV[2], ARGV[3]) else redis.call('HDEL', KEYS[4], ARGV[2]) end
+return {'ours'}
+"
+);
+
 const RELEASE: &str = if_ours!("return {'ours', redis.call('DEL', KEYS[1])}");
 
-const CLEAN: &str = "return {'ours', redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])}";
+const CLEAN: &str = "return {'ours', redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])}";
 
 /// What Redis says first when it cannot do something at the moment.
 const PASSING: [&str; 7] =
@@ -75,21 +85,24 @@ const PASSING: [&str; 7] =
 /// A connection to Redis.
 pub(super) struct Redis {
     target: Target,
-    keys: [String; 3],
+    keys: [String; 4],
     connection: Option<Connection>,
 }
 
 impl Redis {
     pub(super) fn new(target: Target) -> Self {
         let key = |name| format!("{{heliostat:{}}}:{name}", target.namespace);
-        let keys = [key("lease"), key("meta"), key("entries")];
+        let keys = ["lease", "meta", "entries", "beside"].map(key);
         Self { target, keys, connection: None }
     }
 
     /// Runs a script; what it returned, a word first.
     fn run(&mut self, script: &str, arguments: &[&[u8]], within: Duration) -> Outcome<Vec<Reply>> {
-        let mut parts: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), b"3"];
-        parts.extend(self.keys.iter().map(|key| key.as_bytes()));
+        // Of whoever has not logged in Redis takes ten words; with more it does not say that a password is missing.
+        let keys = if script.contains("KEYS[4]") { &self.keys[..] } else { &self.keys[..3] };
+        let count = keys.len().to_string();
+        let mut parts: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), count.as_bytes()];
+        parts.extend(keys.iter().map(|key| key.as_bytes()));
         parts.extend(arguments);
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -232,6 +245,24 @@ impl Backend for Redis {
         let deletes = changes.iter().filter(|change| change.value.is_none());
         arguments.extend(deletes.map(|change| &*change.key));
         let done = self.run_ours(WRITE, &arguments, self.target.answer_max())?;
+        Ok(done.map(drop))
+    }
+
+    fn get_beside(&mut self, epoch: u64, name: &str) -> Outcome<Done<Option<Vec<u8>>>> {
+        let epoch = epoch.to_string();
+        let arguments = [epoch.as_bytes(), name.as_bytes()];
+        let done = self.run_ours(GET_BESIDE, &arguments, self.target.answer_max())?;
+        Ok(done.map(|reply| match reply {
+            Some(Reply::Bytes(value)) => Some(value),
+            _ => None,
+        }))
+    }
+
+    fn put_beside(&mut self, epoch: u64, name: &str, value: Option<&[u8]>) -> Outcome<Done<()>> {
+        let epoch = epoch.to_string();
+        let mut arguments = vec![epoch.as_bytes(), name.as_bytes()];
+        arguments.extend(value);
+        let done = self.run_ours(PUT_BESIDE, &arguments, self.target.answer_max())?;
         Ok(done.map(drop))
     }
 
