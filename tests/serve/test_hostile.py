@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +170,44 @@ def test_chunks_that_do_not_come_are_given_up(strict: Client) -> None:
         # They have all places of the replica until then.
         assert strict.get("/").text == "0"
         assert [one.statuses() for one in slow] == [[408]] * 10
+
+
+@pytest.mark.contract("F12.04")
+@pytest.mark.parametrize(
+    "body", ["zz\r\nabc\r\n", "-1\r\nabc\r\n", "3\r\nabcdef\r\n", "3\r\nabc\r\nzz\r\n"]
+)
+def test_chunks_that_are_none_are_the_clients_fault(web: Client, body: str) -> None:
+    serve.run(Target.bind())
+    with raw(web) as one:
+        one.say("POST / HTTP/1.1", "Host: here", "Transfer-Encoding: chunked")
+        one.say(body, end="")
+        assert one.statuses() == [400]
+
+
+@pytest.mark.heliostat_only("Ray's server is Python")
+def test_the_memory_of_a_crowd_is_given_back(web: Client) -> None:
+    serve.run(Target.bind())
+    pid = ingress_pid()
+
+    def kb() -> int:
+        text = Path(f"/proc/{pid}/status").read_text()
+        return int(next(line.split()[1] for line in text.splitlines() if "VmRSS" in line))
+
+    web.get("/")
+    before, peaks = kb(), []
+    for _ in range(2):
+        with ExitStack() as stack:
+            crowd = [stack.enter_context(raw(web)) for _ in range(800)]
+            for one in crowd:
+                one.say("GET /-/healthz HTTP/1.1", "Host: here")
+            for one in crowd:
+                assert one.sock.recv(1 << 16)
+            peaks.append(kb())
+        # Each held some 17 kB; a third of that at most is left once they have gone.
+        deadline = time.monotonic() + S
+        while kb() - before > (peaks[0] - before) / 3:
+            assert time.monotonic() < deadline, (before, peaks, kb())
+            time.sleep(0.05)
 
 
 @pytest.mark.contract("F12.04", "F12.09")

@@ -6,7 +6,9 @@
 //! begun; that may be sent on whatever the method.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -289,6 +291,10 @@ async fn attempt(
             Event::Refused if is_whole && refusals < REFUSALS_MAX => refusals += 1,
             Event::Lost if is_whole && is_harmless && losses + 1 < TRIES => losses += 1,
             Event::Late => return too_slow(),
+            Event::Malformed => {
+                let say = "The request's body is not chunked as HTTP has it.";
+                return text(StatusCode::BAD_REQUEST, say.to_owned());
+            }
             Event::Refused => {
                 let say = format!("Replica {replica} was ending and did not begin the request.");
                 return text(StatusCode::SERVICE_UNAVAILABLE, say);
@@ -377,17 +383,30 @@ pub(crate) fn begin(
     (Ongoing { exchange, _place: place, pump, deadline }, is_whole)
 }
 
+/// Whether a body that broke was wrong, or ended.
+fn why_broken(error: &hyper::Error) -> Event {
+    let kind =
+        error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kind {
+        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => Event::Malformed,
+        _ => Event::Late,
+    }
+}
+
 /// Sends the request's body as it comes and as the replica takes it.
 async fn pump(mut body: Incoming, exchange: Rc<Exchange>, silence: Duration) {
     let mut patience = Patience::new(silence, body.size_hint().exact().is_some());
     loop {
         let Some(part) = patience.wait(next_frame(&mut body), size).await else {
-            return exchange.give_up();
+            return exchange.give_up(Event::Late);
         };
         let Some(frame) = part else { break };
         // A client that has gone away whole is noticed by hyper, which drops the request; one that has only
         // stopped sending might still listen.
-        let Ok(frame) = frame else { return exchange.give_up() };
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return exchange.give_up(why_broken(&error)),
+        };
         if let Ok(data) = frame.into_data() {
             exchange.send_body(data).await;
         }

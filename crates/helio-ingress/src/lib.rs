@@ -15,6 +15,7 @@
 mod answer;
 mod client;
 mod control;
+mod crowd;
 mod daemon;
 mod forward;
 mod link;
@@ -39,6 +40,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::LocalSet;
 
 use crate::client::{Client, Heads};
+use crate::crowd::Crowd;
 use crate::forward::Ends;
 use crate::table::Table;
 
@@ -83,6 +85,7 @@ pub(crate) struct Shared {
     daemon_gone: Cell<Option<Instant>>,
     /// How long is waited for a client that neither sends nor takes what it should.
     silence: Duration,
+    crowd: Crowd,
 }
 
 impl Shared {
@@ -130,6 +133,7 @@ async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String>
         had_routes: Cell::new(false),
         daemon_gone: Cell::new(None),
         silence: options.keep_alive,
+        crowd: Crowd::default(),
     });
     let stop = Rc::new(Notify::new());
     ready(port);
@@ -190,6 +194,7 @@ async fn accept(shared: Rc<Shared>, listener: TcpListener, connections_max: usiz
 
 async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let Ok(own) = stream.local_addr() else { return };
+    shared.crowd.come();
     // An answer is small and waits for nobody.
     let _ = stream.set_nodelay(true);
     let ends = Rc::new(Ends {
@@ -199,8 +204,9 @@ async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let silence = shared.silence;
     let heads = Arc::new(Mutex::new(Heads::default()));
     let stream = Client::new(stream, Arc::clone(&heads), silence);
+    let service_of = Rc::clone(&shared);
     let service = service_fn(move |request| {
-        forward::answer(Rc::clone(&shared), Rc::clone(&ends), Arc::clone(&heads), request)
+        forward::answer(Rc::clone(&service_of), Rc::clone(&ends), Arc::clone(&heads), request)
     });
     // Who goes away, or speaks something else than HTTP, gets no more.
     let _ = http1::Builder::new()
@@ -210,6 +216,9 @@ async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr) {
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
         .await;
+    if shared.crowd.go() {
+        helio_store::heap::give_back();
+    }
 }
 
 /// What a starter reads: one line.

@@ -39,6 +39,8 @@ pub(crate) enum Event {
     Lost,
     /// The rest of the request's body does not come.
     Late,
+    /// The rest of the request's body is no HTTP.
+    Malformed,
 }
 
 /// A request's place on a connection.
@@ -316,9 +318,9 @@ impl Exchange {
         }
     }
 
-    /// The rest of the request's body is not waited for any longer.
-    pub(crate) fn give_up(&self) {
-        self.slot.add(Event::Late);
+    /// The rest of the request's body is not waited for any longer, or is not understood.
+    pub(crate) fn give_up(&self, why: Event) {
+        self.slot.add(why);
     }
 
     /// The request's body is over.

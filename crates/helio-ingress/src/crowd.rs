@@ -1,0 +1,51 @@
+//! How many clients there are, and when the memory of those that went is worth giving back.
+
+use std::cell::Cell;
+
+/// Fewer clients than this leave nothing worth the time.
+const MANY: usize = 256;
+
+/// The clients of the moment, and the most that there were since memory was given back.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    now: Cell<usize>,
+    most: Cell<usize>,
+}
+
+impl Crowd {
+    pub(crate) fn come(&self) {
+        let now = self.now.get() + 1;
+        self.now.set(now);
+        self.most.set(self.most.get().max(now));
+    }
+
+    /// One has gone; whether it was the last of so many that their memory is to be given back.
+    pub(crate) fn go(&self) -> bool {
+        let now = self.now.get().saturating_sub(1);
+        self.now.set(now);
+        let is_time = self.most.get() >= MANY && now <= self.most.get() / 4;
+        if is_time {
+            self.most.set(now);
+        }
+        is_time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_once_when_a_crowd_has_gone() {
+        let crowd = Crowd::default();
+        for _ in 0..1000 {
+            crowd.come();
+        }
+        let times: Vec<usize> = (0..1000).rev().filter(|_| crowd.go()).collect();
+        assert_eq!(times, [250]);
+        for _ in 0..MANY - 1 {
+            crowd.come();
+        }
+        assert!(!(0..MANY - 1).any(|_| crowd.go()));
+    }
+}
