@@ -10,7 +10,7 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed.
-const OF_EXTRAS: [&str; 20] = [
+const OF_EXTRAS: [&str; 21] = [
     "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/cli/test_takeover.py",

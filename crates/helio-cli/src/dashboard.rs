@@ -64,6 +64,9 @@ fn serve_until_it_ends(temp_dir: &Path, found: &Found, port: Option<u16>) -> Res
         token: &token,
         session_name: found.text("session_name"),
         session_dir: Path::new(found.text("session_dir")),
+        // The cluster of a script: nobody takes it over.
+        packages: None,
+        job_logs: None,
         node_socket: Path::new(found.text("node_socket")),
         node_id: found.text("node_id").to_owned(),
         control_address: found.text("control_address"),
