@@ -162,7 +162,7 @@ def all_made(shelf: Path) -> list[Made]:
         if folder.is_dir():
             with contextlib.suppress(OSError):  # one that goes just now
                 found.append(_look_at(folder))
-    for path in shelf.parent.parent.glob("session_*/failed_environments/*.json"):
+    for path in shelf.parent.parent.glob("session_2*/failed_environments/*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             told = json.loads(path.read_text())
             key = path.stem.partition("-")[2]
