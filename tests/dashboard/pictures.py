@@ -127,7 +127,8 @@ def picture(page: Any, name: str) -> None:
 
     seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     IMAGES.mkdir(exist_ok=True)
-    small = seen.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    # Without the rounds of k-means the ground, most of a picture, is the mean of what is like it.
+    small = seen.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
     small.save(IMAGES / f"{name}.png", optimize=True)
 
 
