@@ -28,6 +28,8 @@ use crate::costs::Costs;
 const BATCH_MAX: usize = 1024;
 /// How often a node tells that it is alive, in nanoseconds.
 const HEARTBEAT_NS: u64 = 1_000_000_000;
+/// See [`Cluster::apply`].
+const PART_EVERY: u64 = 16;
 /// The CPUs of a node.
 pub const NODE_CPUS: f64 = 64.0;
 
@@ -77,6 +79,56 @@ pub struct Counts {
     pub starts_ns: Vec<u64>,
     /// From the report of a waiting request to a node with room, in nanoseconds.
     pub spills_ns: Vec<u64>,
+    /// What the machine's CPU went to, by what it took in.
+    pub parts: BTreeMap<&'static str, Part>,
+}
+
+/// What the machine took in of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Part {
+    /// How many there were.
+    pub n: u64,
+    /// How many of these were measured, one by one.
+    pub measured: u64,
+    /// The CPU of those that were, in nanoseconds.
+    pub measured_ns: u64,
+}
+
+impl Part {
+    /// The CPU of all of them, in nanoseconds.
+    #[must_use]
+    pub fn all_ns(&self) -> f64 {
+        self.measured_ns as f64 / self.measured.max(1) as f64 * self.n as f64
+    }
+}
+
+/// What the machine takes in, for [`Counts::parts`].
+pub const CREATIONS: &str = "creations";
+/// See [`CREATIONS`].
+pub const SUBSCRIPTIONS: &str = "subscriptions";
+/// See [`CREATIONS`].
+pub const STARTS: &str = "starts";
+/// See [`CREATIONS`].
+pub const HEARTBEATS: &str = "heartbeats and statuses";
+/// See [`CREATIONS`].
+pub const TICKS: &str = "ticks";
+/// See [`CREATIONS`].
+pub const OTHERS: &str = "others";
+
+fn kind_of(event: &Event) -> &'static str {
+    match event {
+        Event::Node { message: NodeToControl::FromClient(from), .. } => match &from.call.request {
+            ControlRequest::CreateActor(_) => CREATIONS,
+            ControlRequest::SubscribeActor(_) => SUBSCRIPTIONS,
+            _ => OTHERS,
+        },
+        Event::Node { message: NodeToControl::ActorStarted(_), .. } => STARTS,
+        Event::Node { message: NodeToControl::Unchanged(_) | NodeToControl::Status(_), .. } => {
+            HEARTBEATS
+        }
+        Event::Tick => TICKS,
+        _ => OTHERS,
+    }
 }
 
 #[derive(Debug)]
@@ -323,11 +375,11 @@ impl Cluster {
         // The clock is read once for all: that costs as much as some events do.
         let began = if self.measures { cpu_ns() } else { 0 };
         for event in batch {
-            actions.extend(self.control.apply(event, self.now / 1000));
+            self.apply(event, &mut actions);
         }
         let is_tick_due = self.now >= self.tick_at;
         if is_tick_due {
-            actions.extend(self.control.apply(Event::Tick, self.now / 1000));
+            self.apply(Event::Tick, &mut actions);
         }
         let took = if self.measures { cpu_ns() - began } else { 0 };
         self.counts.machine_ns += took;
@@ -367,6 +419,23 @@ impl Cluster {
         if !self.inbox.is_empty() {
             self.wake(self.busy_until);
         }
+    }
+
+    /// The machine takes in an event. One in [`PART_EVERY`] of a kind is measured by itself: reading the clock costs as much
+    /// as some events do.
+    fn apply(&mut self, event: Event, actions: &mut Vec<Action>) {
+        let part = self.counts.parts.entry(kind_of(&event)).or_default();
+        part.n += 1;
+        let is_rare = matches!(event, Event::Tick);
+        if !self.measures || !is_rare && part.n % PART_EVERY != 1 {
+            return actions.extend(self.control.apply(event, self.now / 1000));
+        }
+        let began = cpu_ns();
+        let empty_ns = cpu_ns() - began;
+        let began = cpu_ns();
+        actions.extend(self.control.apply(event, self.now / 1000));
+        part.measured_ns += (cpu_ns() - began).saturating_sub(empty_ns);
+        part.measured += 1;
     }
 
     /// Control sends a message of that many bytes, which cost so much each; `spent` is its CPU until now.

@@ -29,6 +29,8 @@ pub struct Costs {
     pub actor_start_ns: u64,
     /// What idle nodes cost a real control service, by their number.
     pub idle: Vec<Idle>,
+    /// Between which values half of the measurements of a constant lay, by its name.
+    pub spread: BTreeMap<String, (f64, f64)>,
 }
 
 impl Costs {
@@ -46,6 +48,7 @@ impl Costs {
             commit_ns: 1_000_000,
             actor_start_ns: 10_000_000,
             idle: Vec::new(),
+            spread: BTreeMap::new(),
         }
     }
 
@@ -76,17 +79,37 @@ impl Costs {
         ]
     }
 
+    /// Sets the constant of that name.
+    pub(crate) fn set(&mut self, name: &str, value: f64) {
+        match name {
+            "receive_ns" => self.receive_ns = value as u64,
+            "decode_byte_ns" => self.decode_byte_ns = value,
+            "send_ns" => self.send_ns = value as u64,
+            "byte_ns" => self.byte_ns = value,
+            "copy_byte_ns" => self.copy_byte_ns = value,
+            "latency_ns" => self.latency_ns = value as u64,
+            "commit_ns" => self.commit_ns = value as u64,
+            "actor_start_ns" => self.actor_start_ns = value as u64,
+            _ => {}
+        }
+    }
+
     /// The text of the file.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::from(
             "# What surrounds the control service's machine costs, measured on real processes by\n\
-             # `cargo xtask scale --measure`. Nanoseconds. `idle NODES`: a second without heartbeats, a heartbeat that\n\
-             # comes alone, one of all nodes' that come at once.\n",
+             # `cargo xtask scale --measure`. Nanoseconds: the median, and between which values half of the\n\
+             # measurements lay. `idle NODES`: a second without heartbeats, a heartbeat that comes alone, one of all\n\
+             # nodes' that come at once.\n",
         );
         let _ = writeln!(text, "origin = {}", self.origin);
         for (name, value, _) in self.rows() {
-            let _ = writeln!(text, "{name} = {value}");
+            let _ = write!(text, "{name} = {value}");
+            if let Some((low, high)) = self.spread.get(name) {
+                let _ = write!(text, " {low} {high}");
+            }
+            text.push('\n');
         }
         for idle in &self.idle {
             let Idle { n_nodes, ticks_ns, beat_ns, gathered_ns } = idle;
@@ -106,10 +129,18 @@ impl Costs {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let entries: BTreeMap<&str, &str> =
             lines.filter_map(|line| line.split_once(" = ")).collect();
+        let numbers = |name: &str| {
+            let words = entries.get(name).into_iter().flat_map(|value| value.split(' '));
+            words.map_while(|word| word.parse::<f64>().ok()).collect::<Vec<f64>>()
+        };
         let number = |name: &str| {
-            let value = entries.get(name).and_then(|value| value.parse::<f64>().ok());
+            let value = numbers(name).first().copied();
             value.ok_or_else(|| format!("{}: {name} is missing or no number", path.display()))
         };
+        let spread = entries.keys().filter_map(|name| match numbers(name)[..] {
+            [_, low, high] if !name.starts_with("idle ") => Some(((*name).to_owned(), (low, high))),
+            _ => None,
+        });
         let mut idle = Vec::new();
         for (name, value) in &entries {
             let Some(n_nodes) = name.strip_prefix("idle ") else { continue };
@@ -124,6 +155,7 @@ impl Costs {
         }
         idle.sort_unstable_by_key(|one| one.n_nodes);
         Ok(Self {
+            spread: spread.collect(),
             idle,
             origin: entries.get("origin").map(|text| (*text).to_owned()).unwrap_or_default(),
             receive_ns: number("receive_ns")? as u64,

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::chart::{Line, draw};
+use crate::cluster::{CREATIONS, HEARTBEATS, OTHERS, STARTS, SUBSCRIPTIONS, TICKS};
 use crate::costs::Costs;
+use crate::daemon::Daemon;
 use crate::idle::Idle;
 use crate::scenario::{Outcome, QueuedTask};
 
@@ -35,6 +37,8 @@ struct Picture {
     file: &'static str,
     title: &'static str,
     unit: &'static str,
+    /// What decides how the curve goes on.
+    bound: &'static str,
     lines: &'static [(&'static str, Figure)],
 }
 
@@ -43,6 +47,8 @@ const PICTURES: &[Picture] = &[
         file: "rest",
         title: "What an idle node costs the control service",
         unit: "each second",
+        bound: "One heartbeat of each node and one answer, which the machine finds in a table that stays in the processor's caches: \
+                a node costs the same among how many it is.",
         lines: &[
             ("messages", |one| {
                 let rest = &one.at_rest;
@@ -60,6 +66,9 @@ const PICTURES: &[Picture] = &[
         file: "load",
         title: "What a node under load costs: its resources change 10 times a second",
         unit: "each second",
+        bound: "A node is told of the 32 others that it watches, whatever the number of nodes. What changes is gathered for longer the \
+                more nodes there are, so that control sends no more in a second than it can: with 10,000 nodes a node hears of \
+                others less often.",
         lines: &[
             ("messages to it", |one| {
                 a_node_and_second(one, one.under_load.passed_ns, one.under_load.sent)
@@ -76,10 +85,18 @@ const PICTURES: &[Picture] = &[
         file: "placement",
         title: "What the placement of an actor costs",
         unit: "each actor",
+        bound: "A placement looks at a number of nodes like the logarithm of how many there are. What grows beside that is \
+                memory: there are 100 actors for each node, and every one is entered in trees by ids that are random, so that with many \
+                actors little of what a placement touches is in the processor's caches. The third line has as many actors on 10 nodes: \
+                what it has grown by is the actors' part.",
         lines: &[
             ("nodes looked at", |one| an_actor(one, one.creating.visited)),
             ("CPU of the machine from submission to start, µs", |one| {
                 an_actor(one, one.creating.machine_ns) / 1e3
+            }),
+            ("the same with as many actors on 10 nodes, µs", |one| {
+                let few = &one.on_few_nodes;
+                few.machine_ns as f64 / few.launches.max(1) as f64 / 1e3
             }),
             ("CPU of control, µs", |one| an_actor(one, one.creating.control_ns) / 1e3),
         ],
@@ -88,15 +105,22 @@ const PICTURES: &[Picture] = &[
         file: "start",
         title: "From the submission of an actor to its start, two actors a node under way at a time",
         unit: "milliseconds",
+        bound: "Control is one thread, and as many actors wait for it as are under way: two a node, each with the CPU of a placement. \
+                The last line is that product; it is nearly the median, and grows with the number of nodes because what is under way does.",
         lines: &[
             ("median", |one| quantile_ms(&one.creating.starts_ns, 0.5)),
             ("99 of 100", |one| quantile_ms(&one.creating.starts_ns, 0.99)),
+            ("control's CPU for those that are under way", |one| {
+                2.0 * one.n_nodes as f64 * an_actor(one, one.creating.control_ns) / 1e6
+            }),
         ],
     },
     Picture {
         file: "spill",
         title: "From a request that finds no room on 33 nodes to a node that has some",
         unit: "milliseconds",
+        bound: "Nodes are told of others with room when views are published: every 20 ms, and 1 ms later for every 10 nodes, so that \
+                control sends no more in a second than it can. Among up to 33 nodes everybody knows already.",
         lines: &[
             ("median", |one| quantile_ms(&one.spilling.spills_ns, 0.5)),
             ("99 of 100", |one| quantile_ms(&one.spilling.spills_ns, 0.99)),
@@ -106,6 +130,7 @@ const PICTURES: &[Picture] = &[
         file: "memory",
         title: "Memory of the control service's machine",
         unit: "megabytes",
+        bound: "What is remembered: a number of bytes for each node and each actor, which does not depend on how many there are.",
         lines: &[
             ("nodes and actors", |one| one.bytes_of_all as f64 / 1e6),
             ("nodes alone", |one| one.bytes_of_nodes as f64 / 1e6),
@@ -115,6 +140,8 @@ const PICTURES: &[Picture] = &[
         file: "recovery",
         title: "A tenth of the nodes dies at once",
         unit: "seconds, or messages",
+        bound: "Control's one thread places what lived on the dead nodes, each with the CPU of a placement; how often the others are \
+                told is bounded.",
         lines: &[
             ("seconds until all actors run again", Outcome::recovery_s),
             ("views sent to each other node", |one| {
@@ -209,6 +236,57 @@ fn real_nodes(costs: &Costs) -> String {
     )
 }
 
+/// Where the machine's CPU went while actors were made, and what one of each costs.
+fn parts(outcomes: &[Outcome]) -> String {
+    let head: Vec<String> = outcomes.iter().map(|one| format!("{} nodes", one.n_nodes)).collect();
+    let mut text = format!(
+        "Where the machine's CPU goes, of each actor: how many µs (and how many times)\n\n| part | {} |\n|---|{}\n",
+        head.join(" | "),
+        "---|".repeat(outcomes.len())
+    );
+    for name in [CREATIONS, SUBSCRIPTIONS, STARTS, HEARTBEATS, TICKS, OTHERS] {
+        let cell = |one: &Outcome| {
+            let part = one.creating.parts.get(name).copied().unwrap_or_default();
+            let launches = one.creating.launches.max(1) as f64;
+            let us = part.all_ns() / 1e3 / launches;
+            format!("{} ({})", number(us), number(part.n as f64 / launches))
+        };
+        let cells: Vec<String> = outcomes.iter().map(cell).collect();
+        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+    }
+    text.push('\n');
+    text
+}
+
+/// What the daemon of one node costs.
+fn daemons(outcomes: &[Outcome]) -> String {
+    let head: Vec<String> = outcomes.iter().map(|one| format!("{} nodes", one.n_nodes)).collect();
+    let mut text = format!(
+        "## What the daemon of one node costs\n\n\
+         The daemon's machine is the one that ships. It gets the list of all nodes, hears of changes on the 32 that it watches,\n\
+         and is asked for workers for which it has no room.\n\n\
+         | a daemon | {} |\n|---|{}\n",
+        head.join(" | "),
+        "---|".repeat(outcomes.len())
+    );
+    let rows: [(&str, fn(&Daemon) -> f64); 5] = [
+        ("kilobytes that it keeps of the others", |one| one.bytes as f64 / 1e3),
+        ("CPU to take in the list of all nodes, ms", |one| one.list_ns as f64 / 1e6),
+        ("CPU of news of one node, µs", |one| one.news_ns / 1e3),
+        ("CPU of a moment in which nothing is due, µs", |one| one.tick_ns / 1e3),
+        ("CPU of a request that goes on to another node, µs", |one| one.request_ns / 1e3),
+    ];
+    for (name, figure) in rows {
+        let cells: Vec<String> = outcomes.iter().map(|one| number(figure(&one.daemon))).collect();
+        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+    }
+    text.push_str(
+        "\nWhat bounds it: the list of nodes, which grows with their number and comes once. News come of those alone that it\n\
+         watches, and a request looks at as many nodes as a tree over them is high.\n\n",
+    );
+    text
+}
+
 fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
     let mut page = String::from(
         "# Scale\n\n\
@@ -216,16 +294,22 @@ fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
          time, with nodes that register, send heartbeats, start actors and report as daemons do. Its CPU is measured while\n\
          it runs. What surrounds it costs what was measured on real processes:\n\n",
     );
-    let _ = writeln!(page, "| constant | value | meaning |\n|---|---|---|");
+    let _ = writeln!(
+        page,
+        "| constant | value | half of the measurements | meaning |\n|---|---|---|---|"
+    );
     for (name, value, meaning) in costs.rows() {
-        let _ = writeln!(page, "| `{name}` | {} | {meaning} |", number(value));
+        let spread = costs.spread.get(name);
+        let spread = spread.map(|(low, high)| format!("{} to {}", number(*low), number(*high)));
+        let spread = spread.unwrap_or_default();
+        let _ = writeln!(page, "| `{name}` | {} | {spread} | {meaning} |", number(value));
     }
     let _ = writeln!(page, "\nMeasured: {}.\n", costs.origin);
     let _ = writeln!(
         page,
-        "What is not simulated: the daemons' own machines (each knows every other node, so 10,000 of them would hold\n\
-         100 million entries), the loss of packets, and machines that are slower than others. Times of real clusters are\n\
-         longer where starting a process is.\n"
+        "What is not simulated: all daemons at once (each knows every other node, so 10,000 of them would hold 100 million\n\
+         entries; one of them is measured, below), the loss of packets, and machines that are slower than others. Times of\n\
+         real clusters are longer where starting a process is.\n"
     );
     for picture in PICTURES {
         let _ = writeln!(
@@ -242,11 +326,16 @@ fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
             let _ = writeln!(page, "| {name} | {} |", cells.join(" | "));
         }
         page.push('\n');
+        let _ = writeln!(page, "What bounds it: {}\n", picture.bound);
+        if picture.file == "placement" {
+            page.push_str(&parts(outcomes));
+        }
         if picture.file == "rest" {
             page.push_str(&flatness(outcomes));
             page.push_str(&real_nodes(costs));
         }
     }
+    page.push_str(&daemons(outcomes));
     let _ = writeln!(page, "## Sizes\n");
     for one in outcomes {
         let bytes = one.bytes_of_all.saturating_sub(one.bytes_of_nodes) as f64;
@@ -263,7 +352,7 @@ fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
     let _ = writeln!(
         page,
         "- a queued task waits at its owner: {} tasks at one owner take {:.0} bytes and {:.1} µs of CPU each, and cost\n\
-         \x20 its daemon {} messages. 10 million are ten such owners, and control hears of none of them (CTL-1)",
+         \x20 its daemon {} messages; control hears of none of them (CTL-1)",
         tasks.n_tasks,
         tasks.bytes,
         tasks.submit_ns / 1e3,

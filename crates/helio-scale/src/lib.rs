@@ -4,8 +4,8 @@
 //! The machine is real, and what a call of it costs is measured while it runs (CPU time of this thread).
 //! What surrounds it has costs that were measured on real processes ([`costs`]): reading and writing a
 //! message, the way of a message, making state durable, starting an actor. The nodes answer control as
-//! daemons do ([`cluster`]), and each keeps what a daemon keeps to answer with; their own machines are
-//! not run, because each knows every other node, and 10,000 of them would need 100 million entries.
+//! daemons do ([`cluster`]), and each keeps what a daemon keeps to answer with. A daemon's own machine is run
+//! once ([`daemon`]): each knows every other node, and 10,000 of them would need 100 million entries.
 //!
 //! ```text
 //! cargo xtask scale --measure        writes the costs of this machine
@@ -15,7 +15,7 @@
 //! A small version runs in `cargo test` and asserts the shape of the curves: counts of messages and of
 //! steps, never times.
 //!
-//! Reading order: [`costs`], [`cluster`] and its [`agenda`], [`scenario`], [`figures`], [`chart`], [`measure`], [`idle`].
+//! Reading order: [`costs`], [`cluster`] and its [`agenda`], [`scenario`], [`daemon`], [`figures`], [`chart`], [`measure`], [`idle`].
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod agenda;
 pub mod chart;
 pub mod cluster;
 pub mod costs;
+pub mod daemon;
 pub mod figures;
 pub mod idle;
 pub mod measure;

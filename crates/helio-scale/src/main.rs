@@ -43,8 +43,8 @@ enum Task {
         /// The actors of each node.
         #[arg(long, default_value_t = 100)]
         actors: usize,
-        /// The tasks that wait at one owner.
-        #[arg(long, default_value_t = 1_000_000)]
+        /// The tasks that wait at one owner: 10 million take 8 GB.
+        #[arg(long, default_value_t = 10_000_000)]
         tasks: u64,
     },
     /// A control service that is measured.

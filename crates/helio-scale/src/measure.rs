@@ -3,9 +3,10 @@
 //! What a message costs is what it costs a real control service ([`crate::idle`]), less the machine's part;
 //! what its bytes cost, and how long it takes, is measured between two processes over TCP, encoded and
 //! decoded as everywhere. Changes go into the durable store; actors are started by Heliostat itself. CPU
-//! times are those of a thread or process, so that other work on the machine does not count; the two waits
-//! are medians.
+//! times are those of a thread or process, so that other work on the machine does not count; the waits do contain it.
+//! Of each the median is taken, and the spread is told.
 
+use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -27,6 +28,8 @@ const MESSAGES: u64 = 20_000;
 const ROUND_TRIPS: u64 = 2_000;
 const COMMITS: usize = 200;
 const MACHINE_ROUNDS: usize = 101;
+/// How often what has no spread of its own is measured.
+const RUNS: usize = 5;
 
 /// The sizes of idle clusters that are measured.
 const IDLE_NODES: [usize; 4] = [10, 100, MESSAGE_NODES, 10_000];
@@ -35,7 +38,7 @@ const MESSAGE_NODES: usize = 1_000;
 
 /// Starts Heliostat and prints how long actors take to answer, in nanoseconds.
 const ACTORS: &str = "
-import statistics, time
+import time
 import heliostat as ray
 ray.init(num_cpus=4)
 @ray.remote
@@ -50,13 +53,21 @@ for _ in range(20):
     times.append(time.perf_counter_ns() - began)
     del actor
     time.sleep(0.2)
-print(int(statistics.median(times)))
+print(*times)
 ray.shutdown()
 ";
 
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+/// The median of measurements, and between which values half of them lie.
+fn quartiles(mut values: Vec<f64>) -> (f64, (f64, f64)) {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |part: usize| values.get((values.len() * part / 4).min(values.len() - 1)).copied();
+    let [low, middle, high] = [at(1), at(2), at(3)].map(Option::unwrap_or_default);
+    (middle, (low, high))
 }
 
 fn info(number: u8) -> NodeInfo {
@@ -125,29 +136,47 @@ pub fn serve(port: u16) -> std::io::Result<()> {
 /// # Errors
 /// When a process or the store fails.
 pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
-    let bytes = messages().map_err(|error| format!("messages between processes: {error}"))?;
-    let (idle, message) = at_rest()?;
-    let machine = machine();
-    let receive_ns = (message.receive_ns - machine.receive_ns).max(0.0) as u64;
-    let send_ns = (message.answer_ns - machine.answer_ns).max(0.0) as u64;
-    let commit_ns = commits()?;
+    let mut measured: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for _ in 0..RUNS {
+        let bytes = messages().map_err(|error| format!("messages between processes: {error}"))?;
+        measured.entry("decode_byte_ns").or_default().push(bytes.decode_byte_ns);
+        measured.entry("byte_ns").or_default().push(bytes.byte_ns);
+        measured.entry("copy_byte_ns").or_default().push(bytes.copy_byte_ns);
+        measured.entry("latency_ns").or_default().push(bytes.latency_ns as f64);
+    }
+    let (idle, messages) = at_rest()?;
+    for message in messages {
+        let machine = machine();
+        let (receive_ns, send_ns) =
+            (message.receive_ns - machine.receive_ns, message.answer_ns - machine.answer_ns);
+        measured.entry("receive_ns").or_default().push(receive_ns.max(0.0).round());
+        measured.entry("send_ns").or_default().push(send_ns.max(0.0).round());
+    }
+    measured.insert("commit_ns", commits()?);
     let actors = Command::new(python).args(["-c", ACTORS]).output();
     let actors = actors.map_err(|error| format!("{}: {error}", python.display()))?;
     let text = String::from_utf8_lossy(&actors.stdout);
-    let actor_start_ns = text.lines().last().and_then(|line| line.trim().parse().ok());
-    let actor_start_ns = actor_start_ns.ok_or_else(|| {
+    let starts = text.lines().last().unwrap_or_default().split(' ');
+    let starts: Result<Vec<f64>, _> = starts.map(str::parse).collect();
+    let starts = starts.map_err(|_| {
         format!("actors could not be measured: {}", String::from_utf8_lossy(&actors.stderr))
     })?;
-    let origin = origin.to_owned();
-    Ok(Costs { origin, receive_ns, send_ns, commit_ns, actor_start_ns, idle, ..bytes })
+    measured.insert("actor_start_ns", starts);
+    let mut costs = Costs { origin: origin.to_owned(), idle, ..Costs::rough() };
+    for (name, values) in measured {
+        let (middle, spread) = quartiles(values);
+        costs.spread.insert(name.to_owned(), spread);
+        costs.set(name, middle);
+    }
+    Ok(costs)
 }
 
-/// Idle clusters of each size, and what a message costs in one of [`MESSAGE_NODES`].
-fn at_rest() -> Result<(Vec<Idle>, Message), String> {
+/// Idle clusters of each size, and what a message costs in one of [`MESSAGE_NODES`], as often as it was measured.
+fn at_rest() -> Result<(Vec<Idle>, Vec<Message>), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let nodes_max = idle::nodes_max();
     let mut all = Vec::new();
-    let mut message = Message::default();
+    let mut messages = Vec::new();
     for n_nodes in IDLE_NODES {
         if n_nodes > nodes_max {
             eprintln!(
@@ -159,12 +188,14 @@ fn at_rest() -> Result<(Vec<Idle>, Message), String> {
         let mut cluster = idle::Cluster::start(&program, n_nodes, Plan::long())?;
         let measured = cluster.idle()?;
         if n_nodes == MESSAGE_NODES {
-            message = cluster.message(measured.gathered_ns)?;
+            for _ in 0..RUNS {
+                messages.push(cluster.message(measured.gathered_ns)?);
+            }
         }
         eprintln!("{measured:?}");
         all.push(measured);
     }
-    Ok((all, message))
+    Ok((all, messages))
 }
 
 /// The machine's part in what a message costs.
@@ -256,7 +287,7 @@ fn messages() -> std::io::Result<Costs> {
     })
 }
 
-fn commits() -> Result<u64, String> {
+fn commits() -> Result<Vec<f64>, String> {
     let folder = std::env::temp_dir().join(format!("helio-scale-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut times = Vec::new();
@@ -269,9 +300,9 @@ fn commits() -> Result<u64, String> {
         let changes: Vec<Change> = (0..10).map(change).collect();
         let began = Instant::now();
         store.commit(&changes).map_err(|error| error.to_string())?;
-        times.push(began.elapsed().as_nanos() as u64);
+        times.push(began.elapsed().as_nanos() as f64);
     }
     drop(store);
     std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(median(times))
+    Ok(times)
 }

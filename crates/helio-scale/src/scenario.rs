@@ -10,9 +10,13 @@ use helio_types::{ActorId, JobId, NodeId, TaskId, WorkerAddress, WorkerId};
 
 use crate::cluster::{Cluster, Counts, NODE_CPUS};
 use crate::costs::Costs;
+use crate::daemon::{self, Daemon};
 
 /// One second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
+
+/// See [`Outcome::on_few_nodes`].
+pub const FEW_NODES: usize = 10;
 
 /// What came out of a cluster of one size.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +37,10 @@ pub struct Outcome {
     pub creating: Counts,
     /// A tenth of the nodes dies at once, and all that lived there starts elsewhere.
     pub recovering: Counts,
+    /// What one of the nodes' daemons costs.
+    pub daemon: Daemon,
+    /// As many actors are created among [`FEW_NODES`].
+    pub on_few_nodes: Counts,
     /// What the machine holds after the nodes have joined, in bytes.
     pub bytes_of_nodes: u64,
     /// And after the actors have started.
@@ -92,7 +100,25 @@ pub fn run(size: Size, costs: &Costs, measures: bool) -> Result<Outcome, String>
     cluster.take_counts();
     recover(&mut cluster, size)?;
     outcome.recovering = cluster.take_counts();
+    drop(cluster);
+    outcome.on_few_nodes = on_few_nodes(size, costs, measures)?;
+    outcome.daemon = daemon::run(size.n_nodes);
     Ok(outcome)
+}
+
+/// What of the cost of a placement is the number of actors and not that of nodes.
+fn on_few_nodes(size: Size, costs: &Costs, measures: bool) -> Result<Counts, String> {
+    let n_actors = size.n_nodes * size.actors_a_node;
+    let few = Size {
+        n_nodes: FEW_NODES,
+        actors_a_node: n_actors / FEW_NODES,
+        window: 2 * FEW_NODES,
+        ..size
+    };
+    let mut cluster = joined(few, costs, measures);
+    cluster.take_counts();
+    create(&mut cluster, few)?;
+    Ok(cluster.take_counts())
 }
 
 fn joined(size: Size, costs: &Costs, measures: bool) -> Cluster {

@@ -394,14 +394,19 @@ impl Nodes {
 
     /// Takes in a status; whether what placement sees has changed.
     pub(crate) fn report(&mut self, node_id: NodeId, info: NodeInfo) -> bool {
+        self.take_report(node_id, info, None)
+    }
+
+    /// The same; `encoded` is the status in its wire form, where it is at hand.
+    fn take_report(&mut self, node_id: NodeId, info: NodeInfo, encoded: Option<Box<[u8]>>) -> bool {
         let Some(node) = self.nodes.get_mut(&node_id) else { return false };
-        let reported = encode(&info);
+        let reported = encoded.unwrap_or_else(|| encode(&info).into_boxed_slice());
         if node.reservations.is_empty() && !node.is_adjusted && *node.reported == *reported {
             // Requests that wait are told again of nodes with room: others may have taken it.
             self.note_wanting(node_id);
             return false;
         }
-        node.reported = reported.into_boxed_slice();
+        node.reported = reported;
         node.is_adjusted = false;
         // A status from before the order says nothing against it, nor one from before it was taken back.
         let was_draining = node.info.is_draining;
@@ -410,8 +415,7 @@ impl Nodes {
         let same = node.info.total == info.total
             && is_draining == was_draining
             && node.info.available == info.available
-            && node.info.labels == info.labels
-            && node.reservations.is_empty();
+            && node.info.labels == info.labels;
         // The node may have lent something and got it back between two statuses: others that sent work
         // there and count it as taken must hear that it is free again.
         let is_news = !same || node.reported_version != info.version;
@@ -430,16 +434,20 @@ impl Nodes {
             drain_reason,
             ..info
         };
-        node.reservations.clear();
-        self.reserving.remove(&node_id);
+        // What was reserved is none of what others are told.
+        let is_as_seen = same && node.reservations.is_empty();
+        if !node.reservations.is_empty() {
+            node.reservations.clear();
+            self.reserving.remove(&node_id);
+        }
         if is_news {
             self.changed.insert(node_id);
         }
-        if !same {
+        if !is_as_seen {
             self.refresh_view(node_id);
         }
         self.note_wanting(node_id);
-        !same
+        !is_as_seen
     }
 
     /// The node says that its newest status still holds; whether what placement sees has changed.
@@ -447,9 +455,14 @@ impl Nodes {
         if !self.unsettled.contains(&node_id) {
             return false;
         }
-        let Some(node) = self.nodes.get(&node_id) else { return false };
-        let reported = decode(&node.reported).expect("it was encoded here");
-        self.report(node_id, reported)
+        let Some(node) = self.nodes.get_mut(&node_id) else { return false };
+        if node.reservations.is_empty() && !node.is_adjusted {
+            self.note_wanting(node_id);
+            return false;
+        }
+        let encoded = std::mem::take(&mut node.reported);
+        let reported = decode(&encoded).expect("it was encoded here");
+        self.take_report(node_id, reported, Some(encoded))
     }
 
     /// Notes whether requests wait on the node that could go to nodes that it does not watch.
@@ -561,6 +574,7 @@ impl Nodes {
         self.members.insert(node_id);
         self.watches.remove(node_id);
         self.refresh_view(node_id);
+        assert!(self.index.get(node_id).is_none(), "work would go to a dead node for ever");
         Some(info)
     }
 
@@ -595,6 +609,7 @@ impl Nodes {
         now_ms: u64,
     ) {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
+        assert!(node.info.alive, "what goes to a dead node never starts");
         let before = node.reservations.insert(reserved_for, (resources.clone(), now_ms));
         self.reserving.insert(node_id);
         self.unsettled.insert(node_id);
@@ -619,22 +634,20 @@ impl Nodes {
     /// Ends reservations that are too old; whether there were any.
     pub(crate) fn expire_reservations(&mut self, now_ms: u64) -> bool {
         let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= RESERVATION_MS_MAX;
-        let mut freed = Vec::new();
-        for node_id in &self.reserving {
-            let Some(node) = self.nodes.get_mut(node_id) else { continue };
-            let before = node.reservations.len();
-            node.reservations.retain(|_, (_, since_ms)| !is_old(*since_ms));
-            if node.reservations.len() < before {
-                freed.push(*node_id);
-            }
-        }
-        for node_id in &freed {
-            if self.nodes[node_id].reservations.is_empty() {
-                self.reserving.remove(node_id);
-            }
-            self.refresh_view(*node_id);
-        }
-        !freed.is_empty()
+        let mut has_freed = false;
+        let (nodes, index) = (&mut self.nodes, &mut self.index);
+        self.reserving.retain(|node_id| {
+            let Some(node) = nodes.get_mut(node_id) else { return false };
+            node.reservations.retain(|_, (resources, since_ms)| {
+                if is_old(*since_ms) {
+                    index.change_available(*node_id, |available| available.add(resources));
+                    has_freed = true;
+                }
+                !is_old(*since_ms)
+            });
+            !node.reservations.is_empty()
+        });
+        has_freed
     }
 
     /// The node lends what its new bundles have. Its next status will say so too; until then this is

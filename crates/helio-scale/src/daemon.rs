@@ -1,0 +1,141 @@
+//! A daemon in a large cluster: what it keeps of the other nodes, and what news of them and requests cost it.
+//!
+//! The daemon's machine is the one that ships. It is told of all others in the pages in which the control service
+//! tells of them, then of changes on the nodes that it watches, and it is asked for workers for which it has no room.
+
+use allocation_counter::measure;
+use helio_config::control::{VIEW_PAGE_NODES, WATCHED_MAX};
+use helio_node_state::{Action, Conn, Event, Node, Setup};
+use helio_proto::cluster::{ClusterView, ControlToNode, NodeToControl, ToClient};
+use helio_proto::control::{ControlRequest, ControlResponse, JobInfo, NodeInfo};
+use helio_proto::hello::Role;
+use helio_proto::node::{ControlReply, LeaseClass, NodeToClient, Register, RequestLease};
+use helio_types::{JobId, Quantity, ResourceSet, WorkerId};
+
+use crate::cluster::{cpu_ns, describe};
+
+/// How many times each thing is done.
+const ROUNDS: u64 = 2_000;
+const DRIVER: Conn = Conn(1);
+
+/// What one daemon costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Daemon {
+    /// Bytes that it keeps of the other nodes.
+    pub bytes: u64,
+    /// CPU to take in the list of all nodes, in nanoseconds.
+    pub list_ns: u64,
+    /// CPU to take in news of one node that it watches.
+    pub news_ns: f64,
+    /// CPU of a moment in which nothing is due.
+    pub tick_ns: f64,
+    /// CPU of a request for a worker that it sends on to another node.
+    pub request_ns: f64,
+    /// Requests that were sent on.
+    pub sent_on: u64,
+}
+
+struct Shell {
+    node: Node,
+    now_ms: u64,
+    sent_on: u64,
+}
+
+impl Shell {
+    /// Takes in an event, and answers what the control service is asked meanwhile.
+    fn feed(&mut self, event: Event) {
+        let mut coming = vec![event];
+        while let Some(event) = coming.pop() {
+            for action in self.node.apply(event, self.now_ms) {
+                match action {
+                    Action::Control(NodeToControl::FromClient(from)) => {
+                        if let ControlRequest::StartJob(job) = from.call.request {
+                            let job_id = JobId([1, 0, 0, 0]);
+                            let info = JobInfo { job_id, driver: job.driver, ..JobInfo::default() };
+                            let request_id = from.call.request_id;
+                            let response = ControlResponse::Job(info);
+                            let message = ControlReply { request_id, response }.into();
+                            let to = ToClient { worker_id: from.worker_id, message };
+                            coming.push(Event::ControlSaid(to.into()));
+                        }
+                    }
+                    Action::Send { message: NodeToClient::LeaseSpillback(_), .. } => {
+                        self.sent_on += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, nodes: Vec<NodeInfo>) {
+        self.feed(Event::ControlSaid(ControlToNode::View(ClusterView { nodes })));
+    }
+
+    /// The CPU of one of [`ROUNDS`], in nanoseconds.
+    fn time(&mut self, mut round: impl FnMut(&mut Self, u64)) -> f64 {
+        let began = cpu_ns();
+        for number in 0..ROUNDS {
+            round(self, number);
+        }
+        (cpu_ns() - began) as f64 / ROUNDS as f64
+    }
+}
+
+/// Measures the daemon of one node among so many.
+#[must_use]
+pub fn run(n_nodes: usize) -> Daemon {
+    let own = describe(0);
+    // It has no CPU: whatever asks for one is sent on.
+    let total = ResourceSet::from_units([("memory", 1e9)]);
+    let setup =
+        Setup { address: own.address, total, starts_max: 1, idle_max: 1, ..Setup::default() };
+    let mut shell = Shell { node: Node::new(setup, 1), now_ms: 1, sent_on: 0 };
+    shell.feed(Event::ControlConnected);
+    let others: Vec<NodeInfo> = (1..n_nodes).map(describe).collect();
+    let is_watched = |place: usize| place < WATCHED_MAX;
+    let seen = |(place, info): (usize, &NodeInfo)| match is_watched(place) {
+        true => info.clone(),
+        false => NodeInfo { available: ResourceSet::default(), ..info.clone() },
+    };
+    let seen: Vec<NodeInfo> = others.iter().enumerate().map(seen).collect();
+    let mut daemon = Daemon::default();
+    let counted = measure(|| {
+        for page in seen.chunks(VIEW_PAGE_NODES) {
+            let page = page.to_vec();
+            let began = cpu_ns();
+            shell.tell(page);
+            daemon.list_ns += cpu_ns() - began;
+        }
+    });
+    daemon.bytes = counted.bytes_current.max(0) as u64;
+
+    let driver = Register { worker_id: WorkerId([9; 28]), is_driver: true, ..Register::default() };
+    let (node_id, role) = (describe(0).address.node_id, Role::Driver);
+    shell.feed(Event::ClientOpened { conn: DRIVER, role, node_id, is_local: true });
+    shell.feed(Event::ClientSaid { conn: DRIVER, message: driver.into() });
+
+    daemon.tick_ns = shell.time(|shell, _| {
+        shell.now_ms += 1;
+        shell.feed(Event::Tick);
+    });
+    let watched: Vec<NodeInfo> = others.iter().take(WATCHED_MAX).cloned().collect();
+    daemon.news_ns = shell.time(|shell, number| {
+        shell.now_ms += 1;
+        let mut info = watched[number as usize % watched.len()].clone();
+        info.version = 2 + number;
+        info.available.set("CPU", Quantity::from_f64((number % 60) as f64));
+        shell.tell(vec![info]);
+    });
+    shell.tell(watched.into_iter().map(|info| NodeInfo { version: 1 << 40, ..info }).collect());
+    shell.sent_on = 0;
+    let need = ResourceSet::from_units([("CPU", 1.0)]);
+    daemon.request_ns = shell.time(|shell, number| {
+        shell.now_ms += 1;
+        let class = LeaseClass { resources: need.clone(), ..LeaseClass::default() };
+        let request = RequestLease { request_id: 1 + number, class, ..RequestLease::default() };
+        shell.feed(Event::ClientSaid { conn: DRIVER, message: request.into() });
+    });
+    daemon.sent_on = shell.sent_on;
+    daemon
+}
