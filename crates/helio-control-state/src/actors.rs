@@ -395,7 +395,7 @@ impl Actors {
     /// chain has no circle, as each owner was alive before what it created.
     fn outlives_job(&self, actor: &Actor, hosts: &BTreeMap<WorkerId, ActorId>) -> bool {
         let mut link = actor;
-        while !link.spec.detached {
+        while !link.spec.detached || mutant!("detached-actor-ends-with-its-job") {
             let owner = hosts.get(&link.spec.owner.worker_id).and_then(|id| self.get(*id));
             match owner.filter(|owner| owner.actor_id != actor.actor_id) {
                 Some(owner) => link = owner,

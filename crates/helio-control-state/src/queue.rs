@@ -9,7 +9,7 @@ use helio_config::control::LIST_ROWS_MAX;
 use helio_proto::control::{ActorSpec, Strategy};
 use helio_proto::encode;
 use helio_scheduler::taken;
-use helio_types::{ActorId, ResourceSet};
+use helio_types::{ActorId, ResourceSet, mutant};
 
 /// A need and a strategy, in a form that can be compared.
 pub(crate) type Shape = (ResourceSet, Vec<u8>);
@@ -65,7 +65,11 @@ impl ActorQueue {
     /// The actor of a shape that waits longest, and its strategy.
     pub(crate) fn first(&self, shape: &Shape) -> Option<(ActorId, &Strategy)> {
         let queue = self.queues.get(shape)?;
-        queue.actors.first_key_value().map(|(_, actor_id)| (*actor_id, &queue.strategy))
+        let first = match mutant!("newest-actor-first") {
+            true => queue.actors.last_key_value(),
+            false => queue.actors.first_key_value(),
+        };
+        first.map(|(_, actor_id)| (*actor_id, &queue.strategy))
     }
 
     /// The shapes, the one whose oldest actor waits longest first.

@@ -128,7 +128,9 @@ pub(crate) fn join(actor_id: ActorId, shared: &ActorSpec, own: &OwnSpec) -> Acto
 pub(crate) fn handle(actor_id: ActorId, shared: &ActorSpec, own: &OwnSpec) -> Vec<u8> {
     let mut handle = shared.handle.clone();
     if let Some(at) = own.id_at {
-        handle[at as usize..at as usize + ActorId::LEN].copy_from_slice(&actor_id.0);
+        let place = &mut handle[at as usize..at as usize + ActorId::LEN];
+        assert!(place.iter().all(|byte| *byte == 0), "the handle would be that of another actor");
+        place.copy_from_slice(&actor_id.0);
     }
     handle
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{SUBSCRIBERS_MAX, UNKNOWN_ACTOR_MS_MAX, UNKNOWN_ACTORS_MAX};
-use helio_types::{ActorId, NodeId, WorkerId};
+use helio_types::{ActorId, NodeId, WorkerId, mutant};
 
 /// A process that subscribes, and its node.
 pub(crate) type Subscriber = (NodeId, WorkerId);
@@ -55,8 +55,10 @@ impl Subscriptions {
         while self.processes.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
-        self.numbers.insert(subscriber, self.next);
-        self.processes.insert(self.next, subscriber);
+        let before = self.numbers.insert(subscriber, self.next);
+        assert!(before.is_none(), "a process would go on being told by a number that nobody ends");
+        let before = self.processes.insert(self.next, subscriber);
+        assert!(before.is_none(), "what one process follows would be told to another");
         self.next
     }
 
@@ -83,6 +85,9 @@ impl Subscriptions {
 
     /// The actor was created: its early subscribers stay.
     pub(crate) fn now_known(&mut self, actor_id: ActorId) {
+        if mutant!("early-subscriber-forgotten") && self.unknown.contains_key(&actor_id) {
+            self.take(actor_id);
+        }
         self.unknown.remove(&actor_id);
     }
 

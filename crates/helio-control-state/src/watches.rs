@@ -47,7 +47,8 @@ impl Watches {
         let watched = self.watched.entry(node_id).or_default();
         watched.push_back(other);
         let dropped = if watched.len() > WATCHED_MAX { watched.pop_front() } else { None };
-        self.watchers.entry(other).or_default().insert(node_id);
+        let is_new = self.watchers.entry(other).or_default().insert(node_id);
+        assert!(is_new, "a node would watch another twice, and hear of fewer than it may");
         if let Some(dropped) = dropped {
             self.unlist(dropped, node_id);
         }
@@ -56,7 +57,8 @@ impl Watches {
 
     fn unlist(&mut self, other: NodeId, node_id: NodeId) {
         if let Some(watchers) = self.watchers.get_mut(&other) {
-            watchers.remove(&node_id);
+            let removed = watchers.remove(&node_id);
+            assert!(removed, "a node would be told for ever of one that it does not watch");
             if watchers.is_empty() {
                 self.watchers.remove(&other);
             }

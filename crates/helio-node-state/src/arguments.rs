@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::node::{AdmitArguments, ArgumentsAdmitted, ReleaseArguments};
-use helio_types::ObjectId;
+use helio_types::{ObjectId, mutant};
 
 use crate::context::{Context, Violation};
 use crate::event::Conn;
@@ -161,7 +161,9 @@ impl Arguments {
     }
 
     pub(crate) fn on_client_gone(&mut self, conn: Conn, ctx: &mut Context) {
-        self.forget(conn);
+        if !mutant!("arguments-of-the-dead-count") {
+            self.forget(conn);
+        }
         self.admit_waiting(ctx);
     }
 

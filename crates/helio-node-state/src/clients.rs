@@ -176,7 +176,8 @@ impl Clients {
             is_closing: false,
             since: now,
         };
-        self.all.insert(conn, client);
+        let before = self.all.insert(conn, client);
+        assert!(before.is_none(), "what one client says would be taken for another's");
     }
 
     /// Whether to handle a message of the client: not if its connection is being closed.
@@ -242,7 +243,8 @@ impl Clients {
         client.job_id = job_id;
         client.register = register;
         if kind != Kind::Remote {
-            self.local.insert(worker_id, conn);
+            let before = self.local.insert(worker_id, conn);
+            assert!(before.is_none(), "what is for one process would go to another");
         }
     }
 

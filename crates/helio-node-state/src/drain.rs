@@ -76,6 +76,10 @@ impl Drain {
 
     pub(crate) fn set_heir(&mut self, heir: NodeAddress) {
         if let Some(order) = &mut self.order {
+            assert!(
+                order.taken.is_empty(),
+                "what another node has would be looked for at this one"
+            );
             order.heir = Some(heir);
         }
     }
@@ -106,6 +110,10 @@ impl Drain {
             .collect();
         order.asked.retain(|id| open.contains(id));
         let is_done = open.is_empty() || mutant!("drained-objects-not-handed-over");
+        assert!(
+            order.asked.len() <= HANDOVERS_MAX,
+            "the heir would be asked for everything at once"
+        );
         let room = HANDOVERS_MAX - order.asked.len();
         let fresh = open.into_iter().filter(|id| !order.asked.contains(id));
         let fresh: Vec<ObjectId> = fresh.take(room).collect();

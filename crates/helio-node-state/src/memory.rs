@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use helio_types::{DeathCause, DeathKind, WorkerId};
+use helio_types::{DeathCause, DeathKind, WorkerId, mutant};
 
 /// What the machine uses, as its shell read it.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -57,7 +57,11 @@ pub(crate) fn choose(candidates: &[Candidate]) -> Option<(WorkerId, bool)> {
     }
     let newest = |group: &[&Candidate]| group.iter().map(|one| one.began).max().unwrap_or_default();
     let (key, group) = groups.iter().min_by_key(|(key, group)| {
-        (key.0, std::cmp::Reverse(group.len()), std::cmp::Reverse(newest(group)))
+        (
+            key.0 != mutant!("last-tries-end-first"),
+            std::cmp::Reverse(group.len()),
+            std::cmp::Reverse(newest(group)),
+        )
     })?;
     let victim = group.iter().max_by_key(|one| one.began)?;
     Some((victim.worker_id, key.0 || group.len() == 1))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::peer::Frame;
-use helio_types::{ObjectId, TaskId};
+use helio_types::{ObjectId, TaskId, mutant};
 
 use crate::Owner;
 use crate::event::Action;
@@ -12,6 +12,14 @@ use crate::object::Stored;
 use crate::task::{State, Target};
 
 impl Owner {
+    /// Whether the call went to a worker or an actor and has not come back: then it may begin although it is cancelled.
+    #[must_use]
+    pub fn is_sent(&self, id: TaskId) -> bool {
+        self.tasks
+            .get(&id)
+            .is_some_and(|task| matches!(task.state, State::OnLease(_) | State::OnActor))
+    }
+
     /// Stops the call that returns the object; whose it is not asks its owner.
     pub(crate) fn cancel_maker(
         &mut self,
@@ -38,18 +46,27 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         if recursive {
-            let mut children: Vec<TaskId> = self
-                .tasks
-                .iter()
-                .filter(|(_, task)| task.spec.parent == id)
-                .map(|(child, _)| *child)
-                .collect();
-            children.sort_unstable();
-            for child in children {
+            self.cancel_children(id, force, now, out);
+        }
+        self.stop(id, force, recursive, false, now, out);
+    }
+
+    /// Stops the calls that were made in that call.
+    pub(crate) fn cancel_children(
+        &mut self,
+        parent: TaskId,
+        force: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let made = self.tasks.iter().filter(|(_, task)| task.spec.parent == parent);
+        let mut children: Vec<TaskId> = made.map(|(child, _)| *child).collect();
+        children.sort_unstable();
+        for child in children {
+            if !mutant!("children-not-cancelled") {
                 self.cancel(child, force, true, now, out);
             }
         }
-        self.stop(id, force, recursive, false, now, out);
     }
 
     /// The reader of a generator has left it. What it has made stays, and is made again if it is lost.
@@ -70,6 +87,8 @@ impl Owner {
         (task.cancelled, task.past.is_left) = (true, is_left);
         let spec = task.spec.clone();
         match task.state {
+            State::Waiting(_) | State::Queued | State::Delayed(_)
+                if !is_left && mutant!("waiting-call-not-cancelled") => {}
             State::Waiting(_) | State::Queued | State::Delayed(_) => {
                 let class = self.unqueue(id);
                 self.fail(id, &cancelled_error(id, &spec.template.name), now, out);

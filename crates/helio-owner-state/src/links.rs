@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_proto::peer::Frame;
-use helio_types::{TaskId, WorkerAddress, WorkerId};
+use helio_types::{WorkerAddress, WorkerId};
 
 use crate::Owner;
 use crate::event::Action;
@@ -70,19 +70,6 @@ impl Owner {
             | Frame::Consumed { .. } => {}
             // The shell's: it asks on where this machine's knowledge ends.
             Frame::Why { .. } | Frame::Because { .. } => {}
-        }
-    }
-
-    fn cancel_children(&mut self, parent: TaskId, force: bool, now: u64, out: &mut Vec<Action>) {
-        let mut children: Vec<TaskId> = self
-            .tasks
-            .iter()
-            .filter(|(_, task)| task.spec.parent == parent)
-            .map(|(id, _)| *id)
-            .collect();
-        children.sort_unstable();
-        for child in children {
-            self.cancel(child, force, true, now, out);
         }
     }
 

@@ -655,7 +655,7 @@ impl Owner {
         }
         let (cancelled, name) = (task.cancelled, task.spec.template.name.clone());
         let is_oom = cause.kind == DeathKind::OutOfMemory;
-        if cancelled {
+        if cancelled && !mutant!("cancelled-call-retried") {
             self.fail(id, &cancelled_error(id, &name), now, out);
         } else if cause.kind == DeathKind::GroupRemoved {
             // Begun or not, there is no place any more where it could run.

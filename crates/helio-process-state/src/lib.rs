@@ -711,4 +711,10 @@ impl<M: Memory> Process<M> {
     pub fn open_requests(&self) -> Vec<String> {
         self.requests.open()
     }
+
+    /// Whether the daemon brings an object of another node, whose owner is told of the copy.
+    #[must_use]
+    pub fn awaits_a_copy(&self) -> bool {
+        self.requests.has_copies()
+    }
 }

@@ -147,6 +147,10 @@ impl Requests {
     }
 
     /// What is open: requests without an answer, and answers that no thread took. Nothing at rest.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.pending.values().any(|one| matches!(one, Pending::Fetch { copy_of: Some(_), .. }))
+    }
+
     pub(crate) fn open(&self) -> Vec<String> {
         let pending = self.pending.iter().map(|(number, pending)| format!("{number} {pending:?}"));
         let answers = self.answers.iter().map(|(number, answer)| format!("{number} {answer:?}"));

@@ -264,8 +264,11 @@ impl NodeIndex {
             let local = local.as_ref().and_then(slots);
             let tree = self.tree(need, labels);
             let slot = match kind {
-                StrategyKind::Spread => tree.next_in_turn(cursor, &touched),
-                StrategyKind::Default
+                StrategyKind::Spread if !mutant!("spread-tasks-packed") => {
+                    tree.next_in_turn(cursor, &touched)
+                }
+                StrategyKind::Spread
+                | StrategyKind::Default
                 | StrategyKind::NodeAffinity
                 | StrategyKind::PlacementGroup => tree.best(local, cursor, &touched),
             };

@@ -108,10 +108,13 @@ pub(crate) fn choose_among(
         return Choice::Infeasible;
     }
     let picked = match kind {
-        StrategyKind::Spread => next_in_turn(&feasible, need, cursor, touched),
-        StrategyKind::Default | StrategyKind::NodeAffinity | StrategyKind::PlacementGroup => {
-            best(&feasible, local, need, cursor, touched)
+        StrategyKind::Spread if !mutant!("spread-tasks-packed") => {
+            next_in_turn(&feasible, need, cursor, touched)
         }
+        StrategyKind::Spread
+        | StrategyKind::Default
+        | StrategyKind::NodeAffinity
+        | StrategyKind::PlacementGroup => best(&feasible, local, need, cursor, touched),
     };
     picked.map_or(Choice::Busy, |node| Choice::On(node.address.node_id))
 }

@@ -10,7 +10,7 @@ use helio_types::{Assigned, NodeAddress, NodeId, ObjectId, TaskId, WorkerId};
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
 use crate::node::GPU;
-use crate::plan::{Order, Plan, Target};
+use crate::plan::{Order, Plan, Scene, Target};
 use crate::program::{Env, Needs};
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -187,6 +187,8 @@ pub(crate) struct Core {
     running: BTreeMap<usize, BTreeMap<(usize, TaskId), u32>>,
     /// The devices of each node that are in use: by which process and call, and how much of it, in hundredths.
     devices: BTreeMap<(usize, u32), BTreeMap<(usize, TaskId), u32>>,
+    /// Where the first calls began that are to go to different nodes.
+    went_apart: Vec<usize>,
     /// Processes that have waited: their CPU was lent, and is taken back whether or not there is room.
     have_waited: BTreeSet<usize>,
     /// Which life of the control service runs, if one does.
@@ -228,6 +230,7 @@ impl Core {
             by_id: BTreeMap::new(),
             running: BTreeMap::new(),
             devices: BTreeMap::new(),
+            went_apart: Vec::new(),
             have_waited: BTreeSet::new(),
             control: None,
             head: 0,
@@ -413,6 +416,17 @@ impl Core {
         if !is_right {
             let wanted = self.facts.history.target(task);
             self.violation(format!("a task that is to run {wanted:?} begins on node {node}"));
+        }
+        if self.plan.scene == Some(Scene::Apart)
+            && self.facts.history.target(task) == Target::Spread
+            && self.went_apart.len() < self.plan.cpus.len()
+        {
+            self.went_apart.push(node);
+            let nodes: BTreeSet<usize> = self.went_apart.iter().copied().collect();
+            if nodes.len() < self.went_apart.len() {
+                let text = format!("calls that go apart began on nodes {:?}", self.went_apart);
+                self.violation(text);
+            }
         }
         let here = self.running.entry(node).or_default();
         let takes = if self.have_waited.contains(&pid) { 0 } else { takes };

@@ -15,9 +15,11 @@ use helio_config::control::{
     RECOVERY_MS_MAX, alone_ms,
 };
 use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl, RunningActor};
-use helio_proto::control::ControlRequest;
+use helio_proto::control::{ActorPhase, ControlRequest, ControlResponse};
+use helio_proto::encode;
 use helio_proto::group::GroupStrategy;
-use helio_types::{ActorId, NodeId, PlacementGroupId};
+use helio_proto::node::NodeToClient;
+use helio_types::{ActorId, NodeId, PlacementGroupId, ResourceSet};
 
 /// Clocks tell whole milliseconds.
 const TICK_US: u64 = 1_000;
@@ -32,6 +34,9 @@ pub struct GroupPromise {
     /// What every node has some of.
     pub is_everywhere: bool,
 }
+
+/// What an actor takes, and how it is placed.
+type Shape = (ResourceSet, Vec<u8>);
 
 /// What one life of the control service was told and has decided; times in microseconds.
 #[derive(Debug, Default)]
@@ -56,8 +61,22 @@ pub(crate) struct Evidence {
     places: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
     /// Nodes that were asked for bundles.
     asked: BTreeSet<NodeId>,
+    /// Actors that wait for their first node, in the order in which they were asked for, and what each needs. Whenever one
+    /// may have ended unseen, all of them are forgotten.
+    waiting: Vec<(ActorId, Shape)>,
+    /// Actors that were ever placed: a head that is new is asked for them again.
+    placed: BTreeSet<ActorId>,
     /// Bundles for which a node was asked since the last judgement.
     fresh: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
+}
+
+/// Whether a client is told that something will not be, or is over.
+fn is_refusal(message: &NodeToClient) -> bool {
+    match message {
+        NodeToClient::ControlReply(reply) => matches!(reply.response, ControlResponse::Failed(_)),
+        NodeToClient::ActorUpdate(info) => info.phase == ActorPhase::Dead,
+        _ => false,
+    }
 }
 
 impl Evidence {
@@ -84,10 +103,24 @@ impl Evidence {
             NodeToControl::ActorEnded(ended) => {
                 self.over.insert((ended.actor_id, ended.incarnation));
             }
-            NodeToControl::FromClient(FromClient { call, .. }) => {
-                if let ControlRequest::KillActor(kill) = &call.request {
+            NodeToControl::FromClient(FromClient { call, .. }) => match &call.request {
+                ControlRequest::KillActor(kill) => {
                     self.lives_over(|actor, _, _| actor == kill.actor_id);
+                    self.waiting.retain(|(actor, _)| *actor != kill.actor_id);
                 }
+                ControlRequest::CreateActor(spec)
+                    if spec.name.is_empty() && !self.placed.contains(&spec.actor_id) =>
+                {
+                    let shape = (spec.placement_resources.clone(), encode(&spec.strategy));
+                    if !self.waiting.iter().any(|(actor, _)| *actor == spec.actor_id) {
+                        self.waiting.push((spec.actor_id, shape));
+                    }
+                }
+                _ => {}
+            },
+            NodeToControl::ClientGone(_) => self.waiting.clear(),
+            NodeToControl::ActorStarted(started) => {
+                self.placed.insert(started.actor_id);
             }
             NodeToControl::Leaving(_) => drop(self.leaving.insert(node)),
             NodeToControl::Probed(probed) if probed.is_reached => {
@@ -113,6 +146,7 @@ impl Evidence {
     /// A node's connection broke.
     pub(crate) fn disconnected(&mut self, node: NodeId, now: u64) {
         self.lost.insert(node, now);
+        self.waiting.clear();
     }
 
     /// The control service declares a node dead; whether it is for its silence.
@@ -128,6 +162,7 @@ impl Evidence {
         let drift = self.drift_ppm_max;
         let since = |at: u64| (now - at) + (now - at) / 1_000 * drift / 1_000 + TICK_US;
         self.lives_over(|_, _, at| at == node);
+        self.waiting.clear();
         let heard = self.heard.remove(&node);
         let (lost, is_leaving) = (self.lost.remove(&node), self.leaving.remove(&node));
         for places in self.places.values_mut() {
@@ -174,11 +209,23 @@ impl Evidence {
     ) -> Result<(), String> {
         match message {
             ControlToNode::Drain(_) => drop(self.drained.insert(node)),
+            // One of them may have been refused, or cannot be placed.
+            ControlToNode::ToClient(to) if is_refusal(&to.message) => self.waiting.clear(),
             ControlToNode::LaunchActor(launch) => {
                 let actor = launch.spec.actor_id;
                 if is_new && self.drained.contains(&node) {
                     return Err(format!("{actor} is sent to node {node}, which is drained"));
                 }
+                if let Some(place) = self.waiting.iter().position(|(one, _)| *one == actor) {
+                    let (_, shape) = self.waiting.remove(place);
+                    let mut earlier = self.waiting[..place].iter();
+                    if let Some((other, _)) = earlier.find(|(_, other)| *other == shape) {
+                        return Err(format!(
+                            "{actor} is placed before {other}, which waits longer"
+                        ));
+                    }
+                }
+                self.placed.insert(actor);
                 let before = self.lives.insert(actor, (launch.incarnation, node));
                 let before = before.filter(|(life, _)| *life < launch.incarnation);
                 if let Some((life, at)) = before

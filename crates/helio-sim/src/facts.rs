@@ -70,6 +70,9 @@ impl Facts {
         self.history.begun(task, at);
         let times = self.begun.entry(task).or_default();
         *times += 1;
+        if self.history.begun_max(task).is_some_and(|most| *times as usize > most) {
+            return Err(format!("{task:?} is begun, and its owner had stopped it"));
+        }
         // A worker that is ended for want of memory costs its call no retry.
         let extra = self.history.times_starved(task);
         match self.history.retries(task) {

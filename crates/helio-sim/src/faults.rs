@@ -7,7 +7,7 @@ use crate::core::Event;
 use crate::holds::Scope;
 use crate::net::{End, Kind};
 use crate::node::NodeHost;
-use crate::plan::{Fault, SILENCE_US_MIN};
+use crate::plan::{Fault, SILENCE_US_MIN, WAIT_US_MAX, Way};
 use crate::process::Process;
 use crate::world::World;
 
@@ -16,6 +16,10 @@ const TORN_AWAY_US: u64 = 200_000;
 /// How long, and how often, a worker is looked for that waits for calls of its own, in microseconds.
 const CALLER_WAIT_US: u64 = 1_000_000;
 const CALLER_LOOK_US: u64 = 5_000;
+/// How long nothing is heard of a machine without power.
+const POWER_OFF_US: u64 = WAIT_US_MAX + 15_000_000;
+/// An object comes sooner than calls do.
+const READER_LOOK_US: u64 = 100;
 
 impl World {
     /// The fault of that place in the plan happens.
@@ -25,6 +29,7 @@ impl World {
         match fault {
             Fault::Worker => self.kill_some(false),
             Fault::Caller => self.kill_caller(place),
+            Fault::Reader => self.tear_reader(place),
             Fault::Driver => self.kill_some(true),
             Fault::Node => {
                 if let Some(node) = self.some_node(true) {
@@ -32,6 +37,7 @@ impl World {
                     self.kill_node(node);
                 }
             }
+            Fault::PowerOff => self.power_off(),
             Fault::Control { away_us } => self.restart_control("faults: control", away_us),
             Fault::Peer => self.cut_some(Kind::Peer),
             Fault::Remote => self.cut_some(Kind::Remote),
@@ -184,6 +190,24 @@ impl World {
         }
     }
 
+    /// A worker that waits for an object of another node dies before it says anything more: its node has the object, and
+    /// nobody tells the owner. Later, if none waits now.
+    fn tear_reader(&mut self, place: usize) {
+        let alive = self.processes.iter().filter(|process| process.is_alive && !process.is_driver);
+        let readers: Vec<usize> =
+            alive.filter(|process| process.awaits_a_copy()).map(|process| process.pid).collect();
+        match self.core.rng.pick(&readers).copied() {
+            Some(pid) => {
+                self.core.facts.count("faults: reader");
+                self.core.tear_after(End::Process(pid), 0);
+            }
+            None if self.core.now < self.core.plan.faults[place].0 + CALLER_WAIT_US => {
+                self.core.after(READER_LOOK_US, Event::Fault { place });
+            }
+            None => {}
+        }
+    }
+
     fn kill(&mut self, pid: usize) {
         self.end_process(pid, Exit::Signal(9));
     }
@@ -265,6 +289,15 @@ impl World {
             }
             None => {}
         }
+    }
+
+    /// A node is gone, and nobody hears of it from its connections for longer than anything may be waited for.
+    fn power_off(&mut self) {
+        let Some(node) = self.some_node(true) else { return };
+        self.core.facts.count("faults: power");
+        let is_apart: Vec<bool> = (0..self.nodes.len()).map(|other| other == node).collect();
+        self.hold(Scope::Across { is_apart, way: Way::Both }, POWER_OFF_US);
+        self.kill_node(node);
     }
 
     fn hold(&mut self, scope: Scope, for_us: u64) {

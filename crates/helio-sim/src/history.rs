@@ -32,6 +32,8 @@ struct Call {
     is_answered: bool,
     /// Calls that were made with a reference to a result of it.
     takers: BTreeSet<TaskId>,
+    /// Its owner was told to stop it, and it may have begun so often all in all.
+    begun_max: Option<usize>,
 }
 
 /// An actor: what it was promised, and its lives.
@@ -385,6 +387,40 @@ impl History {
     /// Somebody cancelled a call, and so those that it made.
     pub fn cancelled(&mut self, task: TaskId) {
         self.cancelled.insert(task);
+    }
+
+    /// The owner of a call is told to stop it: what runs goes on until it hears of that, and what was sent may have begun;
+    /// nothing else of it begins any more.
+    pub fn stopped(&mut self, task: TaskId, is_sent: bool) {
+        let has_begun = self.runs_now(task);
+        let Some(call) = self.calls.get_mut(&task).filter(|call| !call.is_answered) else { return };
+        let more = usize::from(is_sent && !has_begun);
+        call.begun_max.get_or_insert(call.begun.len() + more);
+    }
+
+    /// Whether the attempt of a call that its owner waits for has begun, as far as one can know.
+    fn runs_now(&self, task: TaskId) -> bool {
+        let Some(call) = self.calls.get(&task) else { return false };
+        let Some(at) = call.sent.last().filter(|at| call.begun.last() == Some(at)) else {
+            return false;
+        };
+        let times = |list: &[WorkerId]| list.iter().filter(|worker| *worker == at).count();
+        let is_there = !self.is_lost(at) && !self.is_apart(call.owner, *at);
+        is_there && !call.ended.contains(at) && times(&call.sent) == times(&call.begun)
+    }
+
+    /// The calls that a process has made in that call.
+    #[must_use]
+    pub fn made_in(&self, parent: TaskId, owner: WorkerId) -> Vec<TaskId> {
+        let is_it = |task: &TaskId| self.owners.get(task) == Some(&owner);
+        let children = self.parents.iter().filter(|(task, above)| **above == parent && is_it(task));
+        children.map(|(task, _)| *task).collect()
+    }
+
+    /// How often a call may have begun that its owner was told to stop.
+    #[must_use]
+    pub fn begun_max(&self, task: TaskId) -> Option<usize> {
+        self.calls.get(&task)?.begun_max
     }
 
     /// Whether a call that is tried again has its place in the order of its caller's calls: it had not ended

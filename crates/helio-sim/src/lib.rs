@@ -97,9 +97,10 @@ pub fn run_with(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -
 
 /// Whose stream of chance decides on scenes.
 const SCENES: u64 = 0x7363_656e_6573;
-/// And on those of the fourth and the fifth edition.
+/// And on those of the fourth, the fifth and the sixth edition.
 const LATER_SCENES: u64 = 0x6c61_7465_7273;
 const FIFTH_SCENES: u64 = 0x6669_6674_6873;
+const SIXTH_SCENES: u64 = 0x7369_7874_6873;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
@@ -113,6 +114,9 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     }
     if edition > 4 {
         plan.draw_fifth_scene(&mut Rng::new(mix(seed) ^ FIFTH_SCENES));
+    }
+    if edition > 5 {
+        plan.draw_sixth_scene(&mut Rng::new(mix(seed) ^ SIXTH_SCENES));
     }
     change(&mut plan);
     let scripts = (0..plan.n_drivers)

@@ -12,10 +12,15 @@ pub enum Fault {
     Worker,
     /// A worker is killed that waits for calls of its own.
     Caller,
+    /// A worker dies that waits for an object of another node, before it says anything more.
+    Reader,
     /// A driver is killed.
     Driver,
     /// A node dies with all that lives on it; never the head.
     Node,
+    /// A node's machine loses its power: all that lives on it is gone, and none of its connections is closed; never the
+    /// head.
+    PowerOff,
     /// The control service dies and starts again from its durable records, after so many microseconds.
     Control {
         /// How long it is away.
@@ -178,6 +183,16 @@ pub enum Scene {
     DamagedDisks,
     /// Nodes leave whether or not what runs there has ended.
     Grace,
+    /// Objects are read on other nodes by workers that die before they say so.
+    Readers,
+    /// Calls are cancelled: those that wait, that run, that made others, and that were tried before.
+    Cancels,
+    /// Calls go to nodes in turn.
+    Apart,
+    /// Actors are called by those who were given a handle, and wait for room.
+    Handles,
+    /// What others own is waited for while their nodes are cut off and die.
+    Borrowed,
 }
 
 /// Which direction of a partition is blocked.
@@ -349,7 +364,12 @@ impl Plan {
             | Scene::Clocks
             | Scene::Ahead
             | Scene::DamagedDisks
-            | Scene::Grace => Vec::new(),
+            | Scene::Grace
+            | Scene::Readers
+            | Scene::Cancels
+            | Scene::Apart
+            | Scene::Handles
+            | Scene::Borrowed => Vec::new(),
         };
         self.faults.sort_by_key(|(at, _)| *at);
     }
@@ -419,7 +439,12 @@ impl Plan {
             | Scene::Clocks
             | Scene::Ahead
             | Scene::DamagedDisks
-            | Scene::Grace => Vec::new(),
+            | Scene::Grace
+            | Scene::Readers
+            | Scene::Cancels
+            | Scene::Apart
+            | Scene::Handles
+            | Scene::Borrowed => Vec::new(),
         };
         match scene {
             // Large objects beyond the memory.
@@ -495,6 +520,62 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
+    /// Gives a third of the runs without a scene one that the sixth edition has brought.
+    pub(crate) fn draw_sixth_scene(&mut self, rng: &mut Rng) {
+        if self.scene.is_some() || !rng.one_in(3) {
+            return;
+        }
+        use Scene::{Apart, Borrowed, Cancels, Handles, Readers};
+        let all = [Readers, Cancels, Apart, Handles, Borrowed];
+        let scene = *rng.pick(&all).unwrap_or(&Readers);
+        self.scene = Some(scene);
+        let n_nodes = rng.range(2, 4) as usize;
+        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
+        (self.n_drivers, self.n_ops) = (rng.range(1, 2) as usize, rng.range(4, 12));
+        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        self.faults = match scene {
+            Readers => (0..4).map(|_| (at(50_000, 1_500_000), Fault::Reader)).collect(),
+            Cancels => {
+                let losses = [Fault::Worker, Fault::Caller, Fault::Memory];
+                (0..3).map(|_| (at(50_000, 1_500_000), losses[at(0, 2) as usize])).collect()
+            }
+            Borrowed => {
+                let (cut, for_us) = (at(50_000, 1_500_000), at(10_000, SILENCE_US_MIN));
+                let way = [Way::Both, Way::Out, Way::In][at(0, 2) as usize];
+                let dies = cut + [for_us, at(0, for_us)][at(0, 1) as usize] + at(0, 200_000);
+                let death = [Fault::Node, Fault::PowerOff][at(0, 1) as usize];
+                vec![(cut, Fault::Partition { for_us, way }), (dies, death)]
+            }
+            Handles => match at(0, 2) {
+                0 => vec![(at(50_000, 1_500_000), Fault::Worker)],
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        match scene {
+            Cancels => self.has_kills = true,
+            // Nobody else has work, so that every node has room.
+            Apart => self.n_drivers = 1,
+            // A head that misses more than half of the others waits longer for them than any call may.
+            Borrowed => self.cpus = vec![3; 4],
+            _ => {}
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// A driver waits for what tasks own on machines of which one loses its power at that moment, in microseconds, right
+    /// after it was cut off for a while.
+    pub fn lose_power(&mut self, at: u64) {
+        self.scene = Some(Scene::Borrowed);
+        self.cpus = vec![3; 4];
+        (self.n_drivers, self.n_ops, self.start_failures) = (1, 8, 0);
+        (self.has_kills, self.has_groups) = (false, false);
+        let (cut, for_us) = (at.saturating_sub(450_000), 400_000);
+        self.faults =
+            vec![(cut, Fault::Partition { for_us, way: Way::Both }), (at, Fault::PowerOff)];
+    }
+
     /// Nodes die one after the other while calls wait for what lies on them, and nothing else happens.
     fn lose_nodes(&mut self, rng: &mut Rng) {
         self.lose_nodes_from(rng.range(10_000, 600_000));
@@ -516,6 +597,7 @@ impl Plan {
         let harmless = |fault: &Fault| match fault {
             Fault::Worker
             | Fault::Caller
+            | Fault::Reader
             | Fault::Driver
             | Fault::Peer
             | Fault::Remote
@@ -535,6 +617,7 @@ impl Plan {
                 *for_us < SILENCE_US_MIN
             }
             Fault::Node
+            | Fault::PowerOff
             | Fault::Control { .. }
             | Fault::Daemon
             | Fault::ControlLink

@@ -7,7 +7,7 @@ use helio_proto::group::GroupStrategy;
 use helio_proto::peer::STREAMING;
 use helio_types::{ActorId, PlacementGroupId};
 
-use crate::plan::{Plan, Target};
+use crate::plan::{Plan, Scene, Target};
 use crate::rng::Rng;
 use crate::value::Body;
 
@@ -58,15 +58,17 @@ pub(crate) enum Job {
     Construct,
     /// Constructor that raises.
     ConstructFails,
+    /// Calls the actors whose handles it got, and waits for that.
+    Ask,
 }
 
 use Job::{
-    Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Keep, Leaf, Look, Nest, Raise,
+    Ask, Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Keep, Leaf, Look, Nest, Raise,
     Read, Slow, Spawn, Stream, Wrap,
 };
 
 impl Job {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Leaf,
         Big,
         Wrap,
@@ -84,6 +86,7 @@ impl Job {
         Crash,
         Construct,
         ConstructFails,
+        Ask,
     ];
 
     pub(crate) fn of(kind: u32) -> Self {
@@ -364,6 +367,25 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
         Crash => vec![short, Op::Crash],
         Construct => vec![short, Op::Keep, Op::Ready { fails: false }],
         ConstructFails => vec![short, Op::Ready { fails: returns == 0 }],
+        Ask => {
+            let actors = inner.iter().copied().filter(|slot| !plain.contains(slot));
+            let (mut ops, mut made) = (vec![short], Vec::new());
+            for (actor, to) in actors.zip(CHILD..) {
+                let call = Plea {
+                    job: Leaf,
+                    deps: vec![],
+                    inner: vec![],
+                    retries: -1,
+                    actor: Some(actor),
+                    ..child(&mut rng, body, &plain, to)
+                };
+                ops.push(Op::Submit(Box::new(call)));
+                made.push(to);
+            }
+            ops.push(Op::Get { slots: made, open: false });
+            ops.push(done(is_odd, vec![]));
+            ops
+        }
     }
 }
 
@@ -426,6 +448,9 @@ impl<'a> Author<'a> {
             kept: 0,
             ops: Vec::new(),
         };
+        if plan.scene == Some(Scene::Apart) {
+            author.apart();
+        }
         for _ in 0..plan.n_ops {
             author.one();
             if plan.has_groups && author.rng.one_in(6) {

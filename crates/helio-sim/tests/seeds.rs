@@ -150,3 +150,15 @@ fn the_first_seeds_reach_everything() {
         );
     }
 }
+
+/// OWN-1: a machine that loses its power closes no connection, and where nothing is under way nobody notices: who waits for
+/// what its processes own is told when it is declared dead. `make chaos` found that.
+#[test]
+fn who_waits_for_a_machine_without_power_is_told_of_its_death() {
+    for seed in 0..40 {
+        let report = helio_sim::run_with(&Case::of(seed), 0, |plan| {
+            plan.lose_power(500_000 + seed * 40_000);
+        });
+        assert!(report.violations.is_empty(), "seed {seed}: {:?}", report.violations);
+    }
+}

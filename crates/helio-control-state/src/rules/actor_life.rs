@@ -212,7 +212,10 @@ impl Control {
 
     /// Ends the actors that a process created and that are not detached.
     pub(crate) fn end_owned_by(&mut self, owner: WorkerId, why: &str) {
-        let owned: Vec<ActorId> = self.actors.owned_by(owner).collect();
+        let mut owned: Vec<ActorId> = self.actors.owned_by(owner).collect();
+        if mutant!("actors-outlive-their-owner") {
+            owned.clear();
+        }
         for actor_id in owned {
             self.kill_actor(actor_id, DeathCause::new(DeathKind::Intended, why));
         }

@@ -126,7 +126,8 @@ impl Queue {
         if self.classes.get(&number).is_some_and(|class| class.waiting.is_empty())
             && let Some(class) = self.classes.remove(&number)
         {
-            self.numbers.remove(&class.key);
+            let removed = self.numbers.remove(&class.key);
+            assert_eq!(removed, Some(number), "requests would wait among those of another kind");
         }
     }
 

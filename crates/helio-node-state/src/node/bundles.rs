@@ -3,7 +3,7 @@
 use helio_proto::group::{
     BundlesHeld, CommitBundles, GroupNews, HeldBundle, ReserveBundles, ReturnBundles,
 };
-use helio_types::{DeathCause, DeathKind, PlacementGroupId};
+use helio_types::{DeathCause, DeathKind, PlacementGroupId, mutant};
 
 use super::Node;
 use crate::groups;
@@ -70,7 +70,10 @@ impl Node {
     /// Resources were given back: bundles that end may have lost their last user.
     pub(super) fn end_unused_bundles(&mut self) {
         let (leases, actors) = (&self.leases, &self.actors);
-        let has_users = |group_id| leases.uses_group(group_id) || actors.uses_group(group_id);
+        let has_users = |group_id| {
+            let is_used = leases.uses_group(group_id) || actors.uses_group(group_id);
+            is_used && !mutant!("bundle-given-back-under-its-users")
+        };
         self.bundles.end_unused(&mut self.ledger, has_users, &mut self.ctx);
     }
 

@@ -545,7 +545,7 @@ impl Pool {
 
     /// Workers may have been idle for too long.
     pub(crate) fn on_idle_timer(&mut self, ctx: &mut Context) {
-        while self.idle.len() > ctx.setup().idle_max {
+        while self.idle.len() > ctx.setup().idle_max && !mutant!("idle-workers-without-end") {
             let Some(&(since, worker_id)) = self.idle.first() else { return };
             if since + WORKER_IDLE_MS_MAX > ctx.now() {
                 return ctx.set_timer(since + WORKER_IDLE_MS_MAX, Timer::Idle);

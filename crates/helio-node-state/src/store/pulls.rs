@@ -238,9 +238,15 @@ impl Pulls {
         size: u64,
     ) -> Option<u64> {
         let fetch = self.fetches.get_mut(&object_id)?;
+        let is_pulled = matches!(fetch.state, State::Pulling(_));
+        assert!(
+            !is_pulled,
+            "the bytes of one object would come twice, and one of them into room given back"
+        );
         self.count += 1;
         let number = self.count;
-        self.by_number.insert(number, object_id);
+        let before = self.by_number.insert(number, object_id);
+        assert!(before.is_none(), "the bytes of one object would be written into another");
         let (received, has_begun, is_bulk) = (0, false, false);
         fetch.state =
             State::Pulling(Pull { number, from, extent, size, received, has_begun, is_bulk });

@@ -104,7 +104,8 @@ impl Room {
     }
 
     pub(super) fn add_reservation(&mut self, reservation: Reservation) {
-        self.reservations.insert(reservation.extent.offset, reservation);
+        let before = self.reservations.insert(reservation.extent.offset, reservation);
+        assert!(before.is_none(), "two objects would be written into one place of the disk file");
     }
 
     pub(super) fn take_reservation(&mut self, offset: u64) -> Option<Reservation> {

@@ -35,15 +35,21 @@ impl Serves {
             self.streaming.range(of_daemon()).count() + self.awaited.range(of_daemon()).count();
         if reading >= SERVES_MAX {
             Some("it is reading too many objects already")
-        } else if self.streaming.contains_key(&(conn, request_id)) {
+        } else if self.is_used(conn, request_id) {
             Some("the request number is in use")
         } else {
             None
         }
     }
 
+    fn is_used(&self, conn: Conn, request_id: u64) -> bool {
+        let key = (conn, request_id);
+        self.streaming.contains_key(&key) || self.awaited.contains_key(&key)
+    }
+
     pub(super) fn begin(&mut self, conn: Conn, request_id: u64, object_id: ObjectId) {
-        self.streaming.insert((conn, request_id), object_id);
+        let before = self.streaming.insert((conn, request_id), object_id);
+        assert!(before.is_none(), "an object that is sent would stay pinned for ever");
     }
 
     /// The object was read out, or its reader is gone.

@@ -5,7 +5,7 @@ use helio_proto::cluster::{
 };
 use helio_proto::control::Failure;
 use helio_proto::node::{ObjectMissing, ObjectRefused};
-use helio_types::{NodeAddress, NodeId, ObjectId};
+use helio_types::{NodeAddress, NodeId, ObjectId, mutant};
 
 use super::Store;
 use super::allocator::Extent;
@@ -283,6 +283,9 @@ impl Store {
             Some(reason) => reason,
             None => match self.objects.pin(object_id) {
                 Some((offset, size)) => {
+                    if mutant!("object-moves-while-it-is-sent") {
+                        self.objects.unpin(object_id, 1);
+                    }
                     self.serves.begin(conn, request_id, object_id);
                     let is_bulk = size > 0 && size >= env.ctx.setup().bulk_min;
                     let start = PullStart { request_id, size, is_bulk };
@@ -307,7 +310,9 @@ impl Store {
     /// An object was read out, or its reader is gone.
     pub(crate) fn on_served(&mut self, conn: Conn, request_id: u64, env: &mut Env<'_>) {
         if let Some(object_id) = self.serves.end(conn, request_id) {
-            self.objects.unpin(object_id, 1);
+            if !mutant!("object-moves-while-it-is-sent") {
+                self.objects.unpin(object_id, 1);
+            }
             self.give_new_room(env);
         }
     }
@@ -330,11 +335,11 @@ impl Store {
     /// A connection over which an object came is lost: its node is asked again in a while, after the others.
     fn retry_pull(&mut self, object_id: ObjectId, reason: String, env: &mut Env<'_>) {
         match self.pulls.retry(object_id) {
-            Some(pull) => {
+            Some(pull) if !mutant!("lost-transfer-not-repeated") => {
                 self.give_back_room(&pull, env);
                 env.ctx.set_timer(env.ctx.now() + PULL_RETRY_MS, Timer::Pull(object_id));
             }
-            None => self.fail_pull(object_id, reason, env),
+            _ => self.fail_pull(object_id, reason, env),
         }
     }
 

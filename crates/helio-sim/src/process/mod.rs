@@ -180,6 +180,11 @@ impl Process {
         scripts.any(|op| matches!(op, Some(Op::Get { .. })))
     }
 
+    /// Whether its node brings it an object of another one, whose owner is to hear of that.
+    pub(crate) fn awaits_a_copy(&self) -> bool {
+        self.machine.as_ref().is_some_and(Machine::awaits_a_copy)
+    }
+
     fn me(&self) -> End {
         End::Process(self.pid)
     }
@@ -291,6 +296,9 @@ impl Process {
             }
             Action::CollectReleased => self.return_pins(core),
             Action::Interrupt(task) => {
+                for child in core.facts.history.made_in(task, self.id) {
+                    self.stops(core, child);
+                }
                 self.cancelled.insert(task);
             }
             Action::ForceExit { reason } if reason == "a task was cancelled by force" => {

@@ -565,9 +565,19 @@ impl Process {
         if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
             core.facts.count("cancels");
             core.facts.history.cancelled(id.task());
+            self.stops(core, id.task());
             self.tell_owner(core, Event::Cancel { object: *id, force, recursive: true });
         }
         Step::Next
+    }
+
+    /// The call is cancelled; if it is this process's, nothing more of it is to begin.
+    pub(super) fn stops(&mut self, core: &mut Core, task: TaskId) {
+        if core.facts.history.owner(task.object(1)) == Some(self.id)
+            && let Some(owner) = self.owner()
+        {
+            core.facts.history.stopped(task, owner.is_sent(task));
+        }
     }
 
     fn outgoing(

@@ -1,7 +1,10 @@
 //! What programs do in a [`Scene`]: short plays that end with everything let go of.
 
 use super::{Author, Env, Job, Needs, Op, Plea, Slot, Wish};
-use crate::plan::{Scene, Target};
+use crate::plan::{Scene, Target, WAIT_US_MAX};
+
+/// By then every node knows of the others, or every call has begun, in microseconds.
+const APART_AFTER_US: u64 = 4_000_000;
 
 impl Author<'_> {
     pub(super) fn scene(&mut self, scene: Scene) {
@@ -31,6 +34,12 @@ impl Author<'_> {
                 0 => self.leaving(),
                 _ => self.relay_from_everywhere(),
             },
+            Scene::Readers => self.readers(),
+            Scene::Cancels => self.cancels(),
+            Scene::Handles => self.handles(),
+            Scene::Borrowed => self.borrowed(),
+            // Its play is the first thing that happens.
+            Scene::Apart => self.relay_from_everywhere(),
         }
     }
 
@@ -478,5 +487,130 @@ impl Author<'_> {
         self.read(&made);
         self.drop_all(&made);
         self.drop_all(&[bounded]);
+    }
+
+    /// Large objects are read on other nodes than their own: as arguments, inside arguments, and by calls in calls.
+    fn readers(&mut self) {
+        let mut large = Vec::new();
+        for _ in 0..self.rng.range(1, 4) {
+            let call = self.call(Job::Big, 3, Target::Spread);
+            large.push(self.submit_plea(call));
+        }
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 6) {
+            let job =
+                *self.rng.pick(&[Job::Read, Job::Read, Job::Nest, Job::Leaf]).unwrap_or(&Job::Read);
+            let mut call = self.call(job, 3, Target::Spread);
+            match job {
+                Job::Leaf => call.deps = large.clone(),
+                _ => call.inner = large.clone(),
+            }
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&large);
+    }
+
+    /// More calls than there are CPUs for, some of which make others, are cancelled at some time.
+    fn cancels(&mut self) {
+        let mut made = Vec::new();
+        let late = self.call(Job::Slow, 3, Target::Anywhere);
+        let late = self.submit_plea(late);
+        for _ in 0..self.rng.range(3, 12) {
+            let job = *self
+                .rng
+                .pick(&[Job::Slow, Job::Nest, Job::Nest, Job::Spawn])
+                .unwrap_or(&Job::Slow);
+            let mut call = self.call(job, 3, Target::Anywhere);
+            call.count = self.rng.range(2, 12) as u32;
+            if self.rng.one_in(3) {
+                call.deps = vec![late];
+            }
+            made.push(self.submit_plea(call));
+        }
+        for slot in made.clone() {
+            if self.rng.one_in(3) {
+                self.wait(40_000);
+            }
+            if self.rng.one_in(2) {
+                self.ops.push(Op::Cancel { slot, force: self.rng.one_in(5) });
+            }
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&[late]);
+    }
+
+    /// As many calls as there are nodes, each of which goes on until it is read: one on each node.
+    pub(super) fn apart(&mut self) {
+        self.ops.push(Op::Sleep(APART_AFTER_US));
+        let streams: Vec<Slot> = (0..self.plan.cpus.len())
+            .map(|_| {
+                let mut call = self.call(Job::Stream, 0, Target::Spread);
+                (call.count, call.backpressure) = (6, 2);
+                self.submit_plea(call)
+            })
+            .collect();
+        self.ops.push(Op::Sleep(APART_AFTER_US));
+        for stream in streams {
+            self.read_stream(stream);
+            self.ops.push(Op::DropStream(stream));
+        }
+    }
+
+    /// Others call an actor by the handle that they were given, which may be before it is made: it waits for an argument.
+    /// More actors are made than there are slots for.
+    fn handles(&mut self) {
+        let late = self.call(Job::Slow, 3, Target::Anywhere);
+        let late = self.submit_plea(late);
+        let (mut actors, mut made) = (Vec::new(), Vec::new());
+        for _ in 0..self.rng.range(1, 6) {
+            let restarts = *self.rng.pick(&[0, -1]).unwrap_or(&0);
+            let actor = self.new_actor(restarts, None);
+            let waits = self.rng.one_in(2);
+            if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+                wish.slots = 0.25;
+                if waits {
+                    wish.deps = vec![late];
+                }
+            }
+            for _ in 0..self.rng.below(3) {
+                let mut call = self.call(Job::Ask, 3, Target::Spread);
+                (call.inner, call.cpu) = (vec![actor], 50);
+                made.push(self.submit_plea(call));
+            }
+            actors.push(actor);
+            if self.rng.one_in(3) {
+                let done = actors.remove(0);
+                self.drop_all(&[done]);
+            }
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&actors);
+        self.drop_all(&[late]);
+    }
+
+    /// What tasks on other nodes have put is waited for, then read, while their nodes are cut off and die.
+    fn borrowed(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(3, 8) {
+            let outer = self.call(Job::Wrap, -1, Target::Spread);
+            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            self.ops.push(Op::Take { from: outer, to: inner });
+            made.push(inner);
+            self.drop_all(&[outer]);
+            if self.rng.one_in(3) {
+                self.wait(500_000);
+            }
+        }
+        for some in made.chunks(super::READ_MAX) {
+            let (slots, count) = (some.to_vec(), some.len());
+            // Longer than any wait may take.
+            self.ops.push(Op::Await { slots, count, fetch: true, for_us: 2 * WAIT_US_MAX });
+        }
+        self.read(&made);
+        self.drop_all(&made);
     }
 }
