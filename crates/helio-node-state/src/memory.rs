@@ -58,7 +58,7 @@ pub(crate) fn choose(candidates: &[Candidate]) -> Option<(WorkerId, bool)> {
     let newest = |group: &[&Candidate]| group.iter().map(|one| one.began).max().unwrap_or_default();
     let (key, group) = groups.iter().min_by_key(|(key, group)| {
         (
-            key.0 != mutant!("last-tries-end-first"),
+            if mutant!("last-tries-end-first") { !key.0 } else { key.0 },
             std::cmp::Reverse(group.len()),
             std::cmp::Reverse(newest(group)),
         )

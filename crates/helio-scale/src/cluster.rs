@@ -86,7 +86,7 @@ pub struct Counts {
 /// What the machine took in of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Part {
-    /// How many there were.
+    /// The number of events.
     pub n: u64,
     /// How many of these were measured, one by one.
     pub measured: u64,
