@@ -15,6 +15,7 @@ const FLAT_PERCENT: f64 = 20.0;
 
 /// A figure of an outcome.
 type Figure = fn(&Outcome) -> f64;
+type DaemonFigure = fn(&Daemon) -> f64;
 
 /// The value below which `part` (0 to 1) of the values are, in milliseconds.
 fn quantile_ms(values: &[u64], part: f64) -> f64 {
@@ -269,7 +270,7 @@ fn daemons(outcomes: &[Outcome]) -> String {
         head.join(" | "),
         "---|".repeat(outcomes.len())
     );
-    let rows: [(&str, fn(&Daemon) -> f64); 5] = [
+    let rows: [(&str, DaemonFigure); 5] = [
         ("kilobytes that it keeps of the others", |one| one.bytes as f64 / 1e3),
         ("CPU to take in the list of all nodes, ms", |one| one.list_ns as f64 / 1e6),
         ("CPU of news of one node, µs", |one| one.news_ns / 1e3),
