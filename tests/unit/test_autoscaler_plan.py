@@ -239,7 +239,8 @@ def test_one_look_asks_and_the_next_ones_do_not_ask_again() -> None:
     assert not world.ended
     waiting = world.reports[-1]["waiting"]
     assert waiting[0]["types"] == {"small": 1_000_000}
-    assert world.reports[-1]["pending"] == [{"type": "small", "count": 3, "since_ms": 1_000_000}]
+    pending = {"type": "small", "count": 3, "since_ms": 1_000_000, "resources": {"CPU": 1}}
+    assert world.reports[-1]["pending"] == [pending]
 
 
 def test_a_machine_is_drained_first_and_ended_when_its_node_has_left() -> None:
