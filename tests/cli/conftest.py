@@ -1,11 +1,14 @@
-"""A head of its own, with its HTTP server."""
+"""A head of its own, with its HTTP server; stores of the cluster's state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+import stores
 import web
+from shared import cluster as shared
+from stores import Etcd, Redis
 from web import Head
 
 
@@ -15,3 +18,14 @@ def head() -> Iterator[Head]:
     head.start()
     yield head
     web.end(head)
+
+
+@pytest.fixture(params=["redis", "etcd"])
+def store(request: pytest.FixtureRequest) -> Iterator[Redis]:
+    """Each of the two kinds of server that may keep the state."""
+    if reason := stores.why_no_redis() if request.param == "redis" else stores.why_no_etcd():
+        pytest.skip(reason)
+    shared.stop()
+    store = Redis() if request.param == "redis" else Etcd()
+    yield store
+    store.close()

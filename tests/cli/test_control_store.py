@@ -16,7 +16,7 @@ import stores
 from certificates import Authority
 from harness import is_alive, start_driver, wait_until
 from shared import cluster as shared
-from stores import Etcd, Machine, Redis
+from stores import Machine, Redis
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -75,16 +75,6 @@ def redis() -> Iterator[Redis]:
     redis = Redis()
     yield redis
     redis.close()
-
-
-@pytest.fixture(params=["redis", "etcd"])
-def store(request: pytest.FixtureRequest) -> Iterator[Redis]:
-    if reason := stores.why_no_redis() if request.param == "redis" else stores.why_no_etcd():
-        pytest.skip(reason)
-    shared.stop()
-    store = Redis() if request.param == "redis" else Etcd()
-    yield store
-    store.close()
 
 
 @pytest.fixture

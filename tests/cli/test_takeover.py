@@ -15,8 +15,7 @@ import pytest
 import stores
 from harness import start_driver, wait_until
 from ray.job_submission import JobSubmissionClient
-from shared import cluster as shared
-from stores import Etcd, Machine, Redis, lasting_port
+from stores import Machine, Redis, lasting_port
 
 pytestmark = [
     pytest.mark.timeout(400),
@@ -65,16 +64,6 @@ ray.init()
 keeper = Keeper.options(name="keeper %s", namespace="n", lifetime="detached").remote()
 print("the job said", ray.get(keeper.said.remote()))
 """
-
-
-@pytest.fixture(params=["redis", "etcd"])
-def store(request: pytest.FixtureRequest) -> Iterator[Redis]:
-    if reason := stores.why_no_redis() if request.param == "redis" else stores.why_no_etcd():
-        pytest.skip(reason)
-    shared.stop()
-    store = Redis() if request.param == "redis" else Etcd()
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ pub struct Gpu {
     pub power: Option<u32>,
     /// Degrees Celsius; none where it does not say.
     pub temperature: Option<u32>,
-    /// Who uses it.
+    /// What each process uses of this GPU.
     pub processes: Vec<Part>,
 }
 

@@ -5,22 +5,38 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import heliostat
 from heliostat.core import settings
 from heliostat.core.errors import AuthenticationError
 
+# Errors that say what is wrong with what a command was asked for, or with the cluster.
+_TOLD = (AuthenticationError, ConnectionError, RuntimeError, ValueError, OSError)
 
-def exit_code(act: Callable[[], int]) -> int:
-    """Do what a command is asked for; 1 with the error's sentence where it fails, 130 after a Ctrl-C."""
+
+def exit_code(act: Callable[[], int], *also: type[Exception]) -> int:
+    """Do what a command is asked for; 1 with the error's sentence where it fails, 130 after a Ctrl-C.
+
+    ``also``: errors that this command has a sentence for, besides those that all commands have.
+    """
+    told: tuple[type[Exception], ...] = (*_TOLD, *also)
     try:
         return int(act())
-    except (AuthenticationError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except told as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the cells of each column one below the other; the first row has the heads."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def add_address(parser: argparse.ArgumentParser, when: str = "") -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from heliostat.core import packages, settings
 from heliostat.core.packages import Made
+from heliostat.util.commands import exit_code, table
 
 _HEADS = ("id", "state", "size", "built in", "uses", "last used", "packages")
 _PACKAGES_MAX = 60
@@ -46,19 +47,16 @@ def main(arguments: Sequence[str], program: str) -> int:
         "--unused-days", type=float, default=0, help="only if unused for so long [default: 0]"
     )
     options = parser.parse_args(arguments)
+    return exit_code(lambda: _act(options), TypeError)
+
+
+def _act(options: argparse.Namespace) -> int:
     shelf = packages.shelf_of(settings.temp_dir(options.temp_dir))
-    try:
-        if options.command == "list":
-            return _list(shelf, options.format)
-        if options.command == "build":
-            return _build(shelf, options)
-        return _clean(shelf, options.id, options.unused_days * _DAY_S)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        packages.leave_nothing()
-        return 130
+    if options.command == "list":
+        return _list(shelf, options.format)
+    if options.command == "build":
+        return _build(shelf, options)
+    return _clean(shelf, options.id, options.unused_days * _DAY_S)
 
 
 def _list(shelf: Path, form: str) -> int:
@@ -66,12 +64,7 @@ def _list(shelf: Path, form: str) -> int:
     if form == "json":
         print(json.dumps([one._asdict() for one in made], indent=2))
         return 0
-    rows = [_HEADS, *(_cells(one) for one in made)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADS))]
-    for row in rows:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+    print("\n".join(table([_HEADS, *(_cells(one) for one in made)])))
     for one in made:
         if one.error:
             print(f"\n{one.id} failed: {one.error.strip()}")

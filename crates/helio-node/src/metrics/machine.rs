@@ -66,7 +66,7 @@ struct Component {
     uses_gpus: bool,
     /// Percent of one GPU.
     gpu: f64,
-    /// Bytes.
+    /// Memory of GPUs, in bytes.
     gpu_memory: u64,
 }
 

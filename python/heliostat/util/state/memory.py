@@ -10,6 +10,7 @@ from typing import Any
 
 import heliostat
 from heliostat.core import settings
+from heliostat.util.commands import table
 from heliostat.util.state import list_objects
 from heliostat.util.state.common import ObjectState
 from heliostat.util.state.exception import RayStateApiException
@@ -59,7 +60,8 @@ def memory_summary(
         rows.sort(key=lambda row: getattr(row, order) or 0, reverse=order == "object_size")
         held = sum({row.object_id: _size(row) for row in rows}.values())
         lines.append(f"--- {name}: {len(rows)} references, {_text(held, unit, units)} ---")
-        lines += _table([_cells(row, unit, units) for row in rows[:num_entries]])
+        heads = [name.replace("_", " ") for name in _COLUMNS]
+        lines += table([heads, *(_cells(row, unit, units) for row in rows[:num_entries])])
         lines.append("")
     return "\n".join([*lines, f"Together: {total}", ""])
 
@@ -82,15 +84,6 @@ def _cells(row: ObjectState, unit: int, units: str) -> list[str]:
     size = _text(row.object_size, unit, units) if (row.object_size or -1) >= 0 else "?"
     fields = {**{name: getattr(row, name, None) for name in _COLUMNS}, "size": size}
     return [str(fields[name]) for name in _COLUMNS]
-
-
-def _table(rows: list[list[str]]) -> list[str]:
-    heads = [name.replace("_", " ") for name in _COLUMNS]
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [heads, *rows]
-    ]
 
 
 def main(arguments: Sequence[str], program: str) -> int:
