@@ -107,4 +107,6 @@ def take(offer: MemoryOffer, flat: dict[str, Any]) -> None:
             return arrays
         raise DamagedCheckpointError(f"The part of rank {rank} of the state in memory is gone.")
 
-    files.load(flat, MemoryReader(headers, fetch), "The state in peers' memory")
+    reader = MemoryReader(headers, fetch)
+    files.load(flat, reader, "The state in peers' memory")
+    flat.update((name, value) for name, value in reader.values().items() if name in flat)

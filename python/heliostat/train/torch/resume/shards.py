@@ -6,12 +6,11 @@ each rank its shard, of what several ranks have the same, one of them.
 
 from __future__ import annotations
 
-import io
 import pickle
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -151,7 +150,10 @@ def _tensor_over(array: Any) -> torch.Tensor:
 
 
 class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here have no types
-    """Reads a state whose parts lie in memory; only the parts that are needed are fetched."""
+    """Reads the tensors of a state whose parts lie in memory; only parts that are needed are fetched.
+
+    What is no tensor is not read through torch, which would pickle each value: it is in ``values``.
+    """
 
     def __init__(self, headers: dict[int, Header], fetch: Callable[[int], list[Any]]) -> None:
         """``fetch(rank)`` returns the arrays of that rank's part."""
@@ -190,8 +192,8 @@ class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here
         """Nothing to set up."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """As it is."""
-        return plan
+        """Its tensors."""
+        return replace(plan, items=[i for i in plan.items if i.type != LoadItemType.BYTE_IO])
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
         """As they are."""
@@ -199,16 +201,9 @@ class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Copy what the plan asks for."""
-        values = self.values()
-        copies = []
-        for item in plan.items:
-            if item.type == LoadItemType.BYTE_IO:
-                buffer = io.BytesIO()
-                torch.save(values[item.storage_index.fqn], buffer)
-                buffer.seek(0)
-                planner.load_bytes(item, buffer)
-            else:
-                copies.append((item, planner.resolve_tensor(item).detach(), self._piece(item)))
+        copies = [
+            (item, planner.resolve_tensor(item).detach(), self._piece(item)) for item in plan.items
+        ]
         with ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
             list(pool.map(lambda c: c[1].copy_(c[2]), copies))  # raises what went wrong
         for item, target, _ in copies:
