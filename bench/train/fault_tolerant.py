@@ -3,7 +3,8 @@
 Run: python fault_tolerant.py [--workers 4] [--shards 1] [--kills 10] [--plain]
 Workers train a small model; one after the other is killed (SIGKILL), rank 0 among them. Of each
 death: the longest time without a step of a survivor, less a usual step; and the time until a step in
-which all groups are counted. `--plain` measures the recovery from the last report with plain
+which all groups are counted. A death after which the run began anew, rather than go on, is in
+`restarts` and counts in neither. `--plain` measures the recovery from the last report with plain
 `TorchTrainer` instead; `--rates` only steps per second of both, without deaths. One JSON line.
 """
 import argparse
@@ -51,6 +52,8 @@ class Log:
     def __init__(self, config, rank):
         with open(os.path.join(config["out"], f"pid{rank}"), "w") as f:
             f.write(str(os.getpid()))
+        with open(os.path.join(config["out"], f"begun{rank}"), "a") as f:
+            f.write(f"{time.time():.6f}\n")
         self.file = open(os.path.join(config["out"], f"steps-{rank}-{os.getpid()}"), "a", buffering=1)
 
     def step(self, number, count, loss):
@@ -141,13 +144,29 @@ def kill_often(out, workers, kills, groups, killed):
         os.kill(pid, signal.SIGKILL)
 
 
+def restarts(out, killed, shards):
+    """The deaths after which the run began anew, as numbers from 0: others began their loops again, too."""
+    found = set()
+    for path in glob.glob(os.path.join(out, "begun*")):
+        group = int(os.path.basename(path)[len("begun"):]) // shards
+        with open(path) as f:
+            for begun in map(float, f):
+                before = [n for n, (when, _) in enumerate(killed) if when < begun]
+                if before and killed[before[-1]][1] // shards != group:
+                    found.add(before[-1])
+    return sorted(found)
+
+
 def judge(out, killed, groups, shards):
-    """Per death: the pause of survivors beyond a usual step, and the time until all are in."""
+    """Per death without a restart: the survivors' pause beyond a usual step, the time until all are in."""
     processes = lines(out)
     gaps = [b[0] - a[0] for rows in processes.values() for a, b in zip(rows, rows[1:])]
     usual = statistics.median(gaps)
     pauses, backs = [], []
+    began_anew = restarts(out, killed, shards)
     for number, (when, victim) in enumerate(killed):
+        if number in began_anew:
+            continue
         until = killed[number + 1][0] if number + 1 < len(killed) else float("inf")
         longest = 0.0
         for name, rows in processes.items():
@@ -205,6 +224,7 @@ def fit(arguments, plain, kills):
             judge_restarts(out, killed) if plain else judge(out, killed, groups, arguments.shards))
         last = [rows[-1][3] for rows in lines(out).values() if rows and rows[-1][1] == config["steps"] - 1]
         return {"usual_step_s": usual, "deaths": len(killed), "pause_s": pauses, "in_again_s": backs,
+                "restarts": [] if plain else restarts(out, killed, arguments.shards),
                 "fit_s": time.time() - start, "last_losses": last}
 
 

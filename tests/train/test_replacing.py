@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
 pytestmark = pytest.mark.heliostat_only("inside of the driver")
 
@@ -95,3 +96,57 @@ def test_a_group_that_is_lost_behind_the_last_step_is_not_waited_for(
         await coordinator.end()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.contract("F9.09")
+def test_who_died_is_named_though_peers_tell_of_their_broken_connections_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from heliostat.train.controller import attempt
+    from heliostat.train.messages import Outcome
+
+    died, broken = object(), object()
+    answers: dict[Any, Any] = {
+        broken: Outcome(ok=False, error=RuntimeError("Connection closed by peer")),
+        died: ray.exceptions.RayActorError("killed by signal 9"),
+    }
+
+    def get(ref: Any) -> Any:
+        if isinstance(answers[ref], Exception):
+            raise answers[ref]
+        return answers[ref]
+
+    def wait(refs: list[Any], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        """One after the other, however many are asked for."""
+        first = broken if broken in refs else died
+        return ([first] if first in refs else []), []
+
+    told: list[tuple[int, str]] = []
+    monkeypatch.setattr(
+        attempt, "ray", SimpleNamespace(wait=wait, get=get, exceptions=ray.exceptions)
+    )
+    workers = [SimpleNamespace(rank=rank, info=None) for rank in range(2)]
+    nothing: Any = lambda *_: None  # noqa: E731
+    runner = attempt.AttemptRunner(
+        SimpleNamespace(workers=workers),  # type: ignore[arg-type]
+        SimpleNamespace(end=SimpleNamespace(remote=nothing)),
+        SimpleNamespace(listen=lambda: 1.0, pending=None),  # type: ignore[arg-type]
+        60.0,
+        nothing,
+        lambda worker, how: told.append((worker.rank, how)),  # type: ignore[attr-defined]
+        nothing,
+        SimpleNamespace(tick=nothing, refs=list, is_overdue=False, take=nothing),  # type: ignore[arg-type]
+    )
+    result = runner.wait([died, broken])
+    assert {(f.rank, f.died) for f in result.failures} == {(0, True), (1, False)}
+    assert told == [(1, "failed"), (0, "died")]
+
+
+def test_groups_that_were_not_back_are_named_with_the_one_that_ends_the_attempt() -> None:
+    from heliostat.train.config import FailureConfig
+    from heliostat.train.controller.failures import FailurePolicy, describe
+
+    losses = [RankFailure(rank, OSError("killed by signal 9"), died=True) for rank in range(2)]
+    text = describe(losses[:1], 2, FailurePolicy(FailureConfig()), not_replaced=losses[1:])
+    assert "1 of 2 workers died" in text
+    assert "rank 1 died: killed by signal 9, before that, and was not replaced yet" in text

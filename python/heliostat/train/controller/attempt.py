@@ -36,6 +36,8 @@ class AttemptResult:
     overdue: bool = False
     coordinator_error: Exception | None = None
     failed_at: float | None = None
+    # Losses of replica groups that were still being replaced when the attempt failed.
+    not_replaced: list[RankFailure] = field(default_factory=list)
 
 
 class EventStream:
@@ -100,7 +102,8 @@ class AttemptRunner:
         self._on_note = on_note
         self._replacer = replacer
         self._dissolved: str | None = None
-        self._last_loss: RankFailure | None = None
+        # Of replica groups that are not in again, the latest last.
+        self._losses: list[RankFailure] = []
         self._silent: list[tuple[int, str]] = []
         self._slow: list[int] = []
         # How many replica groups were replaced for being slow.
@@ -129,6 +132,8 @@ class AttemptRunner:
         """Replaced replica groups train again."""
         if self._replacer is not None:
             self._replacer.admitted(groups)
+            group_of = self._replacer.group_of
+            self._losses = [f for f in self._losses if group_of(f.rank) not in groups]
 
     def dissolved(self, text: str) -> None:
         """Too few replica groups are left: the attempt has failed."""
@@ -180,7 +185,8 @@ class AttemptRunner:
             self._take_slow(ranks, result)
             if self._dissolved is not None and not result.failures:
                 died = WorkerDiedError(self._dissolved)
-                result.failures.append(self._last_loss or RankFailure(0, died, "", True))
+                loss = self._losses.pop() if self._losses else RankFailure(0, died, "", True)
+                result.failures.append(loss)
                 result.failed_at = result.failed_at or time.time()
             self._on_tick()
             broken = bool(result.failures) or result.coordinator_error is not None
@@ -196,6 +202,9 @@ class AttemptRunner:
                     self._tell_end(result)
             if deadline is not None and time.monotonic() > deadline:
                 break
+        if result.failures:
+            failed = {f.rank for f in result.failures}
+            result.not_replaced = [f for f in self._losses if f.rank not in failed]
         # Some of a replica group that was started again on processes that were free.
         result.reusable.difference_update(ranks.values())
         return result
@@ -254,9 +263,11 @@ class AttemptRunner:
         ended = result.failures or result.values or result.coordinator_error or self._dissolved
         if self._replacer is None or ended:
             return False
-        self._last_loss = failure
         self._on_end(worker, "died" if failure.died else "failed")
-        return self._replacer.lost(failure, ranks, reusable)
+        if not self._replacer.lost(failure, ranks, reusable):
+            return False
+        self._losses.append(failure)
+        return True
 
     def _take(self, rank: int, ref: Any, result: AttemptResult, ranks: dict[Any, int]) -> None:
         worker = self._group.workers[rank]
@@ -271,7 +282,9 @@ class AttemptRunner:
             if self._is_replaced(failure, worker, result, ranks, False):
                 return
             result.failed_at = result.failed_at or time.time()
-            if result.failures or result.unwound:
+            # Peers may tell of their broken connections before the news of the death is here.
+            is_known = any(f.died for f in result.failures)
+            if is_known or (result.unwound and not result.failures):
                 self._on_end(worker, "ended")
                 return
             result.failures.append(failure)

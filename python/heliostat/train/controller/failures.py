@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heliostat.train.config import FailureConfig
@@ -97,11 +98,18 @@ class FailurePolicy:
 
 
 def describe(
-    failures: list[RankFailure], world_size: int, policy: FailurePolicy, preempted: bool = False
+    failures: list[RankFailure],
+    world_size: int,
+    policy: FailurePolicy,
+    preempted: bool = False,
+    not_replaced: Sequence[RankFailure] = (),
 ) -> str:
-    """The text of the exception that ends a run."""
+    """The text of the exception that ends a run.
+
+    ``not_replaced`` are losses of replica groups before it, which were not in again.
+    """
     count, died = len(failures), sum(f.died for f in failures)
-    what = f"{count} of {world_size} workers failed"
+    what = f"{count} of {world_size} workers {'died' if died == count else 'failed'}"
     if 0 < died < count:
         what = f"{died} of {world_size} workers died, and {count - died} more failed with it"
     lines = [
@@ -110,6 +118,7 @@ def describe(
     ]
     if count > 16:
         lines.append(f"  ... and {count - 16} more")
+    lines += [f"  {f.title()}, before that, and was not replaced yet" for f in not_replaced[:16]]
     # What the others raise once a peer is gone is much the same everywhere.
     shown = failures[: died + 1] if died else failures
     for failure in shown[:_MAX_TRACEBACKS]:

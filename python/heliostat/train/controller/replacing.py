@@ -74,6 +74,10 @@ class Replacer:
         # Where fresh workers run, as soon as they can say.
         self.infos: dict[Any, int] = {}
 
+    def group_of(self, rank: int) -> int:
+        """The replica group of a rank."""
+        return rank // self._replicas.size
+
     def lost(self, failure: RankFailure, refs: dict[Any, int], reusable: bool) -> bool:
         """A rank has failed or died. False: its group cannot be replaced, the attempt has failed."""
         number = failure.rank // self._replicas.size

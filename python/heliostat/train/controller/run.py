@@ -368,7 +368,8 @@ class TrainRun:
         preempted = self._was_announced(failures[0])
         policy = self._policy
         restart = policy.allows_preemption() if preempted else policy.allows_restart()
-        text = describe(failures, self.record.attempt.world_size, policy, preempted)
+        workers = self.record.attempt.world_size
+        text = describe(failures, workers, policy, preempted, result.not_replaced)
         failure = Failure(
             time=result.failed_at or time.time(),
             attempt=self.record.attempt.number,
