@@ -10,8 +10,8 @@ import pytest
 pytestmark = pytest.mark.heliostat_only("inside of the workers")
 pytest.importorskip("torch")
 
+from heliostat.train.memory import sender as sending  # noqa: E402
 from heliostat.train.memory.versions import Version  # noqa: E402
-from heliostat.train.torch.resume import peers  # noqa: E402
 
 
 class Keeper:
@@ -29,17 +29,14 @@ def test_keepers_drop_only_what_is_older_than_a_whole_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """TRAIN-MEMORY-1. What this rank has handed over since is not whole: others may die before."""
-    monkeypatch.setattr(peers, "ray", SimpleNamespace(get=lambda call: call))
+    monkeypatch.setattr(sending, "ray", SimpleNamespace(get=lambda call: call))
     keeper, answers = Keeper(), iter([None, Version(1, 0), None, Version(3, 0)])
     session: Any = SimpleNamespace(
-        assignment=SimpleNamespace(
-            memory_every=1, keepers=[keeper], attempt=0, world_rank=0, world_size=2
-        ),
-        memory_kept=lambda version: next(answers),
+        assignment=SimpleNamespace(memory_every=1, keepers=[keeper]),
+        memory_kept=lambda version, part, parts: next(answers),
     )
-    copier: Any = None
-    giver = peers.Giver(session, copier)
-    header: Any = SimpleNamespace(dump=lambda: b"")
+    sender = sending.Sender(session, 0, 2)
     for step in (1, 2, 3, 4):
-        giver._send(Version(step, 0), header, None)
+        sender.begin(Version(step, 0), b"", None)
+    sender.wait()
     assert keeper.wholes == [None, None, Version(1, 0), Version(1, 0)]

@@ -34,7 +34,10 @@ Train = Callable[..., Any]
 
 @pytest.fixture
 def replicas(ray_start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """``replicas(loop, workers=4, config={...}, failures=-1, **FaultTolerantConfig options)``."""
+    """``replicas(loop, workers=4, config={...}, failures=-1, **FaultTolerantConfig options)``.
+
+    ``memory_every`` is that of ``CheckpointConfig``.
+    """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def replicas(
@@ -43,6 +46,7 @@ def replicas(ray_start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         *,
         config: dict[str, Any] | None = None,
         failures: int = -1,
+        memory_every: int | None = None,
         **options: Any,
     ) -> Any:
         return TorchTrainer(
@@ -54,10 +58,30 @@ def replicas(ray_start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 name="run",
                 storage_path=str(tmp_path),
                 failure_config=FailureConfig(max_failures=failures),
+                checkpoint_config=train.CheckpointConfig(memory_every_n_steps=memory_every),
             ),
         ).fit()
 
     return replicas
+
+
+def die_together(run: Any, folder: str) -> None:
+    """Die with everybody else, once the state of the last step is in peers' memory."""
+    shard = train.get_context().get_world_rank() % torch_world_size()
+    if run.index == 0:  # this group hands it over
+        run._giver.wait()
+        run._giver._sender.wait()
+        Path(folder, f"kept{shard}").touch()
+    while not all(Path(folder, f"kept{s}").exists() for s in range(torch_world_size())):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def torch_world_size() -> int:
+    """Workers of a replica group."""
+    import torch.distributed as dist
+
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def model_of_batches() -> Any:
@@ -82,6 +106,7 @@ def loop_of_batches(config: dict[str, Any]) -> list[float]:
 
     ``kills`` has (rank, step) of those who die between the average and the optimizer's step, ``early``
     of those who die before they have computed anything: in that step or later, when all are there.
+    ``all_die`` is the step that all die in.
     """
     import torch
     from torch.utils.data import DataLoader, TensorDataset
@@ -107,6 +132,8 @@ def loop_of_batches(config: dict[str, Any]) -> list[float]:
     with Path(folder, f"seen{rank}").open("a", buffering=1) as seen:
         for number, x, y in run.batches(loader, epochs=2, keep_batch=config.get("keeps", True)):
             dies("early")
+            if run.step == config.get("all_die") and once(folder, f"all{rank}"):
+                die_together(run, folder)
             time.sleep(config.get("step_s", 0))  # what a step takes
             if run.step == 0:
                 start = [p.detach().tolist() for p in model.parameters()]
@@ -332,6 +359,11 @@ def sharded_loop(config: dict[str, Any]) -> list[float]:
         x = torch.randn(8, 8, generator=torch.Generator().manual_seed(2 * step + rank % 2))
         if [rank, step] in config.get("kills", []) and once(config["folder"], f"k{rank}"):
             os.kill(os.getpid(), signal.SIGKILL)
+        if step == config.get("all_die") and once(config["folder"], f"all{rank}"):
+            die_together(run, config["folder"])
+        if config.get("all_die"):
+            with Path(config["folder"], f"steps{rank}").open("a") as made:
+                made.write(f"{step} ")
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -397,6 +429,27 @@ def test_a_report_of_one_rank_only_does_not_hold_the_others_up(
     assert result.metrics["step"] == 5
 
 
+@pytest.mark.contract("F9.09")
+def test_when_all_groups_die_the_copy_in_memory_has_state_steps_and_samples(
+    replicas: Train, tmp_path: Path
+) -> None:
+    """Without a checkpoint; no step is made twice, and each sample counts once."""
+    replicas(loop_of_batches, 2, config={"all_die": 12}, memory_every=4)
+    judge(tmp_path, 2)
+
+
+@pytest.mark.contract("F9.09")
+def test_when_all_groups_die_each_shard_comes_back_from_memory(
+    replicas: Train, tmp_path: Path
+) -> None:
+    quiet = replicas(sharded_loop, 4, workers_per_replica=2)
+    config = {"all_die": 9}
+    killed = replicas(sharded_loop, 4, workers_per_replica=2, config=config, memory_every=3)
+    assert killed.return_value == pytest.approx(quiet.return_value, rel=1e-4)
+    for rank in range(4):
+        assert (tmp_path / f"steps{rank}").read_text().split() == [str(s) for s in range(25)]
+
+
 # ---- what is refused ----
 
 
@@ -415,17 +468,6 @@ def test_sizes_that_do_not_divide_are_refused() -> None:
     for bad in ({"workers_per_replica": 0}, {"min_replicas": "2"}, {"backend": "mpi"}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             FaultTolerantConfig(**bad)  # type: ignore[arg-type]
-
-
-def test_copies_in_memory_are_refused_where_other_groups_are_such_copies() -> None:
-    options = train.CheckpointConfig(memory_every_n_steps=5)
-    with pytest.raises(ValueError, match="every replica group holds the state"):
-        TorchTrainer(
-            lambda: None,
-            torch_config=FaultTolerantConfig(),
-            scaling_config=ScalingConfig(num_workers=2),
-            run_config=RunConfig(checkpoint_config=options),
-        )
 
 
 def test_models_that_differ_are_named(replicas: Train) -> None:

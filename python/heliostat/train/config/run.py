@@ -101,7 +101,8 @@ class CheckpointConfig:
         memory_every_n_steps: After every so many steps of ``ray.train.torch.resumable`` a copy of the
             sharded state goes into the object stores of the worker's node and of another one, beside
             the next step. A restart begins from there, and from a checkpoint only where the copies are
-            gone, too. Default None: no copies.
+            gone, too. With ``fault_tolerant`` it is the state of one replica group, for when all of
+            them are lost. Default None: no copies.
         checkpoint_frequency, checkpoint_at_end: Refused (DeprecationWarning).
 
     Raises:

@@ -102,7 +102,7 @@ class Launcher:
         self._keepers_of = {}
         if self._memory_every is not None:
             self.memory = self._keepers.offer()
-            self._keepers_of = self._keepers.open([w.info.node_id for w in group.workers])
+            self._open_keepers()
         self._number, self._latest = number, latest
         self._job, self._coordinator = job, coordinator
         self._assignments = [self._assignment(rank, shard) for rank, shard in enumerate(shards)]
@@ -111,8 +111,15 @@ class Launcher:
     def add(self, rank: int) -> Any:
         """Start the function on a worker that has joined the group; returns the ref of its outcome."""
         assert rank == len(self._assignments)
+        if self._memory_every is not None:
+            self._open_keepers()
         self._assignments.append(self._assignment(rank, {}))
         return self.start(rank, 0)
+
+    def _open_keepers(self) -> None:
+        """Have keepers where the workers are."""
+        nodes = [worker.info.node_id for worker in self._group.workers]
+        self._keepers_of = self._keepers.open(nodes)
 
     def _assignment(self, rank: int, shards: dict[str, Any]) -> Assignment:
         spec, group = self._spec, self._group

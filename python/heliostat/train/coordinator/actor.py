@@ -312,13 +312,13 @@ class TrainCoordinator:
         return name
 
     async def memory_kept(
-        self, number: int, rank: int, world_size: int, version: Version
+        self, number: int, part: int, parts: int, version: Version
     ) -> Version | None:
-        """The part of ``rank`` is in peers' memory; returns the latest version that is there whole."""
+        """A part of the state is in peers' memory; returns the latest version that is there whole."""
         if self._attempt is None or self._attempt.number != number:
             return None
         is_first = self._memory.whole is None
-        whole = self._memory.kept(version, rank, world_size)
+        whole = self._memory.kept(version, part, parts)
         if is_first and whole is not None:
             self._emit("kept", {})
         return whole

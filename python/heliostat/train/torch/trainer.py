@@ -60,13 +60,6 @@ class TorchTrainer(DataParallelTrainer):
                     "a replica group that joins later would get none of them. Use run.batches() with a "
                     "map-style dataset, or give num_workers one number."
                 )
-            options = self.run_config.checkpoint_config
-            if options is not None and options.memory_every_n_steps is not None:
-                raise ValueError(
-                    "CheckpointConfig(memory_every_n_steps=...) with FaultTolerantConfig: every replica "
-                    "group holds the state in its memory already, and a new one takes it from there. "
-                    "Leave memory_every_n_steps out; report checkpoints for when all groups are lost."
-                )
         backend = torch_config.backend if torch_config is not None else None
         if (
             backend == "nccl"

@@ -250,10 +250,9 @@ class WorkerSession(Session):
         found: dict[int, Any] = self.meet("gather", data)
         return found
 
-    def memory_kept(self, version: Version) -> Version | None:
-        """This rank's part of the state is in peers' memory; returns the latest that is there whole."""
-        size = self.assignment.world_size
-        call = self._coordinator.memory_kept.remote(self._number, self._rank, size, version)
+    def memory_kept(self, version: Version, part: int, parts: int) -> Version | None:
+        """A part of the state is in peers' memory; returns the latest that is there whole."""
+        call = self._coordinator.memory_kept.remote(self._number, part, parts, version)
         whole: Version | None = self._get(call)
         return whole
 

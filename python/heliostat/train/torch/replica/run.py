@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from heliostat.train.context import current_session
+from heliostat.train.memory.sender import Sender
 from heliostat.train.replicas.plan import SamplePlan, Span
 from heliostat.train.replicas.words import Admission
 from heliostat.train.torch.device import get_device
@@ -31,15 +32,21 @@ class FaultTolerantRun:
         epoch: The epoch of ``batches``, from 0.
     """
 
-    def __init__(self, link: Link, objects: dict[str, Any]) -> None:
+    def __init__(self, session: WorkerSession, objects: dict[str, Any]) -> None:
         self.step = 0
+        link = Link(session)
+        assignment, seat = session.assignment, link.seat
+        self._session = session
         self._link = link
         self._objects = objects
         self._models = [m for m in objects.values() if isinstance(m, torch.nn.Module)]
         self._averager = Averager(link, self._models)
-        self._giver = state.Giver(link, objects)
+        sender = Sender(session, seat.shard, seat.size)
+        self._giver = state.Giver(link, objects, sender, assignment.attempt)
         self._averager.before_vote = self._giver.wait
         self._groups: tuple[int, ...] = ()
+        # How many groups have made the state; 0 while it is what the training function began with.
+        self._made_by = 0
         self._plan: SamplePlan | None = None
         self._is_in = False
         self._is_done = False
@@ -141,10 +148,11 @@ class FaultTolerantRun:
         self._is_in = True
         admission = self._link.join(state.signature(self._objects))
         self.step = admission.step
+        if self._link.seat.group not in admission.newcomers:
+            self._restore()  # whoever is a newcomer takes it from this group
         self._take_place(admission)
-        if admission.step and self._link.seat.group in admission.newcomers:
-            # The state is that of a group of the others.
-            self._tell_size(len(admission.groups) - len(admission.newcomers))
+        if self._made_by:
+            self._tell_size(self._made_by)
         self._averager.is_ready = True
 
     def _take_place(self, admission: Admission) -> None:
@@ -152,12 +160,39 @@ class FaultTolerantRun:
         group = self._link.seat.group
         self._groups = admission.groups
         if group in admission.newcomers:
-            more = state.take(self._link, admission.quorum, self._objects)
-            if self._plan is not None:
-                self._plan.load_state_dict(more["plan"])
+            self._stand_at(state.take(self._link, admission.quorum, self._objects))
         elif admission.donor == group:
-            plan = self._plan.state_dict() if self._plan is not None else None
-            self._giver.give(admission.quorum, {"plan": plan})
+            self._giver.give(admission.quorum, self._position())
+
+    def _position(self) -> dict[str, Any]:
+        """What belongs to the state besides the objects."""
+        plan = self._plan.state_dict() if self._plan is not None else None
+        return {"plan": plan, "step": self.step, "made_by": self._made_by}
+
+    def _stand_at(self, position: dict[str, Any]) -> None:
+        self.step, self._made_by = position["step"], position["made_by"]
+        if self._plan is not None and position["plan"] is not None:
+            self._plan.load_state_dict(position["plan"])
+
+    def _restore(self) -> None:
+        """All groups were lost: the first of the new ones takes the copy that is in peers' memory."""
+        offer, seat = self._session.assignment.memory, self._link.seat
+        if offer is None or len(offer.parts) != seat.size:
+            return
+        found, problem = None, ""
+        try:
+            found = state.take_copy(offer, seat.shard)
+        except Exception as error:
+            problem = str(error) or repr(error)
+        if seat.size > 1:  # all of its workers, or none
+            is_there = torch.tensor([found is not None], dtype=torch.int32, device=get_device())
+            torch.distributed.all_reduce(is_there, torch.distributed.ReduceOp.MIN)
+            problem = problem or ("" if is_there.item() else "another shard of it is gone")
+        if problem or found is None:
+            self._session.note(f"the state in peers' memory cannot be used: {problem}")
+            return
+        state.fill(self._objects, found)
+        self._stand_at(found)
 
     def _after_step(self, shares: dict[int, list[Span]]) -> None:
         vote = self._averager.vote
@@ -169,6 +204,10 @@ class FaultTolerantRun:
             return
         before = len(self._groups)
         self._groups = tuple(sorted(vote.weights))
+        self._made_by = len(self._groups)
+        if self._giver.is_due(self.step) and self._groups[0] == self._link.seat.group:
+            self._giver.wait()
+            self._giver.keep(self.step, self._position())
         if vote.edge:
             self._giver.wait()
             self._take_place(self._link.edge(self.step))
@@ -243,7 +282,7 @@ def fault_tolerant(**objects: Any) -> FaultTolerantRun:
     if not any(isinstance(value, torch.nn.Module) for value in objects.values()):
         raise ValueError("fault_tolerant() needs the model: fault_tolerant(model=model, ...).")
     state.check_sharding(objects, session.assignment.seat.size)
-    run = FaultTolerantRun(Link(session), objects)
+    run = FaultTolerantRun(session, objects)
     _current.append(run)
     return run
 

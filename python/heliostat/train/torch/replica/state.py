@@ -1,4 +1,4 @@
-"""The state that a newcomer takes from a living peer, through the object store.
+"""The state that a newcomer takes from a living peer, or a restart from copies, through the object store.
 
 Parameters and the optimizer's tensors stay as they are from one step's end to the end of the next
 backward pass: they are read from where they lie, while this rank computes. Everything else is copied first.
@@ -7,12 +7,16 @@ backward pass: they are read from where they lie, while this rank computes. Ever
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import torch
 
 import heliostat as ray
+from heliostat import cloudpickle
+from heliostat.train.memory.sender import Sender, fetch
+from heliostat.train.memory.versions import MemoryOffer, Version
 from heliostat.train.torch.replica.average import local
 from heliostat.train.torch.replica.link import Link
 
@@ -76,29 +80,69 @@ def signature(objects: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str]
 
 
 class Giver:
-    """Hands this rank's state to newcomers, in a thread beside the next step."""
+    """Hands this rank's state to newcomers and to keepers, in threads beside the next step."""
 
-    def __init__(self, link: Link, objects: dict[str, Any]) -> None:
+    def __init__(self, link: Link, objects: dict[str, Any], sender: Sender, attempt: int) -> None:
         self._link = link
         self._objects = objects
-        self._thread: threading.Thread | None = None
+        self._sender = sender
+        self._attempt = attempt
+        self._threads: list[threading.Thread] = []
+
+    def is_due(self, step: int) -> bool:
+        """Whether keepers are to have the state after ``step`` steps."""
+        return self._sender.is_due(step)
 
     def give(self, quorum: int, more: dict[str, Any]) -> None:
-        """Begin to hand over the state as it is now, with ``more``."""
-        packed = {name: _pack(value) for name, value in self._objects.items()}
-        self._thread = threading.Thread(
-            target=self._put, args=(quorum, {"objects": packed, **more}), name="train-state"
-        )
-        self._thread.start()
+        """Begin to hand over the state as it is now, with ``more``, to those who join."""
+        state = self._packed(more)
+        self._start(lambda: self._link.give(quorum, [ray.put(state)]))
 
-    def _put(self, quorum: int, state: dict[str, Any]) -> None:
-        self._link.give(quorum, [ray.put(state)])
+    def keep(self, step: int, more: dict[str, Any]) -> None:
+        """Begin to hand over the state as it is now, with ``more``, to keepers."""
+        state = self._packed(more)
+
+        def put() -> None:
+            buffers: list[Any] = []
+            header = cloudpickle.dumps(state, protocol=5, buffer_callback=buffers.append)
+            arrays = [numpy.frombuffer(buffer.raw(), numpy.uint8) for buffer in buffers]
+            # What lies in the store is a copy: the next step may begin.
+            self._sender.begin(Version(step, self._attempt), header, ray.put(arrays))
+
+        self._start(put)
+
+    def _packed(self, more: dict[str, Any]) -> dict[str, Any]:
+        return {"objects": {k: _pack(value) for k, value in self._objects.items()}, **more}
+
+    def _start(self, hand_over: Callable[[], None]) -> None:
+        thread = threading.Thread(target=hand_over, name="train-state")
+        self._threads.append(thread)
+        thread.start()
 
     def wait(self) -> None:
         """Wait until what is handed over has been read."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        threads, self._threads = self._threads, []
+        for thread in threads:
             thread.join()
+
+
+def take_copy(offer: MemoryOffer, shard: int) -> dict[str, Any]:
+    """What ``Giver.keep`` handed over as shard ``shard``, to be given to ``fill``.
+
+    Raises:
+        DamagedCheckpointError: The part is gone meanwhile.
+    """
+    copies = offer.parts[shard]
+    found: dict[str, Any] = cloudpickle.loads(
+        copies[0].header, buffers=fetch(copies, f"shard {shard}")
+    )
+    return found
+
+
+def fill(objects: dict[str, Any], found: dict[str, Any]) -> None:
+    """Make a state that was handed over that of ``objects``."""
+    for name, value in objects.items():
+        _unpack(value, found["objects"][name])
 
 
 def take(link: Link, quorum: int, objects: dict[str, Any]) -> dict[str, Any]:
@@ -109,8 +153,7 @@ def take(link: Link, quorum: int, objects: dict[str, Any]) -> dict[str, Any]:
     """
     (reference,) = link.take(quorum)
     found: dict[str, Any] = ray.get(reference)
-    for name, value in objects.items():
-        _unpack(value, found["objects"][name])
+    fill(objects, found)
     link.taken(quorum)
     return found
 
