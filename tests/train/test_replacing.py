@@ -150,3 +150,13 @@ def test_groups_that_were_not_back_are_named_with_the_one_that_ends_the_attempt(
     text = describe(losses[:1], 2, FailurePolicy(FailureConfig()), not_replaced=losses[1:])
     assert "1 of 2 workers died" in text
     assert "rank 1 died: killed by signal 9, before that, and was not replaced yet" in text
+
+
+def test_what_is_more_than_a_broken_connection_comes_first() -> None:
+    from heliostat.train.controller.failures import by_cause
+
+    broken = RankFailure(0, RuntimeError("[pair.cc:561] Connection closed by peer [10.0.0.1]:2"))
+    cause = RankFailure(1, ValueError("of the loop"))
+    death = RankFailure(2, OSError("killed by signal 9"), died=True)
+    assert by_cause([broken, cause, death]) == [death, cause, broken]
+    assert broken.title() == "rank 0 raised RuntimeError: its connection to another rank broke"

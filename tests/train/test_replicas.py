@@ -486,6 +486,25 @@ def test_models_that_differ_are_named(replicas: Train) -> None:
         replicas(loop, 2, failures=0)
 
 
+def test_models_that_differ_are_named_without_replica_groups(
+    ray_start: Any, tmp_path: Path
+) -> None:
+    def loop() -> None:
+        import torch
+
+        rank = train.get_context().get_world_rank()
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1 + rank))
+        train.torch.prepare_model(model)
+
+    trainer = TorchTrainer(
+        loop,
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(name="run", storage_path=str(tmp_path)),
+    )
+    with pytest.raises(WorkerGroupError, match=r"first parameter that differs is '1\.weight'"):
+        trainer.fit()
+
+
 def test_a_model_that_is_not_sharded_over_its_group_is_refused(replicas: Train) -> None:
     def loop(config: dict[str, Any]) -> None:
         import torch

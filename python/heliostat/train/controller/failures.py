@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from heliostat.train.config import FailureConfig
@@ -12,6 +12,10 @@ from heliostat.train.messages import WorkerInfo
 _MAX_TRACEBACKS, _MAX_TITLE = 3, 400
 _DEAD_BECAUSE = re.compile(
     r"The actor is dead because (?:The worker process \(pid \d+\) (?:was )?)?(.+)"
+)
+
+_BROKEN = re.compile(
+    r"Connection closed by peer|Connection reset by peer|Broken pipe|remote process exited"
 )
 
 
@@ -25,6 +29,11 @@ class RankFailure:
     died: bool = False
     info: WorkerInfo | None = None
 
+    @property
+    def is_echo(self) -> bool:
+        """Whether it may be no more than that a peer is gone: its connections are broken."""
+        return isinstance(self.error, RuntimeError) and bool(_BROKEN.search(str(self.error)))
+
     def title(self) -> str:
         """One line."""
         where = f" (pid {self.info.pid} on {self.info.node_ip})" if self.info else ""
@@ -32,6 +41,8 @@ class RankFailure:
             return f"rank {self.rank}{where} died: {_cut(_cause_of_death(str(self.error)))}"
         text = str(self.error).strip().splitlines()
         name = type(self.error).__name__
+        if self.is_echo:
+            return f"rank {self.rank}{where} raised {name}: its connection to another rank broke"
         return f"rank {self.rank}{where} raised {name}" + (f": {_cut(text[0])}" if text else "")
 
 
@@ -95,6 +106,11 @@ class FailurePolicy:
         if limit < 0:
             return f"failure {self.worker_failures}, restarts are not limited"
         return f"failure {self.worker_failures}, FailureConfig(max_failures={limit})"
+
+
+def by_cause(failures: Iterable[RankFailure]) -> list[RankFailure]:
+    """A death comes first, then what is more than a broken connection: it is the cause of the others'."""
+    return sorted(failures, key=lambda f: (not f.died, f.is_echo, f.rank))
 
 
 def describe(

@@ -15,7 +15,7 @@ from heliostat.train.backend import Replicas
 from heliostat.train.callbacks import TrainRunContext
 from heliostat.train.controller.attempt import AttemptResult, AttemptRunner, EventStream
 from heliostat.train.controller.checks import checkpoint_of, open_run
-from heliostat.train.controller.failures import FailurePolicy, RankFailure, describe
+from heliostat.train.controller.failures import FailurePolicy, RankFailure, by_cause, describe
 from heliostat.train.controller.interrupts import Interrupts
 from heliostat.train.controller.launch import CoordinatorLost, Launcher
 from heliostat.train.controller.newcomers import Newcomers
@@ -355,8 +355,7 @@ class TrainRun:
             self._note(f"replica group {group} {what} from step {step} on{after}")
 
     def _after_failure(self, result: AttemptResult) -> None:
-        # A death comes first: it is the cause of what the others raise.
-        failures = sorted(result.failures, key=lambda f: (not f.died, f.rank))
+        failures = by_cause(result.failures)
         if failures[0].died:
             fallen = {f.rank for f in failures if not f.died}
             for span in self.record.attempt.workers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from heliostat.train.context import current_session
@@ -53,8 +54,31 @@ def _ddp(model: torch.nn.Module, device: torch.device, options: dict[str, Any]) 
         options.setdefault("output_device", device)
     if not any(p.requires_grad for p in model.parameters()):
         return model  # nothing to keep in step; DistributedDataParallel would refuse it
-    wrapped: torch.nn.Module = DistributedDataParallel(model, **options)
+    try:
+        wrapped: torch.nn.Module = DistributedDataParallel(model, **options)
+    except RuntimeError as error:
+        problem = _difference(model, str(error))
+        if not problem:
+            raise
+        raise ValueError(problem) from error
     return wrapped
+
+
+def _difference(model: torch.nn.Module, said: str) -> str:
+    """Which parameter differs from that of rank 0; torch gives its number only. "" for another error."""
+    found = re.match(r"\[(\d+)\]: params\[(\d+)\] in this process", said)
+    if found is None:
+        return ""
+    rank, number = map(int, found.groups())
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if number >= len(named):
+        return ""
+    name, parameter = named[number]
+    return (
+        f"The model of rank {rank} is not that of rank 0: the first parameter that differs is {name!r} with "
+        f"shape {list(parameter.shape)} of {str(parameter.dtype).removeprefix('torch.')}. Build the same "
+        "model on every rank."
+    )
 
 
 def _fsdp(model: torch.nn.Module, device: torch.device, options: dict[str, Any]) -> torch.nn.Module:

@@ -78,7 +78,12 @@ class Link:
         return admission
 
     def _ask(self, ref: Any) -> Admission:
-        answer = ray.get(ref)
+        try:
+            answer = ray.get(ref)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ValueError):  # refused: the sentence alone
+                raise ValueError(str(error.cause)) from None
+            raise
         if answer is None:
             raise AttemptEnded("the attempt is over")
         found: Admission = answer
