@@ -55,6 +55,7 @@ class Authority:
         *hosts: str,
         since: datetime.timedelta = -DAY,
         until: datetime.timedelta = DAY,
+        password: str | None = None,
     ) -> tuple[Path, Path]:
         """A certificate for these addresses and names, and its key: the paths of both files."""
         key = ec.generate_private_key(ec.SECP256R1())
@@ -74,12 +75,15 @@ class Authority:
             )
         signed = certificate.sign(self.key, hashes.SHA256())
         paths = (self.folder / f"{name}.crt", self.folder / f"{name}.key")
+        hidden: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if password is not None:
+            hidden = serialization.BestAvailableEncryption(password.encode())
         files = (
             signed.public_bytes(serialization.Encoding.PEM),
             key.private_bytes(
                 serialization.Encoding.PEM,
                 serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
+                hidden,
             ),
         )
         for path, content in zip(paths, files, strict=True):

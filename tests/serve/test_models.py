@@ -252,12 +252,6 @@ def test_models_act_in_a_deployment(ray_start: Any) -> None:
         serve.shutdown()
 
 
-@pytest.mark.heliostat_only("Ray has a gRPC server")
-def test_servicer_functions_are_refused() -> None:
-    with pytest.raises(NotImplementedError, match="no gRPC server"):
-        serve.start(grpc_options=gRPCOptions(grpc_servicer_functions=["a.b"]))
-
-
 @pytest.mark.contract("F12.04")
 @pytest.mark.parametrize(
     "order", ["import starlette; from ray import serve", "from ray import serve; import starlette"]

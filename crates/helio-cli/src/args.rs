@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Par
 use helio_config::dashboard::{HOST, PORT};
 use helio_config::session::{CONTROL_PORT, GATEWAY_PORT, GRACE_S};
 
+use crate::ingress::Listening;
 use crate::names;
 
 #[derive(Parser, Debug)]
@@ -189,12 +190,8 @@ pub(crate) enum Command {
     ServeIngress {
         #[arg(long, value_name = "DIR")]
         session_dir: PathBuf,
-        #[arg(long, value_name = "IP")]
-        host: String,
-        #[arg(long, value_name = "PORT")]
-        port: u16,
-        #[arg(long, value_name = "SECONDS")]
-        keep_alive_s: u64,
+        #[command(flatten)]
+        listening: Listening,
     },
     /// Run a job's entry point and write down how it ends.
     #[command(hide = true)]

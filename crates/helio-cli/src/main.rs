@@ -57,9 +57,7 @@ fn main() -> ExitCode {
         Command::JobProcess { run, end, entrypoint } => {
             return dashboard::watch_entry_point(&run, &end, &entrypoint);
         }
-        Command::ServeIngress { session_dir, host, port, keep_alive_s } => {
-            ingress::run(&session_dir, &host, port, keep_alive_s)
-        }
+        Command::ServeIngress { session_dir, listening } => ingress::run(&session_dir, &listening),
         Command::Job { arguments } => {
             in_python::run("heliostat.job_submission.command", &arguments)
         }

@@ -6,10 +6,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use helio_proto::serve;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Sleep;
 
+use crate::forward::header_map;
+use crate::grpc;
 use crate::link::{Event, Exchange};
 use crate::table::Place;
 
@@ -23,6 +27,8 @@ pub(crate) struct Ongoing {
     pub(crate) pump: Option<AbortHandle>,
     /// When the time for the request is over.
     pub(crate) deadline: Option<Pin<Box<Sleep>>>,
+    /// Whether it is a call of gRPC: those are told why they end early in their trailers.
+    pub(crate) is_grpc: bool,
 }
 
 impl Drop for Ongoing {
@@ -36,12 +42,27 @@ impl Drop for Ongoing {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Whole(Bytes),
+    /// Messages of gRPC that are made here; the status that all is well follows.
+    Messages {
+        coming: mpsc::Receiver<Bytes>,
+        is_over: bool,
+    },
     /// The first piece, then what comes.
     Pieces {
         first: Bytes,
         ongoing: Ongoing,
         is_over: bool,
     },
+}
+
+/// What a client is told whose answer ends early. Over HTTP the connection breaks, so that it knows that something is
+/// missing.
+fn broken(ongoing: &Ongoing, code: u8, kind: io::ErrorKind) -> Result<Frame<Bytes>, io::Error> {
+    if ongoing.is_grpc {
+        let say = "The answer ends before its end.";
+        return Ok(Frame::trailers(grpc::status(code, say)));
+    }
+    Err(kind.into())
 }
 
 impl Body for Answer {
@@ -55,6 +76,12 @@ impl Body for Answer {
         match &mut *self {
             Self::Whole(data) if data.is_empty() => Poll::Ready(None),
             Self::Whole(data) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(data))))),
+            Self::Messages { is_over: true, .. } => Poll::Ready(None),
+            Self::Messages { coming, is_over } => coming.poll_recv(context).map(|message| {
+                *is_over = message.is_none();
+                let status = || Frame::trailers(grpc::status(0, ""));
+                Some(Ok(message.map_or_else(status, Frame::data)))
+            }),
             Self::Pieces { first, ongoing, .. } if !first.is_empty() => {
                 ongoing.exchange.take(first.len());
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(first)))))
@@ -64,7 +91,12 @@ impl Body for Answer {
                 if let Some(deadline) = &mut ongoing.deadline
                     && deadline.as_mut().poll(context).is_ready()
                 {
-                    return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+                    *is_over = true;
+                    return Poll::Ready(Some(broken(
+                        ongoing,
+                        grpc::DEADLINE_EXCEEDED,
+                        io::ErrorKind::TimedOut,
+                    )));
                 }
                 return match ongoing.exchange.poll_next(context) {
                     Poll::Pending => Poll::Pending,
@@ -79,10 +111,18 @@ impl Body for Answer {
                         }
                         Poll::Ready(Some(Ok(Frame::data(data))))
                     }
-                    // The connection breaks, so that the client knows that something is missing.
+                    Poll::Ready(Event::Trailers(frame)) => {
+                        *is_over = true;
+                        let headers = serve::read_trailers(&frame).map(header_map);
+                        Poll::Ready(headers.ok().map(|headers| Ok(Frame::trailers(headers))))
+                    }
                     Poll::Ready(_) => {
                         *is_over = true;
-                        Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())))
+                        Poll::Ready(Some(broken(
+                            ongoing,
+                            grpc::UNAVAILABLE,
+                            io::ErrorKind::ConnectionAborted,
+                        )))
                     }
                 };
             },
@@ -92,6 +132,7 @@ impl Body for Answer {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(data) => data.is_empty(),
+            Self::Messages { is_over, .. } => *is_over,
             Self::Pieces { first, is_over, .. } => first.is_empty() && *is_over,
         }
     }
@@ -99,7 +140,7 @@ impl Body for Answer {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(data) => SizeHint::with_exact(data.len() as u64),
-            Self::Pieces { .. } => SizeHint::default(),
+            Self::Messages { .. } | Self::Pieces { .. } => SizeHint::default(),
         }
     }
 }

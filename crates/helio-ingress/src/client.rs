@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -132,15 +133,22 @@ impl Heads {
 #[derive(Debug)]
 pub(crate) struct Client<S> {
     stream: S,
-    heads: Arc<Mutex<Heads>>,
+    /// What was read already.
+    early: Bytes,
+    /// Of HTTP/1.
+    heads: Option<Arc<Mutex<Heads>>>,
     silence: Duration,
     /// Since when nothing could be sent.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Client<S> {
-    pub(crate) fn new(stream: S, heads: Arc<Mutex<Heads>>, silence: Duration) -> Self {
-        Self { stream, heads, silence, stuck: None }
+    pub(crate) fn new(stream: S, early: Bytes, silence: Duration) -> Self {
+        Self { stream, early, heads: None, silence, stuck: None }
+    }
+
+    pub(crate) fn with_heads(self, heads: Arc<Mutex<Heads>>) -> Self {
+        Self { heads: Some(heads), ..self }
     }
 
     fn sent<T>(
@@ -165,9 +173,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Client<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if outcome.is_ready() {
-            self.heads.lock().see(&buffer.filled()[before..]);
+        let outcome = if self.early.is_empty() {
+            Pin::new(&mut self.stream).poll_read(context, buffer)
+        } else {
+            let length = self.early.len().min(buffer.remaining());
+            buffer.put_slice(&self.early.split_to(length));
+            Poll::Ready(Ok(()))
+        };
+        if let Some(heads) = &self.heads
+            && outcome.is_ready()
+        {
+            heads.lock().see(&buffer.filled()[before..]);
         }
         outcome
     }

@@ -26,8 +26,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::Shared;
 use crate::answer::{Answer, Ongoing};
 use crate::client::{Heads, Patience};
+use crate::fault::{Fault, text};
 use crate::link::{Event, Exchange};
-use crate::table::{self, NoPlace, Place, Route};
+use crate::table::{self, Place, Route};
 use crate::websocket;
 
 /// Bodies of a known length up to this are read before a replica is asked.
@@ -37,7 +38,7 @@ const TRIES: usize = 2;
 /// How often a request may be refused by replicas that are ending.
 pub(crate) const REFUSALS_MAX: usize = 100;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Not forwarded: they are about the connection, not the answer.
 const HOP_BY_HOP: [HeaderName; 4] =
@@ -46,10 +47,13 @@ const HOP_BY_HOP: [HeaderName; 4] =
 /// Who asked, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct Ends {
+    /// Whether the connection is encrypted.
+    pub(crate) is_secure: bool,
     pub(crate) client: (String, u16),
     pub(crate) server: (String, u16),
 }
 
+/// Over HTTP/1.
 pub(crate) async fn answer(
     shared: Rc<Shared>,
     ends: Rc<Ends>,
@@ -61,7 +65,13 @@ pub(crate) async fn answer(
     let refused = refusal(&request, &heads.lock());
     let mut response = match refused {
         Some((status, why)) => text(status, why.to_owned()),
-        None => route(&shared, &ends, &heads, request).await,
+        None => {
+            let response = route(&shared, &ends, request).await;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                heads.lock().end();
+            }
+            response
+        }
     };
     // A proxy in front may see another end of the chunked body: what it sends as its rest is no request.
     if is_last || refused.is_some() {
@@ -70,8 +80,10 @@ pub(crate) async fn answer(
     Ok(response)
 }
 
+type Refused = (StatusCode, &'static str);
+
 /// Why a request is not forwarded: servers may understand it differently.
-fn refusal(request: &Request<Incoming>, heads: &Heads) -> Option<(StatusCode, &'static str)> {
+fn refusal(request: &Request<Incoming>, heads: &Heads) -> Option<Refused> {
     let headers = request.headers();
     if headers.contains_key(header::TRANSFER_ENCODING) {
         if heads.is_ambiguous() || headers.contains_key(header::CONTENT_LENGTH) {
@@ -90,18 +102,45 @@ fn refusal(request: &Request<Incoming>, heads: &Heads) -> Option<(StatusCode, &'
     if hosts > 1 || hosts == 0 && request.version() == Version::HTTP_11 {
         return Some((StatusCode::BAD_REQUEST, "A request of HTTP/1.1 has one Host."));
     }
+    of_method(request)
+}
+
+/// Over HTTP/2, where a body has one end.
+pub(crate) async fn answer_stream(
+    shared: &Shared,
+    ends: &Ends,
+    request: Request<Incoming>,
+) -> Response<Answer> {
+    match of_authority(&request).or_else(|| of_method(&request)) {
+        Some((status, why)) => text(status, why.to_owned()),
+        None => route(shared, ends, request).await,
+    }
+}
+
+/// Why a request has not one host.
+fn of_authority(request: &Request<Incoming>) -> Option<Refused> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (host, another) = (hosts.next(), hosts.next());
+    let authority = request.uri().authority().map(|one| one.as_str().as_bytes());
+    let why = match (authority, host.map(HeaderValue::as_bytes), another) {
+        (None, None, _) => "A request of HTTP/2 has an :authority or a Host.",
+        (_, _, Some(_)) => "A request has one Host.",
+        (Some(one), Some(other), None) if !one.eq_ignore_ascii_case(other) => {
+            "The :authority and the Host of a request are the same."
+        }
+        _ => return None,
+    };
+    Some((StatusCode::BAD_REQUEST, why))
+}
+
+fn of_method(request: &Request<Incoming>) -> Option<Refused> {
     (request.method() == Method::CONNECT).then_some((
         StatusCode::METHOD_NOT_ALLOWED,
         "This server is no proxy: CONNECT leads nowhere.",
     ))
 }
 
-async fn route(
-    shared: &Shared,
-    ends: &Ends,
-    heads: &Mutex<Heads>,
-    mut request: Request<Incoming>,
-) -> Response<Answer> {
+async fn route(shared: &Shared, ends: &Ends, mut request: Request<Incoming>) -> Response<Answer> {
     let path = request.uri().path();
     if let Some(own) = path.strip_prefix("/-/") {
         return own_route(shared, own).unwrap_or_else(|| not_found(path));
@@ -112,11 +151,7 @@ async fn route(
     let routes = shared.table.routes();
     let mut response = match table::find(&routes, path) {
         Some(route) if websocket::is_wanted(&request) => {
-            let response = websocket::open(shared, route, ends, request).await;
-            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                heads.lock().end();
-            }
-            response
+            websocket::open(shared, route, ends, request).await
         }
         Some(route) => forward(shared, route, ends, request).await,
         None => unknown(shared, path),
@@ -146,7 +181,7 @@ fn own_route(shared: &Shared, name: &str) -> Option<Response<Answer>> {
 }
 
 /// `success`, as probes expect it; more where the cluster does not answer.
-fn health(shared: &Shared) -> String {
+pub(crate) fn health(shared: &Shared) -> String {
     let Some(since) = shared.daemon_gone.get() else { return "success".to_owned() };
     format!(
         "success\nThe daemon of this node has ended {} s ago. Until it is started again, requests go to the replicas \
@@ -172,15 +207,7 @@ fn not_found(path: &str) -> Response<Answer> {
     text(StatusCode::NOT_FOUND, say)
 }
 
-pub(crate) fn text(status: StatusCode, say: String) -> Response<Answer> {
-    let mut response = Response::new(Answer::Whole(say.into()));
-    *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response
-}
-
-fn new_id() -> HeaderValue {
+pub(crate) fn new_id() -> HeaderValue {
     let mut bytes = [0; 16];
     // Without randomness ids repeat; they only tell requests apart in logs.
     let _ = getrandom::fill(&mut bytes);
@@ -191,49 +218,60 @@ fn new_id() -> HeaderValue {
 }
 
 /// What is known of the request's body before a replica is asked.
-pub(crate) enum Given {
-    Whole(Bytes),
-    Coming(Incoming),
-    /// Messages, which [`websocket`] sends.
-    Socket,
+pub(crate) struct Given {
+    /// What travels within the bodies, if that is not what HTTP has there: [`serve::WEBSOCKET`], [`serve::GRPC`].
+    pub(crate) kind: Option<u8>,
+    /// The bytes that have come.
+    pub(crate) first: Bytes,
+    /// What is still to come.
+    pub(crate) rest: Option<Incoming>,
 }
 
-/// Why a request's body is not there.
-enum Missing {
-    Broken(hyper::Error),
-    Late,
-}
-
-async fn read_small(body: Incoming, silence: Duration) -> Result<Given, Missing> {
-    if body.is_end_stream() {
-        return Ok(Given::Whole(Bytes::new()));
+impl Given {
+    pub(crate) fn whole(first: Bytes) -> Self {
+        Self { kind: None, first, rest: None }
     }
+}
+
+async fn read_small(body: Incoming, silence: Duration) -> Result<Given, Fault> {
     match body.size_hint().exact() {
-        Some(length) if length <= SMALL_BODY => {}
-        _ => return Ok(Given::Coming(body)),
+        _ if body.is_end_stream() => Ok(Given::whole(Bytes::new())),
+        Some(length) if length <= SMALL_BODY => read_up_to_small(body, true, silence).await,
+        _ => Ok(Given { kind: None, first: Bytes::new(), rest: Some(body) }),
     }
-    let mut body = body;
+}
+
+/// Reads on until the body is over, or is not small.
+pub(crate) async fn read_up_to_small(
+    mut body: Incoming,
+    is_length_known: bool,
+    silence: Duration,
+) -> Result<Given, Fault> {
     let mut read = bytes::BytesMut::new();
-    let mut patience = Patience::new(silence, true);
-    while let Some(frame) = patience.wait(next_frame(&mut body), size).await.ok_or(Missing::Late)? {
-        if let Ok(data) = frame.map_err(Missing::Broken)?.into_data() {
+    let mut patience = Patience::new(silence, is_length_known);
+    while let Some(frame) = patience.wait(next_frame(&mut body), size).await.ok_or(Fault::Late)? {
+        let frame = frame.map_err(|error| Fault::Cut(error.to_string()))?;
+        if let Ok(data) = frame.into_data() {
             if read.is_empty() && body.is_end_stream() {
-                return Ok(Given::Whole(data));
+                return Ok(Given::whole(data));
             }
             read.extend_from_slice(&data);
         }
+        if read.len() as u64 > SMALL_BODY {
+            return Ok(Given { kind: None, first: read.freeze(), rest: Some(body) });
+        }
     }
-    Ok(Given::Whole(read.freeze()))
+    Ok(Given::whole(read.freeze()))
 }
 
-type Part = Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>;
+pub(crate) type Part = Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>;
 
-fn size(part: &Part) -> usize {
+pub(crate) fn size(part: &Part) -> usize {
     let data = part.as_ref().and_then(|part| part.as_ref().ok()?.data_ref());
     data.map_or(0, Bytes::len)
 }
 
-async fn next_frame(body: &mut Incoming) -> Part {
+pub(crate) async fn next_frame(body: &mut Incoming) -> Part {
     poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
 }
 
@@ -243,124 +281,90 @@ async fn forward(
     ends: &Ends,
     request: Request<Incoming>,
 ) -> Response<Answer> {
-    let deadline = shared.request_timeout.get().map(|most| (Instant::now() + most, most));
-    let Some((until, most)) = deadline else {
-        return attempt(shared, route, ends, request, None).await;
-    };
-    match tokio::time::timeout_at(until, attempt(shared, route, ends, request, Some(until))).await {
-        Ok(response) => response,
-        Err(_) => text(StatusCode::REQUEST_TIMEOUT, timed_out(most)),
-    }
-}
-
-fn too_slow() -> Response<Answer> {
-    let say = "The request's body came too slowly, or not to its end.";
-    text(StatusCode::REQUEST_TIMEOUT, say.to_owned())
-}
-
-fn timed_out(most: Duration) -> String {
-    format!("The request was not answered within request_timeout_s = {} s.", most.as_secs_f64())
-}
-
-async fn attempt(
-    shared: &Shared,
-    route: &Route,
-    ends: &Ends,
-    request: Request<Incoming>,
-    until: Option<Instant>,
-) -> Response<Answer> {
     let (parts, body) = request.into_parts();
-    let mut given = match read_small(body, shared.silence).await {
-        Ok(given) => given,
-        Err(Missing::Late) => return too_slow(),
-        Err(Missing::Broken(error)) => {
-            return text(StatusCode::BAD_REQUEST, format!("The body ends early: {error}"));
-        }
+    let most = shared.request_timeout.get();
+    let asked = async |until: Option<Instant>| {
+        let mut given = read_small(body, shared.silence).await?;
+        let call = Call { route, ends, parts: &parts, until };
+        let is_harmless = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let (head, ongoing) = ask(shared, &call, &mut given, is_harmless).await?;
+        reply(&head, ongoing)
     };
-    let is_harmless = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    within(most, asked).await.unwrap_or_else(|fault| fault.http())
+}
+
+/// What `asked` says, if it does within that time.
+pub(crate) async fn within<T>(
+    most: Option<Duration>,
+    asked: impl AsyncFnOnce(Option<Instant>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let Some(most) = most else { return asked(None).await };
+    let until = Instant::now() + most;
+    let answer = tokio::time::timeout_at(until, asked(Some(until))).await;
+    answer.unwrap_or(Err(Fault::TimedOut(most)))
+}
+
+/// A request as replicas are asked it.
+pub(crate) struct Call<'a> {
+    pub(crate) route: &'a Route,
+    pub(crate) ends: &'a Ends,
+    pub(crate) parts: &'a hyper::http::request::Parts,
+    /// When an answer has to be whole.
+    pub(crate) until: Option<Instant>,
+}
+
+/// The head of a replica's answer. Who `is_harmless` may be asked twice.
+pub(crate) async fn ask(
+    shared: &Shared,
+    call: &Call<'_>,
+    given: &mut Given,
+    is_harmless: bool,
+) -> Result<(Bytes, Ongoing), Fault> {
     let (mut losses, mut refusals) = (0, 0);
     loop {
-        let place = match place(shared, route).await {
-            Ok(place) => place,
-            Err(response) => return response,
-        };
+        let place = place(shared, call.route).await?;
         let replica = place.replica.id.clone();
-        let (ongoing, is_whole) = begin(shared, place, route, ends, &parts, &mut given, until);
+        let (ongoing, is_whole) = begin(shared, place, call, given);
         match ongoing.exchange.next().await {
-            Event::Head(head) => return reply(&head, ongoing),
+            Event::Head(head) => return Ok((head, ongoing)),
             Event::Refused if is_whole && refusals < REFUSALS_MAX => refusals += 1,
             Event::Lost if is_whole && is_harmless && losses + 1 < TRIES => losses += 1,
-            Event::Late => return too_slow(),
-            Event::Malformed => {
-                let say = "The request's body is not chunked as HTTP has it.";
-                return text(StatusCode::BAD_REQUEST, say.to_owned());
-            }
-            Event::Refused => {
-                let say = format!("Replica {replica} was ending and did not begin the request.");
-                return text(StatusCode::SERVICE_UNAVAILABLE, say);
-            }
-            _ => {
-                let say = format!("Replica {replica} died while it had the request.");
-                return text(StatusCode::INTERNAL_SERVER_ERROR, say);
-            }
+            Event::Late => return Err(Fault::Late),
+            Event::Malformed => return Err(Fault::Malformed),
+            Event::Refused => return Err(Fault::Refused { replica }),
+            _ => return Err(Fault::Died { replica }),
         }
         // It is on its way out of the table; nobody is to be asked twice within one breath.
         tokio::task::yield_now().await;
     }
 }
 
-/// A replica that is free, once there is one, or what the client is told.
-pub(crate) async fn place(shared: &Shared, route: &Route) -> Result<Place, Response<Answer>> {
-    let unavailable = |say| text(StatusCode::SERVICE_UNAVAILABLE, say);
+/// A replica that is free, once there is one.
+pub(crate) async fn place(shared: &Shared, route: &Route) -> Result<Place, Fault> {
     let Some(deployment) = shared.table.deployment(&route.deployment) else {
-        return Err(unavailable("The application is going.".to_owned()));
+        return Err(Fault::Unavailable("The application is going.".to_owned()));
     };
-    deployment.acquire().await.map_err(|why| match why {
-        NoPlace::Full { waiting, most, refusal } => {
-            let say = format!(
-                "{waiting} requests wait for the deployment already, and max_queued_requests is {most}."
-            );
-            let mut response = unavailable(say);
-            *response.status_mut() = StatusCode::from_u16(refusal.status)
-                .unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-            if let Some(seconds) = refusal.retry_after {
-                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-            }
-            response
-        }
-        NoPlace::Unavailable(why) => unavailable(why),
-    })
+    Ok(deployment.acquire().await?)
 }
 
 /// Sends the request's head and what is there of its body; whether that was all.
 pub(crate) fn begin(
     shared: &Shared,
     place: Place,
-    route: &Route,
-    ends: &Ends,
-    parts: &hyper::http::request::Parts,
+    call: &Call<'_>,
     given: &mut Given,
-    until: Option<Instant>,
 ) -> (Ongoing, bool) {
-    let (body, coming) = match given {
-        Given::Whole(body) => (body.clone(), None),
-        Given::Coming(_) => match std::mem::replace(given, Given::Whole(Bytes::new())) {
-            Given::Coming(incoming) => (Bytes::new(), Some(incoming)),
-            Given::Whole(body) => (body, None),
-            Given::Socket => (Bytes::new(), None),
-        },
-        Given::Socket => (Bytes::new(), None),
-    };
-    let is_socket = matches!(given, Given::Socket);
-    let is_whole = coming.is_none() && !is_socket;
+    let Call { route, ends, parts, until } = *call;
+    let (body, coming) = (given.first.clone(), given.rest.take());
+    let is_whole = coming.is_none() && given.kind != Some(serve::WEBSOCKET);
     let head = serve::Request {
         is_whole,
-        version: match parts.version {
-            _ if is_socket => serve::WEBSOCKET,
+        is_secure: ends.is_secure,
+        version: given.kind.unwrap_or(match parts.version {
             Version::HTTP_2 => 20,
             Version::HTTP_10 => 10,
             _ => 11,
-        },
+        }),
         method: parts.method.as_str().as_bytes(),
         path: parts.uri.path().as_bytes(),
         query: parts.uri.query().unwrap_or_default().as_bytes(),
@@ -368,11 +372,22 @@ pub(crate) fn begin(
         client: (ends.client.0.as_bytes(), ends.client.1),
         server: (ends.server.0.as_bytes(), ends.server.1),
     };
-    let headers: Vec<serve::Header<'_>> = parts
+    let cookies = joined_cookies(parts);
+    let mut headers: Vec<serve::Header<'_>> = parts
         .headers
         .iter()
+        .filter(|(name, _)| cookies.is_none() || *name != header::COOKIE)
         .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
         .collect();
+    if let Some(cookies) = &cookies {
+        headers.push((header::COOKIE.as_str().as_bytes(), cookies));
+    }
+    // HTTP/2 has the host in another place; applications look for it here.
+    if let Some(host) = parts.uri.authority()
+        && !parts.headers.contains_key(header::HOST)
+    {
+        headers.push((header::HOST.as_str().as_bytes(), host.as_str().as_bytes()));
+    }
     let exchange = Rc::new(place.replica.link.begin(is_whole, |out, id| {
         serve::request(out, id, &head, &headers, &body);
     }));
@@ -380,7 +395,18 @@ pub(crate) fn begin(
         .map(|body| pump(body, Rc::clone(&exchange), shared.silence))
         .map(|pump| tokio::task::spawn_local(pump).abort_handle());
     let deadline = until.map(|until| Box::pin(sleep_until(until)));
-    (Ongoing { exchange, _place: place, pump, deadline }, is_whole)
+    let is_grpc = given.kind == Some(serve::GRPC);
+    (Ongoing { exchange, _place: place, pump, deadline, is_grpc }, is_whole)
+}
+
+/// HTTP/2 may send each cookie in a header of its own; applications expect one header.
+fn joined_cookies(parts: &hyper::http::request::Parts) -> Option<Vec<u8>> {
+    let all = parts.headers.get_all(header::COOKIE);
+    if parts.version != Version::HTTP_2 || all.iter().count() < 2 {
+        return None;
+    }
+    let each: Vec<&[u8]> = all.iter().map(HeaderValue::as_bytes).collect();
+    Some(each.join(&b"; "[..]))
 }
 
 /// Whether a body that broke was wrong, or ended.
@@ -414,12 +440,9 @@ async fn pump(mut body: Incoming, exchange: Rc<Exchange>, silence: Duration) {
     exchange.end_body();
 }
 
-pub(crate) fn reply(head: &Bytes, ongoing: Ongoing) -> Response<Answer> {
+pub(crate) fn reply(head: &Bytes, ongoing: Ongoing) -> Result<Response<Answer>, Fault> {
     let Ok((is_whole, status, headers, body)) = read_head(head) else {
-        return text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "The replica's answer is malformed.".to_owned(),
-        );
+        return Err(Fault::Garbled);
     };
     let body = head.slice_ref(body);
     let answer = if is_whole {
@@ -431,15 +454,18 @@ pub(crate) fn reply(head: &Bytes, ongoing: Ongoing) -> Response<Answer> {
     let mut response = Response::new(answer);
     *response.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let map: &mut HeaderMap = response.headers_mut();
-    for (name, value) in headers.iter() {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
-        else {
-            continue; // what is no header cannot be sent as one
-        };
-        if !HOP_BY_HOP.contains(&name) {
-            map.append(name, value);
-        }
+    *response.headers_mut() = header_map(headers);
+    Ok(response)
+}
+
+/// What is no header cannot be sent as one.
+pub(crate) fn header_map(headers: serve::Headers<'_>) -> HeaderMap {
+    let pairs = headers.iter().filter_map(|(name, value)| {
+        Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))
+    });
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs.filter(|(name, _)| !HOP_BY_HOP.contains(name)) {
+        map.append(name, value);
     }
-    response
+    map
 }

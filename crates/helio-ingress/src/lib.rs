@@ -1,10 +1,10 @@
 //! The HTTP server of Serve: a process of its own on a node, without Python.
 //!
 //! Reading order: [`table`] (routes, which replica is next, who waits), [`link`] (the connection to a
-//! replica), [`client`], [`forward`] (one request), [`websocket`], [`control`] (what the controller says). All of it is one thread:
-//! counts are plain numbers.
+//! replica), [`connection`] and [`client`] (the connection of a client), [`forward`] (one request), [`websocket`], [`grpc`],
+//! [`control`] (what the controller says). All of it is one thread: counts are plain numbers.
 //!
-//! Start: it listens, prints a line of JSON with its port or with what went wrong, and serves. End: the
+//! Start: it listens, prints a line of JSON with its ports or with what went wrong, and serves. End: the
 //! controller says so, or the node's daemon has ended ([`daemon`]).
 //!
 //! **LIMIT-1** [`CONNECTIONS_MAX`] connections at a time, further ones wait to be accepted; a request's head
@@ -14,15 +14,20 @@
 
 mod answer;
 mod client;
+mod connection;
 mod control;
 mod crowd;
 mod daemon;
+mod fault;
 mod forward;
+mod grpc;
 mod link;
+mod reflection;
+mod streams;
 mod table;
 mod websocket;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -30,18 +35,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
+use helio_tls::{Public, PublicFiles};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::LocalSet;
 
-use crate::client::{Client, Heads};
 use crate::crowd::Crowd;
-use crate::forward::Ends;
+use crate::grpc::Methods;
 use crate::table::Table;
 
 const CONNECTIONS_MAX: usize = 16384;
@@ -60,6 +61,10 @@ pub struct Options {
     pub host: String,
     /// 0: any.
     pub port: u16,
+    /// Where it listens for gRPC besides.
+    pub grpc_port: Option<u16>,
+    /// What the HTTP port shows of itself; `None`: it speaks in the clear.
+    pub tls: Option<PublicFiles>,
     /// Where it listens for the controller.
     pub control_socket: PathBuf,
     /// The file that the node's daemon has written its process id to and keeps locked.
@@ -86,6 +91,15 @@ pub(crate) struct Shared {
     /// How long is waited for a client that neither sends nor takes what it should.
     silence: Duration,
     crowd: Crowd,
+    methods: RefCell<Rc<Methods>>,
+}
+
+/// A port, and what is spoken there.
+#[derive(Debug)]
+pub(crate) struct Door {
+    tls: Option<Public>,
+    /// Whether it takes nothing but gRPC.
+    is_for_grpc: bool,
 }
 
 impl Shared {
@@ -93,17 +107,27 @@ impl Shared {
         let timeout = said["options"]["request_timeout_s"].as_f64();
         self.request_timeout
             .set(timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
+        *self.methods.borrow_mut() = Rc::new(Methods::read(&said["options"]["grpc"]));
         self.table.update(said, &self.token);
         self.is_told.set(true);
         self.had_routes.set(self.had_routes.get() || !self.table.routes().is_empty());
     }
 }
 
-/// Serves until the controller or the daemon ends it; `ready` is told the port.
+/// The ports that are listened at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// HTTP.
+    pub http: u16,
+    /// gRPC, if that was asked for.
+    pub grpc: Option<u16>,
+}
+
+/// Serves until the controller or the daemon ends it; `ready` is told the ports.
 ///
 /// # Errors
-/// A sentence for the user: the port is taken, or the system has no descriptors left.
-pub fn run(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String> {
+/// A sentence for the user: a port is taken, a file of TLS is of no use, or the system has no descriptors left.
+pub fn run(options: &Options, ready: impl FnOnce(Ports)) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -112,16 +136,24 @@ pub fn run(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String> {
     local.block_on(&runtime, serve(options, ready))
 }
 
-async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String> {
+async fn serve(options: &Options, ready: impl FnOnce(Ports)) -> Result<(), String> {
     let connections_max = raise_descriptor_limit();
-    let listener = listen(&options.host, options.port).map_err(|error| {
-        format!(
-            "Serve cannot listen on {}:{}: {error}. Name another port: \
-             serve.start(http_options={{\"port\": …}}).",
-            options.host, options.port
-        )
-    })?;
-    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let tls =
+        options.tls.clone().map(Public::load).transpose().map_err(|error| error.to_string())?;
+    let listen = |port, option| {
+        let listener =
+            listen(&options.host, port).and_then(|one| Ok((one.local_addr()?.port(), one)));
+        listener.map_err(|error| {
+            format!(
+                "Serve cannot listen on {}:{port}: {error}. Name another port: \
+                 serve.start({option}={{\"port\": …}}).",
+                options.host
+            )
+        })
+    };
+    let (port, listener) = listen(options.port, "http_options")?;
+    let for_grpc = options.grpc_port.map(|port| listen(port, "grpc_options")).transpose()?;
+    let ports = Ports { http: port, grpc: for_grpc.as_ref().map(|(port, _)| *port) };
     let _ = std::fs::remove_file(&options.control_socket);
     let control = UnixListener::bind(&options.control_socket)
         .map_err(|error| format!("{}: {error}", options.control_socket.display()))?;
@@ -134,12 +166,19 @@ async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String>
         daemon_gone: Cell::new(None),
         silence: options.keep_alive,
         crowd: Crowd::default(),
+        methods: RefCell::default(),
     });
     let stop = Rc::new(Notify::new());
-    ready(port);
+    ready(ports);
+    let room = Arc::new(Semaphore::new(connections_max));
+    let http = Rc::new(Door { tls, is_for_grpc: false });
+    if let Some((_, listener)) = for_grpc {
+        let door = Rc::new(Door { tls: None, is_for_grpc: true });
+        tokio::task::spawn_local(accept(Rc::clone(&shared), door, listener, Arc::clone(&room)));
+    }
     tokio::select! {
         () = control::listen(Rc::clone(&shared), control, Rc::clone(&stop)) => {}
-        () = accept(Rc::clone(&shared), listener, connections_max) => {}
+        () = accept(Rc::clone(&shared), http, listener, room) => {}
         () = stop.notified() => {}
         () = daemon::ended(&shared, &options.daemon_pid_file, options.daemon_may_return) => {}
     }
@@ -175,15 +214,18 @@ fn raise_descriptor_limit() -> usize {
     most.saturating_sub(DESCRIPTORS_KEPT).max(most / 2).min(CONNECTIONS_MAX)
 }
 
-async fn accept(shared: Rc<Shared>, listener: TcpListener, connections_max: usize) {
-    let room = Arc::new(Semaphore::new(connections_max));
+async fn accept(shared: Rc<Shared>, door: Rc<Door>, listener: TcpListener, room: Arc<Semaphore>) {
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let shared = Rc::clone(&shared);
+                let (shared, door) = (Rc::clone(&shared), Rc::clone(&door));
                 tokio::task::spawn_local(async move {
-                    one_client(shared, stream, peer).await;
+                    shared.crowd.come();
+                    connection::serve(Rc::clone(&shared), door, stream, peer).await;
+                    if shared.crowd.go() {
+                        helio_store::heap::give_back();
+                    }
                     drop(permit);
                 });
             }
@@ -192,40 +234,11 @@ async fn accept(shared: Rc<Shared>, listener: TcpListener, connections_max: usiz
     }
 }
 
-async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr) {
-    let Ok(own) = stream.local_addr() else { return };
-    shared.crowd.come();
-    // An answer is small and waits for nobody.
-    let _ = stream.set_nodelay(true);
-    let ends = Rc::new(Ends {
-        client: (peer.ip().to_string(), peer.port()),
-        server: (own.ip().to_string(), own.port()),
-    });
-    let silence = shared.silence;
-    let heads = Arc::new(Mutex::new(Heads::default()));
-    let stream = Client::new(stream, Arc::clone(&heads), silence);
-    let service_of = Rc::clone(&shared);
-    let service = service_fn(move |request| {
-        forward::answer(Rc::clone(&service_of), Rc::clone(&ends), Arc::clone(&heads), request)
-    });
-    // Who goes away, or speaks something else than HTTP, gets no more.
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(silence)
-        .max_buf_size(HEAD_BYTES_MAX.max(8192))
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades()
-        .await;
-    if shared.crowd.go() {
-        helio_store::heap::give_back();
-    }
-}
-
 /// What a starter reads: one line.
 #[must_use]
-pub fn ready_line(outcome: Result<u16, &str>) -> String {
+pub fn ready_line(outcome: Result<Ports, &str>) -> String {
     match outcome {
-        Ok(port) => json!({ "port": port }).to_string(),
+        Ok(Ports { http, grpc }) => json!({ "port": http, "grpc_port": grpc }).to_string(),
         Err(error) => json!({ "error": error }).to_string(),
     }
 }

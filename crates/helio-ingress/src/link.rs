@@ -31,6 +31,8 @@ pub(crate) enum Event {
         is_last: bool,
         data: Bytes,
     },
+    /// The body of a `TRAILERS` frame, with which the answer ends.
+    Trailers(Bytes),
     /// The answer ends here, incomplete.
     Broken,
     /// Not begun: the replica is ending.
@@ -156,6 +158,7 @@ impl Link {
                     }
                 }
             }
+            serve::TRAILERS => slot.add(Event::Trailers(body)),
             serve::REFUSED => slot.add(Event::Refused),
             _ => slot.add(Event::Broken),
         }
@@ -272,8 +275,11 @@ impl Exchange {
             self.slot.reader.replace(Some(context.waker().clone()));
             return Poll::Pending;
         };
-        if let Event::Piece { is_last: true, .. } | Event::Broken | Event::Refused | Event::Lost =
-            event
+        if let Event::Piece { is_last: true, .. }
+        | Event::Trailers(_)
+        | Event::Broken
+        | Event::Refused
+        | Event::Lost = event
         {
             self.is_answered.set(true);
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use helio_proto::serve::read_head;
+use helio_proto::serve::{self, read_head};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -31,7 +31,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::Shared;
 use crate::answer::{Answer, Ongoing};
-use crate::forward::{Ends, Given, REFUSALS_MAX, begin, place, reply, text};
+use crate::fault::{Fault, text};
+use crate::forward::{Call, Ends, Given, REFUSALS_MAX, begin, header_map, place, reply};
 use crate::link::{Event, Exchange};
 use crate::table::Route;
 
@@ -87,15 +88,19 @@ pub(crate) async fn open(
     };
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, _) = request.into_parts();
+    let call = Call { route, ends, parts: &parts, until: None };
     let mut refusals = 0;
     loop {
         let place = match place(shared, route).await {
             Ok(place) => place,
-            Err(response) => return response,
+            Err(fault) => return fault.http(),
         };
-        let (ongoing, _) = begin(shared, place, route, ends, &parts, &mut Given::Socket, None);
+        let mut messages = Given { kind: Some(serve::WEBSOCKET), first: Bytes::new(), rest: None };
+        let (ongoing, _) = begin(shared, place, &call, &mut messages);
         match ongoing.exchange.next().await {
-            Event::Head(head) => return answer(&head, ongoing, upgrade, &key),
+            Event::Head(head) => {
+                return answer(&head, ongoing, upgrade, &key).unwrap_or_else(|fault| fault.http());
+            }
             Event::Refused if refusals < REFUSALS_MAX => refusals += 1,
             _ => {
                 let say = "The replica died while it had the handshake.".to_owned();
@@ -111,7 +116,7 @@ fn answer(
     ongoing: Ongoing,
     upgrade: OnUpgrade,
     key: &HeaderValue,
-) -> Response<Answer> {
+) -> Result<Response<Answer>, Fault> {
     let status = read_head(head).map(|(_, status, _, _)| status);
     if status != Ok(StatusCode::SWITCHING_PROTOCOLS.as_u16()) {
         return reply(head, ongoing);
@@ -120,13 +125,7 @@ fn answer(
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let map: &mut HeaderMap = response.headers_mut();
     if let Ok((_, _, headers, _)) = read_head(head) {
-        for (name, value) in headers.iter() {
-            if let (Ok(name), Ok(value)) =
-                (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
-            {
-                map.append(name, value);
-            }
-        }
+        *map = header_map(headers);
     }
     map.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     map.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
@@ -134,7 +133,7 @@ fn answer(
         map.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
     tokio::task::spawn_local(converse(upgrade, ongoing));
-    response
+    Ok(response)
 }
 
 async fn converse(upgrade: OnUpgrade, ongoing: Ongoing) {

@@ -13,7 +13,7 @@ use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use crate::reader::{Malformed, Reader};
 
 /// What a connection begins with; changes whenever a frame does.
-const MAGIC: &[u8; 8] = b"HSERVE01";
+const MAGIC: &[u8; 8] = b"HSERVE02";
 
 /// Ingress → replica: a request begins. Body: [`Request`].
 pub const REQUEST: u8 = 1;
@@ -30,8 +30,14 @@ pub const BROKEN: u8 = 6;
 /// Replica → ingress: the replica is ending and has not begun the request.
 pub const REFUSED: u8 = 7;
 
+/// Replica → ingress: an answer ends, with these headers after its body. Body: headers.
+pub const TRAILERS: u8 = 8;
+
 /// The version of a [`Request`] that is a WebSocket's handshake, as the header has it.
 pub const WEBSOCKET: u8 = 13;
+/// The version of a [`Request`] that is a call of gRPC: its bodies are messages of gRPC, its answer ends with
+/// [`TRAILERS`].
+pub const GRPC: u8 = 50;
 
 /// Bytes of a body that may be on their way.
 pub const WINDOW: usize = 1 << 20;
@@ -98,7 +104,9 @@ pub type Header<'a> = (&'a [u8], &'a [u8]);
 pub struct Request<'a> {
     /// Whether the whole body is in this frame.
     pub is_whole: bool,
-    /// 10, 11 or 20, or [`WEBSOCKET`].
+    /// Whether the client's connection is encrypted.
+    pub is_secure: bool,
+    /// 10, 11 or 20, or [`WEBSOCKET`] or [`GRPC`].
     pub version: u8,
     /// `GET`.
     pub method: &'a [u8],
@@ -123,12 +131,13 @@ pub fn request(
     body: &[u8],
 ) {
     let Request { method, path, query, root, client, server, .. } = *request;
-    let mut length = HEADER + 1 + 1 + 2 + 2 + body.len();
+    let mut length = HEADER + 1 + 1 + 1 + 2 + 2 + body.len();
     for part in [method, path, query, root, client.0, server.0] {
         length += 4 + part.len();
     }
     begin(out, length + headers_length(headers), REQUEST, id);
     out.put_u8(u8::from(request.is_whole));
+    out.put_u8(u8::from(request.is_secure));
     out.put_u8(request.version);
     for part in [method, path, query, root, client.0, server.0] {
         text(out, part);
@@ -145,13 +154,14 @@ pub fn request(
 /// When it is cut short.
 pub fn read_request(body: &[u8]) -> Result<(Request<'_>, Headers<'_>, &[u8]), Malformed> {
     let mut reader = Reader::new(body);
-    let is_whole = reader.u8()? != 0;
+    let (is_whole, is_secure) = (reader.u8()? != 0, reader.u8()? != 0);
     let version = reader.u8()?;
     let (method, path, query) = (reader.bytes()?, reader.bytes()?, reader.bytes()?);
     let (root, client, server) = (reader.bytes()?, reader.bytes()?, reader.bytes()?);
     let client = (client, reader.u16()?);
     let server = (server, reader.u16()?);
-    let request = Request { is_whole, version, method, path, query, root, client, server };
+    let request =
+        Request { is_whole, is_secure, version, method, path, query, root, client, server };
     let headers = Headers::read(&mut reader)?;
     Ok((request, headers, reader.rest()))
 }
@@ -189,6 +199,20 @@ pub fn piece(out: &mut impl BufMut, id: u32, is_last: bool, data: &[u8]) {
     begin(out, HEADER + 1 + data.len(), BODY, id);
     out.put_u8(u8::from(is_last));
     out.put_slice(data);
+}
+
+/// Appends [`TRAILERS`].
+pub fn trailers(out: &mut impl BufMut, id: u32, headers: &[Header<'_>]) {
+    begin(out, HEADER + headers_length(headers), TRAILERS, id);
+    put_headers(out, headers);
+}
+
+/// Reads the body of [`TRAILERS`].
+///
+/// # Errors
+/// When it is cut short.
+pub fn read_trailers(body: &[u8]) -> Result<Headers<'_>, Malformed> {
+    Headers::read(&mut Reader::new(body))
 }
 
 /// Appends a [`TAKEN`].
@@ -263,6 +287,7 @@ mod tests {
     fn a_request_comes_back() {
         let given = Request {
             is_whole: true,
+            is_secure: true,
             version: 11,
             method: b"POST",
             path: b"/a%20b",
@@ -285,6 +310,7 @@ mod tests {
         let mut out = Vec::new();
         head(&mut out, 1, 200, false, &HEADERS, b"one");
         piece(&mut out, 1, true, b"two");
+        trailers(&mut out, 1, &HEADERS);
         taken(&mut out, 2, 9);
         bare(&mut out, REFUSED, 3);
         let mut buffer = BytesMut::new();
@@ -297,12 +323,13 @@ mod tests {
         }
         assert_eq!(
             seen.iter().map(|(k, i, _)| (*k, *i)).collect::<Vec<_>>(),
-            [(HEAD, 1), (BODY, 1), (TAKEN, 2), (REFUSED, 3)]
+            [(HEAD, 1), (BODY, 1), (TRAILERS, 1), (TAKEN, 2), (REFUSED, 3)]
         );
         let (is_whole, status, headers, body) = read_head(&seen[0].2).unwrap();
         assert_eq!((is_whole, status, body), (false, 200, &b"one"[..]));
         assert!(headers.iter().eq(HEADERS));
         assert_eq!(&seen[1].2[..], b"\x01two");
+        assert!(read_trailers(&seen[2].2).unwrap().iter().eq(HEADERS));
     }
 
     #[test]

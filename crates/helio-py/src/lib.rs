@@ -77,7 +77,9 @@ mod _heliostat {
     #[pymodule_export]
     use crate::packages::{_chunk_name, _cut_file, _give_package, _take_package};
     #[pymodule_export]
-    use crate::serve::{_ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken};
+    use crate::serve::{
+        _ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken, _serve_trailers,
+    };
     #[pymodule_export]
     use crate::session::{_after_fork, connect, is_connected, session, session_epoch, shutdown};
     #[pymodule_export]

@@ -103,19 +103,28 @@ fn scope<'py>(
     let text = |bytes: &[u8]| PyString::new(py, &String::from_utf8_lossy(bytes));
     let scope = PyDict::new(py);
     let is_socket = request.version == serve::WEBSOCKET;
-    let kind = if is_socket { intern!(py, "websocket") } else { intern!(py, "http") };
+    let kind = match request.version {
+        serve::WEBSOCKET => intern!(py, "websocket"),
+        serve::GRPC => intern!(py, "grpc"),
+        _ => intern!(py, "http"),
+    };
     scope.set_item(intern!(py, "type"), kind)?;
     let asgi = PyDict::new(py);
     asgi.set_item(intern!(py, "version"), intern!(py, "3.0"))?;
     asgi.set_item(intern!(py, "spec_version"), intern!(py, "2.4"))?;
     scope.set_item(intern!(py, "asgi"), asgi)?;
     let version = match request.version {
-        20 => intern!(py, "2"),
+        20 | serve::GRPC => intern!(py, "2"),
         10 => intern!(py, "1.0"),
         _ => intern!(py, "1.1"),
     };
     scope.set_item(intern!(py, "http_version"), version)?;
-    let scheme = if is_socket { intern!(py, "ws") } else { intern!(py, "http") };
+    let scheme = match (is_socket, request.is_secure) {
+        (false, false) => intern!(py, "http"),
+        (false, true) => intern!(py, "https"),
+        (true, false) => intern!(py, "ws"),
+        (true, true) => intern!(py, "wss"),
+    };
     scope.set_item(intern!(py, "scheme"), scheme)?;
     if is_socket {
         let offered = headers.iter().filter(|(name, _)| *name == b"sec-websocket-protocol");
@@ -161,6 +170,23 @@ fn percent_decoded(path: &[u8]) -> Vec<u8> {
     decoded
 }
 
+type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+fn pairs_of<'py>(headers: &Bound<'py, PyAny>) -> PyResult<Vec<Pair<'py>>> {
+    let pair = |pair: PyResult<Bound<'py, PyAny>>| {
+        let pair = pair?;
+        Ok((
+            pair.get_item(0)?.extract::<Bound<'py, PyBytes>>()?,
+            pair.get_item(1)?.extract::<Bound<'py, PyBytes>>()?,
+        ))
+    };
+    headers.try_iter()?.map(pair).collect()
+}
+
+fn as_bytes<'a>(pairs: &'a [Pair<'_>]) -> Vec<serve::Header<'a>> {
+    pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
+}
+
 /// The first frame of an answer; `headers` are pairs of bytes.
 #[pyfunction]
 pub(crate) fn _serve_head<'py>(
@@ -171,17 +197,8 @@ pub(crate) fn _serve_head<'py>(
     headers: &Bound<'py, PyAny>,
     body: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut pairs = Vec::new();
-    for pair in headers.try_iter()? {
-        let pair = pair?;
-        let (name, value) = (pair.get_item(0)?, pair.get_item(1)?);
-        pairs.push((
-            name.extract::<Bound<'py, PyBytes>>()?,
-            value.extract::<Bound<'py, PyBytes>>()?,
-        ));
-    }
-    let headers: Vec<serve::Header<'_>> =
-        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+    let pairs = pairs_of(headers)?;
+    let headers = as_bytes(&pairs);
     let mut out = Vec::with_capacity(64 + 64 * headers.len() + body.len());
     serve::head(&mut out, id, status, is_whole, &headers, body);
     if out.len() > serve::FRAME_MAX {
@@ -201,6 +218,22 @@ pub(crate) fn _serve_piece<'py>(
     let mut out = Vec::with_capacity(16 + data.len());
     serve::piece(&mut out, id, is_last, data);
     PyBytes::new(py, &out)
+}
+
+/// The headers with which an answer of gRPC ends, pairs of bytes.
+#[pyfunction]
+pub(crate) fn _serve_trailers<'py>(
+    py: Python<'py>,
+    id: u32,
+    headers: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let pairs = pairs_of(headers)?;
+    let mut out = Vec::with_capacity(128);
+    serve::trailers(&mut out, id, &as_bytes(&pairs));
+    if out.len() > serve::FRAME_MAX {
+        return Err(PyValueError::new_err("the trailers of an answer are too long"));
+    }
+    Ok(PyBytes::new(py, &out))
 }
 
 /// So many bytes of a request's body have been taken.

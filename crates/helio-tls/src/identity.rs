@@ -2,10 +2,8 @@
 //! connection; those that are open go on as they are.
 
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::CryptoProvider;
@@ -17,18 +15,13 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::reasons::of_certificate;
+use crate::reread::Reread;
 use crate::{Error, Files, Session};
 
 /// See the module.
 pub struct Identity {
     files: Files,
-    kept: Mutex<Kept>,
-}
-
-struct Kept {
-    /// The files when they were read last, of use or not.
-    seen: Seen,
-    loaded: Loaded,
+    kept: Reread<Loaded>,
 }
 
 #[derive(Clone)]
@@ -39,10 +32,6 @@ struct Loaded {
     https: Arc<ServerConfig>,
 }
 
-/// What changes when a file is written or replaced: device, number, size, time.
-type Stamp = (u64, u64, u64, i64, i64);
-type Seen = [Option<Stamp>; 3];
-
 impl Identity {
     /// Reads the files.
     ///
@@ -50,9 +39,9 @@ impl Identity {
     /// Names the file that cannot be read, is no PEM of its kind, or is not believed by the authority: what the other
     /// machines would refuse is refused here.
     pub fn load(files: Files) -> Result<Self, Error> {
-        let seen = seen(&files);
-        let loaded = Loaded::read(&files)?;
-        Ok(Self { files, kept: Mutex::new(Kept { seen, loaded }) })
+        let paths = [&files.certificate, &files.key, &files.authority].map(Clone::clone);
+        let kept = Reread::new(paths.to_vec(), || Loaded::read(&files))?;
+        Ok(Self { files, kept })
     }
 
     /// The connecting end of a session with the host, which its certificate has to name.
@@ -110,23 +99,7 @@ impl Identity {
     }
 
     fn loaded(&self) -> Loaded {
-        let mut kept: MutexGuard<'_, Kept> =
-            self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = seen(&self.files);
-        if seen != kept.seen {
-            kept.seen = seen;
-            match Loaded::read(&self.files) {
-                Ok(loaded) => {
-                    tracing::info!(certificate = %self.files.certificate.display(), "certificates were read anew");
-                    kept.loaded = loaded;
-                }
-                // Half of a change, most likely: the other half is seen in its turn.
-                Err(error) => {
-                    tracing::warn!(%error, "new certificates are of no use: the old ones stay")
-                }
-            }
-        }
-        kept.loaded.clone()
+        self.kept.current(|| Loaded::read(&self.files))
     }
 }
 
@@ -139,13 +112,6 @@ impl fmt::Debug for Identity {
 pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, Error> {
     ServerName::try_from(host.to_owned())
         .map_err(|_| Error(format!("{host:?} is no name of a host")))
-}
-
-fn seen(files: &Files) -> Seen {
-    [&files.certificate, &files.key, &files.authority].map(|path| {
-        let found = fs::metadata(path).ok()?;
-        Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
-    })
 }
 
 impl Loaded {

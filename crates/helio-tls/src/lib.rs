@@ -18,7 +18,9 @@
 mod client;
 mod files;
 mod identity;
+mod public;
 mod reasons;
+mod reread;
 mod session;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ use helio_config::session::TLS_FOLDER;
 pub use client::{ClientFiles, Encrypted, Named};
 pub use files::Files;
 pub use identity::Identity;
+pub use public::{Key, Public, PublicFiles};
 pub use session::Session;
 
 /// Why a connection was not encrypted, or is over; a sentence without its end, for people.

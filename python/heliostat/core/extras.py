@@ -53,6 +53,7 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
         ("starlette", "starlette"),
         ("yaml", "pyyaml"),
     ),
+    "serve-grpc": (("grpc", "grpcio"),),
     "snappy": (("cramjam", "cramjam"),),
     "tensorboard": (("tensorboardX", "tensorboardX"),),
     "tensorflow": (("tensorflow", "tensorflow"),),

@@ -10,8 +10,9 @@ from heliostat._heliostat import _serve_break as encode_break
 from heliostat._heliostat import _serve_head as encode_head
 from heliostat._heliostat import _serve_piece as encode_piece
 from heliostat._heliostat import _serve_taken as encode_taken
+from heliostat._heliostat import _serve_trailers as encode_trailers
 from heliostat._heliostat import _ServeReader as FrameReader
-from heliostat._heliostat import kv_del, kv_get, kv_put, list_nodes, session, session_epoch
+from heliostat._heliostat import kv_del, kv_get, kv_keys, kv_put, list_nodes, session, session_epoch
 from heliostat.core.session import begins_none
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "encode_head",
     "encode_piece",
     "encode_taken",
+    "encode_trailers",
     "kv_del",
     "kv_get",
+    "kv_keys",
     "kv_put",
     "list_nodes",
     "session",

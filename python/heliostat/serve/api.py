@@ -21,6 +21,7 @@ from heliostat.serve.options import (
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,
+    gRPCOptions,
     of,
 )
 from heliostat.serve.router import forget_all
@@ -96,7 +97,6 @@ def deployment(
 
 # Parameters that Ray has and Heliostat refuses: why, and what does the same.
 _REFUSED = {
-    "grpc_options": "Serve has no gRPC server. Run one of your own that calls the handles of deployments.",
     "tracing_config": "Serve records no traces. Lines of the log have ids of requests, `x-request-id`.",
     "external_scaler_enabled": "there is no route that sets a number of replicas. Deploy again with another "
     "`num_replicas`, or give the `autoscaling_config` a `policy`.",
@@ -121,17 +121,14 @@ def start(
     """Start Serve on the cluster; without effect where it runs already.
 
     ``http_options``: host and port of the HTTP server, default 127.0.0.1:8000. Raises ``RuntimeError``
-    when the port is taken. ``logging_config``: of the replicas that have none of their own.
+    when the port is taken, or a file of TLS is of no use. ``grpc_options``: with
+    ``grpc_servicer_functions`` a gRPC server runs besides, at port 9000 of the same host; raises
+    ``ModuleNotFoundError`` or ``ValueError`` where a function is not there. ``logging_config``: of
+    the replicas that have none of their own.
     ``controller_options``: ``{"runtime_env": {"env_vars": …}}`` of Serve's controller. Options have no effect
     where Serve runs already.
     """
-    if not isinstance(grpc_options, dict):  # a model
-        grpc_options = None if grpc_options is None else grpc_options.model_dump()
-    has_functions = bool((grpc_options or {}).get("grpc_servicer_functions"))
-    _refuse(
-        grpc_options=grpc_options if has_functions else None,
-        tracing_config=tracing_config,
-    )
+    _refuse(tracing_config=tracing_config)
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
     options = of(HTTPOptions, http_options)
@@ -139,7 +136,7 @@ def start(
     if options.host is None:
         location = ProxyLocation.Disabled
     logged = None if logging_config is None else of(LoggingConfig, logging_config)
-    controller(options, location, logged, controller_options)
+    controller(options, location, logged, controller_options, of(gRPCOptions, grpc_options))
 
 
 def controller(
@@ -147,15 +144,22 @@ def controller(
     location: ProxyLocation = ProxyLocation.HeadOnly,
     logged: LoggingConfig | None = None,
     own: Any = None,
+    grpc: gRPCOptions | None = None,
 ) -> Any:
     """The controller, started where there is none, then with its ``own`` options."""
     chosen = of(ControllerOptions, own)
+    calls = (grpc or gRPCOptions()).resolved()
     if not ray.is_initialized():
         ray.init(namespace=specs.NAMESPACE)
     found = running()
     if found is not None:
         if own is not None:
             logger.warning("Serve runs already: `controller_options` have no effect.")
+        if calls.methods and not ray.get(found.has_methods.remote(calls.methods)):
+            logger.warning(
+                "Serve runs already, without these servicers: `grpc_options` have no effect until "
+                "serve.shutdown() and another start."
+            )
         return found
     made = (
         ray.remote(controller_actor.ServeController)
@@ -171,7 +175,7 @@ def controller(
             runtime_env=chosen.runtime_env or None,
             get_if_exists=True,
         )
-        .remote(options or HTTPOptions(), location, logged)
+        .remote(options or HTTPOptions(), location, logged, calls)
     )
     try:
         ray.get(made.start.remote())

@@ -222,12 +222,10 @@ def parsed(config: object) -> ServeDeploySchema:
     asked = [name for name in _NOT_YET if getattr(schema, name)]
     for number, app in enumerate(schema.applications):
         asked += [f"applications[{number}].{one}" for one in _APP_NOT_YET if getattr(app, one)]
-    if schema.grpc_options.grpc_servicer_functions:
-        asked.append("grpc_options.grpc_servicer_functions")
     if asked:
         raise ValueError(
             f"These fields have no effect in Heliostat: {', '.join(asked)}. Leave them out: Serve has no "
-            "gRPC server, no traces and no route that sets a number of replicas."
+            "traces and no route that sets a number of replicas."
         )
     return schema
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from heliostat.exceptions import TaskCancelledError
 
 __all__ = [
@@ -10,6 +12,7 @@ __all__ = [
     "RayServeException",
     "ReplicaUnavailableError",
     "RequestCancelledError",
+    "gRPCStatusError",
 ]
 
 
@@ -49,6 +52,30 @@ class RequestCancelledError(RayServeException, TaskCancelledError):
     def __str__(self) -> str:
         named = f"Request {self.request_id}" if self.request_id else "Request"
         return f"{named} was cancelled."
+
+
+class gRPCStatusError(RayServeException):
+    """An exception whose call of gRPC ends with a status of its own.
+
+    Args:
+        original_exception: What was raised.
+        code: A ``grpc.StatusCode``; default `INTERNAL`.
+        details: The status's text; default what the exception says.
+    """
+
+    def __init__(
+        self,
+        original_exception: BaseException,
+        code: Any = None,
+        details: str | None = None,
+    ) -> None:
+        super().__init__(original_exception, code, details)
+        self.original_exception = original_exception
+        self.grpc_code = code
+        self.grpc_details = details
+
+    def __str__(self) -> str:
+        return str(self.original_exception)
 
 
 class DeploymentUnavailableError(RayServeException):

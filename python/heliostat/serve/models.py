@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from heliostat.serve import options
+from heliostat.serve import options, servicers
 from heliostat.serve.options import AggregationFunction, ProxyLocation
 
 __all__ = [
@@ -309,13 +309,25 @@ class ControllerOptions(_Options):
     runtime_env: dict[str, Any] | None = None
 
 
-class gRPCOptions(BaseModel):
-    """Options of a gRPC server, of which Heliostat has none: ``serve.start`` refuses servicer functions."""
+class gRPCOptions(_Options):
+    """Options of the gRPC server, which runs where servicer functions are given.
+
+    ``port``: default 9000, at the host of the HTTP server; ``grpc_servicer_functions``: import paths of the
+    functions ``add_…Servicer_to_server`` of generated code; ``request_timeout_s``: for a call, default none;
+    ``enable_reflection``: whether tools such as grpcurl are told of the services and their messages.
+    """
+
+    _kind = options.gRPCOptions
 
     port: int = 9000
     grpc_servicer_functions: list[str] = []
     request_timeout_s: float | None = None
     enable_reflection: bool = True
+
+    @property
+    def grpc_servicer_func_callable(self) -> list[Callable[..., Any]]:
+        """The functions. Raises ``ModuleNotFoundError`` or ``ValueError`` where one is not there."""
+        return [servicers.imported(path) for path in self.grpc_servicer_functions]
 
 
 class LoggingConfig(_Options):

@@ -74,8 +74,11 @@ class HTTPOptions:
     ``request_timeout_s``: seconds from a request to its answer, ``None``: any; ``keep_alive_timeout_s``:
     seconds that a connection may be idle, and that a client may be silent in the middle of a request or take
     nothing of its answer; ``root_path``: what a proxy in front of the server cuts off the
-    paths of requests, so that applications make their URLs with it. TLS and ``root_url`` raise
-    ``NotImplementedError``, middlewares ``ValueError``.
+    paths of requests, so that applications make their URLs with it; ``ssl_certfile`` and ``ssl_keyfile``:
+    the server's certificate and its key, in PEM, with which it speaks TLS; ``ssl_keyfile_password``: of an
+    encrypted key (needs the package `cryptography`); ``ssl_ca_certs``: clients have to show a certificate of
+    these authorities. Files that change are read again. ``root_url`` raises ``NotImplementedError``,
+    middlewares ``ValueError``.
     """
 
     host: str | None = "127.0.0.1"
@@ -105,12 +108,50 @@ class HTTPOptions:
             raise ValueError(
                 f"`root_path` of HTTPOptions must not end with '/': {self.root_path!r}."
             )
-        for name in ("root_url", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs"):
-            if getattr(self, name):
-                raise NotImplementedError(
-                    f"`{name}` of HTTPOptions has no effect in Heliostat: the HTTP server speaks plain HTTP. "
-                    "Put a proxy in front of it that ends TLS, and give its path as `root_path`."
-                )
+        if bool(self.ssl_certfile) != bool(self.ssl_keyfile):
+            raise ValueError("`ssl_certfile` and `ssl_keyfile` of HTTPOptions go together.")
+        for name in ("ssl_keyfile_password", "ssl_ca_certs"):
+            if getattr(self, name) and not self.ssl_certfile:
+                raise ValueError(f"`{name}` of HTTPOptions needs `ssl_certfile` and `ssl_keyfile`.")
+        if self.root_url:
+            raise NotImplementedError(
+                "`root_url` of HTTPOptions has no effect in Heliostat: applications make their URLs with "
+                "`root_path`."
+            )
+
+
+@dataclass
+class gRPCOptions:
+    """Options of the gRPC server, which runs where servicer functions are given.
+
+    ``port``: default 9000, at the host of the HTTP server; ``grpc_servicer_functions``: import paths of the
+    functions ``add_…Servicer_to_server`` of generated code; ``request_timeout_s``: for a call, default none;
+    ``enable_reflection``: whether tools such as grpcurl are told of the services and their messages.
+    """
+
+    port: int = 9000
+    grpc_servicer_functions: list[str] = dataclasses.field(default_factory=list)
+    request_timeout_s: float | None = None
+    enable_reflection: bool = True
+    # Of the functions, by path: whether the client sends a stream.
+    methods: dict[str, bool] = dataclasses.field(default_factory=dict)
+    # What server reflection tells of them.
+    described: dict[str, Any] | None = None
+
+    def resolved(self) -> gRPCOptions:
+        """The same, with the methods that the functions have. Raises as ``servicers.imported``."""
+        from heliostat.serve import servicers
+
+        found = servicers.methods_of(self.grpc_servicer_functions)
+        streams = {path: method.takes_stream for path, method in found.items()}
+        described = servicers.described(found) if found and self.enable_reflection else None
+        return dataclasses.replace(self, methods=streams, described=described)
+
+    def as_row(self) -> dict[str, Any]:
+        """What was given."""
+        row = dataclasses.asdict(self)
+        del row["methods"], row["described"]
+        return row
 
 
 @dataclass

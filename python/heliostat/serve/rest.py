@@ -13,7 +13,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.serve import api, specs
 from heliostat.serve.controller import details
-from heliostat.serve.options import HTTPOptions
+from heliostat.serve.options import HTTPOptions, gRPCOptions
 
 _SOURCES = ("imperative", "declarative")
 
@@ -28,7 +28,10 @@ def deploy(config: object) -> Any:
     schema = declaration.parsed(config)
     options = HTTPOptions(**schema.http_options.model_dump())
     controller = api.controller(
-        options, schema.proxy_location, own=schema.controller_options or None
+        options,
+        schema.proxy_location,
+        own=schema.controller_options or None,
+        grpc=gRPCOptions(**schema.grpc_options.model_dump()),
     )
     apps = [
         {"name": app.name, "route_prefix": app.route_prefix, **app.model_dump(exclude_unset=True)}
@@ -48,7 +51,7 @@ def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
     if method == "PUT":
         try:
             deploy(json.loads(body))
-        except (ValueError, NotImplementedError) as error:
+        except (ModuleNotFoundError, NotImplementedError, ValueError) as error:
             return {"status": 400, "text": str(error)}
         return {"status": 200}
     if method == "DELETE":

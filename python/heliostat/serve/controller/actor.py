@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import pickle
 import time
 import traceback
 from collections.abc import Callable, Coroutine
@@ -37,9 +36,16 @@ from heliostat.serve.controller.machine import (
 from heliostat.serve.controller.measurements import Measurements
 from heliostat.serve.controller.proxies import Proxies
 from heliostat.serve.controller.ranks import News, Rank, Worlds
+from heliostat.serve.controller.storage import Storage
 from heliostat.serve.controller.told import EVERY_S, ToldApplications
 from heliostat.serve.controller.watch import Watches
-from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
+from heliostat.serve.options import (
+    DeploymentConfig,
+    HTTPOptions,
+    LoggingConfig,
+    ProxyLocation,
+    gRPCOptions,
+)
 from heliostat.serve.replica.actor import ReplicaActor
 from heliostat.serve.schema import ApplicationStatus, ProxyStatus, ServeStatus
 from heliostat.serve.specs import (
@@ -55,7 +61,6 @@ from heliostat.util.told import Told
 
 logger = logging.getLogger("ray.serve")
 
-_KEY = b"serve-state"
 _TICK_S = 0.1
 # Calls that a replica may hold besides those that its deployment has at a time: they wait within it.
 _CALLS_MAX = 1_000_000
@@ -75,8 +80,10 @@ class ServeController:
         options: HTTPOptions,
         location: ProxyLocation,
         logging: LoggingConfig | None = None,
+        grpc: gRPCOptions | None = None,
     ) -> None:
         self._options = options
+        self._grpc = grpc or gRPCOptions()
         self._logging = logging
         self._location = location
         self._machine = Machine()
@@ -103,9 +110,10 @@ class ServeController:
         self._is_over = False
         self._is_saved = True
         self._node = ray.get_runtime_context().get_node_id()
-        state = serving.kv_get(_KEY, namespace=specs.NAMESPACE)
+        self._storage = Storage()
+        state = self._storage.load()
         if state is not None:
-            self._recover(pickle.loads(state))
+            self._recover(state)
 
     # --- what users ask
 
@@ -117,6 +125,7 @@ class ServeController:
         if self._ingress is None and self._location is not ProxyLocation.Disabled:
             ingress = Ingress(
                 self._options,
+                self._grpc,
                 lambda counts: self._on_counts("ingress", counts),
                 self._machine.routes(),
             )
@@ -129,6 +138,7 @@ class ServeController:
             if self._location is ProxyLocation.EveryNode:
                 self._proxies = Proxies(
                     self._options,
+                    self._grpc,
                     lambda node, counts: self._on_counts(f"ingress {node}", counts),
                     self._routes_elsewhere,
                 )
@@ -137,6 +147,10 @@ class ServeController:
     def http_options(self) -> HTTPOptions:
         """What the HTTP server was started with."""
         return self._options
+
+    def has_methods(self, methods: dict[str, bool]) -> bool:
+        """Whether its gRPC servers know those methods."""
+        return methods.items() <= self._grpc.methods.items()
 
     async def deploy(self, apps: list[AppSpec]) -> None:
         """Have those applications as they are said to be. Raises ``ValueError`` where two share a prefix."""
@@ -233,7 +247,7 @@ class ServeController:
         if self._ingress is not None:
             await self._ingress.stop()
             self._ingress = None
-        serving.kv_del(_KEY, namespace=specs.NAMESPACE)
+        self._storage.clear()
 
     def status(self) -> ServeStatus:
         """What there is."""
@@ -255,6 +269,7 @@ class ServeController:
             {"node_id": self._node, "node_ip": here["host"]},
             self._location,
             self._options,
+            self._grpc,
             self.status().proxies,
             {} if self._proxies is None else self._proxies.hosts(),
             {name: self._place_row(name, one) for name, one in self._actors.items()},
@@ -486,6 +501,7 @@ class ServeController:
                     self._logging,
                     self._options.root_path,
                     self._machine.target(key),
+                    tuple(self._grpc.grpc_servicer_functions),
                 )
             )
         except Exception:
@@ -687,8 +703,7 @@ class ServeController:
     def _save(self) -> None:
         self._is_saved = True
         if not self._is_over:
-            state = {**saved(self._machine), "groups": self._groups}
-            serving.kv_put(_KEY, pickle.dumps(state), namespace=specs.NAMESPACE)
+            self._storage.save({**saved(self._machine), "groups": self._groups})
 
     def _recover(self, state: dict[str, Any]) -> None:
         """This process follows one that has died: its replicas are still there, or they are not."""

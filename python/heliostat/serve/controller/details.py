@@ -9,7 +9,7 @@ from typing import Any
 
 from heliostat.serve import specs
 from heliostat.serve.controller.machine import App, Deployment, Machine, Replica
-from heliostat.serve.options import DeploymentConfig, HTTPOptions, ProxyLocation
+from heliostat.serve.options import DeploymentConfig, HTTPOptions, ProxyLocation, gRPCOptions
 from heliostat.serve.schema import ProxyStatus
 from heliostat.serve.specs import DeploymentSpec
 
@@ -47,6 +47,7 @@ def of(
     controller: dict[str, Any],
     location: ProxyLocation,
     options: HTTPOptions,
+    grpc: gRPCOptions,
     proxies: dict[str, ProxyStatus],
     hosts: dict[str, str],
     actors: dict[str, Any],
@@ -65,7 +66,7 @@ def of(
     told["controller_info"] = _actor(**controller, actor_name=specs.CONTROLLER_NAME)
     told["proxy_location"] = location.value
     told["http_options"] = http
-    told["grpc_options"] = {"port": 9000, "grpc_servicer_functions": []}
+    told["grpc_options"] = grpc.as_row()
     told["proxies"] = {
         node: {
             **_actor(node_id=node, node_ip=hosts.get(node, controller.get("node_ip"))),

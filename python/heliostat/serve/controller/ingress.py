@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from heliostat.core import daemon, serving
+from heliostat.core.extras import required
 from heliostat.serve import sockets
-from heliostat.serve.options import HTTPOptions
+from heliostat.serve.options import HTTPOptions, gRPCOptions
 
 logger = logging.getLogger("ray.serve")
 
@@ -32,11 +33,13 @@ class Ingress:
     was found is what it already serves.
     """
 
-    def __init__(self, options: HTTPOptions, on_counts: Counts, table: Table) -> None:
+    def __init__(
+        self, options: HTTPOptions, grpc: gRPCOptions, on_counts: Counts, table: Table
+    ) -> None:
         here = serving.session()
         self._folder, self._name = here["session_dir"], here["session_name"]
         self._socket = sockets.of_ingress(self._folder)
-        self._options = options
+        self._options, self._grpc = options, grpc
         self._on_counts = on_counts
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -75,18 +78,31 @@ class Ingress:
             *("--port", str(options.port)),
             *("--keep-alive-s", str(options.keep_alive_timeout_s)),
         ]
+        if self._grpc.methods:
+            command += ["--grpc-port", str(self._grpc.port)]
+        key = b""
+        if options.ssl_certfile and options.ssl_keyfile:
+            given = options.ssl_keyfile
+            if options.ssl_keyfile_password:
+                given, key = "-", decrypted(options.ssl_keyfile, options.ssl_keyfile_password)
+            command += ["--tls-certificate", options.ssl_certfile, "--tls-key", given]
+            if options.ssl_ca_certs:
+                command += ["--tls-clients", options.ssl_ca_certs]
         log = os.path.join(self._folder, "logs", "serve-ingress.err")
         with open(log, "ab") as errors:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "HELIOSTAT_SESSION": self._name},
                 start_new_session=True,
                 cwd="/",
             )
+        assert process.stdin is not None
         assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as to:
+            to.write(key)
         with process.stdout as out:
             line = out.readline()
         said = json.loads(line) if line else {"error": f"it ended; see {log}"}
@@ -134,7 +150,12 @@ class Ingress:
             return
         self._version += 1
         routes, deployments = self._table
-        options = {"request_timeout_s": self._options.request_timeout_s}
+        grpc = {
+            "methods": self._grpc.methods,
+            "described": self._grpc.described,
+            "request_timeout_s": self._grpc.request_timeout_s or self._options.request_timeout_s,
+        }
+        options = {"request_timeout_s": self._options.request_timeout_s, "grpc": grpc}
         said = {
             "version": self._version,
             "routes": routes,
@@ -158,3 +179,17 @@ class Ingress:
             if self._reading is not None:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._reading, _START_S_MAX)
+
+
+def decrypted(path: str, password: str) -> bytes:
+    """A private key in PEM, without its password. Raises ``RuntimeError`` where it cannot be had."""
+    try:
+        keys = required("cryptography.hazmat.primitives.serialization", "An encrypted ssl_keyfile")
+        with open(path, "rb") as file:
+            key = keys.load_pem_private_key(file.read(), password.encode())
+    except ImportError as error:
+        raise RuntimeError(str(error)) from None
+    except (OSError, TypeError, ValueError) as error:
+        raise RuntimeError(f"ssl_keyfile={path} cannot be used: {error}") from None
+    pem: bytes = key.private_bytes(keys.Encoding.PEM, keys.PrivateFormat.PKCS8, keys.NoEncryption())
+    return pem

@@ -17,7 +17,7 @@ from heliostat.core import serving
 from heliostat.core.scheduling import NodeAffinitySchedulingStrategy
 from heliostat.exceptions import RayActorError
 from heliostat.serve.controller.ingress import Ingress, Table
-from heliostat.serve.options import HTTPOptions
+from heliostat.serve.options import HTTPOptions, gRPCOptions
 from heliostat.serve.schema import ProxyStatus
 
 logger = logging.getLogger("ray.serve")
@@ -34,8 +34,8 @@ class ProxyActor:
     The server outlives this process, which ends with the controller: the next one finds it by its socket.
     """
 
-    def __init__(self, options: HTTPOptions, table: Table) -> None:
-        self._ingress = Ingress(options, self._on_counts, table)
+    def __init__(self, options: HTTPOptions, grpc: gRPCOptions, table: Table) -> None:
+        self._ingress = Ingress(options, grpc, self._on_counts, table)
         self._counts: Counts = {}
         self._news = asyncio.Event()
 
@@ -78,11 +78,13 @@ class Proxies:
     def __init__(
         self,
         options: HTTPOptions,
+        grpc: gRPCOptions,
         on_counts: Callable[[str, Counts], None],
         table: Callable[[], Table],
     ) -> None:
         here = serving.session()
         self._options, self._on_counts, self._table = options, on_counts, table
+        self._grpc = grpc
         self._own = (here["node_id"], here["host"])
         self._all: dict[str, _Proxy] = {}
         self._wanted: set[str] = set()
@@ -116,7 +118,7 @@ class Proxies:
                 max_concurrency=1000,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
             )
-            .remote(self._options, self._table())
+            .remote(self._options, self._grpc, self._table())
         )
         proxy = self._all[node] = _Proxy(host, actor)
         self._go(self._follow(node, proxy))

@@ -19,7 +19,7 @@ import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, encryption, serving
 from heliostat.core.extras import required
-from heliostat.serve import asgi, context, logs, multiplex, sockets, specs
+from heliostat.serve import asgi, context, logs, multiplex, servicers, sockets, specs
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
 from heliostat.serve.options import (
@@ -28,10 +28,12 @@ from heliostat.serve.options import (
     DeploymentConfig,
     LoggingConfig,
 )
+from heliostat.serve.replica import rpc
 from heliostat.serve.replica.answers import TEXT, answer_of
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Figures, Meter
 from heliostat.serve.replica.socket import Socket
+from heliostat.serve.servicers import Method
 from heliostat.serve.specs import DeploymentID, DeploymentSpec, Whereabouts
 
 logger = logging.getLogger("ray.serve")
@@ -96,8 +98,11 @@ class ReplicaActor:
         logging: LoggingConfig | None = None,
         root_path: str = "",
         world_size: int = 1,
+        servicers: tuple[str, ...] = (),
     ) -> None:
         self._root_path = root_path
+        self._servicers = servicers
+        self._rpc_methods: dict[str, Method] = {}
         self._default_logging = logging
         self._is_told = False  # each request has a line in the log
         self._id = ReplicaID(replica, DeploymentID(app, spec.name))
@@ -267,25 +272,28 @@ class ReplicaActor:
         with self._meter.request(request.route):
             try:
                 request_context.set(request)
-                target = self._method(method)
-                items = target(*args, **kwargs)
-                if inspect.iscoroutine(items):
-                    items.close()
-                    items = None
-                if hasattr(items, "__anext__"):
-                    async for item in items:
-                        yield item
-                elif hasattr(items, "__next__"):
-                    missing = object()
-                    while (item := await self._in_thread(next, items, missing)) is not missing:
-                        yield item
-                else:
-                    raise TypeError(
-                        f"Method '{method}' returned a {type(items).__name__}: with stream=True it "
-                        "has to be a generator."
-                    )
+                async for item in self._items(method, self._method(method)(*args, **kwargs)):
+                    yield item
             finally:
                 self._leave()
+
+    async def _items(self, method: str, items: Any) -> AsyncIterator[Any]:
+        """What a generator gives, in a thread where it is not asynchronous."""
+        if inspect.iscoroutine(items):
+            items.close()
+            items = None
+        if hasattr(items, "__anext__"):
+            async for item in items:
+                yield item
+        elif hasattr(items, "__next__"):
+            missing = object()
+            while (item := await self._in_thread(next, items, missing)) is not missing:
+                yield item
+        else:
+            raise TypeError(
+                f"Method '{method}' returned a {type(items).__name__}: with stream=True it "
+                "has to be a generator."
+            )
 
     async def _enter(self) -> None:
         if self._is_leaving:
@@ -351,13 +359,15 @@ class ReplicaActor:
             for name, value in scope["headers"]:
                 if name == b"x-request-id":
                     request_id = value.decode("latin-1")
-                elif name == b"serve_multiplexed_model_id":
+                elif name in (b"serve_multiplexed_model_id", b"multiplexed_model_id"):
                     model = value.decode("latin-1")
             request_context.set(
                 RequestContext(request_id, self._route, self._id.deployment_id.app_name, model)
             )
             with self._meter.request(self._route):
-                if scope["type"] == "websocket":
+                if scope["type"] == "grpc":
+                    await self._serve_rpc(exchange, request_id)
+                elif scope["type"] == "websocket":
                     await self._converse(exchange)
                 elif self._app is not None:
                     await self._app(scope, exchange.receive, exchange.send)
@@ -378,7 +388,7 @@ class ReplicaActor:
         except Exception:
             self._failed(exchange)
         finally:
-            if exchange.status:
+            if exchange.status and exchange.scope["type"] != "grpc":
                 method = exchange.scope.get("method", "WEBSOCKET")
                 took_s = time.perf_counter() - began
                 self._meter.answered(self._route, method, exchange.status, took_s)
@@ -386,6 +396,43 @@ class ReplicaActor:
                     path = exchange.scope["path"]
                     logs.access(f"{method} {path}", str(exchange.status), began)
             self._leave()
+
+    async def _serve_rpc(self, exchange: Exchange, request_id: str) -> None:
+        """A call of gRPC: the deployment's method of its name, with a message or a stream of them."""
+        if not self._rpc_methods:
+            self._rpc_methods = servicers.methods_of(self._servicers)
+        began, path = time.perf_counter(), exchange.scope["path"]
+        method = self._rpc_methods[path]
+        call = rpc.Call(exchange, method, request_id)
+        error: BaseException | None = None
+        try:
+            await self._call_rpc(call, method, path.rpartition("/")[2])
+        except (OSError, asyncio.CancelledError):
+            if exchange.is_gone:
+                raise
+            error = ConnectionError("the call was cancelled")
+        except Exception as raised:
+            error = raised
+            if not isinstance(raised, rpc.RpcError):
+                logger.error("Call %s failed:\n%s", path, traceback.format_exc())
+        code, details = call.outcome(error)
+        await call.end(code, details)
+        if self._is_told:
+            logs.access(f"GRPC {path}", str(code), began)
+
+    async def _call_rpc(self, call: rpc.Call, method: Method, name: str) -> None:
+        try:
+            target = self._method(name)
+        except AttributeError as error:
+            raise rpc.unknown(name, error) from None
+        wants_context = "grpc_context" in inspect.signature(target).parameters
+        kwargs = {"grpc_context": call.context} if wants_context else {}
+        request = await call.request()
+        if not method.gives_stream:
+            await call.send(await self._call(target, (request,), kwargs))
+            return
+        async for answer in self._items(name, target(request, **kwargs)):
+            await call.send(answer)
 
     async def _converse(self, exchange: Exchange) -> None:
         if self._app is None:

@@ -118,6 +118,11 @@ class Exchange:
         self.has_begun = True
         self._answered()
 
+    def end_with(self, trailers: bytes) -> None:
+        """The answer has begun, and ends with that frame."""
+        self.connection.write(trailers)
+        self._answered()
+
     def refuse(self) -> None:
         """It was not begun: another replica may have it."""
         self.connection.write(serving.encode_break(self.number, True))
