@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import dataclasses
 import functools
 import threading
 import time
@@ -15,7 +17,7 @@ import heliostat as ray
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve.context import RequestContext, request_context
 from heliostat.serve.exceptions import RayServeException, RequestCancelledError
-from heliostat.serve.router import Call, router_of, was_not_begun
+from heliostat.serve.router import Call, Reservation, router_of, was_not_begun
 from heliostat.serve.specs import DeploymentID
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "DeploymentHandle",
     "DeploymentResponse",
     "DeploymentResponseGenerator",
+    "ReplicaSelection",
 ]
 
 UNSET: Any = cast(Any, object())
@@ -279,6 +282,36 @@ def _left(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - time.monotonic())
 
 
+@dataclasses.dataclass
+class ReplicaSelection:
+    """A replica that ``choose_replica`` has chosen, with a place for one call.
+
+    ``replica_metadata``: what the deployment's method ``record_replica_metadata`` returned when it began.
+    """
+
+    replica_id: str
+    node_ip: str
+    port: int | None
+    node_id: str
+    availability_zone: str | None
+    replica_metadata: dict[str, Any]
+    _place: Reservation = dataclasses.field(repr=False)
+    _is_used: bool = dataclasses.field(default=False, repr=False)
+
+    @property
+    def address(self) -> str:
+        """Its machine."""
+        return self.node_ip if self.port is None else f"{self.node_ip}:{self.port}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, as JSON has them."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if not field.name.startswith("_")
+        }
+
+
 class DeploymentHandle:
     """Calls a deployment: ``handle.remote(...)``, ``handle.method.remote(...)``."""
 
@@ -387,6 +420,65 @@ class DeploymentHandle:
         else:
             router.submit(call)
         return DeploymentResponseGenerator(call) if self._stream else DeploymentResponse(call)
+
+    @contextlib.asynccontextmanager
+    async def choose_replica(self, *args: Any, **kwargs: Any) -> AsyncIterator[ReplicaSelection]:
+        """Have a replica chosen, and a place kept there for one call, which ``dispatch`` makes.
+
+        A router of the deployment's own sees the arguments. The method is the one of this handle. A place to
+        which nothing was sent is given back at the end of the block. Raises as a call does that finds no
+        replica.
+        """
+        place = Reservation(
+            router_of(self._id),
+            self._context(),
+            self._method,
+            self._stream,
+            args,
+            kwargs,
+            self._session,
+            self._stays_here,
+        )
+        place.router.submit(place)
+        try:
+            load = await _Response(place)._settled_async()
+            chosen = load.place
+            yield ReplicaSelection(
+                chosen.id, chosen.host, None, chosen.node, None, dict(chosen.metadata), place
+            )
+        finally:
+            place.router.cancel(place)
+            place.release()
+
+    def dispatch(self, selection: ReplicaSelection, *args: Any, **kwargs: Any) -> Any:
+        """Call the replica that was chosen; what ``remote`` returns.
+
+        Raises ``ValueError`` where another deployment's replica was chosen, ``RuntimeError`` where the call
+        was made already. The answer raises ``ReplicaUnavailableError`` where the replica has gone meanwhile.
+        """
+        place = selection._place
+        if place.router.deployment != self._id:
+            raise ValueError(
+                f"The selection is of {place.router.deployment}, and this handle calls {self._id}."
+            )
+        if selection._is_used:
+            raise RuntimeError(
+                f"The selection of {selection.replica_id} was dispatched already: choose again for another "
+                "call."
+            )
+        selection._is_used = True
+        call = Call(place.router, place.context, place.method, place.streams, args, kwargs)
+
+        def begin(error: BaseException | None, args: Any, kwargs: Any) -> None:
+            if error is not None:
+                call.settle(None, error)
+                return
+            call.args, call.kwargs = args, kwargs
+            place.pass_on(call)
+
+        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
+        _after(given, args, kwargs, begin)
+        return DeploymentResponseGenerator(call) if call.streams else DeploymentResponse(call)
 
     def _context(self) -> RequestContext:
         here = request_context.get()

@@ -58,7 +58,7 @@ class Call:
         "args",
         "context",
         "error",
-        "is_broadcast",
+        "is_bound",
         "is_watched",
         "kwargs",
         "load",
@@ -97,7 +97,7 @@ class Call:
         self.load: Load | None = None  # the replica that has it
         self.sent_to: Load | None = None  # the same, also when its end was noticed
         self.is_watched = False
-        self.is_broadcast = False  # of one replica, not of any
+        self.is_bound = False  # for one replica, not for any
         self.waiters: list[Callable[[], None]] = []
         self.lock = threading.Lock()
 
@@ -160,7 +160,7 @@ class Call:
 
     def again(self, error: BaseException) -> bool:
         """Send it to another replica where the error says that its own was leaving and did not begin it."""
-        if self.is_broadcast or not was_not_begun(error):
+        if self.is_bound or not was_not_begun(error):
             return False
         load = self.sent_to
         if load is not None:
@@ -171,6 +171,34 @@ class Call:
             self.sent = None
         self.router.submit(self)
         return True
+
+
+class Reservation(Call):
+    """A place at a replica, for a call that is made later: it waits for one as a call does."""
+
+    __slots__ = ()
+
+    def send(self, load: Load) -> None:
+        """The place is there."""
+        self.sent_to = load
+        self.settle(load, None)
+
+    def watch(self) -> None:
+        """Whoever has it gives it back."""
+
+    def pass_on(self, call: Call) -> None:
+        """Have another call take the place, and send it."""
+        load = self.load
+        if load is None or load.is_leaving:
+            self.release()
+            call.settle(
+                None,
+                ReplicaUnavailableError(load.place.id if load else str(call.router.deployment)),
+            )
+            return
+        call.is_bound = True
+        call.router.replace(self, call, load)
+        call.send(load)
 
 
 class Router:
@@ -288,7 +316,7 @@ class Router:
             for load in self.loads.values():
                 if not load.is_leaving:
                     call = make()
-                    call.is_broadcast, call.load = True, load
+                    call.is_bound, call.load = True, load
                     load.calls.add(call)
                     calls.append((call, load))
         for call, load in calls:
@@ -364,6 +392,13 @@ class Router:
                 controller.queue.remote(self.deployment, self.name, number)
         except Exception:
             self.told = -1  # whoever comes after the controller is told
+
+    def replace(self, before: Call, after: Call, load: Load) -> None:
+        """A replica has one call in place of another."""
+        with self.lock:
+            load.calls.discard(before)
+            load.calls.add(after)
+            before.load, after.load = None, load
 
     def _watch_all(self) -> None:
         for load in self.loads.values():

@@ -81,6 +81,8 @@ class ReplicaPlace:
     node: str = ""
     models: tuple[str, ...] = ()  # that it has loaded, where a router of the user's may ask
     stats: dict[str, Any] = field(default_factory=dict)  # what it has recorded for such a router
+    host: str = ""  # of its node
+    metadata: dict[str, Any] = field(default_factory=dict)  # what it said of itself when it began
 
 
 class Whereabouts(NamedTuple):

@@ -100,6 +100,7 @@ class ServeController:
         self._ingress: Ingress | None = None
         self._proxies: Proxies | None = None  # on other nodes
         self._where: dict[str, Whereabouts] = {}  # of replicas
+        self._metadata: dict[str, dict[str, Any]] = {}  # what they said of themselves
         self._chosen: dict[str, str] = {}  # nodes of replicas that may not go to any
         self._worlds = Worlds()
         # The models that replicas have loaded, and what they have recorded, for routers of users' own.
@@ -401,8 +402,12 @@ class ServeController:
 
     def _replica_place(self, replica: str, address: str) -> ReplicaPlace:
         models, stats = self._routing.get(replica, ((), {}))
+        where, said = self._where.get(replica), self._metadata.get(replica, {})
+        host = "" if where is None else where.host
         node = self._node_of(replica)
-        return ReplicaPlace(replica, self._actors[replica], address, node, models, stats)
+        return ReplicaPlace(
+            replica, self._actors[replica], address, node, models, stats, host, said
+        )
 
     # --- what the machine says
 
@@ -550,6 +555,7 @@ class ServeController:
 
     def _unplace(self, replica: str) -> None:
         """Give the placement group of a replica that has ended back."""
+        self._metadata.pop(replica, None)
         group = self._groups.pop(replica, None)
         if group is not None:
             remove_placement_group(group)
@@ -564,6 +570,7 @@ class ServeController:
             size = self._machine.target(key)
             rank = self._worlds.take(key, replica, where.node, known, size)
             address = await actor.initialize.remote(self._node, tuple(rank))
+            self._metadata[replica] = await actor.metadata.remote()
         except Exception as error:
             self._actors.pop(replica, None)
             with contextlib.suppress(Exception):

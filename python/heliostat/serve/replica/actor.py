@@ -103,6 +103,7 @@ class ReplicaActor:
         self._root_path = root_path
         self._servicers = servicers
         self._rpc_methods: dict[str, Method] = {}
+        self._metadata: dict[str, Any] = {}  # that `record_replica_metadata` gave
         self._default_logging = logging
         self._is_told = False  # each request has a line in the log
         self._id = ReplicaID(replica, DeploymentID(app, spec.name))
@@ -147,11 +148,27 @@ class ReplicaActor:
             self._context.ranks = ranks
             self._log()
             await self.prepare(*cloudpickle.loads(self._spec.code))
+            self._metadata = await self._said_of_itself()
             await self._listen(ingress_node)
             if hasattr(self._servable, "record_autoscaling_stats") and not self._is_function:
                 self._recording = asyncio.get_running_loop().create_task(self._record())
             self._tell_routers()
         return self._address
+
+    async def _said_of_itself(self) -> dict[str, Any]:
+        method = getattr(self._servable, "record_replica_metadata", None)
+        if method is None or self._is_function:
+            return {}
+        said = await method() if _is_async(method) else await self._in_thread(method)
+        if said is not None and not isinstance(said, dict):
+            raise TypeError(
+                f"record_replica_metadata has to return a dict, not a {type(said).__name__}."
+            )
+        return said or {}
+
+    def metadata(self) -> dict[str, Any]:
+        """What the deployment's ``record_replica_metadata`` gave when it began."""
+        return self._metadata
 
     async def rank(self, ranks: tuple[int, int, int], world_size: int) -> None:
         """It has these ranks from now on, and the deployment is to have so many replicas."""

@@ -1,0 +1,108 @@
+"""A replica that is chosen first and called later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+CLUSTER = {"num_cpus": 6}
+# A deadline against a hang.
+S = 60
+
+
+@serve.deployment(num_replicas=2, max_ongoing_requests=1, ray_actor_options={"num_cpus": 0})
+class Place:
+    def record_replica_metadata(self) -> dict[str, Any]:
+        return {"color": "blue"}
+
+    def who(self, *_: Any) -> str:
+        return serve.get_replica_context().replica_tag
+
+    async def count(self, most: int) -> AsyncIterator[int]:
+        for number in range(most):
+            yield number
+
+    def fail(self) -> None:
+        raise ValueError("wrong")
+
+
+@pytest.fixture
+def handle(ray_start: Any) -> Iterator[DeploymentHandle]:
+    serve.start(proxy_location="Disabled")
+    yield serve.run(Place.bind(), route_prefix=None)
+    serve.shutdown()
+
+
+def _run(body: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(body, S))
+
+
+@pytest.mark.contract("F12.03")
+def test_the_chosen_replica_answers(handle: DeploymentHandle) -> None:
+    async def body() -> None:
+        for _ in range(4):
+            async with handle.who.choose_replica("a") as selection:
+                assert selection.replica_metadata == {"color": "blue"}
+                assert selection.to_dict()["replica_id"] == selection.replica_id
+                assert selection.address.startswith(selection.node_ip)
+                assert selection.node_id == ray.get_runtime_context().get_node_id()
+                answer = await handle.dispatch(selection, "b")
+            assert selection.replica_id.endswith(answer)
+        async with handle.options(stream=True).count.choose_replica() as selection:
+            assert [one async for one in handle.dispatch(selection, 3)] == [0, 1, 2]
+        async with handle.fail.choose_replica() as selection:
+            with pytest.raises(ValueError, match="wrong"):
+                await handle.dispatch(selection)
+
+    _run(body())
+
+
+@pytest.mark.contract("F12.03")
+def test_a_place_is_kept_until_the_end_of_the_block(handle: DeploymentHandle) -> None:
+    async def body() -> None:
+        async with handle.who.choose_replica() as one, handle.who.choose_replica() as two:
+            assert one.replica_id != two.replica_id, "each has room for one"
+            waiting = handle.who.remote()
+            entering = asyncio.ensure_future(handle.who.choose_replica().__aenter__())
+            first = await handle.dispatch(two)
+            assert two.replica_id.endswith(first)
+            assert await waiting == first, "the place of two is free again, that of one is not"
+            entering.cancel()
+        assert await asyncio.gather(*(handle.who.remote() for _ in range(4)))
+
+    _run(body())
+
+
+@pytest.mark.contract("F12.03")
+def test_a_selection_is_for_one_call_of_its_deployment(handle: DeploymentHandle) -> None:
+    other = serve.run(Place.options(name="Other").bind(), name="other", route_prefix=None)
+
+    async def body() -> None:
+        async with handle.who.choose_replica() as selection:
+            with pytest.raises(ValueError, match="Other"):
+                other.dispatch(selection)
+            await handle.dispatch(selection)
+            with pytest.raises(RuntimeError, match="already"):
+                handle.dispatch(selection)
+
+    _run(body())
+
+
+@pytest.mark.contract("F12.03")
+def test_a_chosen_replica_that_dies_is_not_replaced(handle: DeploymentHandle) -> None:
+    async def body() -> None:
+        async with handle.who.choose_replica() as selection:
+            for row in ray.util.list_named_actors(all_namespaces=True):
+                if selection.replica_id.split("#")[-1] in row["name"]:
+                    ray.kill(ray.get_actor(row["name"], namespace=row["namespace"]))
+            with pytest.raises(ray.exceptions.RayError):
+                await handle.dispatch(selection)
+        assert await handle.who.remote()
+
+    _run(body())
