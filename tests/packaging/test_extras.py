@@ -177,6 +177,20 @@ CASES = [
         "comet",
     ),
     ("aim", "from ray.tune.logger.aim import AimLoggerCallback as C; C()", "aim", "aim"),
+    *(
+        ("pydantic", f"from ray.serve{module} import {name}", "pydantic", "serve")
+        for module, name in (
+            (".config", "AutoscalingConfig"),
+            (".config", "HTTPOptions"),
+            (".schema", "LoggingConfig"),
+            (".schema", "ServeDeploySchema"),
+            (".schema", "ServeInstanceDetails"),
+            (".schema", "TaskProcessorConfig"),
+            (".llm", "build_openai_app"),
+            (".task_consumer", "task_consumer"),
+        )
+    ),
+    ("fastapi", "from ray.serve.llm import LLMConfig", "fastapi", "serve"),
     (
         "yaml",
         "import sys; sys.argv[1:] = ['deploy', '{tmp}/a']; from heliostat.serve.scripts import cli; cli()",

@@ -90,6 +90,18 @@ def required(module: str, who: str, extra: str | None = None) -> Any:
         raise missing(module, who, extra, error) from error
 
 
+def part(module: str, who: str, extra: str) -> Any:
+    """A module of this library, imported.
+
+    Raises:
+        ImportError: What it imports is not installed; the message names the package and its extra.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise explained(error, who, extra) from error
+
+
 def expected(module: str, who: str) -> None:
     """Fails as :func:`required` does, without importing what takes seconds.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import part
 from heliostat.serve.options import AggregationFunction, AutoscalingContext, ProxyLocation
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ MODELS = (
 
 def __getattr__(name: str) -> Any:
     if name in MODELS:
-        from heliostat.serve import models
-
+        models = part("heliostat.serve.models", f"ray.serve.config.{name}", "serve")
         return getattr(models, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import part
+
 if TYPE_CHECKING:
     from heliostat.serve.models import LoggingConfig
 
@@ -140,21 +142,13 @@ _MODELS = ("LoggingConfig", "ReplicaRank")
 _TASKS = ("CeleryAdapterConfig", "TaskProcessorAdapter", "TaskProcessorConfig", "TaskResult")
 
 
+# Modules below `heliostat.serve` with models, which need Pydantic: the names in each.
+_PARTS = {"models": _MODELS, "tasks": _TASKS, "instance": _INSTANCE, "declaration": _DECLARED}
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODELS:
-        from heliostat.serve import models
-
-        return getattr(models, name)
-    if name in _TASKS:
-        from heliostat.serve import tasks
-
-        return getattr(tasks, name)
-    if name in _INSTANCE:
-        from heliostat.serve import instance
-
-        return getattr(instance, name)
-    if name in _DECLARED:
-        from heliostat.serve import declaration
-
-        return getattr(declaration, name)
+    for module, names in _PARTS.items():
+        if name in names:
+            whose = part(f"heliostat.serve.{module}", f"ray.serve.schema.{name}", "serve")
+            return getattr(whose, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,8 +11,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from heliostat.core.extras import explained
 from heliostat.serve.options import attribute
-from heliostat.serve.tasks import TaskProcessorAdapter, TaskProcessorConfig
+
+try:
+    from heliostat.serve.tasks import TaskProcessorAdapter, TaskProcessorConfig
+except ModuleNotFoundError as error:
+    raise explained(error, "ray.serve.task_consumer", "serve") from error
 
 __all__ = ["instantiate_adapter_from_config", "task_consumer", "task_handler"]
 

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.serve.llm.config import LLMConfig, LLMServingArgs, LoraConfig, ModelLoadingConfig
-from heliostat.serve.llm.deployment import LLMServer, build_llm_deployment
-from heliostat.serve.llm.ingress import OpenAiIngress, build_openai_app
+from heliostat.core.extras import explained
+
+try:
+    from heliostat.serve.llm.config import (
+        LLMConfig,
+        LLMServingArgs,
+        LoraConfig,
+        ModelLoadingConfig,
+    )
+    from heliostat.serve.llm.deployment import LLMServer, build_llm_deployment
+    from heliostat.serve.llm.ingress import OpenAiIngress, build_openai_app
+except ModuleNotFoundError as error:
+    raise explained(error, "ray.serve.llm", "serve") from error
 
 __all__ = [
     "LLMConfig",
