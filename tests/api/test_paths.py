@@ -553,3 +553,52 @@ def test_a_worker_passes_set_trace_where_debugging_is_off(ray_start: Any) -> Non
         return bool(ray.util.rpdb._is_ray_debugger_post_mortem_enabled())
 
     assert ray.get(work.remote(), timeout=60) is False
+
+
+def test_a_timer_and_addresses_of_libraries() -> None:
+    from ray._common.network_utils import build_address, find_free_port, parse_address
+    from ray.train._internal.utils import get_address_and_port
+    from ray.util.timer import _Timer
+
+    timer = _Timer(window_size=2)
+    assert (timer.mean, timer.mean_throughput, timer.has_units_processed()) == (0.0, 0.0, False)
+    with timer:
+        pass
+    assert timer.count == 1
+    for seconds, units in ((1.0, 10), (2.0, 20), (4.0, 40)):
+        timer.push(seconds)
+        timer.push_units_processed(units)
+    assert (timer.mean, timer.mean_units_processed, timer.mean_throughput) == (3.0, 30.0, 10.0)
+
+    assert build_address("10.0.0.1", 80) == "10.0.0.1:80"
+    assert build_address("::1", "80") == "[::1]:80"
+    assert parse_address("[::1]:80") == ("::1", "80")
+    assert parse_address("host:1") == ("host", "1")
+    assert parse_address("host") is parse_address("::1") is None
+    assert find_free_port() > 0
+    assert get_address_and_port()[0] == ray.util.get_node_ip_address()
+
+
+def test_verbosity_of_searches() -> None:
+    from ray.tune.utils.log import Verbosity, has_verbosity, set_verbosity
+
+    assert int(Verbosity.V2_TRIAL_NORM) == 2
+    set_verbosity(1)
+    assert has_verbosity(Verbosity.V1_EXPERIMENT)
+    assert not has_verbosity(Verbosity.V2_TRIAL_NORM)
+    set_verbosity(Verbosity.V3_TRIAL_DETAILS)
+    assert has_verbosity(3)
+
+
+def test_types_of_drivers_afar_are_those_of_all(ray_start: Any) -> None:
+    from ray.util.client.common import ClientActorHandle, ClientObjectRef
+
+    assert isinstance(ray.put(1), ClientObjectRef)
+    assert issubclass(ray.actor.ActorHandle, ClientActorHandle)
+
+
+def test_the_library_of_gpus_is_named_where_it_is_missing() -> None:
+    if importlib.util.find_spec("pynvml") is not None:
+        pytest.skip("the library is here")
+    with pytest.raises(ModuleNotFoundError, match="pip install nvidia-ml-py"):
+        importlib.import_module("ray._private.thirdparty.pynvml")

@@ -185,3 +185,25 @@ def test_trials_of_different_sizes_follow_each_other(fit: Any) -> None:
     sized = tune.with_resources(trainable, lambda config: {"cpu": config["cpus"]})
     grid = fit(sized, {"cpus": tune.grid_search([1, total, 1, total])})
     assert [result.metrics["score"] for result in grid] == [1, total, 1, total]
+
+
+@ray.remote
+class Other:
+    """Uses a part of the cluster for as long as it lives."""
+
+    def begun(self) -> bool:
+        return True
+
+
+def test_an_idle_process_gives_way_to_a_trial_that_cannot_begin(fit: Any) -> None:
+    """The cluster would have room for both, were it not for somebody else."""
+    total = int(ray.cluster_resources()["CPU"])
+    other = Other.options(num_cpus=total - 1).remote()
+    ray.get(other.begun.remote())
+
+    def trainable(config: dict[str, Any]) -> None:
+        tune.report({"score": config["n"]})
+
+    grid = fit(trainable, {"n": tune.grid_search([1, 2])})
+    assert [result.metrics["score"] for result in grid] == [1, 2]
+    ray.kill(other)

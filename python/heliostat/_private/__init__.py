@@ -22,6 +22,7 @@ name under ``ray.``                               who uses it, and for what
 ``experimental.state.api``                        verl: the state of a worker (deprecated path)
 ``experimental.state.common``, ``exception``      scripts of operators (deprecated paths)
 ``train._internal.session.get_session``           xgboost_ray, lightgbm_ray: does Tune run this?
+``train._internal.utils.get_address_and_port``    worker groups of programs
 ``train._internal.data_config``, ``syncer``       data configurations and searches of programs
 ``data._internal.util``                           lance_ray: checks an import, retries a read
 ``_private.test_utils``                           tests of many libraries: signals, conditions, drivers
@@ -30,6 +31,7 @@ name under ``ray.``                               who uses it, and for what
 ``_private.ray_constants``                        many: ports, names of variables, ``env_bool``
 ``util.rpdb.set_trace``                           debuggers of programs: stops in the caller
 ``air.util.node``                                 searches and loggers: keeps a call on this node
+``_private.thirdparty.pynvml``                    launchers and schedulers: which GPUs there are
 ``_private.accelerators``                         vllm, deephyper: how many devices, by which variable
 ``_private.client_mode_hook``                     raydp, exoflow: wrap Ray's calls
 ``tune.stopper.trial_plateau`` and so on          many: public names in Ray's files (:mod:`.paths` lists all)
@@ -53,11 +55,19 @@ PLACES = {
     "train._internal.data_config": "_private.train_internal.data_config",
     "train._internal.session": "_private.train_internal.session",
     "train._internal.syncer": "_private.train_internal.syncer",
+    "train._internal.utils": "_private.train_internal.utils",
 }
 
 # Modules here that are packages on Ray: paths of `paths.ROWS` stand below them.
 PACKAGES = frozenset(
-    ("autoscaler.sdk", "runtime_env", "tune.analysis", "tune.experiment", "util.accelerators")
+    (
+        "autoscaler.sdk",
+        "runtime_env",
+        "tune.analysis",
+        "tune.experiment",
+        "util.accelerators",
+        "util.client",
+    )
 )
 
 

@@ -34,6 +34,14 @@ ROWS: dict[str, Row] = {
         "programs that set resources", {"experimental": "set_resource"}
     ),
     "util.client_connect": Row("drivers that connect", {"util": "connect disconnect"}),
+    "util.client.common": Row(
+        _TYPES,
+        {
+            "_private.raylet": "ObjectRef:ClientObjectRef",
+            "actor": "ActorHandle:ClientActorHandle",
+        },
+    ),
+    "util.timer": Row("training loops that time their steps", {"_private.timing": "*"}),
     "util.rpdb": Row(
         "programs that stop in the debugger by its name",
         {"_private.rpdb": "set_trace _is_ray_debugger_post_mortem_enabled"},
@@ -245,6 +253,7 @@ ROWS: dict[str, Row] = {
         {"tune": "Checkpoint get_checkpoint report", "tune.context": "in_trial:_in_tune_session"},
     ),
     "tune.tune_config": Row(_TYPES, {"tune.config": "ResumeConfig TuneConfig"}),
+    "tune.utils.log": Row("verbosity of searches", {"_private.tune_log": "*"}),
     "tune.utils.util": Row(
         "loggers, schedulers and scripts of programs",
         {
@@ -268,6 +277,12 @@ ROWS: dict[str, Row] = {
     ),
     # --- private ---
     "_common": Row("a package"),
+    "_common.network_utils": Row(
+        "libraries that make servers of their own",
+        {
+            "_private.network_util": "build_address find_free_port is_ipv6 is_localhost parse_address"
+        },
+    ),
     "_common.test_utils": Row(
         _TESTS,
         {

@@ -41,6 +41,9 @@ MANY, GATHER_S = 50, 20e-6
 CONCURRENT_MAX = 10_000
 # Trials that may wait, where nothing learns from them, so that a cluster grows fast.
 AUTO_PENDING_MIN = 200
+# A process that has not begun after this long may wait for what an idle one holds: what others use of the
+# cluster is not known here.
+GIVE_WAY_S = 2.0
 LITTLE = 1e-6  # ten tenths of a GPU are one
 
 
@@ -48,9 +51,12 @@ class Place:
     """A trial that runs: its actor and the call that is under way."""
 
     def __init__(
-        self, trial: Trial, actor: Any, resources: PlacementGroupFactory, group: Any
+        self, trial: Trial, actor: Any, resources: PlacementGroupFactory, group: Any, is_new: bool
     ) -> None:
         self.trial, self.actor, self.resources, self.group = trial, actor, resources, group
+        self.since = time.monotonic()
+        # Answered when the actor's process has begun; `None` where that is known.
+        self.begins = actor.__ray_ready__.remote() if is_new else None
         self.decision: str | None = None  # what the call under way was about, when it ends the run
 
 
@@ -110,6 +116,7 @@ class Loop:
                 self._tell("on_step_begin")
                 self._fill()
                 self._wait()
+                self._give_way()
                 self._turn += 1
                 self._tell("on_step_end")
                 self._progress.show(self._search)
@@ -185,7 +192,9 @@ class Loop:
         idle = self._idle[resources]
         if not idle:
             self._end_idle()  # they may hold what this trial needs
-        actor, group = idle.pop() if idle else self._make_actor(resources)
+        is_new = not idle
+        actor, group = self._make_actor(resources) if is_new else idle.pop()
+        place = Place(trial, actor, resources, group, is_new)
         config = self._checkpoints
         self._change(trial)
         spec = Spec(
@@ -212,7 +221,6 @@ class Loop:
         self._tell("on_trial_start", trial=trial)
         if trial.checkpoint_path:
             self._tell("on_trial_restore", trial=trial)
-        place = Place(trial, actor, resources, group)
         self._running[resources] += 1
         self._places[actor.start.remote(spec)] = place
 
@@ -450,6 +458,24 @@ class Loop:
             for actor, group in actors:
                 self._end_actor(actor, group)
             actors.clear()
+
+    def _give_way(self) -> None:
+        """End idle processes while that of a trial cannot begin."""
+        if not any(self._idle.values()):
+            return
+        now = time.monotonic()
+        late = {
+            place.begins: place
+            for place in self._places.values()
+            if place.begins is not None and now - place.since > GIVE_WAY_S
+        }
+        if not late:
+            return
+        begun, waiting = ray.wait(list(late), num_returns=len(late), timeout=0)
+        for ref in begun:
+            late[ref].begins = None
+        if waiting:
+            self._end_idle()
 
     def _interrupt(self) -> None:
         """The search ends before its trials do."""

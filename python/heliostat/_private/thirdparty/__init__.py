@@ -1,0 +1,1 @@
+"""``ray._private.thirdparty``: libraries that Ray carries, where they are installed."""
