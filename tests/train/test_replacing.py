@@ -35,7 +35,7 @@ def test_a_group_that_fails_again_before_it_is_in_is_given_time(
         started.append(now[0])
         return object()
 
-    group: Any = Group(renew=lambda rank: object(), recruits=SimpleNamespace(ready=0))
+    group: Any = Group(renew=lambda rank, elsewhere: object(), recruits=SimpleNamespace(ready=0))
     yes: Any = lambda *_: True  # noqa: E731
     nothing: Any = lambda _: None  # noqa: E731
     replacer = replacing.Replacer(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from ray import train
+from ray.cluster_utils import Cluster
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
@@ -193,3 +196,58 @@ def test_a_slow_rank_is_replaced_while_the_other_groups_go_on(
     assert "slow rank" in repr(result)
     (ended,) = (tmp_path / "rank-2").read_text().split()
     assert ended != (tmp_path / "slow").read_text(), "another process"
+
+
+@pytest.fixture
+def spare_node() -> Iterator[Cluster]:
+    """A node for three workers, and one with room for another."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 3})
+    cluster.add_node(num_cpus=1)
+    cluster.connect()
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def loop_with_a_slow_machine(config: dict[str, Any]) -> None:
+    """Rank 2 is slow on the first node that it is on."""
+    import torch
+
+    folder, rank = Path(config["folder"]), train.get_context().get_world_rank()
+    here = ray.get_runtime_context().get_node_id()
+    (folder / f"{rank}-on-{here}").touch()
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    if config["groups"]:
+        run: Any = train.torch.fault_tolerant(model=model, optimizer=optimizer)
+    else:
+        run = train.torch.resumable(model=model, optimizer=optimizer)
+        model = train.torch.prepare_model(model)
+    is_slow = rank == 2 and len(list(folder.glob("2-on-*"))) == 1
+    # Replica groups that are being replaced are waited for at the end.
+    for step in run.steps(200 if config["groups"] else None):
+        time.sleep(0.3 if is_slow else 0.01)
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        if not config["groups"] and step >= 60 and run.restored_from:
+            break
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("groups", [True, False], ids=["replica-groups", "plain"])
+def test_who_takes_the_place_of_a_slow_rank_begins_on_another_node(
+    spare_node: Cluster, tmp_path: Path, groups: bool
+) -> None:
+    """Its machine may be what is slow."""
+    TorchTrainer(
+        loop_with_a_slow_machine,
+        train_loop_config={"folder": str(tmp_path), "groups": groups},
+        torch_config=FaultTolerantConfig() if groups else None,
+        scaling_config=ScalingConfig(num_workers=3),
+        run_config=RunConfig(
+            name="run", storage_path=str(tmp_path / "store"), failure_config=OPTION
+        ),
+    ).fit()
+    on = {rank: len(list(tmp_path.glob(f"{rank}-on-*"))) for rank in range(3)}
+    assert on == {0: 1, 1: 1, 2: 2}

@@ -33,6 +33,8 @@ class _Broken:
     begins_at: float
     # Ranks whose processes can be used again.
     reusable: set[int] = field(default_factory=set)
+    # The rank that was slow, whose machine may be the cause.
+    slow: int | None = None
 
     @property
     def due(self) -> float:
@@ -104,16 +106,22 @@ class Replacer:
             return False
         if not self._tell_lost(number, False):
             return False
-        self._break(number, rank, refs, False)
+        self._break(number, rank, refs, False, slow=rank)
         return True
 
     def _break(
-        self, number: int, rank: int, refs: dict[Any, int], reusable: bool, pause_s: float = 0.0
+        self,
+        number: int,
+        rank: int,
+        refs: dict[Any, int],
+        reusable: bool,
+        pause_s: float = 0.0,
+        slow: int | None = None,
     ) -> None:
         """The first rank of a group has ended: the others of the group are to follow."""
         running = {r for r in refs.values() if r // self._replicas.size == number}
         now = time.monotonic()
-        self._broken[number] = _Broken(running, now + self._unwind_s, now + pause_s)
+        self._broken[number] = _Broken(running, now + self._unwind_s, now + pause_s, slow=slow)
         self._ended(number, rank, refs, reusable)
 
     def unwound(self, rank: int, refs: dict[Any, int], outcome: Outcome) -> None:
@@ -156,7 +164,7 @@ class Replacer:
         size = self._replicas.size
         for rank in range(number * size, (number + 1) * size):
             if rank not in broken.reusable:
-                self.infos[self._group.renew(rank)] = rank
+                self.infos[self._group.renew(rank, rank == broken.slow)] = rank
             else:
                 self._renewed(rank)
             refs[self._start(rank, incarnation)] = rank

@@ -211,7 +211,7 @@ class TrainRun:
         moving = set(self._resizer.moving)
         kept = result.reusable - moving - self._slow
         self._room_comes_back = bool(set(range(len(self._group))) - kept - moving)
-        self._group.keep(kept)
+        self._group.keep(kept, self._slow)
         self._slow.clear()
 
     def _after_deadline(self, result: AttemptResult) -> None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from heliostat.core.labels import NODE_ID
 from heliostat.train.config import ScalingConfig
 from heliostat.util.placement_group import (
     PlacementGroup,
@@ -52,13 +53,17 @@ class Reservation:
     def __init__(self) -> None:
         self._group: PlacementGroup | None = None
 
-    def reserve(self, scaling: ScalingConfig, workers: Sequence[int]) -> Any:
-        """Ask for the room of these workers; returns a ref that is ready when it is there."""
+    def reserve(self, scaling: ScalingConfig, workers: Sequence[int], without: str = "") -> Any:
+        """Ask for the room of these workers; returns a ref that is ready when it is there.
+
+        ``without`` is the id of a node that is not to be taken.
+        """
         bundle = placed_resources(scaling)
+        elsewhere = {NODE_ID: f"!{without}"} if without else {}
         self._group = placement_group(
             [dict(bundle) for _ in workers],
             strategy=scaling.placement_strategy,
-            bundle_label_selector=[labels_of(scaling, index) for index in workers],
+            bundle_label_selector=[{**elsewhere, **labels_of(scaling, i)} for i in workers],
         )
         return self._group.ready()
 

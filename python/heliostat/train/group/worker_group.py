@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from heliostat.train.worker.actor import TrainWorker
 _FIRST_NOTE_S, _NEXT_NOTE_S = 5.0, 30.0
 # Room that was free a moment ago and does not come within so many seconds went to somebody else.
 _ROOM_S = 2.0
+# Room for a worker that moves is there within so many seconds, or the worker stays where it was.
+_ELSEWHERE_S = 1.0
 # How long workers may take to say that they live.
 _ANSWER_S = 5.0
 # How often a run that has lost its room looks for it.
@@ -36,7 +38,7 @@ class Worker:
     info: WorkerInfo
     rank: int | None = None
     fresh: bool = True
-    # An elastic group's workers have their room one by one.
+    # Workers of an elastic group, and those that have moved, have their room one by one.
     room: Reservation | None = None
     # It takes the place of another, and has not said yet where it runs: it may wait for room.
     is_awaited: bool = False
@@ -66,7 +68,10 @@ class WorkerGroup:
         self._reservation = Reservation()
         self._reserved = 0
         self._starting: list[Any] = []
-        self._rooms: list[Reservation] = []
+        # Of those that start, each its own; None: a part of the group's.
+        self._rooms: list[Reservation | None] = []
+        # Nodes that workers leave with the next start, where there is room elsewhere.
+        self._left: list[str] = []
         # Workers that start while the others train.
         self.recruits = Recruits(scaling, self._create_in, note)
         self.workers: list[Worker] = []
@@ -97,13 +102,13 @@ class WorkerGroup:
                 size -= self._leave_out(size % self.unit, kept)
             else:
                 self._reserve(size)
+                self._rooms = [self._place(index) for index in range(len(kept), size)]
             self._starting = [self._create(i, len(kept)) for i in range(len(kept), size)]
             infos = self._wait([a.info.remote() for a in self._starting], size, True)
         except BaseException:
             self._drop_starting()
             raise
-        rooms: list[Reservation | None] = [*self._rooms] or [None] * len(infos)
-        made = zip(self._starting, infos, rooms, strict=True)
+        made = zip(self._starting, infos, self._rooms, strict=True)
         found = kept + [Worker(actor, info, room=room) for actor, info, room in made]
         self._starting, self._rooms = [], []
         order = order_by_node([w.info.node_id for w in found], [w.rank for w in found])
@@ -141,6 +146,19 @@ class WorkerGroup:
         self._reserved = size
         self._wait([ready], size, False)
 
+    def _place(self, index: int) -> Reservation | None:
+        """Room for a worker in the place of one that leaves its node; None: its part of the group's."""
+        return self._elsewhere(index, self._left.pop()) if self._left else None
+
+    def _elsewhere(self, index: int, node_id: str) -> Reservation | None:
+        """Room on another node, where there is some at once."""
+        room = Reservation()
+        placed, _ = ray.wait([room.reserve(self._scaling, [index], node_id)], timeout=_ELSEWHERE_S)
+        if placed:
+            return room
+        room.release()
+        return None
+
     def _reserve_each(self, size: int, there: int) -> int:
         """The new workers of an elastic group get what room there is; how many find some.
 
@@ -148,19 +166,20 @@ class WorkerGroup:
         """
         if size == there:
             return 0
-        self._rooms = [Reservation() for _ in range(there, size)]
+        rooms = [Reservation() for _ in range(there, size)]
+        self._rooms = [*rooms]
         refs = [
             room.reserve(self._scaling, range(index, index + 1))
-            for index, room in zip(range(there, size), self._rooms, strict=True)
+            for index, room in zip(range(there, size), rooms, strict=True)
         ]
         placed, _ = ray.wait(refs, num_returns=len(refs), timeout=_ROOM_S)
         least = min(self._scaling.min_workers - there, len(refs))
         if len(placed) < least:
             placed = self._wait_for(refs, least, size, False)
         has_room = [ref in placed for ref in refs]
-        for room in [room for room, has in zip(self._rooms, has_room, strict=True) if not has]:
+        for room in [room for room, has in zip(rooms, has_room, strict=True) if not has]:
             room.release()
-        self._rooms = [room for room, has in zip(self._rooms, has_room, strict=True) if has]
+        self._rooms = [room for room, has in zip(rooms, has_room, strict=True) if has]
         if len(placed) < len(refs):
             self._note(
                 f"the group starts with {there + len(placed)} of {size} workers: "
@@ -171,15 +190,17 @@ class WorkerGroup:
     def _leave_out(self, count: int, kept: list[Worker]) -> int:
         """Do without so many workers, those first that have no process yet."""
         for _ in range(count):
-            if self._rooms:
-                self._rooms.pop().release()
+            room = self._rooms.pop() if self._rooms else None
+            if room is not None:
+                room.release()
             else:
                 _end(kept.pop())
         return count
 
     def _create(self, index: int, there: int) -> Any:
-        if self._scaling.elasticity_enabled:
-            return self._create_in(index, self._rooms[index - there].options(0))
+        room = self._rooms[index - there]
+        if room is not None:
+            return self._create_in(index, room.options(0))
         return self._create_in(index, self._reservation.options(self._bundle(index)))
 
     def _create_in(self, index: int, place: dict[str, Any]) -> Any:
@@ -233,18 +254,25 @@ class WorkerGroup:
         for actor in self._starting:
             _kill(actor)
         for room in self._rooms:
-            room.release()
+            if room is not None:
+                room.release()
         self._starting, self._rooms = [], []
 
-    def renew(self, rank: int) -> Any:
+    def renew(self, rank: int, elsewhere: bool = False) -> Any:
         """Put a fresh worker in the place of ``rank``, without waiting for it.
 
-        Returns a ref to its ``WorkerInfo``; until it is there, the worker has that of the old one.
+        ``elsewhere``: on another node, where there is room. Returns a ref to its ``WorkerInfo``; until it is
+        there, the worker has that of the old one.
         """
         old = self.workers[rank]
-        _kill(old.actor)
-        room = old.room
-        actor = self._create(rank, 0) if room is None else self._create_in(rank, room.options(0))
+        found = self._elsewhere(rank, old.info.node_id) if elsewhere else None
+        room = old.room if found is None else found
+        if found is not None:
+            _end(old)
+        else:
+            _kill(old.actor)
+        place = self._reservation.options(-1) if room is None else room.options(0)
+        actor = self._create_in(rank, place)
         self.workers[rank] = Worker(actor, old.info, rank, room=room, is_awaited=True)
         return actor.info.remote()
 
@@ -266,8 +294,12 @@ class WorkerGroup:
         self.ranks = ranks_of([w.info.node_id for w in self.workers])
         return range(first, len(self.workers))
 
-    def keep(self, ranks: set[int]) -> None:
-        """End the workers whose ranks are not among ``ranks``."""
+    def keep(self, ranks: set[int], leaving: Collection[int] = ()) -> None:
+        """End the workers whose ranks are not among ``ranks``.
+
+        Those who take the places of the ranks ``leaving`` begin on other nodes, where there is room.
+        """
+        self._left = [w.info.node_id for w in self.workers if w.rank in leaving]
         for worker in self.workers:
             if worker.rank not in ranks:
                 _end(worker)
