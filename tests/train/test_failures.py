@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +36,23 @@ def test_an_exception_ends_the_run_and_names_the_rank(fit: Any) -> None:
         fit(loop, 2)
     assert list(caught.value.worker_failures) == [1]
     assert isinstance(caught.value.worker_failures[1], ValueError)
+
+
+@pytest.mark.contract("F9.09")
+def test_a_process_that_a_library_aborts_says_where_it_was(fit: Any) -> None:
+    """As NCCL's watchdog does, from a thread of its own, when a collective operation has timed out."""
+
+    def waits_for_its_peers() -> None:
+        if train.get_context().get_world_rank() == 1:
+            threading.Thread(target=ctypes.CDLL(None).abort).start()
+        time.sleep(3600)
+
+    def loop() -> None:
+        waits_for_its_peers()
+
+    with pytest.raises(WorkerGroupError, match="SIGABRT") as caught:
+        fit(loop, 2)
+    assert "in waits_for_its_peers" in str(caught.value)
 
 
 @pytest.mark.contract("F9.09", "F9.17")

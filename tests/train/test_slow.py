@@ -199,7 +199,7 @@ def test_a_slow_rank_is_replaced_while_the_other_groups_go_on(
 
 
 @pytest.fixture
-def spare_node() -> Iterator[Cluster]:
+def spare_node(ray_down: None) -> Iterator[Cluster]:
     """A node for three workers, and one with room for another."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 3})
     cluster.add_node(num_cpus=1)

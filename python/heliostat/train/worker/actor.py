@@ -8,6 +8,7 @@ worker meanwhile comes through the control thread (see ``control``).
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import os
@@ -44,12 +45,17 @@ _STATEFUL = (
 # How long the coordinator is waited for that hears of the end.
 _LEAVE_S = 2.0
 
+# Where a worker's errors go, whatever stands in ``sys.stderr``.
+_STDERR = 2
+
 
 class TrainWorker:
     """Runs any number of attempts, one after the other."""
 
     def __init__(self, preload: list[str]) -> None:
         """Import what every training function of the backend needs, all workers at once."""
+        # A process that its libraries abort, such as NCCL's watchdog after a timeout, says where it was.
+        faulthandler.enable(file=_STDERR, all_threads=True)
         for name in preload:
             with contextlib.suppress(ImportError):  # the function says what it misses
                 importlib.import_module(name)
