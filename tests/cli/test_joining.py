@@ -91,6 +91,7 @@ def test_nodes_that_come_before_their_head_join_it(place: Place) -> None:
         )
         assert f"127.0.0.1:{place.port}" in place.said(number)
         assert "onnection refused" in place.said(number)
+        assert "no authentication token" in place.said(number)
     assert plain.poll() is None
     assert blocking.poll() is None
     place.start_head()
@@ -101,6 +102,15 @@ def test_nodes_that_come_before_their_head_join_it(place: Place) -> None:
     wait_until(lambda: "Ray runtime started." in place.said(1), what="it says that it stays")
     blocking.send_signal(signal.SIGTERM)
     assert blocking.wait(60) == 0, place.said(1)
+
+
+def test_a_token_file_that_is_missing_is_not_waited_for(place: Place) -> None:
+    missing = str(place.home / "secret" / "token")
+    joining = place.join(env={"HELIOSTAT_AUTH_TOKEN_PATH": missing})
+    assert joining.wait(60) != 0
+    assert missing in place.said(0)
+    assert "cluster's head node" in place.said(0)
+    assert WAITS not in place.said(0)
 
 
 def test_the_wait_has_an_end_that_names_the_address(place: Place) -> None:

@@ -40,7 +40,8 @@ pub(crate) enum Command {
     DrainNode(DrainNode),
     /// Show the cluster's nodes, resources and demands.
     Status(Status),
-    /// Say what a task, an object, an actor, a placement group, a training run, a trial or a deployment waits for, or how it ended.
+    /// Say what a task, an object, an actor, a node, a job, a placement group, a training run, a trial or a deployment waits
+    /// for, or how it ended.
     Why(Why),
     /// List tasks, objects, workers, actors, nodes, jobs or placement-groups.
     List(List),

@@ -115,6 +115,7 @@ mod served {
     use std::net::TcpListener;
 
     use helio_config::table::DASHBOARD_NAMES;
+    use helio_dashboard::Export;
     pub(crate) use helio_dashboard::{end_jobs_of, watch_entry_point};
 
     use super::Serving;
@@ -142,6 +143,7 @@ mod served {
         pub(crate) url: String,
         /// Names by which browsers may ask for it, as they were given.
         names: Vec<String>,
+        export: Option<Export>,
     }
 
     impl Server {
@@ -159,7 +161,9 @@ mod served {
                 ip => ip.to_string(),
             };
             let url = host_port(&shown, bound.port());
-            Ok(Some(Self { listener, url, names: wanted.dashboard_allowed_hosts.clone() }))
+            let (names, export) =
+                (wanted.dashboard_allowed_hosts.clone(), Export::from_environment()?);
+            Ok(Some(Self { listener, url, names, export }))
         }
 
         /// Serves until the handle is told to stop.
@@ -181,6 +185,7 @@ mod served {
                 control_address: serving.control_address.to_owned(),
                 python: serving.python.to_owned(),
                 job_grace: serving.job_grace,
+                export: self.export,
                 entrance: Entrance {
                     identity: serving.identity,
                     may_be_plain: serving.may_be_plain,

@@ -62,9 +62,6 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
     for name in ignored.unmet() {
         eprintln!("Note: `--{name}` has no effect in this release.");
     }
-    for sentence in helio_env::settings::unmet() {
-        eprintln!("Note: {sentence}");
-    }
     if args.head && args.node_manager_port.or(args.object_manager_port).is_some() {
         eprintln!(
             "Note: a head has one port, {}, which `--port` names; `--node-manager-port` and `--object-manager-port` \
@@ -237,13 +234,27 @@ fn await_head(args: &Start, own_host: &str, temp_dir: &Path) -> Result<(), Strin
     };
     let (host, port) = values::address(address)?;
     let at_most = Duration::from_secs(helio_env::settings::read(&JOIN_WAIT_S)?);
-    // Without a token the head says what it thinks of that.
-    let token = helio_env::token::load().ok().flatten().unwrap_or_default();
+    // A file that cannot be read is told now, not when the head has come. Without a token the head says what it thinks
+    // of that, once it is there.
+    let token = helio_env::token::load().map_err(|error| {
+        format!("The authentication token cannot be read: {error}. It is the one of the cluster's head node.")
+    })?;
+    let has_token = token.is_some();
+    let token = token.unwrap_or_default();
     let folder = helio_env::draft::beside(&temp_dir.join("tls"));
     if args.tls.is_some() {
         authority::begin_for_now(&folder, &locate::token()?, own_host)?;
     }
-    let outcome = observer::await_head(&host, port, &token, at_most, |what| eprintln!("{what}"));
+    let say = |what: &str| {
+        eprintln!("{what}");
+        if !has_token {
+            eprintln!(
+                "There is no authentication token in ~/.heliostat/auth_token here. The head makes one there; where this \
+                 machine does not share that folder, copy it, or set HELIOSTAT_AUTH_TOKEN."
+            );
+        }
+    };
+    let outcome = observer::await_head(&host, port, &token, at_most, say);
     // It was for this process alone, and need not be there.
     let _ = fs::remove_dir_all(&folder);
     outcome

@@ -18,7 +18,7 @@ pub mod setting;
 pub mod table;
 mod unknown;
 
-pub use refused::{refusal, unmet};
+pub use refused::refusal;
 pub use unknown::{unknown, warnings};
 
 /// The release of Ray whose API this is, as a literal: what `ray --version` says.

@@ -1,6 +1,5 @@
 //! Variables of Ray's that ask for something which this release does not do, and whose want would be found too late:
-//! state that was to outlive the machine and does not. They are refused at the start, not passed over. Those whose want
-//! loses nothing are named.
+//! state that was to outlive the machine and does not. They are refused at the start, not passed over.
 
 use crate::setting::Environment;
 
@@ -30,23 +29,6 @@ const REFUSED: &[Refused] = &[
                   shares. Unset it",
     },
 ];
-
-/// Variables of Ray's that have no effect, and what is so instead.
-const UNMET: &[(&str, &str)] = &[(
-    "RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR",
-    "events are made when somebody asks for them, and go to no collector; `ray list` and /api/v0 have tasks, actors, jobs \
-     and nodes, and a collector finds the logs where Ray's lie",
-)];
-
-/// A sentence for each variable that is set and has no effect, where its user would wait for one.
-#[must_use]
-pub fn unmet(environment: Environment<'_>) -> Vec<String> {
-    let is_set = |name: &str| environment(name).is_some_and(|text| !text.trim().is_empty());
-    let found = UNMET.iter().filter(|(name, _)| is_set(name));
-    found
-        .map(|(name, instead)| format!("{name} has no effect in this release: {instead}."))
-        .collect()
-}
 
 /// Why a start with these variables is refused, if it is.
 #[must_use]
@@ -82,17 +64,6 @@ mod tests {
         check("RAY_external_storage_namespace", "cluster-a", true);
         check("RAY_external_storage_namespace", "default", false);
         check("RAY_USE_TLS", "1", false);
-    }
-
-    #[test]
-    fn what_loses_nothing_is_named() {
-        let name = "RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR";
-        let to = |text: &'static str| {
-            unmet(&move |wanted: &str| (wanted == name).then(|| text.to_owned()))
-        };
-        assert!(to("http://localhost:8084/v1/events")[0].contains(name));
-        assert_eq!(to(" "), Vec::<String>::new());
-        assert_eq!(unmet(&|_: &str| None), Vec::<String>::new());
     }
 
     #[test]

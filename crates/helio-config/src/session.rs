@@ -27,6 +27,10 @@ pub const TOKEN_FILE: &str = "auth_token";
 /// In a session's folder: the daemon's socket.
 pub const NODE_SOCKET: &str = "sockets/node.sock";
 
+/// In a session's folder: another name of that socket. The collector of KubeRay's history server takes a session for one
+/// that runs when it can connect there.
+pub const RAYLET_SOCKET: &str = "sockets/raylet";
+
 /// In a session's folder, on the head: the control service's socket.
 pub const CONTROL_SOCKET: &str = "sockets/control.sock";
 

@@ -114,6 +114,13 @@ settings! {
         /// 1: though USE_TLS encrypts, the head's HTTP server answers requests of other machines in the clear as well, as
         /// KubeRay's operator sends them for its jobs and services.
         DASHBOARD_PLAIN_HTTP = Own "DASHBOARD_PLAIN_HTTP" flag(false) "", HEAD;
+        /// Where the head posts what happens in the cluster, as events in Ray's form: the collector of KubeRay's history
+        /// server. Unset: nowhere.
+        EVENTS_EXPORT_ADDRESS = Ray "DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR" text("") "http://host:port/path", HEAD;
+        /// Which kinds of events those are; `ALL`. Unset: all but TASK_PROFILE_EVENT.
+        EVENTS_EXPORT_TYPES = Ray "DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
+        /// The same, as releases of Ray before 2.54 and KubeRay's examples name it.
+        EVENTS_EXPORT_TYPES_OLD = Ray "DASHBOARD_AGGREGATOR_AGENT_PUBLISHER_HTTP_ENDPOINT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
         /// The Kubernetes cluster's name of this cluster: a head is known to browsers by the names of its service, too.
         CLUSTER_NAME = Ray "CLUSTER_NAME" text("") "", HEAD;
         /// The kind of machine that the node is, as an autoscaler calls it: its label `ray.io/node-group`.

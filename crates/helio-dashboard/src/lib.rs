@@ -17,6 +17,8 @@ mod activity;
 mod autoscaler_routes;
 mod discovery;
 mod drivers;
+mod events_route;
+mod export;
 mod fields;
 mod gate;
 mod health;
@@ -57,6 +59,7 @@ use crate::jobs::{Jobs, Surroundings};
 use crate::packages::Packages;
 use crate::past::Past;
 
+pub use export::Export;
 pub use jobs::end_jobs_of;
 pub use jobs::entry::watch_entry_point;
 pub use login::link_key;
@@ -96,6 +99,8 @@ pub struct Options {
     pub python: PathBuf,
     /// How long a job that is stopped has between SIGTERM and SIGKILL.
     pub job_grace: Duration,
+    /// Where what happens in the cluster is told; `None`: nowhere.
+    pub export: Option<Export>,
     /// Whether requests have to be encrypted.
     pub entrance: Entrance,
 }
@@ -202,6 +207,9 @@ pub fn start(options: Options) -> io::Result<Handle> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (asker, address) = (app.asker.clone(), app.address.clone());
+    let mut exporter = options.export.map(|export| {
+        export.begin(asker.clone(), &app.session_name, &app.node_id, &options.session_dir)
+    });
     let session_dir = options.session_dir;
     let (listener, entrance) = (options.listener, options.entrance);
     let run = move || {
@@ -217,9 +225,19 @@ pub fn start(options: Options) -> io::Result<Handle> {
             }
             tokio::spawn(discovery::keep_file(asker.clone(), session_dir));
             tokio::spawn(Arc::clone(&jobs).publish(asker, address));
+            let exporting = async {
+                match &mut exporter {
+                    Some(exporter) => exporter.keep().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = server::serve(listener, router(Arc::new(app)), entrance) => {}
+                () = exporting => {}
                 _ = stopped => {}
+            }
+            if let Some(exporter) = &mut exporter {
+                exporter.end().await;
             }
         });
         // What still runs on other threads (a file being unpacked) is not waited for.
@@ -272,6 +290,8 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/metrics/past", get(past_routes::past))
         .route("/api/v0/{resource}", get(state_routes::list))
         .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
+        .route("/events", get(events_route::events))
+        .route("/timezone", get(events_route::timezone))
         .route("/api/autoscaler/state", get(autoscaler_routes::state))
         .route("/api/autoscaler/report", put(autoscaler_routes::report))
         .route("/api/autoscaler/drain", post(autoscaler_routes::drain))

@@ -37,12 +37,6 @@ pub fn refusal() -> Option<String> {
     helio_config::refusal(&variable)
 }
 
-/// A sentence for each of Ray's variables that is set and has no effect, where its user would wait for one.
-#[must_use]
-pub fn unmet() -> Vec<String> {
-    helio_config::unmet(&variable)
-}
-
 /// A variable of the environment that is no setting: one that another process of Heliostat sets, or one
 /// that belongs to another program.
 #[must_use]

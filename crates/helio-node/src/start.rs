@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use helio_config::session::{NODE_SOCKET, PACKAGES_FOLDER};
+use helio_config::session::{NODE_SOCKET, PACKAGES_FOLDER, RAYLET_SOCKET};
 use helio_config::table::PACKAGE_PATH;
 use helio_env::clock::{Clock, unix_ms};
 use helio_env::{machine, process, random};
@@ -73,6 +74,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let socket_path = options.session_dir.join(NODE_SOCKET);
     let named = |source| Error::Path { path: socket_path.display().to_string(), source };
     let unix = listen_unix(&socket_path).map_err(named)?;
+    link(&socket_path, &options.session_dir.join(RAYLET_SOCKET)).map_err(named)?;
     let logs = options.session_dir.join("logs");
     make_dir(&logs)?;
     process::become_subreaper()?;
@@ -283,6 +285,14 @@ fn package_path() -> Option<PathBuf> {
     }
     let binary = fs::canonicalize(std::env::current_exe().ok()?).ok()?;
     Some(binary.parent()?.parent()?.parent()?.to_owned())
+}
+
+/// Gives the socket another name in its folder; one is there where a daemon before this one served the session.
+fn link(socket: &Path, name: &Path) -> io::Result<()> {
+    match std::os::unix::fs::symlink(socket.file_name().unwrap_or_default(), name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
 }
 
 fn make_dir(path: &Path) -> Result<(), Error> {

@@ -345,6 +345,7 @@ pub fn events(workers: &[Row], nodes: &[Row]) -> Vec<Row> {
             "message": from.get(message),
             "event_id": from.get(id),
             "custom_fields": { "node_id": from.get("node_id"), "pid": from.get("pid") },
+            "end_ms": from.get("end_time_ms"),
         }))
     };
     let died = workers.iter().filter(|worker| is(worker, "exit_type", "SYSTEM_ERROR"));
@@ -360,10 +361,22 @@ pub fn events(workers: &[Row], nodes: &[Row]) -> Vec<Row> {
 /// `2026-01-31 23:59:59 UTC`, of milliseconds since 1970.
 #[must_use]
 pub fn moment(unix_ms: u64) -> String {
+    let ([year, month, day], [hour, minute, second]) = parts(unix_ms);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// `2026-01-31T23:59:59.123Z`, of milliseconds since 1970.
+#[must_use]
+pub fn rfc3339(unix_ms: u64) -> String {
+    let ([year, month, day], [hour, minute, second]) = parts(unix_ms);
+    let ms = unix_ms % 1000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+fn parts(unix_ms: u64) -> ([u64; 3], [u64; 3]) {
     let (days, seconds) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
     let (year, month, day) = date(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    ([year, month, day], [seconds / 3600, seconds / 60 % 60, seconds % 60])
 }
 
 /// The date of a day since 1970. Years begin in March here, so that a leap day is the last of its year.

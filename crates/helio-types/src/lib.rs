@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod base64;
 pub mod cause;
 pub mod devices;
 pub mod hash;

@@ -88,9 +88,7 @@ class Server:
             got = link.getresponse()
             answer = Answer(got.status, got.read())
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionError(
-                f"Failed to connect to Ray at address: {self.url}. ({error})"
-            ) from error
+            raise ConnectionError(self._unreached(error)) from error
         finally:
             link.close()
         if answer.status in (401, 403):
@@ -115,11 +113,18 @@ class Server:
                 raise AuthenticationError(answer.read().decode(errors="replace"))
             yield answer
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionError(
-                f"Failed to connect to Ray at address: {self.url}. ({error})"
-            ) from error
+            raise ConnectionError(self._unreached(error)) from error
         finally:
             link.close()
+
+    def _unreached(self, error: Exception) -> str:
+        text = f"Failed to connect to Ray at address: {self.url}. ({error})"
+        if isinstance(error, ConnectionRefusedError) and not _is_here(self._name):
+            text += (
+                " Nothing listens there: a head's dashboard is heard by other machines only with "
+                "`--dashboard-host=0.0.0.0`."
+            )
+        return text
 
     def _link(self, timeout: float | None) -> http.client.HTTPConnection:
         if self._tls is None:
@@ -129,11 +134,16 @@ class Server:
         )
 
 
+def _is_here(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
 def server_url(address: str | None) -> str:
     """The URL of the HTTP server of the cluster that is meant.
 
     RAY_API_SERVER_ADDRESS and RAY_ADDRESS go before ``address``; ``None`` and ``"auto"`` are the
-    cluster of this machine. Raises ``ConnectionError`` when that has none.
+    cluster of this machine, whose head may be another one: its server is taken to be at the usual
+    port there. Raises ``ConnectionError`` when there is no cluster here.
     """
     wanted = settings.text("API_SERVER_ADDRESS") or settings.text("ADDRESS") or address
     if wanted and "://" in wanted:
@@ -146,6 +156,9 @@ def server_url(address: str | None) -> str:
     if found:
         return f"http://{found}"  # of this machine: nothing is heard on the way
     if wanted in (None, "", "auto", "local"):
+        # A machine that has joined: its head has the server.
+        wanted = next((node.control_address for node in here if node.control_address), None)
+    if wanted is None:
         raise ConnectionError(
             "No cluster with a dashboard runs on this machine. `heliostat start --head` starts one; "
             "elsewhere, name it: http://<head>:8265."

@@ -18,7 +18,6 @@
 //! A transaction takes 128 operations and 1.5 MB. A commit that needs more is first written down in pieces, then marked
 //! as made, then carried out; who finds the mark carries it out again.
 
-mod base64;
 mod http;
 mod journal;
 
@@ -27,9 +26,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use helio_env::clock::unix_ms;
+use helio_types::base64::{decode, encode};
 use serde_json::{Value, json};
 
-use self::base64::{decode, encode};
 use self::http::Connection;
 use self::journal::{Op, PIECE_MAX, groups};
 use super::{Attempt, Backend, Done, Failure, Outcome, Target};

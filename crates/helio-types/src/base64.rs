@@ -1,8 +1,10 @@
-//! Base64: how JSON carries bytes to etcd and back.
+//! Base64: how JSON carries bytes, to etcd and back and in events.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pub(super) fn encode(bytes: &[u8]) -> String {
+/// The text of these bytes, padded.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
         let at = |index: usize| u32::from(three.get(index).copied().unwrap_or_default());
@@ -16,7 +18,8 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// `None`: that is no Base64.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+#[must_use]
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let letters = text.trim_end_matches('=').as_bytes();
     let mut bytes = Vec::with_capacity(letters.len() * 3 / 4);
     for four in letters.chunks(4) {

@@ -1,0 +1,64 @@
+//! What went wrong and in which zone the cluster's times are, in the form of Ray's older routes.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use helio_report::{Resource, Row};
+use serde_json::{Value, json};
+
+use crate::App;
+use crate::reply::{self, Refusal, Reply};
+
+/// `GET /events`. No failure belongs to one job.
+pub(crate) async fn events(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
+    let told = app.answers.rows(&app, Resource::Events).await?;
+    let all: Vec<Value> = told.rows.iter().map(|row| camel_keys(event(row))).collect();
+    Ok(reply::json(&json!({
+        "result": true,
+        "msg": "All events fetched.",
+        "data": { "events": { "global": all } },
+    })))
+}
+
+/// `GET /timezone`: all times are in UTC.
+pub(crate) async fn timezone() -> Reply {
+    reply::json(&json!({ "offset": "+00:00", "value": "Etc/UTC" }))
+}
+
+/// A failure as a line of Ray's files of events.
+pub(crate) fn event(row: &Row) -> Value {
+    let seconds = row.get("end_ms").and_then(Value::as_u64).unwrap_or_default() / 1000;
+    json!({
+        "event_id": row.get("event_id"),
+        "source_type": row.get("source_type"),
+        "source_hostname": "",
+        "source_pid": row.get("custom_fields").and_then(|of| of.get("pid")?.as_u64()).unwrap_or_default(),
+        "severity": row.get("severity"),
+        "label": "",
+        "message": row.get("message"),
+        "timestamp": seconds.to_string(),
+        "custom_fields": row.get("custom_fields"),
+    })
+}
+
+/// `some_name` becomes `someName`, everywhere.
+pub(crate) fn camel_keys(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(
+            map.into_iter().map(|(key, value)| (camel(&key), camel_keys(value))).collect(),
+        ),
+        Value::Array(all) => Value::Array(all.into_iter().map(camel_keys).collect()),
+        other => other,
+    }
+}
+
+fn camel(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut camel = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (first, rest) = part.split_at(part.len().min(1));
+        camel.push_str(&first.to_uppercase());
+        camel.push_str(rest);
+    }
+    camel
+}

@@ -1,0 +1,532 @@
+//! From rows to events: each thing is told once when it is seen first, and then what has become of it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use helio_report::Row;
+use helio_report::rows::rfc3339;
+use helio_types::base64;
+use serde_json::{Map, Value, json};
+
+use crate::events_route::camel_keys;
+
+/// What is read of the cluster at a time.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    pub(super) nodes: Vec<Row>,
+    pub(super) jobs: Vec<Row>,
+    pub(super) actors: Vec<Row>,
+    pub(super) tasks: Vec<Row>,
+}
+
+/// Told unless the variable says which.
+const TYPES: [&str; 10] = [
+    "NODE_DEFINITION_EVENT",
+    "NODE_LIFECYCLE_EVENT",
+    "DRIVER_JOB_DEFINITION_EVENT",
+    "DRIVER_JOB_LIFECYCLE_EVENT",
+    "ACTOR_DEFINITION_EVENT",
+    "ACTOR_LIFECYCLE_EVENT",
+    "TASK_DEFINITION_EVENT",
+    "ACTOR_TASK_DEFINITION_EVENT",
+    "TASK_LIFECYCLE_EVENT",
+    PROFILES,
+];
+
+/// As on Ray, these are told only where they are asked for.
+const PROFILES: &str = "TASK_PROFILE_EVENT";
+
+/// What has been told.
+#[derive(Debug)]
+pub(super) struct Diary {
+    session_name: String,
+    /// The head's, in base64.
+    node_id: String,
+    types: BTreeSet<String>,
+    /// The state of each.
+    nodes: Known<String>,
+    jobs: Known<String>,
+    /// The state and the number of restarts.
+    actors: Known<(String, u64)>,
+    /// How many states of its way, by the id and the number of the attempt.
+    tasks: Known<usize>,
+}
+
+/// What stood in one of the last three readings. LIMIT-1: what has left the lists is forgotten soon after them; not at
+/// once, since a process that ends is silent for a moment.
+#[derive(Debug)]
+struct Known<T> {
+    now: HashMap<String, T>,
+    before: HashMap<String, T>,
+    older: HashMap<String, T>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { now: HashMap::new(), before: HashMap::new(), older: HashMap::new() }
+    }
+}
+
+impl<T> Known<T> {
+    /// Another reading begins.
+    fn turn(&mut self) {
+        self.older = std::mem::take(&mut self.before);
+        self.before = std::mem::take(&mut self.now);
+    }
+
+    /// Notes what is so now; what was so before.
+    fn note(&mut self, key: String, value: T) -> Option<T> {
+        let before = self.before.remove(&key).or_else(|| self.older.remove(&key));
+        self.now.insert(key, value).or(before)
+    }
+}
+
+impl Diary {
+    pub(super) fn new(session_name: &str, node_id: &str, types: &str) -> Self {
+        let wanted: BTreeSet<String> = types
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .collect();
+        let all = || TYPES.iter().map(|name| (*name).to_owned());
+        let types = match wanted.contains("ALL") {
+            true => all().collect(),
+            false if wanted.is_empty() => all().filter(|name| name != PROFILES).collect(),
+            false => wanted,
+        };
+        Self {
+            session_name: session_name.to_owned(),
+            node_id: bytes(node_id),
+            types,
+            nodes: Known::default(),
+            jobs: Known::default(),
+            actors: Known::default(),
+            tasks: Known::default(),
+        }
+    }
+
+    /// The events that this reading has and the ones before had not, in the order in which they are best read.
+    pub(super) fn enter(&mut self, reading: &Reading, now_ms: u64) -> Vec<Value> {
+        let mut events = Vec::new();
+        self.enter_nodes(&reading.nodes, now_ms, &mut events);
+        self.enter_jobs(&reading.jobs, now_ms, &mut events);
+        self.enter_actors(&reading.actors, now_ms, &mut events);
+        let hosts = reading.nodes.iter().map(|node| (text(node, "node_id"), text(node, "node_ip")));
+        self.enter_tasks(&reading.tasks, &hosts.collect(), &mut events);
+        events
+    }
+
+    fn enter_nodes(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Value>) {
+        self.nodes.turn();
+        for node in rows {
+            let (id, state) = (text(node, "node_id"), text(node, "state"));
+            let before = self.nodes.note(id.to_owned(), state.to_owned());
+            let id = bytes(id);
+            let began = time(node, "start_time_ms").unwrap_or(now_ms);
+            if before.is_none() {
+                let body = json!({
+                    "nodeId": id,
+                    "nodeIpAddress": node.get("node_ip"),
+                    "labels": node.get("labels"),
+                    "startTimestamp": rfc3339(began),
+                    "hostname": "",
+                    "nodeName": node.get("node_name"),
+                    "instanceId": "",
+                    "instanceTypeName": "",
+                });
+                self.tell(
+                    "NODE_DEFINITION_EVENT",
+                    "GCS",
+                    "nodeDefinitionEvent",
+                    body,
+                    began,
+                    events,
+                );
+            }
+            if before.as_deref() == Some(state) {
+                continue;
+            }
+            let is_dead = state == "DEAD";
+            let at = if is_dead { time(node, "end_time_ms").unwrap_or(now_ms) } else { began };
+            let mut one = json!({
+                "state": state,
+                "timestamp": rfc3339(at),
+                "resources": if is_dead { json!({}) } else { json!(node.get("resources_total")) },
+                "aliveSubState": "UNSPECIFIED",
+            });
+            if is_dead {
+                let reason = match text(node, "state_message") {
+                    "" => "EXPECTED_TERMINATION",
+                    _ => "UNEXPECTED_TERMINATION",
+                };
+                one["deathInfo"] =
+                    json!({ "reason": reason, "reasonMessage": text(node, "state_message") });
+            }
+            let body = json!({ "nodeId": id, "stateTransitions": [one] });
+            self.tell("NODE_LIFECYCLE_EVENT", "GCS", "nodeLifecycleEvent", body, at, events);
+        }
+    }
+
+    fn enter_jobs(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Value>) {
+        self.jobs.turn();
+        for job in rows {
+            // A submitted job whose driver has not connected yet has no number.
+            let id = text(job, "job_id");
+            if id.is_empty() {
+                continue;
+            }
+            let state = match time(job, "end_time") {
+                Some(_) => "FINISHED",
+                None => "CREATED",
+            };
+            let before = self.jobs.note(id.to_owned(), state.to_owned());
+            let id = bytes(id);
+            let began = time(job, "start_time").unwrap_or(now_ms);
+            let mut states = Vec::new();
+            if before.is_none() {
+                let body = json!({
+                    "jobId": id,
+                    "driverPid": job.get("driver_info").and_then(|info| info.get("pid")),
+                    "driverNodeId": bytes(text(job, "driver_node_id")),
+                    "entrypoint": job.get("entrypoint"),
+                    "config": {
+                        "serializedRuntimeEnv": json!(job.get("runtime_env")).to_string(),
+                        "metadata": job.get("metadata"),
+                    },
+                });
+                let kind = "DRIVER_JOB_DEFINITION_EVENT";
+                self.tell(kind, "GCS", "driverJobDefinitionEvent", body, began, events);
+                states.push(json!({ "state": "CREATED", "timestamp": rfc3339(began) }));
+            }
+            let mut at = began;
+            if state == "FINISHED" && before.as_deref() != Some(state) {
+                at = time(job, "end_time").unwrap_or(now_ms);
+                states.push(json!({ "state": state, "timestamp": rfc3339(at) }));
+            }
+            if !states.is_empty() {
+                let body = json!({ "jobId": id, "stateTransitions": states });
+                let kind = "DRIVER_JOB_LIFECYCLE_EVENT";
+                self.tell(kind, "GCS", "driverJobLifecycleEvent", body, at, events);
+            }
+        }
+    }
+
+    fn enter_actors(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Value>) {
+        self.actors.turn();
+        for actor in rows {
+            let (id, state) = (text(actor, "actor_id"), text(actor, "state"));
+            let restarts = actor.get("num_restarts").and_then(Value::as_u64).unwrap_or_default();
+            let before = self.actors.note(id.to_owned(), (state.to_owned(), restarts));
+            let id = bytes(id);
+            if before.is_none() {
+                let body = json!({
+                    "actorId": id,
+                    "jobId": bytes(text(actor, "job_id")),
+                    "isDetached": actor.get("is_detached"),
+                    "name": text(actor, "name"),
+                    "rayNamespace": text(actor, "ray_namespace"),
+                    "serializedRuntimeEnv": "{}",
+                    "className": text(actor, "class_name"),
+                    "requiredResources": actor.get("required_resources"),
+                    "placementGroupId": bytes(text(actor, "placement_group_id")),
+                    "labelSelector": {},
+                    "callSite": "",
+                    "parentId": "",
+                    "refIds": {},
+                });
+                let kind = "ACTOR_DEFINITION_EVENT";
+                self.tell(kind, "GCS", "actorDefinitionEvent", body, now_ms, events);
+            }
+            let mut states = Vec::new();
+            let restarted =
+                before.as_ref().map_or(0, |(_, before)| restarts.saturating_sub(*before));
+            let is_new = before.as_ref().is_none_or(|(before, _)| before != state);
+            // One that was over between two readings.
+            if restarted > 0 && state != "RESTARTING" {
+                states.push(transition(actor, "RESTARTING", now_ms));
+            }
+            if is_new || restarted > 0 {
+                states.push(transition(actor, state, now_ms));
+            }
+            if !states.is_empty() {
+                let body = json!({ "actorId": id, "stateTransitions": states });
+                let kind = "ACTOR_LIFECYCLE_EVENT";
+                self.tell(kind, "GCS", "actorLifecycleEvent", body, now_ms, events);
+            }
+        }
+    }
+
+    fn enter_tasks(&mut self, rows: &[Row], hosts: &HashMap<&str, &str>, events: &mut Vec<Value>) {
+        self.tasks.turn();
+        for task in rows {
+            let none = Vec::new();
+            let way = task.get("events").and_then(Value::as_array).unwrap_or(&none);
+            let Some(last) = way.last() else { continue };
+            let attempt = task.get("attempt_number").and_then(Value::as_u64).unwrap_or_default();
+            let key = format!("{}-{attempt}", text(task, "task_id"));
+            let before = self.tasks.note(key, way.len());
+            let at = moment(last);
+            if before.is_none() {
+                let (kind, field, body) = definition(task, attempt);
+                self.tell(kind, "CORE_WORKER", field, body, moment(&way[0]), events);
+            }
+            let told = before.unwrap_or_default();
+            if way.len() <= told {
+                continue;
+            }
+            let states = way[told..]
+                .iter()
+                .map(|one| json!({ "state": one.get("state"), "timestamp": rfc3339(moment(one)) }));
+            let mut body = json!({
+                "taskId": bytes(text(task, "task_id")),
+                "taskAttempt": attempt,
+                "jobId": bytes(text(task, "job_id")),
+                "stateTransitions": states.collect::<Vec<_>>(),
+                "nodeId": bytes(text(task, "node_id")),
+                "workerId": bytes(text(task, "worker_id")),
+                "workerPid": task.get("worker_pid").and_then(Value::as_u64).unwrap_or_default(),
+            });
+            if !text(task, "error_type").is_empty() {
+                body["rayErrorInfo"] = json!({
+                    "errorType": task.get("error_type"),
+                    "errorMessage": text(task, "error_message"),
+                });
+            }
+            let kind = "TASK_LIFECYCLE_EVENT";
+            self.tell(kind, "CORE_WORKER", "taskLifecycleEvent", body, at, events);
+            if let Some(body) = profile(task, attempt, hosts) {
+                self.tell(PROFILES, "CORE_WORKER", "taskProfileEvents", body, at, events);
+            }
+        }
+    }
+
+    fn tell(
+        &self,
+        kind: &str,
+        source: &str,
+        field: &str,
+        body: Value,
+        at_ms: u64,
+        events: &mut Vec<Value>,
+    ) {
+        if !self.types.contains(kind) {
+            return;
+        }
+        let mut event = Map::new();
+        let id: [u8; 28] = helio_env::random::bytes();
+        event.insert("eventId".to_owned(), json!(base64::encode(&id)));
+        event.insert("sourceType".to_owned(), json!(source));
+        event.insert("eventType".to_owned(), json!(kind));
+        event.insert("timestamp".to_owned(), json!(rfc3339(at_ms)));
+        event.insert("severity".to_owned(), json!("INFO"));
+        event.insert("sessionName".to_owned(), json!(self.session_name));
+        event.insert("nodeId".to_owned(), json!(self.node_id));
+        event.insert("message".to_owned(), json!(""));
+        event.insert(field.to_owned(), body);
+        events.push(Value::Object(event));
+    }
+}
+
+fn transition(actor: &Row, state: &str, now_ms: u64) -> Value {
+    let is_alive = state == "ALIVE";
+    let mut one = json!({
+        "state": state,
+        "timestamp": rfc3339(now_ms),
+        "nodeId": if is_alive { bytes(text(actor, "node_id")) } else { String::new() },
+        "workerId": "",
+        "reprName": text(actor, "repr_name"),
+        "pid": if is_alive { json!(actor.get("pid")) } else { json!(0) },
+        "port": 0,
+        "restartReason": "ACTOR_FAILURE",
+    });
+    if state == "DEAD"
+        && let Some(cause) = actor.get("death_cause").filter(|cause| !cause.is_null())
+    {
+        one["deathCause"] = camel_keys(cause.clone());
+        let died = &mut one["deathCause"]["actorDiedErrorContext"];
+        if let Some(id) = died.get("actorId").and_then(Value::as_str).map(bytes) {
+            died["actorId"] = json!(id);
+        }
+    }
+    one
+}
+
+/// What kind of call it is, and what is known of it before it runs.
+fn definition(task: &Row, attempt: u64) -> (&'static str, &'static str, Value) {
+    let name = text(task, "func_or_class_name");
+    let (class, function) = name.rsplit_once('.').unwrap_or(("", name));
+    let descriptor = json!({ "pythonFunctionDescriptor": {
+        "moduleName": "", "className": class, "functionName": function, "functionHash": "",
+    } });
+    let mut body = json!({
+        "taskId": bytes(text(task, "task_id")),
+        "taskAttempt": attempt,
+        "jobId": bytes(text(task, "job_id")),
+        "parentTaskId": bytes(text(task, "parent_task_id")),
+        "placementGroupId": bytes(text(task, "placement_group_id")),
+        "requiredResources": task.get("required_resources"),
+        "serializedRuntimeEnv": "{}",
+        "language": "PYTHON",
+        "refIds": {},
+        "labelSelector": {},
+        "isDetachedActor": false,
+    });
+    if text(task, "type") == "ACTOR_TASK" {
+        body["actorId"] = json!(bytes(text(task, "actor_id")));
+        body["actorFunc"] = descriptor;
+        body["actorTaskName"] = json!(text(task, "name"));
+        return ("ACTOR_TASK_DEFINITION_EVENT", "actorTaskDefinitionEvent", body);
+    }
+    body["taskType"] = json!(text(task, "type"));
+    body["taskFunc"] = descriptor;
+    body["taskName"] = json!(text(task, "name"));
+    ("TASK_DEFINITION_EVENT", "taskDefinitionEvent", body)
+}
+
+/// When a call ran, for timelines; once it has ended.
+fn profile(task: &Row, attempt: u64, hosts: &HashMap<&str, &str>) -> Option<Value> {
+    let (start, end) = (time(task, "start_us")?, time(task, "end_us")?);
+    let name = text(task, "func_or_class_name");
+    let extra = json!({ "name": name, "task_id": text(task, "task_id") });
+    Some(json!({
+        "taskId": bytes(text(task, "task_id")),
+        "attemptNumber": attempt,
+        "jobId": bytes(text(task, "job_id")),
+        "profileEvents": {
+            "componentType": "worker",
+            "componentId": bytes(text(task, "worker_id")),
+            "nodeIpAddress": hosts.get(text(task, "node_id")).copied().unwrap_or_default(),
+            "events": [{
+                "eventName": format!("task::{name}"),
+                "startTime": (start * 1000).to_string(),
+                "endTime": (end * 1000).to_string(),
+                "extraData": extra.to_string(),
+            }],
+        },
+    }))
+}
+
+fn text<'a>(row: &'a Row, column: &str) -> &'a str {
+    row.get(column).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A number that says when; 0 says never.
+fn time(row: &Row, column: &str) -> Option<u64> {
+    row.get(column).and_then(Value::as_u64).filter(|at| *at > 0)
+}
+
+fn moment(one: &Value) -> u64 {
+    one.get("created_ms").and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// An id, from hex to base64: so JSON carries what is bytes in Ray's messages.
+fn bytes(hex: &str) -> String {
+    let pair = |at: usize| hex.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(pair).collect();
+    bytes.map_or_else(String::new, |bytes| base64::encode(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(value: Value) -> Vec<Row> {
+        vec![value.as_object().unwrap().clone()]
+    }
+
+    fn task(states: &[&str]) -> Vec<Row> {
+        let events: Vec<Value> = states
+            .iter()
+            .zip(1000..)
+            .map(|(state, at)| json!({ "state": state, "created_ms": at }))
+            .collect();
+        rows(json!({
+            "task_id": "aa", "attempt_number": 0, "job_id": "01000000", "type": "NORMAL_TASK", "name": "f",
+            "func_or_class_name": "f", "node_id": "0a", "events": events, "start_us": 7, "end_us": 9,
+        }))
+    }
+
+    fn kinds(events: &[Value]) -> Vec<&str> {
+        events.iter().filter_map(|event| event["eventType"].as_str()).collect()
+    }
+
+    #[test]
+    fn each_state_is_told_once() {
+        let mut diary = Diary::new("session_x", "0a", "ALL");
+        let tasks = |states: &[&str]| Reading { tasks: task(states), ..Reading::default() };
+        let first = diary.enter(&tasks(&["PENDING_ARGS_AVAIL"]), 5);
+        assert_eq!(kinds(&first)[..2], ["TASK_DEFINITION_EVENT", "TASK_LIFECYCLE_EVENT"]);
+        assert_eq!(first[0]["timestamp"], "1970-01-01T00:00:01.000Z");
+        assert_eq!(first[0]["taskDefinitionEvent"]["taskId"], "qg==");
+        let next = diary.enter(&tasks(&["PENDING_ARGS_AVAIL", "RUNNING", "FINISHED"]), 5);
+        assert_eq!(kinds(&next), ["TASK_LIFECYCLE_EVENT", "TASK_PROFILE_EVENT"]);
+        let states = &next[0]["taskLifecycleEvent"]["stateTransitions"];
+        assert_eq!(states[0]["state"], "RUNNING");
+        assert_eq!(states[1]["state"], "FINISHED");
+        assert_eq!(
+            diary.enter(&tasks(&["PENDING_ARGS_AVAIL", "RUNNING", "FINISHED"]), 5),
+            [] as [Value; 0]
+        );
+    }
+
+    #[test]
+    fn a_process_that_is_silent_for_a_moment_tells_nothing_twice() {
+        let mut diary = Diary::new("session_x", "0a", "");
+        let one = Reading { tasks: task(&["FINISHED"]), ..Reading::default() };
+        assert_eq!(diary.enter(&one, 5).len(), 2, "without profiles");
+        assert!(diary.enter(&Reading::default(), 5).is_empty());
+        assert!(diary.enter(&one, 5).is_empty());
+    }
+
+    #[test]
+    fn an_actor_that_restarted_between_two_readings_has_a_restart() {
+        let mut diary = Diary::new("session_x", "0a", "ACTOR_LIFECYCLE_EVENT");
+        let actor = |state: &str, restarts: u64| Reading {
+            actors: rows(json!({
+                "actor_id": "bb", "state": state, "num_restarts": restarts, "node_id": "0a", "pid": 7,
+                "death_cause": { "actor_died_error_context": { "error_message": "gone", "actor_id": "bb" } },
+            })),
+            ..Reading::default()
+        };
+        assert_eq!(diary.enter(&actor("ALIVE", 0), 5).len(), 1);
+        let events = diary.enter(&actor("ALIVE", 1), 6);
+        let states = events[0]["actorLifecycleEvent"]["stateTransitions"].as_array().unwrap();
+        let names: Vec<&str> = states.iter().filter_map(|one| one["state"].as_str()).collect();
+        assert_eq!(names, ["RESTARTING", "ALIVE"]);
+        let events = diary.enter(&actor("DEAD", 1), 7);
+        let dead = &events[0]["actorLifecycleEvent"]["stateTransitions"][0];
+        let context = &dead["deathCause"]["actorDiedErrorContext"];
+        assert_eq!(
+            (&context["errorMessage"], &context["actorId"]),
+            (&json!("gone"), &json!("uw=="))
+        );
+    }
+
+    #[test]
+    fn jobs_and_nodes_begin_and_end() {
+        let mut diary = Diary::new("session_x", "0a", "");
+        let reading = |end: Value, state: &str| Reading {
+            nodes: rows(
+                json!({ "node_id": "0a", "state": state, "resources_total": { "CPU": 1.0 } }),
+            ),
+            jobs: rows(json!({ "job_id": "01000000", "start_time": 1000, "end_time": end })),
+            ..Reading::default()
+        };
+        let events = diary.enter(&reading(Value::Null, "ALIVE"), 5);
+        assert_eq!(
+            kinds(&events),
+            [
+                "NODE_DEFINITION_EVENT",
+                "NODE_LIFECYCLE_EVENT",
+                "DRIVER_JOB_DEFINITION_EVENT",
+                "DRIVER_JOB_LIFECYCLE_EVENT"
+            ]
+        );
+        let events = diary.enter(&reading(json!(2000), "DEAD"), 6);
+        assert_eq!(kinds(&events), ["NODE_LIFECYCLE_EVENT", "DRIVER_JOB_LIFECYCLE_EVENT"]);
+        assert_eq!(
+            events[1]["driverJobLifecycleEvent"]["stateTransitions"][0]["state"],
+            "FINISHED"
+        );
+        assert!(diary.enter(&reading(json!(2000), "DEAD"), 7).is_empty());
+    }
+}
