@@ -218,9 +218,7 @@ fn taken(read: &mut BytesMut) -> Option<Bytes> {
 
 fn from_hex(text: &str) -> Option<Bytes> {
     let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let bytes =
-        digits?.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair.get(1)?).ok()).collect();
-    bytes
+    digits?.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair.get(1)?).ok()).collect()
 }
 
 #[cfg(test)]
