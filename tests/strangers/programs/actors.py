@@ -590,5 +590,51 @@ ray.get([kept.word.remote(), lost.word.remote()])
     return [word, "gone"]
 
 
+@stranger("ray#52628", [20, 0])
+def cancelling_async_calls_at_once() -> object:
+    """ray.cancel right behind the call: each ends, and none runs to its end."""
+
+    @ray.remote
+    class Waits:
+        def __init__(self) -> None:
+            self.ended = 0
+
+        async def wait(self) -> None:
+            await asyncio.sleep(3600)
+            self.ended += 1
+
+        async def count(self) -> int:
+            return self.ended
+
+    waits = Waits.remote()
+    cancelled = 0
+    for _ in range(20):
+        ref = waits.wait.remote()
+        ray.cancel(ref)
+        error = raised(lambda ref=ref: ray.get(ref))
+        cancelled += isinstance(error, ray.exceptions.TaskCancelledError)
+    return [cancelled, ray.get(waits.count.remote())]
+
+
+@stranger("ray#5468", [1, 2], cluster={"num_cpus": 1})
+def two_actors_and_one_cpu() -> object:
+    """The second one waits until the first is gone, and begins then."""
+
+    @ray.remote(num_cpus=1)
+    class Named:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def tell(self) -> int:
+            return self.n
+
+    first = Named.remote(1)
+    one = ray.get(first.tell.remote())
+    second = Named.remote(2)
+    told = second.tell.remote()
+    ray.kill(first)
+    return [one, ray.get(told)]
+
+
 if __name__ == "__main__":
     main()

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
+from ray.data.datasource import PathPartitionFilter
 from strangers.kit import main, raised, stranger
 
 
@@ -266,6 +267,48 @@ def nothing_runs_before_it_is_asked_for() -> object:
     ds.take_all()
     found.append(ray.get(calls.value.remote()))
     return found
+
+
+@stranger("ray#40945", [["y"], ["a", "a", "b", "b"]])
+def one_of_two_partition_columns() -> object:
+    """columns= with one of the columns that are in the names of folders."""
+    table = pa.table({"x": [0, 0, 1, 1], "y": ["a", "b", "a", "b"], "z": [0.1, 0.2, 0.3, 0.4]})
+    where = folder("two partitions")
+    pq.write_to_dataset(table, where, partition_cols=["x", "y"])
+    only = ray.data.read_parquet(str(where), columns=["y"])
+    return [only.schema().names, sorted(row["y"] for row in only.take_all())]
+
+
+@stranger("ray#40946", [["x", "z"], [0.3]])
+def a_partition_filter_that_leaves_one_file() -> object:
+    """The column of the folder's name is there, though only one file is left."""
+    where = folder("one file left")
+    pq.write_to_dataset(pa.table({"x": [0, 1], "z": [0.1, 0.3]}), where, partition_cols=["x"])
+    chosen = PathPartitionFilter.of(lambda values: values["x"] == "1", style="hive")
+    ds = ray.data.read_parquet(str(where), partition_filter=chosen)
+    rows = ds.take_all()
+    return [sorted(rows[0]), [row["z"] for row in rows]]
+
+
+@stranger("ray#50380", [[2], ["2024-01-02"]])
+def filtering_a_partitioned_table() -> object:
+    """A condition on a column of the files leaves the columns of the folders alone."""
+    where = folder("by date")
+    table = pa.table({"date": ["2024-01-01", "2024-01-02", "2024-01-03"], "value": [1, 2, 3]})
+    pq.write_to_dataset(table, where, partition_cols=["date"])
+    rows = ray.data.read_parquet(str(where)).filter(expr="value == 2").take_all()
+    return [[row["value"] for row in rows], [str(row["date"]) for row in rows]]
+
+
+@stranger("ray#40227", [["f"], 4])
+def a_folder_above_that_looks_like_a_partition() -> object:
+    """Files named one by one below key=value, read with columns= of the files."""
+    where = folder("key=value")
+    paths = [str(where / f"{n}.parquet") for n in range(2)]
+    for n, path in enumerate(paths):
+        pq.write_table(pa.table({"f": [n, n], "g": [0.5, 0.5]}), path)
+    ds = ray.data.read_parquet(paths, columns=["f"])
+    return [ds.schema().names, ds.count()]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import threading
 import time
@@ -239,6 +240,24 @@ def queue_batches() -> object:
     found = [[1, 2, 3], "Full" if isinstance(too_many, Full) else repr(too_many), first]
     queue.shutdown()
     return found
+
+
+@stranger("ray#28328", [[1, 2], [3, 4], "alive"])
+def pythons_own_pool_in_an_actor() -> object:
+    """A pool of forked processes within a method, twice; the actor goes on."""
+
+    @ray.remote
+    class Forks:
+        def act(self, numbers: list[int]) -> list[int]:
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                return pool.map(abs, numbers)
+
+        def state(self) -> str:
+            return "alive"
+
+    forks = Forks.remote()
+    found = [ray.get(forks.act.remote([-1, -2])), ray.get(forks.act.remote([-3, -4]))]
+    return [*found, ray.get(forks.state.remote())]
 
 
 if __name__ == "__main__":
