@@ -72,9 +72,9 @@ def busy(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]
 
 def test_the_overview_shows_nodes_tasks_what_waits_and_what_failed(busy: Head) -> None:
     with opened(busy) as page:
-        page.get_by_role("img", name=re.compile(r"Tasks of the last minute: [1-9]")).wait_for(
-            timeout=WAIT
-        )
+        page.get_by_role(
+            "application", name=re.compile(r"Tasks of the last minute: [1-9]")
+        ).wait_for(timeout=WAIT)
         waits = page.get_by_role("table", name="What waits")
         waits.get_by_role("row").filter(has_text="64 CPU").wait_for(timeout=WAIT)
         failed = page.get_by_role("table", name="Failed tasks")
@@ -92,6 +92,39 @@ def test_the_overview_shows_nodes_tasks_what_waits_and_what_failed(busy: Head) -
         page.locator("body").press("Tab")
         page.get_by_role("link", name="To the page").press("Enter")
         assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_the_task_stream_is_gone_through_by_keyboard(busy: Head) -> None:
+    with opened(busy) as page:
+        stream = page.get_by_role(
+            "application", name=re.compile(r"Tasks of the last minute: [1-9]")
+        )
+        stream.wait_for(timeout=WAIT)
+        stream.focus()
+        # What is drawn goes on: a key is pressed until there is a call to choose.
+        tip = page.locator(".lanes .tip")
+        for _ in range(100):
+            page.keyboard.press("ArrowLeft")
+            if tip.count():
+                break
+            page.wait_for_timeout(100)
+        tip.get_by_text("process").wait_for(timeout=WAIT)
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile("#/tasks/[0-9a-f]+"), timeout=WAIT)
+
+
+def test_metrics_have_a_past(busy: Head) -> None:
+    with opened(busy) as page:
+        goto(page, busy, "metrics")
+        for name in ("CPUs", "CPUs of the machine, %", "Memory of the machine, GiB"):
+            page.get_by_role("img", name=name, exact=True).wait_for(timeout=WAIT)
+        accessible(page)
+        page.get_by_label("Seen").select_option("a day")
+        page.get_by_text("means of").wait_for(timeout=WAIT)
+        fits(page, 400)
+        accessible(page)
+        page.emulate_media(color_scheme="dark")
+        accessible(page)
 
 
 def test_each_list_leads_to_the_page_of_each_thing(busy: Head) -> None:

@@ -71,7 +71,9 @@ fn main() -> ExitCode {
         "docs" => check::docs(),
         "lint" => check::lint(),
         "settings" => write(tidy::settings::PAGE, &helio_config::page::page()),
-        "rows" => write(rows::MODULE, &rows::module()),
+        "rows" => {
+            write(rows::MODULE, &rows::module()).and_then(|()| write(rows::PAGE, &rows::page()))
+        }
         "tidy" => tidy::run(),
         "test-extras" => releases::extras(rest),
         "newest" => releases::with(releases::Releases::Newest, rest),

@@ -1,4 +1,4 @@
-//! `rows`: the Python classes of the state API's rows, from the table of columns.
+//! `rows`: the Python classes of the state API's rows, and their types for the page, from the table of columns.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,9 @@ use crate::columns::{self, Column, Form};
 
 /// The generated module, below the repository.
 pub(crate) const MODULE: &str = "python/heliostat/util/state/rows.py";
+
+/// The same for the page.
+pub(crate) const PAGE: &str = "crates/helio-dashboard/page/src/rows.ts";
 
 const HEAD: &str = r#""""Rows of the state API.
 
@@ -31,8 +34,15 @@ from heliostat.util.state.schema import (
 )
 "#;
 
+const PAGE_HEAD: &str = "// Rows of the state API, with what is shown in detail.
+//
+// Written by `cargo xtask rows` from crates/helio-report/src/columns.rs; do not edit.
+";
+
 struct Class {
     name: &'static str,
+    /// As routes call the list.
+    list: &'static str,
     about: &'static str,
     columns: &'static [Column],
     /// It is made by names only, and a column that may be None has that as its default.
@@ -40,19 +50,39 @@ struct Class {
 }
 
 const CLASSES: &[Class] = &[
-    class("ActorState", "An actor.", columns::ACTORS),
-    class("PlacementGroupState", "A placement group.", columns::GROUPS),
-    class("NodeState", "A node.", columns::NODES),
-    Class { is_by_name: true, ..class("JobState", "A job.", columns::JOBS) },
-    class("WorkerState", "A process that runs or ran tasks or a driver.", columns::WORKERS),
-    class("ClusterEventState", "Something that went wrong in the cluster.", columns::EVENTS),
-    class("TaskState", "A call.", columns::TASKS),
-    class("ObjectState", "A reference that a process holds to an object.", columns::OBJECTS),
-    class("RuntimeEnvState", "A runtime environment on a node.", columns::ENVS),
+    class("ActorState", "actors", "An actor.", columns::ACTORS),
+    class("PlacementGroupState", "placement_groups", "A placement group.", columns::GROUPS),
+    class("NodeState", "nodes", "A node.", columns::NODES),
+    Class { is_by_name: true, ..class("JobState", "jobs", "A job.", columns::JOBS) },
+    class(
+        "WorkerState",
+        "workers",
+        "A process that runs or ran tasks or a driver.",
+        columns::WORKERS,
+    ),
+    class(
+        "ClusterEventState",
+        "cluster_events",
+        "Something that went wrong in the cluster.",
+        columns::EVENTS,
+    ),
+    class("TaskState", "tasks", "A call.", columns::TASKS),
+    class(
+        "ObjectState",
+        "objects",
+        "A reference that a process holds to an object.",
+        columns::OBJECTS,
+    ),
+    class("RuntimeEnvState", "runtime_envs", "A runtime environment on a node.", columns::ENVS),
 ];
 
-const fn class(name: &'static str, about: &'static str, columns: &'static [Column]) -> Class {
-    Class { name, about, columns, is_by_name: false }
+const fn class(
+    name: &'static str,
+    list: &'static str,
+    about: &'static str,
+    columns: &'static [Column],
+) -> Class {
+    Class { name, list, about, columns, is_by_name: false }
 }
 
 /// The module's text.
@@ -92,4 +122,44 @@ fn line(column: &Column, is_by_name: bool) -> String {
         Form::Resources => "_RESOURCES",
     };
     format!("{name}: {python} = field({default}metadata={kind}{form})")
+}
+
+/// The text of the page's module.
+pub(crate) fn page() -> String {
+    let mut text = PAGE_HEAD.to_owned();
+    for Class { name, about, columns, .. } in CLASSES {
+        let _ = write!(text, "\n/** {about} */\nexport interface {name} {{\n");
+        for column in *columns {
+            let _ = writeln!(text, "  {}: {};", column.name, in_typescript(column.python));
+        }
+        text.push_str("}\n");
+    }
+    text.push_str("\n/** The rows of each list. */\nexport interface Lists {\n");
+    for class in CLASSES {
+        let _ = writeln!(text, "  {}: {};", class.list, class.name);
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// A type of Python in TypeScript.
+fn in_typescript(python: &str) -> String {
+    if let Some(inner) = python.strip_suffix(" | None") {
+        return format!("{} | null", in_typescript(inner));
+    }
+    if let Some(inner) = python.strip_prefix("list[").and_then(|rest| rest.strip_suffix(']')) {
+        return format!("{}[]", in_typescript(inner));
+    }
+    let of_values = python.strip_prefix("dict[str, ").and_then(|rest| rest.strip_suffix(']'));
+    if let Some(inner) = of_values {
+        return format!("Record<string, {}>", in_typescript(inner));
+    }
+    match python {
+        "str" => "string",
+        "int" | "float" => "number",
+        "bool" => "boolean",
+        "Any" => "any",
+        other => panic!("the table has the type {other}, which rows.rs does not know"),
+    }
+    .to_owned()
 }

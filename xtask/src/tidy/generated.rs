@@ -7,7 +7,8 @@ use crate::rows;
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
     let settings = (PAGE, helio_config::page::page(), "settings");
     let rows = (rows::MODULE, rows::module(), "rows");
-    let stale = [settings, rows].into_iter().filter(|(path, text, _)| {
+    let page = (rows::PAGE, rows::page(), "rows");
+    let stale = [settings, rows, page].into_iter().filter(|(path, text, _)| {
         !sources.iter().any(|source| source.path == *path && source.text == *text)
     });
     stale.map(|(path, _, task)| format!("{path} is stale: run `cargo xtask {task}`")).collect()
@@ -22,8 +23,10 @@ mod tests {
     fn a_stale_file_is_found() {
         let page = || source(PAGE, &helio_config::page::page());
         let module = || source(rows::MODULE, &rows::module());
-        assert_eq!(check(&[page(), module()]).len(), 0);
-        assert_eq!(check(&[source(PAGE, "old"), module()]).len(), 1);
-        assert_eq!(check(&[page()]).len(), 1);
+        let types = || source(rows::PAGE, &rows::page());
+        assert_eq!(check(&[page(), module(), types()]).len(), 0);
+        assert_eq!(check(&[source(PAGE, "old"), module(), types()]).len(), 1);
+        assert_eq!(check(&[page(), types()]).len(), 1);
+        assert_eq!(check(&[page(), module(), source(rows::PAGE, "old")]).len(), 1);
     }
 }

@@ -55,8 +55,8 @@ pub(crate) fn run() -> Outcome {
 
 /// Every text file that belongs to the repository.
 fn sources() -> Outcome<Vec<Source>> {
-    const ENDINGS: &[&str] = &["rs", "py", "pyi", "toml", "md", "proto", "sh"];
-    const BUILT: &[&str] = &["target", "dist", "__pycache__"];
+    const ENDINGS: &[&str] = &["rs", "py", "pyi", "toml", "md", "proto", "sh", "ts"];
+    const BUILT: &[&str] = &["target", "dist", "__pycache__", "node_modules"];
     let mut found = Vec::new();
     let mut folders = vec![root().to_owned()];
     while let Some(folder) = folders.pop() {

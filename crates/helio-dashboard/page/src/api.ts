@@ -1,9 +1,8 @@
 // What the head is asked, and how often.
 import { useEffect, useState } from "preact/hooks";
+import type { Lists } from "./rows";
 
-export type Row = Record<string, any>;
-
-export interface Page {
+export interface Page<Row> {
   total: number;
   num_filtered: number;
   result: Row[];
@@ -53,7 +52,13 @@ export interface Filter {
 }
 
 /** One page of a list of the state API. */
-export async function list(resource: string, filters: Filter[], limit: number, next: string | null = null, order = ""): Promise<Page> {
+export async function list<Name extends keyof Lists>(
+  resource: Name,
+  filters: Filter[],
+  limit: number,
+  next: string | null = null,
+  order = "",
+): Promise<Page<Lists[Name]>> {
   const query = new URLSearchParams({ detail: "1", why: "1", limit: String(limit) });
   for (const { column, predicate, value } of filters) {
     query.append("filter_keys", column);
@@ -66,8 +71,34 @@ export async function list(resource: string, filters: Filter[], limit: number, n
 }
 
 /** The only row, or the rows, of a list with that value in a column. */
-export async function rowsWith(resource: string, column: string, value: string, limit = 100, order = ""): Promise<Row[]> {
+export async function rowsWith<Name extends keyof Lists>(
+  resource: Name,
+  column: keyof Lists[Name] & string,
+  value: string,
+  limit = 100,
+  order = "",
+): Promise<Lists[Name][]> {
   return (await list(resource, [{ column, predicate: "=", value }], limit, null, order)).result;
+}
+
+/** What the page shows when the cluster is gone: what its head wrote down. */
+export interface History {
+  begun_ms: number;
+  ended_ms: number;
+  release: string;
+  notes: string[];
+}
+
+let past: History | undefined;
+
+/** Says that the cluster is gone: time stands still, and nothing is asked for twice. */
+export function standIn(history: History): void {
+  past = history;
+}
+
+/** The time in milliseconds, of a cluster that is gone when it was heard of last. */
+export function now(): number {
+  return past?.ended_ms ?? Date.now();
 }
 
 export interface Asked<T> {
@@ -90,7 +121,7 @@ export function useAsked<T>(question: () => Promise<T>, everyMs: number | (() =>
           if (!over) setAsked((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) }));
         }
       }
-      if (!over) timer = window.setTimeout(again, typeof everyMs === "number" ? everyMs : everyMs());
+      if (!over && !past) timer = window.setTimeout(again, typeof everyMs === "number" ? everyMs : everyMs());
     };
     void again();
     return () => {

@@ -1,7 +1,7 @@
 // Executions of datasets: the plan as a graph, what came of each operator, and what bounds it.
 import type { JSX } from "preact";
-import { json, useAsked } from "./api";
 import { Chart } from "./chart";
+import { Runs } from "./runs";
 import { Bar, Card, Crumbs, Figures, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
 
 interface Operator {
@@ -207,29 +207,24 @@ function One({ run }: { run: Execution }): JSX.Element {
 }
 
 export function Datasets({ id }: { id: string | undefined }): JSX.Element {
-  const { value, error } = useAsked<Execution[]>(async () => (await json("/api/v0/datasets")).runs, 1000, []);
-  const opened = id === undefined ? undefined : value?.find((run) => run.run_id === id);
-  if (opened) return <One run={opened} />;
   return (
-    <>
-      <h1>Datasets</h1>
-      <Problem text={error ?? (value && id !== undefined ? `No execution ${id} is known; of many only the latest are.` : undefined)} />
-      {value && (
-        <Table
-          label="Executions"
-          empty="No dataset was executed in this cluster. An execution is listed once it has taken a second."
-          rows={value}
-          columns={[
-            { title: "Execution", of: (run) => <a href={`#/datasets/${run.run_id}`}>{run.name}</a> },
-            { title: "State", of: (run) => <State of={stateOf(run as Execution)} /> },
-            { title: "Rows", of: (run) => count(run.seen.rows), number: true },
-            { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
-            { title: "Sets the pace", of: (run) => (run.is_over ? "" : run.seen.operators[bottleneck(run.seen.operators)]?.name) },
-            { title: "Began", of: (run) => moment(1000 * run.started_at) },
-            { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
-          ]}
-        />
-      )}
-    </>
+    <Runs<Execution>
+      title="Datasets"
+      list="datasets"
+      id={id}
+      one={(run) => <One run={run} />}
+      unknown={(wanted) => `No execution ${wanted} is known; of many only the latest are.`}
+      label="Executions"
+      empty="No dataset was executed in this cluster. An execution is listed once it has taken a second."
+      columns={[
+        { title: "Execution", of: (run) => <a href={`#/datasets/${run.run_id}`}>{run.name}</a> },
+        { title: "State", of: (run) => <State of={stateOf(run)} /> },
+        { title: "Rows", of: (run) => count(run.seen.rows), number: true },
+        { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
+        { title: "Sets the pace", of: (run) => (run.is_over ? "" : run.seen.operators[bottleneck(run.seen.operators)]?.name) },
+        { title: "Began", of: (run) => moment(1000 * run.started_at) },
+        { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
+      ]}
+    />
   );
 }

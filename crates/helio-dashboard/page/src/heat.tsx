@@ -55,6 +55,8 @@ function Tiles({ machines, resource }: { machines: Machine[]; resource: string }
 function Squares({ machines, resource }: { machines: Machine[]; resource: string }): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [pointed, setPointed] = useState<Machine | null>(null);
+  // The square that keys have chosen.
+  const [chosen, setChosen] = useState<number | null>(null);
   const [width, setWidth] = useState(300);
   useEffect(() => {
     const watch = new ResizeObserver(() => setWidth(canvas.current!.clientWidth));
@@ -80,11 +82,28 @@ function Squares({ machines, resource }: { machines: Machine[]; resource: string
       context.fillStyle = isAlive ? `hsl(219 ${30 + 45 * part}% ${light}%)` : isDark ? "#a03a33" : "#e9a39d";
       context.fillRect((at % columns) * size, Math.floor(at / columns) * size, size - gap, size - gap);
     });
+    if (chosen !== null) {
+      context.strokeStyle = isDark ? "#fff" : "#000";
+      context.lineWidth = 2;
+      context.strokeRect((chosen % columns) * size + 1, Math.floor(chosen / columns) * size + 1, size - gap - 2, size - gap - 2);
+    }
   });
   const at = (event: MouseEvent): Machine | null => {
     const box = canvas.current!.getBoundingClientRect();
     const column = Math.floor((event.clientX - box.left) / size);
     return column < columns ? (machines[Math.floor((event.clientY - box.top) / size) * columns + column] ?? null) : null;
+  };
+  const open = (machine: Machine) => location.assign(`#/nodes/${machine.raylet.nodeId}`);
+  const onKey = (event: KeyboardEvent) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+    if (step !== undefined) {
+      event.preventDefault();
+      const next = chosen === null ? 0 : Math.min(machines.length - 1, Math.max(0, chosen + step));
+      setChosen(next);
+      setPointed(machines[next] ?? null);
+    } else if (event.key === "Enter" && pointed) {
+      open(pointed);
+    }
   };
   const gone = machines.filter((machine) => machine.raylet.state !== "ALIVE").length;
   return (
@@ -92,13 +111,19 @@ function Squares({ machines, resource }: { machines: Machine[]; resource: string
       <canvas
         ref={canvas}
         style={{ height: `${rows * size}px` }}
-        role="img"
-        aria-label={`${machines.length} nodes, ${gone} of them gone, by use of ${resource}`}
+        role="application"
+        tabIndex={0}
+        aria-label={`${machines.length} nodes, ${gone} of them gone, by use of ${resource}. Arrow keys choose one, Enter opens it.`}
+        onKeyDown={onKey}
+        onBlur={() => {
+          setChosen(null);
+          setPointed(null);
+        }}
         onMouseMove={(event) => setPointed(at(event))}
         onMouseLeave={() => setPointed(null)}
         onClick={(event) => {
           const found = at(event);
-          if (found) location.assign(`#/nodes/${found.raylet.nodeId}`);
+          if (found) open(found);
         }}
       />
       <p class="legend" role="status">

@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { json, useAsked } from "./api";
+import { json, now, useAsked } from "./api";
 import { ActorList, TaskList } from "./lists";
 import { lastOf } from "./overview";
 import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment } from "./show";
 
 function took(job: any): string {
-  return job.start_time ? duration((job.end_time ?? Date.now()) - job.start_time) : "";
+  return job.start_time ? duration((job.end_time ?? now()) - job.start_time) : "";
 }
 
 export function Jobs(): JSX.Element {

@@ -1,7 +1,7 @@
 // What runs when: a lane for each process, a bar for each call, on a canvas, for there are thousands.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { json, useAsked } from "./api";
+import { json, now, useAsked } from "./api";
 import { useNameOf } from "./machines";
 import { duration } from "./show";
 
@@ -42,10 +42,10 @@ export function useCalls(pastMs: number, job = ""): Known {
     async () => {
       if (kept.current.of !== of) kept.current = { of, calls: new Map(), now: 0, ahead: 0, leftOut: 0 };
       const all = kept.current;
-      const began = Date.now();
+      const began = now();
       const since = all.now ? all.now - OVERLAP_MS : began + all.ahead - pastMs;
       const told: Activity = await json(`/api/v0/tasks/activity?since=${Math.max(0, Math.floor(since))}&job_id=${job}`);
-      all.ahead = told.now - Date.now();
+      all.ahead = told.now - now();
       // What ran and is no longer told of has ended unseen.
       const seen = new Set(told.bars.map((call) => `${call.task_id}.${call.attempt}`));
       for (const [key, call] of all.calls) {
@@ -122,8 +122,8 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
       const style = getComputedStyle(element);
       const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
       const left = Math.min(110, width * 0.25);
-      const now = Date.now() + known.ahead;
-      const to = now - agoMs;
+      const moment = now() + known.ahead;
+      const to = moment - agoMs;
       const from = to - widthMs;
       const x = (at: number) => left + ((at - from) / widthMs) * (width - left);
       context.setTransform(scale, 0, 0, scale, 0, 0);
@@ -155,7 +155,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
       }
       places.current = [];
       for (const call of known.calls) {
-        const end = call.end || now;
+        const end = call.end || moment;
         if (end < from || call.start > to) continue;
         const y = lanes.get(`${call.node_id} ${call.pid}`)! * (LANE + GAP);
         if (y + LANE > tall - AXIS) continue;
@@ -184,6 +184,32 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
     const found = places.current.filter((one) => y >= one.y && y <= one.y + LANE + GAP && x >= one.x - 2 && x <= one.x + one.width + 2).pop();
     return found ? { x: Math.min(x, box.width - 200), y: y + 16, call: found.call } : null;
   };
+  const open = (call: Call) => location.assign(`#/tasks/${call.task_id}`);
+  // Left and right go to the call before and after, up and down to the one of the process above and below.
+  const onKey = (event: KeyboardEvent) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (step) {
+      const all = places.current;
+      const here = tip && all.find(({ call }) => call.task_id === tip.call.task_id && call.attempt === tip.call.attempt);
+      const inLane = (y: number) => all.filter((one) => one.y === y).sort((a, b) => a.x - b.x);
+      let next = all[all.length - 1];
+      if (here && step[0]) {
+        const lane = inLane(here.y);
+        next = lane[lane.indexOf(here) + step[0]] ?? here;
+      } else if (here) {
+        const lane = inLane(here.y + step[1]! * (LANE + GAP));
+        next = lane.reduce((best, one) => (Math.abs(one.x - here.x) < Math.abs(best.x - here.x) ? one : best), lane[0] ?? here);
+      }
+      if (!next) return;
+      event.preventDefault();
+      event.stopPropagation();
+      setTip({ x: Math.min(next.x, canvas.current!.clientWidth - 200), y: next.y + LANE + GAP, call: next.call });
+    } else if (event.key === "Enter" && tip) {
+      open(tip.call);
+    } else if (event.key === "Escape") {
+      setTip(null);
+    }
+  };
   const counts = new Map<string, number>();
   for (const { name } of known.calls) counts.set(name, (counts.get(name) ?? 0) + 1);
   const legend = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 8);
@@ -193,17 +219,20 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
         ref={canvas}
         class="dim"
         style={{ height: `${height}px` }}
-        role="img"
-        aria-label={`${label}: ${known.calls.length} calls on ${lanes.size} processes`}
+        role="application"
+        tabIndex={0}
+        aria-label={`${label}: ${known.calls.length} calls on ${lanes.size} processes. Arrow keys go from call to call, Enter opens one.`}
+        onKeyDown={onKey}
+        onBlur={() => setTip(null)}
         onMouseMove={(event) => setTip(at(event))}
         onMouseLeave={() => setTip(null)}
         onClick={(event) => {
           const found = at(event);
-          if (found) location.assign(`#/tasks/${found.call.task_id}`);
+          if (found) open(found.call);
         }}
       />
       {tip && (
-        <div class="tip" style={{ left: `${Math.max(0, tip.x)}px`, top: `${tip.y}px` }}>
+        <div class="tip" role="status" style={{ left: `${Math.max(0, tip.x)}px`, top: `${tip.y}px` }}>
           {tip.call.name}, {tip.call.state.toLowerCase()}, {tip.call.end ? duration(tip.call.end - tip.call.start) : "runs"}
           <br />
           {nameOf(tip.call.node_id)}, process {tip.call.pid}

@@ -1,16 +1,17 @@
 // Lists of any length, page by page, with filters and in an order.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { json, list, useAsked } from "./api";
+import { json, list, now, useAsked } from "./api";
 import type { Filter } from "./api";
+import type { Lists } from "./rows";
 import { Host } from "./machines";
 import { Card, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
 import type { Column } from "./show";
 
 const LIMIT = 100;
 
-interface Props {
-  resource: string;
+interface Props<Name extends keyof Lists> {
+  resource: Name;
   /** What people call them. */
   called?: string;
   /** The column with their states, and which there are. */
@@ -24,11 +25,11 @@ interface Props {
   hidden?: { filters: Filter[]; called: string };
   /** What is always so. */
   fixed?: Filter[];
-  columns: Column[];
+  columns: Column<Lists[Name]>[];
   limit?: number;
 }
 
-export function List(props: Props): JSX.Element {
+export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element {
   const [state, setState] = useState("");
   const [name, setName] = useState("");
   const [order, setOrder] = useState(props.orders?.[0]?.[0] ?? "");
@@ -196,7 +197,7 @@ function Functions(): JSX.Element {
 export function tookOf(row: Record<string, any>): string {
   if (!row.start_time_ms) return "";
   if (row.end_time_ms) return duration(row.end_time_ms - row.start_time_ms);
-  return row.state === "RUNNING" ? duration(Date.now() - row.start_time_ms) : "";
+  return row.state === "RUNNING" ? duration(now() - row.start_time_ms) : "";
 }
 
 export function TaskList({ fixed, limit }: { fixed?: Filter[]; limit?: number }): JSX.Element {
@@ -237,9 +238,20 @@ export function Tasks(): JSX.Element {
   );
 }
 
+/** Tasks that failed: one function's with the same error. */
+export interface Failure {
+  function: string;
+  error_type: string;
+  message: string;
+  count: number;
+  last_ms: number;
+  task_id: string;
+  node_id: string;
+}
+
 /** What has failed, the same error of a function as one. */
 export function Errors(): JSX.Element {
-  const { value, error } = useAsked(() => json("/api/v0/tasks/errors"), 1000, []);
+  const { value, error } = useAsked(() => json<{ groups: Failure[]; left_out: number }>("/api/v0/tasks/errors"), 1000, []);
   return (
     <>
       <h1>Errors</h1>
@@ -259,7 +271,7 @@ export function Errors(): JSX.Element {
           ]}
         />
       )}
-      {value?.left_out > 0 && <p class="dim">{value.left_out} rarer errors are not listed.</p>}
+      {value && value.left_out > 0 && <p class="dim">{value.left_out} rarer errors are not listed.</p>}
     </>
   );
 }

@@ -2,15 +2,18 @@
 import { render } from "preact";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { json, useAsked } from "./api";
+import { json, standIn, useAsked } from "./api";
+import type { History } from "./api";
 import { Datasets } from "./datasets";
 import { Job, Jobs } from "./jobs";
 import { Actors, Errors, Events, Groups, Objects, Tasks, Workers } from "./lists";
 import { Log, Logs } from "./logs";
 import { Machines, useMachinesAsked } from "./machines";
+import { Metrics } from "./metrics";
 import { Node, Nodes } from "./nodes";
 import { Overview } from "./overview";
 import { Serving } from "./serving";
+import { moment } from "./show";
 import { Actor, Group, Task, Worker } from "./things";
 import { Timeline } from "./timeline";
 import { Training } from "./training";
@@ -42,6 +45,7 @@ const PARTS: [string, [string, string][]][] = [
     "Cluster",
     [
       ["nodes", "Nodes"],
+      ["metrics", "Metrics"],
       ["workers", "Workers"],
       ["placement_groups", "Placement groups"],
       ["objects", "Objects"],
@@ -77,6 +81,8 @@ function Shown({ parts }: { parts: string[] }): JSX.Element {
       return <Overview />;
     case "nodes":
       return first ? <Node id={first} /> : <Nodes />;
+    case "metrics":
+      return <Metrics />;
     case "jobs":
       return first ? <Job id={first} /> : <Jobs />;
     case "training":
@@ -132,10 +138,32 @@ function Mark(): JSX.Element {
   );
 }
 
+/** What is seen is over, and until when it is known. */
+function Gone({ history }: { history: History }): JSX.Element {
+  return (
+    <aside class="past" aria-label="This cluster is gone">
+      <strong>This cluster is gone.</strong> Its history goes from {moment(history.begun_ms)} to {moment(history.ended_ms)}; what ran at the end is
+      shown as it was. Logs, stacks and objects are not part of it.
+      {history.notes.map((note) => (
+        <div>{note}</div>
+      ))}
+    </aside>
+  );
+}
+
 function Whole(): JSX.Element {
   const parts = useHash();
   const [isOpen, setOpen] = useState(false);
-  const cluster = useAsked(async () => (await json("/api/v0/cluster_metadata")).data, 60_000, []);
+  const cluster = useAsked(
+    async () => {
+      const { data } = await json("/api/v0/cluster_metadata");
+      if (data.history) standIn(data.history);
+      return data;
+    },
+    60_000,
+    [],
+  );
+  const history: History | null | undefined = cluster.value?.history;
   const machines = useMachinesAsked();
   const under = { file: "logs", log: "tasks" }[parts[0] ?? ""] ?? parts[0];
   useEffect(() => {
@@ -175,7 +203,9 @@ function Whole(): JSX.Element {
           </div>
         </header>
         <main id="main" tabIndex={-1}>
-          <Shown parts={parts} key={parts.join("/")} />
+          {history && <Gone history={history} />}
+          {/* What time it is there is known first. */}
+          {(cluster.value || cluster.error) && <Shown parts={parts} key={parts.join("/")} />}
         </main>
       </div>
     </Machines.Provider>

@@ -6,6 +6,7 @@ import { Heat } from "./heat";
 import { ActorList, TaskList, WorkerList } from "./lists";
 import { hostOf, useMachines, useOf } from "./machines";
 import type { Machine } from "./machines";
+import { MachinePast } from "./metrics";
 import { Card, Crumbs, Cut, Facts, Id, Problem, State, Table, Use, bytes } from "./show";
 
 const POINTS_MAX = 600;
@@ -59,13 +60,13 @@ export function Nodes(): JSX.Element {
               empty="There is no such node."
               rows={shown}
               columns={[
-                { title: "Node", of: (row) => <><a href={`#/nodes/${row.raylet.nodeId}`}>{hostOf(row as Machine)}</a> {row.raylet.isHeadNode && <em>head</em>}</> },
+                { title: "Node", of: (row) => <><a href={`#/nodes/${row.raylet.nodeId}`}>{hostOf(row)}</a> {row.raylet.isHeadNode && <em>head</em>}</> },
                 { title: "State", of: (row) => <><State of={row.raylet.state} /> {row.raylet.stateMessage}</> },
-                { title: "CPUs", of: (row) => use(row as Machine, "CPU") },
-                { title: "GPUs", of: (row) => use(row as Machine, "GPU") },
-                { title: "Memory", of: (row) => use(row as Machine, "memory") },
-                { title: "Object store", of: (row) => use(row as Machine, "object_store_memory") },
-                { title: "Devices", of: (row) => <Devices of={row as Machine} /> },
+                { title: "CPUs", of: (row) => use(row, "CPU") },
+                { title: "GPUs", of: (row) => use(row, "GPU") },
+                { title: "Memory", of: (row) => use(row, "memory") },
+                { title: "Object store", of: (row) => use(row, "object_store_memory") },
+                { title: "Devices", of: (row) => <Devices of={row} /> },
                 { title: "Workers", of: (row) => row.workers, number: true },
                 { title: "Address", of: (row) => row.ip },
                 { title: "Id", of: (row) => <Id of={row.raylet.nodeId} to="nodes" /> },
@@ -147,6 +148,12 @@ export function Node({ id }: { id: string }): JSX.Element {
           ]}
         />
       </Card>
+      {raylet.isHeadNode && (
+        <>
+          <h2>The machine</h2>
+          <MachinePast />
+        </>
+      )}
       <h2>Workers</h2>
       <WorkerList fixed={fixed} limit={20} />
       <h2>Actors</h2>

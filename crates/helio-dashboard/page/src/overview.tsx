@@ -3,19 +3,12 @@ import type { JSX } from "preact";
 import { json, useAsked } from "./api";
 import { Heat } from "./heat";
 import { Lanes, useCalls } from "./lanes";
+import type { Failure } from "./lists";
 import { useMachines } from "./machines";
 import { Card, Figures, Problem, State, Table, count } from "./show";
 
 const EVERY_MS = 1000;
 const STREAM_MS = 60_000;
-
-interface Failure {
-  function: string;
-  error_type: string;
-  message: string;
-  count: number;
-  task_id: string;
-}
 
 async function everything() {
   const [status, jobs, tasks, actors, errors, training, tuning, datasets, serving] = await Promise.all([

@@ -1,8 +1,9 @@
 // Applications of Serve: deployments, their replicas, latency and queue over time.
 import type { JSX } from "preact";
-import { json, useAsked } from "./api";
+import { now } from "./api";
 import { Chart } from "./chart";
 import { Host } from "./machines";
+import { Runs } from "./runs";
 import { Bar, Card, Crumbs, Facts, Figures, Id, Problem, State, Table, count, duration, moment } from "./show";
 
 interface Replica {
@@ -50,7 +51,7 @@ interface Application {
 const SILENT_S = 40;
 
 function isSilent(app: Application): boolean {
-  return Date.now() / 1000 - app.written_at > SILENT_S;
+  return now() / 1000 - app.written_at > SILENT_S;
 }
 
 function stateOf(app: Application): string {
@@ -132,7 +133,7 @@ function Opened({ app }: { app: Application }): JSX.Element {
       <h1>
         {app.name} <State of={stateOf(app)} />
       </h1>
-      {isSilent(app) && <Problem text={`Serve's controller was last heard ${duration(Date.now() - 1000 * app.written_at)} ago.`} />}
+      {isSilent(app) && <Problem text={`Serve's controller was last heard ${duration(now() - 1000 * app.written_at)} ago.`} />}
       {seen.message && <p class="wrap">{seen.message}</p>}
       <Card title="About">
         <Facts
@@ -151,38 +152,33 @@ function Opened({ app }: { app: Application }): JSX.Element {
 }
 
 export function Serving({ id }: { id: string | undefined }): JSX.Element {
-  const { value, error } = useAsked<Application[]>(async () => (await json("/api/v0/serving")).runs, 1000, []);
-  const opened = id === undefined ? undefined : value?.find((app) => app.run_id === id);
-  if (opened) return <Opened app={opened} />;
   return (
-    <>
-      <h1>Serving</h1>
-      <Problem text={error ?? (value && id !== undefined ? `There is no application ${id}.` : undefined)} />
-      {value && (
-        <Table
-          label="Applications"
-          empty="No application is served by this cluster."
-          rows={value}
-          columns={[
-            { title: "Application", of: (app) => <a href={`#/serving/${encodeURIComponent(app.run_id)}`}>{app.name}</a> },
-            { title: "State", of: (app) => <State of={stateOf(app as Application)} /> },
-            { title: "Route", of: (app) => <code>{app.seen.route_prefix}</code> },
-            {
-              title: "Deployments",
-              of: (app) =>
-                app.seen.deployments.map((one: Deployment) => (
-                  <div>
-                    <Bar part={one.target ? one.running / one.target : 1} label={`replicas of ${one.name}`}>
-                      {one.name}, {one.running} of {one.target}
-                    </Bar>
-                  </div>
-                )),
-            },
-            { title: "A second", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{lastOf(one)?.[4]?.toFixed(1) ?? "—"}</div>), number: true },
-            { title: "99 of 100", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{milliseconds(lastOf(one)?.[7]) || "—"}</div>), number: true },
-          ]}
-        />
-      )}
-    </>
+    <Runs<Application>
+      title="Serving"
+      list="serving"
+      id={id}
+      one={(app) => <Opened app={app} />}
+      unknown={(wanted) => `There is no application ${wanted}.`}
+      label="Applications"
+      empty="No application is served by this cluster."
+      columns={[
+        { title: "Application", of: (app) => <a href={`#/serving/${encodeURIComponent(app.run_id)}`}>{app.name}</a> },
+        { title: "State", of: (app) => <State of={stateOf(app)} /> },
+        { title: "Route", of: (app) => <code>{app.seen.route_prefix}</code> },
+        {
+          title: "Deployments",
+          of: (app) =>
+            app.seen.deployments.map((one: Deployment) => (
+              <div>
+                <Bar part={one.target ? one.running / one.target : 1} label={`replicas of ${one.name}`}>
+                  {one.name}, {one.running} of {one.target}
+                </Bar>
+              </div>
+            )),
+        },
+        { title: "A second", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{lastOf(one)?.[4]?.toFixed(1) ?? "—"}</div>), number: true },
+        { title: "99 of 100", of: (app) => app.seen.deployments.map((one: Deployment) => <div>{milliseconds(lastOf(one)?.[7]) || "—"}</div>), number: true },
+      ]}
+    />
   );
 }

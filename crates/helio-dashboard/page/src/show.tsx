@@ -179,22 +179,22 @@ export function Crumbs({ part, title }: { part: string; title: string }): JSX.El
   );
 }
 
-export interface Column {
+export interface Column<Row> {
   title: string;
-  of: (row: Record<string, any>) => ComponentChildren;
+  of: (row: Row) => ComponentChildren;
   /** On the right, to be compared from row to row. */
   number?: boolean;
 }
 
 /** Rows under their titles; `empty` is what is said when there are none. */
-export function Table(props: {
+export function Table<Row>(props: {
   label: string;
-  columns: Column[];
-  rows: Record<string, any>[];
+  columns: Column<Row>[];
+  rows: Row[];
   empty: string;
 }): JSX.Element {
   if (props.rows.length === 0) return <p class="empty">{props.empty}</p>;
-  const side = (column: Column) => (column.number ? "number" : undefined);
+  const side = (column: Column<Row>) => (column.number ? "number" : undefined);
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={`${props.label}, may be wider than it is shown`}>
       <table aria-label={props.label}>

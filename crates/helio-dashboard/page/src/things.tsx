@@ -1,15 +1,15 @@
 // The page of one task, actor, worker or placement group.
 import type { JSX } from "preact";
-import { rowsWith, useAsked } from "./api";
-import type { Row } from "./api";
+import { now, rowsWith, useAsked } from "./api";
 import { ActorList, TaskList, bundlesOf, tookOf, whyOf } from "./lists";
 import { Host } from "./machines";
 import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment } from "./show";
+import type { Lists } from "./rows";
 import type { Thing } from "./show";
 import { Stacks } from "./stacks";
 
 /** Asks for the rows of an id, and says so where there are none. */
-function useThing(resource: string, column: string, id: string): { rows: Row[]; problem: string | undefined } {
+function useThing<Name extends keyof Lists>(resource: Name, column: keyof Lists[Name] & string, id: string): { rows: Lists[Name][]; problem: string | undefined } {
   const { value, error } = useAsked(() => rowsWith(resource, column, id), 1000, [resource, id]);
   const named = resource.replaceAll("_", " ").replace(/s$/, "");
   return {
@@ -37,15 +37,15 @@ function Missing({ part, title, problem }: { part: Thing; title: string; problem
   );
 }
 
-function Process({ row }: { row: Row }): JSX.Element | null {
+function Process({ row }: { row: { pid?: number | null; worker_pid?: number | null; worker_id?: string | null } }): JSX.Element | null {
   const pid = row.worker_pid ?? row.pid;
   if (!pid) return null;
-  return row.worker_id ? <a href={`#/workers/${row.worker_id}`}>{pid}</a> : pid;
+  return row.worker_id ? <a href={`#/workers/${row.worker_id}`}>{pid}</a> : <>{pid}</>;
 }
 
 /** What an attempt went through: each state with how long it lasted. */
-function Life({ events, end }: { events: Row[] | null; end: number }): JSX.Element {
-  const rows = (events ?? []).map((event, at) => ({ ...event, lasted: (events![at + 1]?.created_ms ?? end) - event.created_ms, isLast: at === events!.length - 1 }));
+function Life({ events, end }: { events: Record<string, any>[] | null; end: number }): JSX.Element {
+  const rows = (events ?? []).map((event, at) => ({ state: event.state as string, created_ms: event.created_ms as number, lasted: (events![at + 1]?.created_ms ?? end) - event.created_ms, isLast: at === events!.length - 1 }));
   return (
     <Table
       label="States"
@@ -94,7 +94,7 @@ export function Task({ id }: { id: string }): JSX.Element {
           />
         </Card>
         <Card title="What it went through">
-          <Life events={row.events} end={row.end_time_ms || Date.now()} />
+          <Life events={row.events} end={row.end_time_ms || now()} />
         </Card>
       </div>
       {row.error_message && (
@@ -232,7 +232,7 @@ export function Group({ id }: { id: string }): JSX.Element {
         <Table
           label="Bundles"
           empty="It has none."
-          rows={row.bundles ?? []}
+          rows={(row.bundles ?? []) as Record<string, any>[]}
           columns={[
             { title: "Bundle", of: (one) => one.bundle_id.bundle_index, number: true },
             { title: "Needs", of: (one) => resources(one.unit_resources) },

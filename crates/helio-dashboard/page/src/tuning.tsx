@@ -1,9 +1,9 @@
 // Searches: trials with their parameters and results, as parallel coordinates, curves and a table.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { json, useAsked } from "./api";
 import { Chart } from "./chart";
-import { Card, Crumbs, Cut, Figures, Id, Problem, State, Table, count, duration, moment } from "./show";
+import { Runs } from "./runs";
+import { Card, Crumbs, Cut, Figures, Id, State, Table, count, duration, moment } from "./show";
 
 type Value = number | string | boolean | null;
 
@@ -230,30 +230,25 @@ function One({ run }: { run: Search }): JSX.Element {
 }
 
 export function Tuning({ id }: { id: string | undefined }): JSX.Element {
-  const { value, error } = useAsked<Search[]>(async () => (await json("/api/v0/tuning")).runs, 1000, []);
-  const opened = id === undefined ? undefined : value?.find((run) => run.run_id === id);
-  if (opened) return <One run={opened} />;
   return (
-    <>
-      <h1>Tuning</h1>
-      <Problem text={error ?? (value && id !== undefined ? `No search ${id} is known; of many only the latest are.` : undefined)} />
-      {value && (
-        <Table
-          label="Searches"
-          empty="No search was started in this cluster."
-          rows={value}
-          columns={[
-            { title: "Search", of: (run) => <a href={`#/tuning/${run.run_id}`}>{run.name}</a> },
-            { title: "State", of: (run) => <State of={stateOf(run as Search)} /> },
-            { title: "Trials", of: (run) => `${run.seen.trials.length + run.seen.left_out}${run.seen.total !== null ? ` / ${run.seen.total}` : ""}`, number: true },
-            { title: "Metric", of: (run) => run.seen.metric },
-            { title: "Best", of: (run) => { const found = run.seen.trials.find((trial: Trial) => trial.id === run.seen.best); return found?.value == null ? "" : short(found.value); }, number: true },
-            { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
-            { title: "Began", of: (run) => moment(1000 * run.started_at) },
-            { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
-          ]}
-        />
-      )}
-    </>
+    <Runs<Search>
+      title="Tuning"
+      list="tuning"
+      id={id}
+      one={(run) => <One run={run} />}
+      unknown={(wanted) => `No search ${wanted} is known; of many only the latest are.`}
+      label="Searches"
+      empty="No search was started in this cluster."
+      columns={[
+        { title: "Search", of: (run) => <a href={`#/tuning/${run.run_id}`}>{run.name}</a> },
+        { title: "State", of: (run) => <State of={stateOf(run)} /> },
+        { title: "Trials", of: (run) => `${run.seen.trials.length + run.seen.left_out}${run.seen.total !== null ? ` / ${run.seen.total}` : ""}`, number: true },
+        { title: "Metric", of: (run) => run.seen.metric },
+        { title: "Best", of: (run) => { const found = run.seen.trials.find((trial: Trial) => trial.id === run.seen.best); return found?.value == null ? "" : short(found.value); }, number: true },
+        { title: "Took", of: (run) => duration(1000 * run.seen.took_s), number: true },
+        { title: "Began", of: (run) => moment(1000 * run.started_at) },
+        { title: "Job", of: (run) => <Id of={run.job_id} to="jobs" /> },
+      ]}
+    />
   );
 }
