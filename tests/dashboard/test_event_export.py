@@ -6,9 +6,11 @@ import base64
 import http.server
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -299,3 +301,21 @@ def test_an_address_that_events_cannot_go_to_is_refused() -> None:
     assert said.returncode != 0
     assert ADDRESS.removeprefix("RAY_") in said.stdout
     assert "http://HOST:PORT/PATH" in said.stdout
+
+
+def test_a_pod_that_joins_has_its_logs_under_the_heads_session(head: Head) -> None:
+    """The collector stores a pod's logs under the name of its session's folder."""
+    home = Path(tempfile.mkdtemp(prefix="pod", dir="/tmp"))
+    env = {**head.env, "RAY_TMPDIR": str(home), "RAY_CLUSTER_NAME": "team"}
+    joining = [web.CLI, "start", f"--address=127.0.0.1:{head.port}", "--num-cpus=1"]
+    stopping = [web.CLI, "stop", "--force"]
+    try:
+        subprocess.run(joining, env=env, stdin=subprocess.DEVNULL, timeout=120, check=True)
+        session = (home / "ray" / "session_latest").resolve()
+        assert session.name == head.session().name
+        assert (session / "logs" / "node.log").exists()
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(session / "sockets" / "raylet"))
+    finally:
+        subprocess.run(stopping, env=env, timeout=120, check=False)
+        shutil.rmtree(home, ignore_errors=True)

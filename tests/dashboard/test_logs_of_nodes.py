@@ -235,6 +235,49 @@ for found in ray.util.list_named_actors(all_namespaces=True):
             follow.stdout.close()
 
 
+def test_an_actor_that_has_printed_nothing_yet_is_followed(two: Two) -> None:
+    make = """
+import ray
+ray.init(address="auto", logging_level="error", log_to_driver=False)
+
+@ray.remote(num_cpus=0, resources={"second": 0.01})
+class Quiet:
+    def say(self):
+        print("the first line", flush=True)
+
+actor = Quiet.options(name="quiet", namespace="quiet", lifetime="detached").remote()
+ray.get(actor.__ray_ready__.remote())
+print("ID", actor._actor_id.hex())
+"""
+    then = """
+import ray
+ray.init(address="auto", logging_level="error", log_to_driver=False, namespace="quiet")
+actor = ray.get_actor("quiet")
+{}
+"""
+    submit = ("job", "submit", "--", web.sys.executable, "-c")
+    made = two.head.run(*submit, make).stdout
+    (line,) = (line for line in made.splitlines() if line.startswith("ID "))
+    which = ("actor", "--id", line.removeprefix("ID "))
+    assert "has printed nothing" in two.logs(*which, check=False)
+    follow = subprocess.Popen(
+        [web.CLI, "logs", *which, "--follow"],
+        env=two.head.env,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert follow.stdout is not None
+        two.head.run(*submit, then.format("ray.get(actor.say.remote())"))
+        assert follow.stdout.readline() == "the first line\n"
+    finally:
+        follow.kill()
+        follow.wait()
+        if follow.stdout is not None:
+            follow.stdout.close()
+        two.head.run(*submit, then.format("ray.kill(actor)"), check=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

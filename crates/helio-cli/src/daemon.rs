@@ -44,7 +44,7 @@ use crate::args::{Node, Store, Tls};
 use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
 use crate::port::Port;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::{
     afar, authority, control_store, folder, kubernetes, names, observer, old_sessions, overrides,
     settings, values,
@@ -131,7 +131,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         tracing::warn!(host, "RAY_AUTH_MODE=disabled: no port of this node asks for a token");
     }
     keep_token(&session.dir, &token).map_err(|error| failed("the token cannot be kept", error))?;
-    if args.head {
+    // On a machine that has joined the link leads to the first of its daemons.
+    if args.head || args.gateway.is_none() && !session::is_latest_alive(&temp_dir) {
         session
             .is_latest(&temp_dir)
             .map_err(|error| failed("the link to the latest session cannot be made", error))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use helio_config::setting::Setting;
-use helio_config::table::{NODE_MARKET_TYPE, NODE_REGION, NODE_TYPE_NAME, NODE_ZONE};
+use helio_config::table::{CLUSTER_NAME, NODE_MARKET_TYPE, NODE_REGION, NODE_TYPE_NAME, NODE_ZONE};
 use helio_env::settings;
 
 use crate::values;
@@ -37,10 +37,20 @@ pub(crate) fn labels() -> Result<BTreeMap<String, String>, String> {
     Ok(labels)
 }
 
+/// Whether the folder of a session that this pod joins is called as the head's. The collector of KubeRay's history server
+/// stores a pod's logs under the name of that folder. Elsewhere each daemon's folder has a name of its own, since
+/// machines may share the folder of all sessions.
+pub(crate) fn shares_session_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    settings::text(&CLUSTER_NAME).is_some()
+        && name.starts_with("session_")
+        && name.bytes().all(is_plain)
+}
+
 /// The names of the service that leads to this head: what a browser within the Kubernetes cluster asks for.
 #[cfg(feature = "dashboard")]
 pub(crate) fn names() -> Vec<String> {
-    let cluster = settings::text(&helio_config::table::CLUSTER_NAME).unwrap_or_default();
+    let cluster = settings::text(&CLUSTER_NAME).unwrap_or_default();
     let namespace = std::fs::read_to_string(Path::new(NAMESPACE_FILE)).unwrap_or_default();
     names_of(&cluster, namespace.trim())
 }

@@ -62,26 +62,27 @@ pub(crate) fn cluster(
 
 /// Waits until somebody answers at the address of a cluster that this machine is to join: machines are started in any
 /// order. What is waited for is said by `say`, at once and every [`SAY_EVERY`]. Whether the answer is the right one, or
-/// why none came in time, is told by whoever joins.
+/// why none came in time, is told by whoever joins. Returns the name of the cluster's session, where it was told.
 pub(crate) fn await_head(
     host: &str,
     port: u16,
     token: &str,
     at_most: Duration,
     mut say: impl FnMut(&str),
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     let began = Instant::now();
     let mut said: Option<Instant> = None;
     block_on(async {
         loop {
             let why = match introduction(host, port, token, None).await {
+                Ok(cluster) => return Some(cluster.session_name),
                 Err(Error::Io(error)) if may_come(&error) => error.to_string(),
                 Err(Error::Silent) => "it accepts connections and does not answer".to_owned(),
-                _ => return,
+                Err(_) => return None,
             };
             let waited = began.elapsed();
             if waited >= at_most {
-                return;
+                return None;
             }
             if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
                 said = Some(Instant::now());

@@ -18,7 +18,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use helio_config::session::{CODE_FOLDER, CONTROL_FILE, PACKAGES_FOLDER, PID_FILE, READY_FILE};
+use helio_config::session::{
+    CODE_FOLDER, CONTROL_FILE, LATEST_LINK, PACKAGES_FOLDER, PID_FILE, READY_FILE,
+};
 use helio_types::NodeId;
 use serde_json::Value;
 
@@ -173,6 +175,11 @@ pub(crate) fn find(temp_dir: &Path) -> Vec<Found> {
     }
     found.sort_by(|a, b| b.0.cmp(&a.0));
     found.into_iter().map(|(_, found)| found).collect()
+}
+
+/// Whether the session that is named as the latest has a daemon.
+pub(crate) fn is_latest_alive(temp_dir: &Path) -> bool {
+    look_at(&temp_dir.join(LATEST_LINK)).is_some_and(|found| found.is_alive())
 }
 
 /// What a session's folder tells; `None` when there never was a daemon, or it has ended in order, or it

@@ -21,8 +21,8 @@ use tokio::signal::unix::{Signal as Signalled, SignalKind, signal};
 use crate::args::{Ignored, Start, Tls};
 use crate::session::{self, Found};
 use crate::{
-    authority, control_store, daemon, dashboard, folder, leftovers, locate, names, observer,
-    output, values,
+    authority, control_store, daemon, dashboard, folder, kubernetes, leftovers, locate, names,
+    observer, output, values,
 };
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
@@ -88,8 +88,11 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
         }
     }
     output::line(&format!("Local node IP: {host}"));
-    await_head(args, &host, &temp_dir)?;
+    let joined = await_head(args, &host, &temp_dir)?;
     let mut arguments = arguments(args, &host, &temp_dir)?;
+    if let Some(name) = joined.filter(|name| kubernetes::shares_session_name(name)) {
+        arguments.extend(["--session-name".to_owned(), name]);
+    }
     if args.head {
         let port = args.port.unwrap_or(CONTROL_PORT);
         let store = control_store::target(&args.store, "")?;
@@ -227,10 +230,10 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     Ok(all)
 }
 
-/// A machine that was started before its head waits for it, and says so.
-fn await_head(args: &Start, own_host: &str, temp_dir: &Path) -> Result<(), String> {
+/// A machine that was started before its head waits for it, and says so. Returns the name of its session.
+fn await_head(args: &Start, own_host: &str, temp_dir: &Path) -> Result<Option<String>, String> {
     let Some(address) = args.address.as_deref().filter(|address| *address != "auto") else {
-        return Ok(());
+        return Ok(None);
     };
     let (host, port) = values::address(address)?;
     let at_most = Duration::from_secs(helio_env::settings::read(&JOIN_WAIT_S)?);
@@ -371,6 +374,16 @@ fn explain(error: &str, args: &Start, host: &str) -> String {
              using the `--{flag}` flag of `{} start` command, or end that program.",
             names::command()
         );
+    }
+    let taken = |port: &Option<u16>| {
+        port.is_some_and(|port| error.contains(&format!(":{port}: Address already in use")))
+    };
+    let others = [
+        ("metrics-export-port", args.offer.metrics_export_port),
+        ("dashboard-agent-listen-port", args.offer.dashboard_agent_listen_port),
+    ];
+    if let Some((flag, _)) = others.iter().find(|(_, port)| taken(port)) {
+        return format!("Could not start: {error}. Give another `--{flag}`, or end that program.");
     }
     format!("Could not start: {error}")
 }

@@ -256,7 +256,8 @@ pub(crate) async fn read(
     }
     let fields = Fields::parse(&query.unwrap_or_default());
     let lines = fields.number("lines")?.unwrap_or(LINES);
-    let Some(Meant { mut place, name, task_id }) = which(&app, &fields).await? else {
+    let Some(Meant { mut place, name, task_id }) = which(&app, &fields, media == "stream").await?
+    else {
         return Ok(text(Body::empty()));
     };
     let request = LogRequest {
@@ -285,7 +286,7 @@ fn text(body: Body) -> Reply {
 }
 
 /// The log that is meant; `None`: it is a task's that has printed nothing.
-async fn which(app: &App, fields: &Fields) -> Result<Option<Meant>, Refusal> {
+async fn which(app: &App, fields: &Fields, follows: bool) -> Result<Option<Meant>, Refusal> {
     let suffix = fields.get("suffix").unwrap_or("out");
     if !matches!(suffix, "out" | "err") {
         return Err(Refusal::bad(format!("`suffix` must be out or err, not {suffix:?}.")));
@@ -304,7 +305,8 @@ async fn which(app: &App, fields: &Fields) -> Result<Option<Meant>, Refusal> {
     for (resource, name) in [(Resource::Actors, "actor_id"), (Resource::Tasks, "task_id")] {
         if let Some(id) = fields.get(name) {
             let attempt = fields.number("attempt_number")?;
-            return of_row(app, resource, name, id, attempt, suffix).await;
+            let one = Wanted { resource, name, id, attempt, suffix, follows };
+            return of_row(app, &one).await;
         }
     }
     let (file, pid) = (fields.get("filename"), fields.number("pid")?);
@@ -326,15 +328,21 @@ async fn which(app: &App, fields: &Fields) -> Result<Option<Meant>, Refusal> {
     Ok(whole(place, name.ok_or_else(none)?))
 }
 
-/// `attempt`: which one of a task [default: the last that is known].
-async fn of_row(
-    app: &App,
+/// A task or an actor whose log is meant.
+struct Wanted<'a> {
     resource: Resource,
-    name: &str,
-    id: &str,
+    /// The column of its id.
+    name: &'a str,
+    id: &'a str,
+    /// Of a task; none: the last that is known.
     attempt: Option<i64>,
-    suffix: &str,
-) -> Result<Option<Meant>, Refusal> {
+    suffix: &'a str,
+    /// What is not there yet is waited for.
+    follows: bool,
+}
+
+async fn of_row(app: &App, wanted: &Wanted<'_>) -> Result<Option<Meant>, Refusal> {
+    let Wanted { resource, name, id, attempt, suffix, follows } = *wanted;
     let told = app.asker.rows(resource).await.map_err(Refusal::unavailable)?;
     let mut rows: Vec<&Row> =
         told.rows.iter().filter(|row| row[name].as_str() == Some(id)).collect();
@@ -361,11 +369,19 @@ async fn of_row(
     let fields = Fields::of("node_id", node_id);
     let mut place = Place::of(app, &node(app, &fields).await?).await?;
     let task_id = if resource == Resource::Tasks { id.to_owned() } else { String::new() };
-    match place.of_worker(pid, suffix).await? {
-        Some(name) => Ok(Some(Meant { place, name, task_id })),
+    let is_over = matches!(row["state"].as_str(), Some("FINISHED" | "FAILED" | "DEAD"));
+    loop {
         // A process has a file once it has printed something.
-        None if resource == Resource::Tasks => Ok(None),
-        None => Err(Refusal::missing(format!("The process of {name} {id} has printed nothing."))),
+        match place.of_worker(pid, suffix).await? {
+            Some(name) => return Ok(Some(Meant { place, name, task_id })),
+            // For as long as the one who follows stays.
+            None if follows && !is_over => tokio::time::sleep(LOOK_EVERY).await,
+            None if resource == Resource::Tasks => return Ok(None),
+            None => {
+                let nothing = format!("The process of {name} {id} has printed nothing.");
+                return Err(Refusal::missing(nothing));
+            }
+        }
     }
 }
 
