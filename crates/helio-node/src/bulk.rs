@@ -8,18 +8,19 @@
 //!            ◀─ BytesStood ──────────               only now the source's pin may go
 //! ```
 //!
-//! **SHM-1** What waits in a socket is the memory of the store itself: it must not change before the receiver
+//! **SHM-1** What waits in a socket may be the memory of the store itself: it must not change before the receiver
 //! has it. So a source that has to let go in the middle closes the connection, and never says `BytesStood`; the receiver believes
 //! nothing without. A receiver writes only while its receipt is wanted, which is checked under a lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use helio_node_state::Conn;
 use helio_proto::cluster::{BytesFollow, BytesStood, BytesTaken, TakeBytes};
 use helio_proto::hello::{Destination, Hello};
-use helio_rpc::service::{Arrival, Error, Gate, Reader, Target, Writer, connect_tcp};
+use helio_rpc::service::{Arrival, Error, Gate, Memory, Reader, Target, Writer, connect_tcp};
 use helio_store::Arena;
 use helio_types::{NodeAddress, NodeId};
 use tokio::runtime::{Builder, Runtime};
@@ -261,9 +262,14 @@ impl Server {
         writer: &Writer,
         (offset, size): (u64, u64),
     ) -> Result<(), Error> {
-        let (file, at) = self.arena.file_to_read(offset, size).map_err(io::Error::other)?;
+        let bytes = self.arena.slice(offset, size).map_err(io::Error::other)?;
         let _ = writer.send(&BytesFollow { refused: String::new(), size });
-        writer.send_file(file, at, size).await?;
+        if bytes.is_in_memory() {
+            writer.send_memory(bytes.as_slice()).await?;
+        } else {
+            let (file, at) = self.arena.file_to_read(offset, size).map_err(io::Error::other)?;
+            writer.send_file(file, at, size).await?;
+        }
         let BytesTaken {} = reader.next().await?.ok_or(Error::Truncated)?;
         let _ = writer.send(&BytesStood {});
         Ok(())
@@ -307,6 +313,24 @@ impl Idle {
     }
 }
 
+/// The memory file, whose offsets are the store's.
+#[derive(Debug)]
+struct Store<'a>(&'a Arena);
+
+impl Memory for Store<'_> {
+    fn mapped_in(&self, offset: u64, length: u64) -> u64 {
+        self.0.mapped_in(offset, length)
+    }
+
+    fn receive(&self, socket: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<usize> {
+        self.0.receive(socket, offset, length)
+    }
+
+    fn copy_in(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.copy_in(offset, bytes).map_err(io::Error::other)
+    }
+}
+
 struct Receiving {
     from: NodeAddress,
     receipt: Arc<Receipt>,
@@ -323,9 +347,14 @@ impl Receiving {
             () = self.receipt.stop.notified() => return,
             outcome = self.take() => outcome.map_err(|error| error.to_string()),
         };
+        let is_there = outcome.is_ok();
         let received = Input::Received { request_id: self.receipt.request_id, outcome };
         // The core has ended: nobody is interested.
         let _ = self.inputs.send(received).await;
+        if is_there {
+            let (offset, length) = self.receipt.at;
+            self.arena.map_in(offset, length);
+        }
     }
 
     async fn take(&self) -> Result<(), Error> {
@@ -361,8 +390,11 @@ impl Receiving {
 
     async fn take_over(&self, (mut reader, writer): Connection) -> Result<(), Error> {
         let (offset, length) = self.receipt.at;
+        let is_in_memory = offset < self.arena.size();
         let (file, offset) = self.arena.file_to_write(offset, length).map_err(io::Error::other)?;
-        let target = Target { file, offset, length, is_wanted: &self.receipt.is_wanted };
+        let store = Store(&self.arena);
+        let memory: Option<&dyn Memory> = if is_in_memory { Some(&store) } else { None };
+        let target = Target { file, offset, length, is_wanted: &self.receipt.is_wanted, memory };
         let request_id = self.receipt.request_id;
         let mut told = 0;
         let tell = |received| {

@@ -166,7 +166,13 @@ impl Packages {
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(draft)?;
         let _ = writer.send(&PackageAnswer::default());
         let is_wanted = Mutex::new(true);
-        let target = Target { file: file.as_fd(), offset: 0, length: size, is_wanted: &is_wanted };
+        let target = Target {
+            file: file.as_fd(),
+            offset: 0,
+            length: size,
+            is_wanted: &is_wanted,
+            memory: None,
+        };
         Ok(reader.receive_file(&target, |_| ()).await?)
     }
 }

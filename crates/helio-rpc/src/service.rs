@@ -21,7 +21,7 @@ mod stream;
 mod write;
 
 pub use arrival::Arrival;
-pub use bulk::Target;
+pub use bulk::{Memory, Target};
 pub use gate::{Gate, HANDSHAKES_MAX};
 pub use handshake::{
     HANDSHAKE_MAX, accept, connect_directly, connect_encrypted, connect_tcp, connect_unix,

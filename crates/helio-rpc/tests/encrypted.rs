@@ -126,8 +126,13 @@ fn files_arrive_whole() {
         let bytes: Vec<u8> = (0..size).map(|n| (n * 31 % 253) as u8).collect();
         from.write_all_at(&bytes, 0).unwrap();
         let is_wanted = Mutex::new(true);
-        let target =
-            Target { file: to.as_fd(), offset: 11, length: size - 9, is_wanted: &is_wanted };
+        let target = Target {
+            file: to.as_fd(),
+            offset: 11,
+            length: size - 9,
+            is_wanted: &is_wanted,
+            memory: None,
+        };
         let sent = async {
             own_writer.send(&Notice { text: "first".into(), ..Notice::default() }).unwrap();
             own_writer.send_file(from.as_fd(), 9, size - 9).await.unwrap();

@@ -2,17 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helio_proto::hello::{Destination, Hello, Role, Welcome};
 use helio_proto::node::{Notice, StopNode};
 use helio_rpc::service::{
-    Arrival, Error, Gate, HANDSHAKES_MAX, Reader, SendError, Target, Writer, accept, connect_tcp,
-    listen_unix,
+    Arrival, Error, Gate, HANDSHAKES_MAX, Memory, Reader, SendError, Target, Writer, accept,
+    connect_tcp, listen_unix,
 };
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
@@ -87,7 +90,8 @@ fn ranges_of_files_travel_between_messages() {
             let before: Notice = reader.next().await.unwrap().unwrap();
             let is_wanted = Mutex::new(true);
             let file = to.as_fd();
-            let target = Target { file, offset: 100, length: LENGTH, is_wanted: &is_wanted };
+            let target =
+                Target { file, offset: 100, length: LENGTH, is_wanted: &is_wanted, memory: None };
             let mut told = 0;
             reader.receive_file(&target, |some| told = some).await.unwrap();
             let after: Notice = reader.next().await.unwrap().unwrap();
@@ -103,6 +107,68 @@ fn ranges_of_files_travel_between_messages() {
     });
 }
 
+/// All of the file but its beginning is mapped in.
+#[derive(Debug)]
+struct Mapped<'a> {
+    file: &'a File,
+    in_place: AtomicU64,
+}
+
+impl Memory for Mapped<'_> {
+    fn mapped_in(&self, offset: u64, length: u64) -> u64 {
+        if offset < 100_000 { 0 } else { length }
+    }
+
+    fn receive(&self, socket: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<usize> {
+        let mut bytes = vec![0; length as usize];
+        let (count, _) = recv(socket, &mut bytes[..], RecvFlags::DONTWAIT)?;
+        self.copy_in(offset, &bytes[..count]).map(|()| count)
+    }
+
+    fn copy_in(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.in_place.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(bytes, offset)
+    }
+}
+
+#[test]
+fn memory_is_sent_and_what_is_mapped_in_is_received_in_place() {
+    const LENGTH: usize = 9_000_001;
+    run(async {
+        let (server, client) = pair("secret").await;
+        let ((mut reader, _writer, _), (_client_reader, client, _)) =
+            (server.unwrap(), client.unwrap());
+        let (from, to) = (file(LENGTH as u64), file(0));
+        let bytes = read(&from, 0, LENGTH);
+        rustix::fs::ftruncate(&to, LENGTH as u64 + 100).unwrap();
+        let memory = Mapped { file: &to, in_place: AtomicU64::new(0) };
+        let is_wanted = Mutex::new(true);
+        let target = Target {
+            file: to.as_fd(),
+            offset: 100,
+            length: LENGTH as u64,
+            is_wanted: &is_wanted,
+            memory: Some(&memory),
+        };
+        let mut told = 0;
+        let receive = reader.receive_file(&target, |some| told = some);
+        let (sent, received) = tokio::join!(client.send_memory(&bytes), receive);
+        sent.unwrap();
+        received.unwrap();
+        assert_eq!(told, LENGTH as u64);
+        assert!(read(&to, 100, LENGTH) == bytes);
+        let in_place = memory.in_place.load(Ordering::Relaxed);
+        assert!(in_place > 0 && in_place < LENGTH as u64, "{in_place}");
+
+        *is_wanted.lock().unwrap() = false;
+        let rest = Target { offset: 200_000, length: 5, ..target };
+        let receive = reader.receive_file(&rest, |_| ());
+        let (_, refused) = tokio::join!(client.send_memory(b"never"), receive);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::Interrupted, "SHM-1");
+        assert_eq!(memory.in_place.load(Ordering::Relaxed), in_place, "SHM-1");
+    });
+}
+
 #[test]
 fn what_is_not_wanted_any_more_is_not_written() {
     run(async {
@@ -112,8 +178,13 @@ fn what_is_not_wanted_any_more_is_not_written() {
         let (from, to) = (file(5_000_000), file(0));
         rustix::fs::ftruncate(&to, 5_000_000).unwrap();
         let is_wanted = Mutex::new(true);
-        let target =
-            Target { file: to.as_fd(), offset: 0, length: 5_000_000, is_wanted: &is_wanted };
+        let target = Target {
+            file: to.as_fd(),
+            offset: 0,
+            length: 5_000_000,
+            is_wanted: &is_wanted,
+            memory: None,
+        };
         let mut written = 0;
         let receive = async {
             let told = reader
@@ -126,7 +197,7 @@ fn what_is_not_wanted_any_more_is_not_written() {
             told
         };
         let (_, received) = tokio::join!(client.send_file(from.as_fd(), 0, 5_000_000), receive);
-        assert_eq!(received.unwrap_err().kind(), std::io::ErrorKind::Interrupted);
+        assert_eq!(received.unwrap_err().kind(), io::ErrorKind::Interrupted);
         assert!(written > 0 && written < 5_000_000, "SHM-1");
         assert!(
             read(&to, written, 5_000_000 - written as usize).iter().all(|byte| *byte == 0),
@@ -301,7 +372,7 @@ fn a_connection_for_a_process_that_has_ended_is_given_back() {
         let arrival = Arrival::read(door.accept().await.unwrap().0).await.unwrap();
         let nowhere = Socket::new("nowhere");
         let (arrival, error) = arrival.hand_over(&nowhere.0).await.unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
         arrival.refuse("it has ended");
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
@@ -341,7 +412,7 @@ fn a_descriptor_of_another_kind_is_not_taken() {
         theirs.writable().await.unwrap();
         rustix::net::sendmsg(
             &theirs,
-            &[std::io::IoSlice::new(&greeting("secret"))],
+            &[io::IoSlice::new(&greeting("secret"))],
             &mut ancillary,
             rustix::net::SendFlags::empty(),
         )

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::RecvFlags;
 
 use crate::copy;
 use crate::overflow::{Mapping, Overflow};
@@ -156,6 +157,38 @@ impl Arena {
         Ok((self.fd(), offset))
     }
 
+    /// How many bytes from `offset` on, up to `length`, this process has mapped in. Writing there in place costs less than
+    /// through the file; elsewhere it costs more, as each page is cleared before it is overwritten.
+    #[must_use]
+    pub fn mapped_in(&self, offset: u64, length: u64) -> u64 {
+        match self.range(offset, length) {
+            Ok((offset, length)) => self.touched.run(offset, length) as u64,
+            Err(_) => 0,
+        }
+    }
+
+    /// Maps a range in that was written through the file: its memory is there, and the next time it is written in place.
+    pub fn map_in(&self, offset: u64, length: u64) {
+        if let Ok((offset, length)) = self.range(offset, length) {
+            // SAFETY: the mapping is as long as it says, and its range was checked.
+            unsafe { self.touched.map_in_all(self.base.as_ptr(), self.size, offset, length) };
+        }
+    }
+
+    /// Receives what has come over a socket into a range that this process may write, without waiting; how many bytes.
+    ///
+    /// # Errors
+    /// When the range is not inside the memory file, or the socket says so.
+    pub fn receive(&self, socket: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<usize> {
+        let (offset, length) = self.range(offset, length).map_err(io::Error::other)?;
+        // SAFETY: the range was checked, and lies in the mapping, which `self` keeps. Nobody else reads or writes an
+        // extent that this process is just being allowed to write (SHM-1), and bytes of a mapping are initialized.
+        let room =
+            unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), length) };
+        let (received, _) = rustix::net::recv(socket, room, RecvFlags::DONTWAIT)?;
+        Ok(received)
+    }
+
     /// The length of the memory file, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -244,6 +277,12 @@ impl ArenaSlice {
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }
     }
 
+    /// Whether the bytes are in the memory file, not in the overflow file.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.disk.is_none()
+    }
+
     /// How many bytes there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -308,6 +347,32 @@ mod tests {
                 slice.copy_in(0, &vec![0; bytes.len()]).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn what_comes_over_a_socket_is_received_in_place() {
+        let arena = Arc::new(Arena::create(SIZE).unwrap());
+        let (offset, length) = (4096 + (1 << 20), 3 << 20);
+        assert_eq!(arena.mapped_in(offset, length), 0);
+        rustix::io::pwrite(arena.fd(), &vec![7; length as usize], offset).unwrap();
+        arena.map_in(offset, length);
+        assert_eq!(arena.mapped_in(offset, length), length);
+        assert_eq!(arena.mapped_in(offset, 2 * length), length + (256 << 10) - 4096);
+        assert_eq!(arena.mapped_in(SIZE - 5, 10), 0, "SHM-1");
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(
+            arena.receive(ours.as_fd(), offset, 9).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        io::Write::write_all(&mut &theirs, b"over the socket").unwrap();
+        assert_eq!(arena.receive(ours.as_fd(), offset + 1, 8).unwrap(), 8);
+        assert_eq!(arena.receive(ours.as_fd(), offset + 9, 100).unwrap(), 7);
+        let found = arena.slice(offset, 17).unwrap();
+        assert_eq!(found.as_slice(), b"\x07over the socket\x07");
+        assert!(arena.receive(ours.as_fd(), SIZE - 1, 2).is_err(), "SHM-1");
+        // The last piece ends with the file.
+        arena.map_in(SIZE - 9, 9);
+        assert_eq!(arena.mapped_in(SIZE - 9, 9), 9);
     }
 
     #[test]

@@ -32,6 +32,35 @@ impl Touched {
         self.0[piece / 64].load(Ordering::Relaxed) & (1 << (piece % 64)) != 0
     }
 
+    /// How many of `length` bytes from `offset` on were written before the first piece that was not.
+    pub(crate) fn run(&self, offset: usize, length: usize) -> usize {
+        let mut at = 0;
+        while at < length && self.has((offset + at) / PIECE) {
+            at = (offset + at + 1).next_multiple_of(PIECE) - offset;
+        }
+        at.min(length)
+    }
+
+    /// Maps each piece in in which some of a range lies, of a mapping of `size` bytes.
+    ///
+    /// # Safety
+    /// `base` is where the mapping begins, it has `size` bytes, and the range lies in it.
+    pub(crate) unsafe fn map_in_all(
+        &self,
+        base: *mut u8,
+        size: usize,
+        offset: usize,
+        length: usize,
+    ) {
+        for piece in offset / PIECE..(offset + length).div_ceil(PIECE) {
+            let start = piece * PIECE;
+            if !self.has(piece) && start + PIECE <= size {
+                // SAFETY: the caller's promise; the piece lies in the mapping.
+                unsafe { self.map_in(piece, base.add(start)) };
+            }
+        }
+    }
+
     /// Maps a piece that is about to be written; a kernel that cannot leaves it to the faults.
     ///
     /// # Safety

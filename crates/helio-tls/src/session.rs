@@ -35,9 +35,7 @@ pub struct Session {
     came: (usize, usize),
     /// How many reads in a row brought little.
     small_reads: u32,
-    /// What is to go out, from `sent` on.
-    outgoing: Vec<u8>,
-    sent: usize,
+    outgoing: Outgoing,
     /// What was said inside the session, and was not taken yet.
     plain: Vec<u8>,
     /// A connecting end that has heard nothing yet: the other one may refuse in the clear.
@@ -46,6 +44,42 @@ pub struct Session {
     has_ended: bool,
     /// Why it is over: nothing of it is touched again.
     failed: Option<Error>,
+}
+
+/// What is to go out: `from..to` of its room, which is cleared once, not for each message.
+#[derive(Default)]
+struct Outgoing {
+    room: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+impl Outgoing {
+    /// Room for so many bytes more; [`Outgoing::filled`] says how many there are.
+    fn room(&mut self, count: usize) -> &mut [u8] {
+        if self.room.len() < self.to + count {
+            self.room.resize(self.to + count, 0);
+        }
+        &mut self.room[self.to..self.to + count]
+    }
+
+    fn filled(&mut self, count: usize) {
+        self.to += count;
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.room[self.from..self.to]
+    }
+
+    fn sent(&mut self, count: usize) {
+        self.from += count;
+        assert!(self.from <= self.to, "more was sent than there was");
+        if self.from == self.to {
+            (self.from, self.to) = (0, 0);
+            self.room.truncate(ROOM_MAX);
+            self.room.shrink_to(ROOM_MAX);
+        }
+    }
 }
 
 #[allow(
@@ -90,8 +124,7 @@ impl Session {
             incoming: Vec::new(),
             came: (0, 0),
             small_reads: 0,
-            outgoing: Vec::new(),
-            sent: 0,
+            outgoing: Outgoing::default(),
             plain: Vec::new(),
             is_unheard: false,
             is_open: false,
@@ -201,12 +234,10 @@ impl Session {
         }
         // What the session itself has to say goes first.
         self.advance()?;
-        let start = self.outgoing.len();
         let mut room = text.len() + text.len().div_ceil(RECORD_TEXT) * RECORD_MORE;
         let said = loop {
-            self.outgoing.resize(start + room, 0);
             let (begin, end) = self.came;
-            let (incoming, out) = (&mut self.incoming[begin..end], &mut self.outgoing[start..]);
+            let (incoming, out) = (&mut self.incoming[begin..end], self.outgoing.room(room));
             let said = match &mut self.side {
                 Side::Client(client) => encrypt(client.process_tls_records(incoming), text, out),
                 Side::Server(server) => encrypt(server.process_tls_records(incoming), text, out),
@@ -219,24 +250,18 @@ impl Session {
                 said => break said.map_err(|error| Error(format!("TLS failed ({error})"))),
             }
         };
-        self.outgoing.truncate(start + said.as_ref().copied().unwrap_or(0));
-        said.map(drop)
+        said.map(|count| self.outgoing.filled(count))
     }
 
     /// What is to be written to the socket.
     #[must_use]
     pub fn outgoing(&self) -> &[u8] {
-        &self.outgoing[self.sent..]
+        self.outgoing.bytes()
     }
 
     /// So much of it was written.
     pub fn sent(&mut self, count: usize) {
-        self.sent += count;
-        if self.sent == self.outgoing.len() {
-            self.sent = 0;
-            self.outgoing.clear();
-            self.outgoing.shrink_to(ROOM_MAX);
-        }
+        self.outgoing.sent(count);
     }
 
     /// An acceptor that does not encrypt, or speaks another version, says so in the clear.
@@ -308,7 +333,7 @@ impl fmt::Debug for Session {
 /// Does what one status asks for; how many bytes were read by it, and how far the session is.
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
-    outgoing: &mut Vec<u8>,
+    outgoing: &mut Outgoing,
     plain: &mut Vec<u8>,
 ) -> (usize, Result<Step, rustls::Error>) {
     let UnbufferedStatus { mut discard, state } = status;
@@ -325,12 +350,10 @@ fn step<Data>(
             }
         },
         Ok(ConnectionState::EncodeTlsData(mut data)) => {
-            let start = outgoing.len();
             if let Err(EncodeError::InsufficientSize(needs)) = data.encode(&mut []) {
-                outgoing.resize(start + needs.required_size, 0);
                 // It has the room that it asked for.
-                let encoded = data.encode(&mut outgoing[start..]).unwrap_or(0);
-                outgoing.truncate(start + encoded);
+                let encoded = data.encode(outgoing.room(needs.required_size)).unwrap_or(0);
+                outgoing.filled(encoded);
             }
             Ok(Step::More)
         }

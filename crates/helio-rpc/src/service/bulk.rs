@@ -1,16 +1,17 @@
-//! Ranges of files over a connection, in no frame: the kernel moves them between the page cache and the
-//! socket, and no byte of them passes through this process. Over an encrypted connection they do, as it has the keys.
+//! Ranges of files and of memory over a connection, in no frame. Those of files the kernel moves between the page cache and
+//! the socket; memory that this process has mapped in it copies, which costs less than to look each page up. Over an
+//! encrypted connection all bytes pass through this process, as it has the keys.
 //!
-//! The bytes that wait in a socket to be sent are those of the file: who changes the file before the other side has
+//! The bytes of a file that wait in a socket to be sent are those of the file: who changes the file before the other side has
 //! said that it has them changes what it reads.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
+use std::{fmt, io};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use super::{Reader, Writer};
+use super::{Reader, Stream, Writer};
 
 /// How much is moved at a time, in bytes: what a pipe may hold without privileges.
 const STEP: usize = 1 << 20;
@@ -29,9 +30,76 @@ pub struct Target<'a> {
     pub length: u64,
     /// Whether it may still be written; while the lock is held by others, nothing is.
     pub is_wanted: &'a Mutex<bool>,
+    /// The file as memory, if this process has it mapped.
+    pub memory: Option<&'a dyn Memory>,
+}
+
+/// A file that is mapped into this process. Offsets are the file's.
+pub trait Memory: Sync + fmt::Debug {
+    /// How many bytes from `offset` on, up to `length`, are in memory that this process has mapped in: there, and only there,
+    /// it costs less to write in place than through the file.
+    fn mapped_in(&self, offset: u64, length: u64) -> u64;
+
+    /// Receives what has come over the socket, at most `length` bytes and without waiting; how many there were.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    fn receive(&self, socket: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<usize>;
+
+    /// Copies the bytes there.
+    ///
+    /// # Errors
+    /// When they do not lie in the file.
+    fn copy_in(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+}
+
+impl Target<'_> {
+    /// See [`Memory::mapped_in`].
+    fn mapped_in(&self, offset: u64, end: u64) -> Option<(&dyn Memory, u64)> {
+        let memory = self.memory?;
+        let length = memory.mapped_in(offset, end - offset);
+        (length > 0).then_some((memory, length))
+    }
+
+    /// Does `write` if it may.
+    fn write_wanted<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_wanted { write() } else { Err(io::ErrorKind::Interrupted.into()) }
+    }
+
+    /// Writes bytes that are in this process at `offset`, which moves on.
+    fn write_at(&self, offset: &mut u64, mut bytes: &[u8]) -> io::Result<()> {
+        self.write_wanted(|| {
+            while !bytes.is_empty() {
+                let written = match self.mapped_in(*offset, *offset + bytes.len() as u64) {
+                    Some((memory, length)) => {
+                        let length = usize::try_from(length).unwrap_or(bytes.len());
+                        memory.copy_in(*offset, &bytes[..length]).map(|()| length)?
+                    }
+                    None => rustix::io::pwrite(self.file, bytes, *offset)?,
+                };
+                *offset += written as u64;
+                bytes = &bytes[written..];
+            }
+            Ok(())
+        })
+    }
 }
 
 impl Writer {
+    /// Sends bytes of memory, after what was sent before. Nothing else may be sent meanwhile.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub async fn send_memory(&self, mut bytes: &[u8]) -> io::Result<()> {
+        self.flushed().await;
+        while !bytes.is_empty() {
+            let written = self.stream().write(&bytes[..bytes.len().min(STEP)], None).await?;
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
     /// Sends a range of a file, after what was sent before. Nothing else may be sent meanwhile.
     ///
     /// # Errors
@@ -96,68 +164,74 @@ impl Reader {
         let (mut offset, end) = (target.offset, target.offset + target.length);
         // What came together with the last frame.
         let early = self.take_early(target.length);
-        write_wanted(target, || write_at(target, &mut offset, &early))?;
-        if !self.stream().is_plain() {
-            return self.receive_encrypted(target, offset, on_some).await;
-        }
-        let (pipe_out, pipe_in) = wide_pipe()?;
+        target.write_at(&mut offset, &early)?;
+        let mut pipe = None;
         while offset < end {
-            let step = STEP.min(usize::try_from(end - offset).unwrap_or(STEP));
-            let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-            let read = |socket: BorrowedFd<'_>| {
-                Ok(splice(socket, None, pipe_in.as_fd(), None, step, flags)?)
-            };
-            let mut held = self.stream().when_readable(read).await?;
-            if held == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            write_wanted(target, || {
-                while held > 0 {
-                    let to = Some(&mut offset);
-                    let flags = SpliceFlags::MOVE;
-                    match splice(pipe_out.as_fd(), None, target.file, to, held, flags)? {
-                        0 => return Err(io::ErrorKind::WriteZero.into()),
-                        written => held -= written,
-                    }
+            let received = match self.stream() {
+                Stream::Secure(secure) => {
+                    secure
+                        .read_with(end - offset, |some| target.write_at(&mut offset, some))
+                        .await?
                 }
-                Ok(())
-            })?;
-            on_some(offset - target.offset);
-        }
-        Ok(())
-    }
-
-    async fn receive_encrypted(
-        &mut self,
-        target: &Target<'_>,
-        mut offset: u64,
-        mut on_some: impl FnMut(u64),
-    ) -> io::Result<()> {
-        let end = target.offset + target.length;
-        while offset < end {
-            if !self.read_some().await? {
+                stream => match target.mapped_in(offset, end) {
+                    Some((memory, length)) => {
+                        let length = length.min(STEP as u64);
+                        let receive = |socket: BorrowedFd<'_>| {
+                            target.write_wanted(|| memory.receive(socket, offset, length))
+                        };
+                        let received = stream.when_readable(receive).await?;
+                        offset += received as u64;
+                        received
+                    }
+                    None => {
+                        let pipe = match &mut pipe {
+                            Some(pipe) => pipe,
+                            none => none.insert(wide_pipe()?),
+                        };
+                        splice_some(stream, pipe, target, &mut offset, end).await?
+                    }
+                },
+            };
+            if received == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            let some = self.take_early(end - offset);
-            write_wanted(target, || write_at(target, &mut offset, &some))?;
             on_some(offset - target.offset);
         }
         Ok(())
     }
 }
 
-fn write_at(target: &Target<'_>, offset: &mut u64, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = rustix::io::pwrite(target.file, bytes, *offset)?;
-        *offset += written as u64;
-        bytes = &bytes[written..];
-    }
-    Ok(())
-}
-
-fn write_wanted(target: &Target<'_>, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    let is_wanted = target.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
-    if *is_wanted { write() } else { Err(io::ErrorKind::Interrupted.into()) }
+/// Has the kernel move what has come into the file, at `offset`, which moves on; how many bytes that were.
+async fn splice_some(
+    stream: &Stream,
+    (pipe_out, pipe_in): &(OwnedFd, OwnedFd),
+    target: &Target<'_>,
+    offset: &mut u64,
+    end: u64,
+) -> io::Result<usize> {
+    let step = STEP.min(usize::try_from(end - *offset).unwrap_or(STEP));
+    let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+    let read =
+        |socket: BorrowedFd<'_>| Ok(splice(socket, None, pipe_in.as_fd(), None, step, flags)?);
+    let received = stream.when_readable(read).await?;
+    let mut held = received;
+    target.write_wanted(|| {
+        while held > 0 {
+            match splice(
+                pipe_out.as_fd(),
+                None,
+                target.file,
+                Some(offset),
+                held,
+                SpliceFlags::MOVE,
+            )? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => held -= written,
+            }
+        }
+        Ok(())
+    })?;
+    Ok(received)
 }
 
 fn wide_pipe() -> io::Result<(OwnedFd, OwnedFd)> {

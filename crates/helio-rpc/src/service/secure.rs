@@ -61,14 +61,48 @@ impl Secure {
             if let Some(count) = self.taken(out) {
                 return Ok(count);
             }
-            self.tcp.readable().await?;
-            match self.pull() {
-                // An end that was not announced is an end like any other: the process may have been killed.
-                Ok(0) => return Ok(0),
-                Ok(_) => {}
-                Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(Error::Io(error)) => return Err(error),
-                Err(error) => return Err(io::Error::other(TlsError(error.to_string()))),
+            if !self.pull_some().await? {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Reads from the socket once there is something; false at the end. Cancel safe.
+    async fn pull_some(&self) -> io::Result<bool> {
+        self.tcp.readable().await?;
+        match self.pull() {
+            // An end that was not announced is an end like any other: the process may have been killed.
+            Ok(count) => Ok(count > 0),
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(Error::Io(error)) => Err(error),
+            Err(error) => Err(io::Error::other(TlsError(error.to_string()))),
+        }
+    }
+
+    /// Hands what was said inside the session to `take`, at most `max` bytes of it, waiting for the first of them; how many
+    /// there were, 0 at the end. Cancel safe.
+    pub(super) async fn read_with(
+        &self,
+        max: u64,
+        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<usize> {
+        loop {
+            {
+                let mut session = self.lock();
+                let has_ended = session.has_ended();
+                let plain = session.plain();
+                let count = plain.len().min(usize::try_from(max).unwrap_or(usize::MAX));
+                if count > 0 {
+                    let taken = take(&plain[..count]);
+                    plain.drain(..count);
+                    return taken.map(|()| count);
+                }
+                if has_ended {
+                    return Ok(0);
+                }
+            }
+            if !self.pull_some().await? {
+                return Ok(0);
             }
         }
     }
