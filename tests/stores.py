@@ -77,6 +77,12 @@ class Redis:
         """What a head's environment says of it."""
         return {"RAY_REDIS_ADDRESS": self.address}
 
+    def ask(self, command: str) -> None:
+        """A command, which Redis takes."""
+        with socket.create_connection(("127.0.0.1", self.port), 30) as connection:
+            connection.sendall(f"{command}\r\n".encode())
+            assert connection.recv(100).startswith(b"+OK"), command
+
     def signal(self, which: signal.Signals) -> None:
         self.process.send_signal(which)
 

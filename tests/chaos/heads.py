@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import shutil
 import statistics
 import sys
@@ -156,7 +157,11 @@ def main() -> int:
         end = time.monotonic() + 60 * args.minutes if args.minutes else None
         for number in range(1, args.kills + 1):
             took.append(run.kill())
-            print(f"kill {number}: {took[-1]:.2f} s", flush=True)
+            load, keys = os.getloadavg()[0], sum(1 for _ in acknowledged(run.done))
+            print(
+                f"kill {number}: {took[-1]:.2f} s, {keys} keys in the state, a load of {load:.0f}",
+                flush=True,
+            )
             if end is not None and time.monotonic() > end:
                 break
         done = run.finish()

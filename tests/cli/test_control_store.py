@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import clocks
 import pytest
 import stores
 from certificates import Authority
@@ -142,6 +144,28 @@ def test_a_head_that_waits_takes_over_when_the_leader_is_killed(
     check(driver, tmp_path)
 
 
+def test_a_head_whose_clock_is_a_day_off_waits_and_leads_as_any_other(
+    machines: list[Machine], tmp_path: Path
+) -> None:
+    """Leases are counted by no wall clock."""
+    if reason := clocks.why_not():
+        pytest.skip(reason)
+    first, second, worker = machines
+    made = clocks.Clocks(tmp_path)
+    driver = led(first, worker, tmp_path)
+    second.env.update(made.off(clocks.DAY_S))
+    said = second.standby()
+    assert "leads the cluster" in said.read_text()
+    first.kill()
+    assert second.starts[0].wait(60) == 0, said.read_text()
+    # And one whose clock is a day behind after one that was a day ahead.
+    first.env.update(made.off(-clocks.DAY_S))
+    again = first.standby()
+    second.kill()
+    assert first.starts[-1].wait(60) == 0, again.read_text()
+    check(driver, tmp_path)
+
+
 def test_a_head_that_ends_in_order_leaves_the_cluster_to_the_next(
     machines: list[Machine], tmp_path: Path
 ) -> None:
@@ -189,6 +213,21 @@ def test_a_store_that_is_away_for_a_while_costs_a_pause(
 def status(machine: Machine) -> str:
     done = machine.run("status", check=False)
     return done.stdout if done.returncode == 0 and "far" in done.stdout else ""
+
+
+def test_a_store_that_takes_no_writes_for_a_while_ends_nothing(
+    redis: Redis, tmp_path: Path
+) -> None:
+    variables = {**redis.variables, "HELIOSTAT_CONTROL_LEASE_MS": "1000"}
+    with stores.machines(variables, 2) as (head, worker):
+        driver = led(head, worker, tmp_path)
+        # As after a failover that went wrong.
+        redis.ask("REPLICAOF 127.0.0.1 1")
+        wait_until(lambda: "silent until it is" in head.log(), what="a head without a lease")
+        assert "READONLY" in head.log()
+        redis.ask("REPLICAOF NO ONE")
+        wait_until(lambda: "is reached again" in head.log(), what="a head with its lease")
+        check(driver, tmp_path)
 
 
 def test_jobs_of_the_head_before_are_listed(redis: Redis) -> None:
@@ -252,6 +291,27 @@ def test_stores_that_cannot_be_used_are_refused_in_a_sentence(redis: Redis) -> N
         second.head(f"--control-store=redis://{redis.address}")
         done = third.run("start", "--address=127.0.0.1:1", "--control-store=redis://a", check=False)
         assert "`--control-store` should only be specified when starting head node" in done.stdout
+
+
+def test_what_answers_and_is_no_store_is_told_in_a_line(redis: Redis) -> None:
+    replica = Redis("--replicaof", "127.0.0.1", "1")
+    silent = socket.create_server(("127.0.0.1", 0))
+    try:
+        for store, why in [
+            (f"etcd://{redis.address}", "cannot be used: 127.0.0.1"),
+            (f"etcds://{redis.address}", "cannot be used: 127.0.0.1"),
+            (f"redis://{replica.address}", "Give the address of the server that it copies"),
+            (f"redis://127.0.0.1:{silent.getsockname()[1]}", "no answer within"),
+            ("redis://127.0.0.1:1", "Connection refused"),
+        ]:
+            with stores.machines({}, 1) as (head,):
+                argv = ("start", "--head", f"--port={head.port}", f"--control-store={store}")
+                said = said_by(head, argv, why)
+                assert len([line for line in said.splitlines() if store in line]) == 1, said
+                assert "Traceback" not in said
+    finally:
+        silent.close()
+        replica.close()
 
 
 def test_a_password_is_asked_for_and_not_shown(redis: Redis) -> None:

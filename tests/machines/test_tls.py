@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
+import clocks
 import harness
 import pytest
 from certificates import DAY, Authority
@@ -396,3 +397,59 @@ def test_nodes_with_the_token_make_certificates_of_their_own(make_field: type[Fi
     assert code != 0
     assert "exclude each other" in said_here
     one.join(head, "--tls=auto")
+
+
+@pytest.fixture
+def clock(make_field: type[Field]) -> type[clocks.Clocks]:
+    if reason := clocks.why_not():
+        pytest.skip(reason)
+    return clocks.Clocks
+
+
+@pytest.mark.contract("F6.28")
+def test_clocks_that_are_a_day_off_join_and_work_and_of_forty_days_both_ends_tell(
+    make_field: type[Field], clock: type[clocks.Clocks]
+) -> None:
+    field = make_field(3)
+    head, *others = field.all
+    made = clock(field.field.directory)
+    head.start_head("--tls=auto", "--include-dashboard=false")
+    for machine, days in zip(others, (1, -1), strict=True):
+        off = made.off(days * clocks.DAY_S)
+        machine.join(head, "--tls=auto", env=off)
+        date = "import time; print(time.time())"
+        theirs = float(machine.run(sys.executable, "-c", date, env=off).stdout)
+        ours = float(machine.run(sys.executable, "-c", date).stdout)
+        assert abs(theirs - ours - days * clocks.DAY_S) < clocks.DAY_S / 24, "it is off"
+        driver = machine.start_script(EVERYTHING, env=off)
+        assert driver.finish(120).check().value("machines") == str(machine.index + 1)
+    late, early = others
+    for machine, days, why in ((late, 40, "has expired"), (early, -40, "is not valid yet")):
+        machine.run(str(HELIOSTAT), "stop", "--force")
+        off = made.off(days * clocks.DAY_S)
+        code, said = start(machine, f"--address={head.ip}:{PORT}", "--tls=auto", env=off)
+        assert code != 0
+        assert why in said, said
+    harness.wait_until(lambda: "refuses the certificate" in head.logs(), what="the head's line")
+    # What is running goes on.
+    early.join(head, "--tls=auto")
+    assert head.start_script(EVERYTHING).finish(120).check().value("machines") == "2"
+
+
+@pytest.mark.contract("F6.28")
+def test_own_certificates_and_a_clock_that_is_off_are_told_at_home(
+    make_field: type[Field], clock: type[clocks.Clocks]
+) -> None:
+    """They are valid from a day ago until in a day."""
+    field = make_field(2)
+    head, other = field.all
+    made = clock(field.field.directory)
+    head.start_head("--include-dashboard=false", env=field.variables(head))
+    for days, why in ((2, "has expired"), (-2, "is not valid yet")):
+        env = {**field.variables(other), **made.off(days * clocks.DAY_S)}
+        code, said = start(other, f"--address={head.ip}:{PORT}", env=env)
+        assert code != 0
+        assert why in said, said
+        assert "RAY_TLS_SERVER_CERT=" in said, said
+    env = {**field.variables(other), **made.off(clocks.DAY_S / 2)}
+    other.join(head, env=env)

@@ -132,7 +132,7 @@ pub(crate) fn open(
                 target.lease.as_secs_f64(),
             ),
             Waiting::Store(why) => {
-                format!("{} does not answer: {why}. Trying again.", target.name())
+                format!("{} cannot be used: {why}. Trying again.", target.name())
             }
         };
         tracing::warn!("{text}");

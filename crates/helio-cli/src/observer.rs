@@ -35,7 +35,7 @@ pub(crate) fn cluster(
     let asked = block_on(async {
         loop {
             match introduction(host, port, token, joining).await {
-                Err(Error::Io(error)) if is_passing(&error) && began.elapsed() < REACH_MAX => {
+                Err(error) if is_passing(&error) && began.elapsed() < REACH_MAX => {
                     tokio::time::sleep(REACH_PAUSE).await;
                 }
                 outcome => return outcome,
@@ -78,6 +78,7 @@ pub(crate) fn await_head(
                 Ok(cluster) => return Some(cluster.session_name),
                 Err(Error::Io(error)) if may_come(&error) => error.to_string(),
                 Err(Error::Silent) => "it accepts connections and does not answer".to_owned(),
+                Err(Error::Left) => "it hangs up: a head without its lease, or no head".to_owned(),
                 Err(_) => return None,
             };
             let waited = began.elapsed();
@@ -104,9 +105,18 @@ fn may_come(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput)
 }
 
-/// Worth another try: the head may be starting.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
+/// Worth another try: the head may be starting, or has fallen silent for a moment.
+fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Left => true,
+        Error::Io(error) => {
+            matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+            )
+        }
+        _ => false,
+    }
 }
 
 /// Asks the control service through a node's daemon.

@@ -9,7 +9,7 @@ use helio_types::address::{host_port, split_host_port};
 
 use super::etcd::Etcd;
 use super::redis::Redis;
-use super::{Backend, Failure};
+use super::{Backend, Failure, REACH_MAX};
 use crate::Error;
 
 const REDIS_PORT: u16 = 6379;
@@ -158,6 +158,21 @@ impl Target {
 
     pub(super) fn refused(&self, reason: &str) -> Error {
         Error::Refused { place: self.name(), reason: reason.to_owned() }
+    }
+
+    /// Why a head gives up that tried for [`REACH_MAX`].
+    pub(super) fn not_reached(&self, reason: &str) -> Error {
+        let seconds = REACH_MAX.as_secs();
+        let kind = match self.kind {
+            Kind::Redis => "a Redis",
+            Kind::Etcd => "an etcd",
+        };
+        Error::Away {
+            place: self.name(),
+            reason: format!(
+                "{reason}. It was tried for {seconds} s: {kind} that takes writes has to answer there"
+            ),
+        }
     }
 
     pub(super) fn failed(&self, failure: Failure) -> Error {

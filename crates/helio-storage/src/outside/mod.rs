@@ -36,6 +36,9 @@ const REACH_MAX: Duration = Duration::from_secs(30);
 /// Between two tries.
 const REACH_PAUSE: Duration = Duration::from_millis(200);
 
+/// So many reasons are told of a store that cannot be used; more would be the same ones by turns.
+const REASONS_MAX: usize = 4;
+
 /// How often a head that waits looks whether the lease is free.
 const LOOK_MIN: Duration = Duration::from_millis(10);
 const LOOK_MAX: Duration = Duration::from_millis(100);
@@ -107,7 +110,7 @@ trait Backend: Send {
 pub enum Waiting {
     /// Another head has the state. Who it is.
     For(String),
-    /// The store does not answer. Why not.
+    /// The store cannot be used. Why not.
     Store(String),
 }
 
@@ -122,12 +125,18 @@ pub fn open(
     mut on_wait: impl FnMut(&Waiting),
 ) -> Result<Leased, Error> {
     let mut backend = target.backend();
-    let mut said = None;
+    let mut said: Vec<Waiting> = Vec::new();
     let mut say = |waiting: Waiting| {
-        if said.as_ref() != Some(&waiting) {
-            on_wait(&waiting);
-            said = Some(waiting);
+        if said.contains(&waiting) {
+            return;
         }
+        if matches!(waiting, Waiting::For(_)) {
+            said.clear();
+        } else if said.len() > REASONS_MAX {
+            return;
+        }
+        on_wait(&waiting);
+        said.push(waiting);
     };
     let mut reached = Instant::now();
     loop {
@@ -152,6 +161,7 @@ pub fn open(
                 say(Waiting::Store(reason));
                 std::thread::sleep(REACH_PAUSE);
             }
+            Err(Failure::Away(reason)) => return Err(target.not_reached(&reason)),
             Err(failure) => return Err(target.failed(failure)),
         }
     }

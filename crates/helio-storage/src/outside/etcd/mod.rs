@@ -37,8 +37,11 @@ use crate::{Change, Entry};
 /// A longer value is cut into parts.
 const PART_MAX: usize = 512 << 10;
 
-/// How many entries are read at a time, and how long that may take; large commits have as long.
+/// How many entries are read at a time, and how long that may take; large commits have as long. While entries are small there
+/// are more at a time, for each page is a round trip, of which a head that takes over has no time for hundreds.
 const PAGE: usize = 200;
+const PAGE_MAX: usize = 10_000;
+const PAGE_BYTES: usize = 4 << 20;
 const LARGE_MAX: Duration = Duration::from_secs(20);
 
 /// What etcd says when it cannot do something at the moment.
@@ -343,8 +346,14 @@ fn get(key: &[u8]) -> Value {
     json!({ "request_range": { "key": encode(key) } })
 }
 
-fn page(from: &[u8], end: &[u8]) -> Value {
-    json!({ "request_range": { "key": encode(from), "range_end": encode(end), "limit": PAGE.to_string() } })
+fn page(from: &[u8], end: &[u8], limit: usize) -> Value {
+    json!({ "request_range": { "key": encode(from), "range_end": encode(end), "limit": limit.to_string() } })
+}
+
+/// How many entries the next page has, after one of so many with these bytes in all.
+fn next_limit(limit: usize, bytes: usize) -> usize {
+    let fits = limit.saturating_mul(PAGE_BYTES) / bytes.max(1);
+    fits.min(4 * limit).clamp(PAGE, PAGE_MAX)
 }
 
 fn put(key: &[u8], value: &[u8]) -> Value {
@@ -446,14 +455,23 @@ impl Backend for Etcd {
             (&mut found, self.key("e/"), self.key("e0")),
             (&mut parts, self.key("p/"), self.key("p0")),
         ] {
-            let mut from = from;
+            let (mut from, mut limit) = (from, PAGE);
             loop {
-                let told = match self.transact_ours(epoch, &[], &[page(&from, &end)], LARGE_MAX)? {
-                    Done::Ours(told) => told,
-                    Done::Lost(to) => return Ok(Done::Lost(to)),
+                let asked = [page(&from, &end, limit)];
+                let told = match self.transact_ours(epoch, &[], &asked, LARGE_MAX) {
+                    Ok(Done::Ours(told)) => told,
+                    Ok(Done::Lost(to)) => return Ok(Done::Lost(to)),
+                    // The entries that follow may be larger than those before.
+                    Err(Failure::Away(_)) if limit > PAGE => {
+                        limit = PAGE;
+                        continue;
+                    }
+                    Err(failure) => return Err(failure),
                 };
                 let page = told.found.into_iter().next().unwrap_or_default();
-                let is_last = page.len() < PAGE;
+                let is_last = page.len() < limit;
+                let bytes: usize = page.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
+                limit = next_limit(limit, bytes);
                 if let Some(last) = page.last() {
                     from = [last.key.as_slice(), b"\x00"].concat();
                 }
@@ -570,6 +588,18 @@ fn leading(epoch: u64, lease: Duration, holder: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_have_more_entries_while_those_are_small() {
+        let mut limit = PAGE;
+        for grown in [800, 3_200, PAGE_MAX, PAGE_MAX] {
+            limit = next_limit(limit, limit * 100);
+            assert_eq!(limit, grown);
+        }
+        assert_eq!(next_limit(limit, limit * PART_MAX), PAGE);
+        assert_eq!(next_limit(400, 400 * 10_000), 419, "about 4 MiB");
+        assert_eq!(next_limit(PAGE, 0), 4 * PAGE);
+    }
 
     #[test]
     fn errors_of_etcd_say_what_to_do() {

@@ -79,8 +79,7 @@ const RELEASE: &str = if_ours!("return {'ours', redis.call('DEL', KEYS[1])}");
 const CLEAN: &str = "return {'ours', redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])}";
 
 /// What Redis says first when it cannot do something at the moment.
-const PASSING: [&str; 7] =
-    ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF"];
+const PASSING: [&str; 6] = ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF"];
 
 /// A connection to Redis.
 pub(super) struct Redis {
@@ -148,9 +147,14 @@ fn away(reason: &str) -> Failure {
 
 /// An error that Redis answered.
 fn failure(text: &str) -> Failure {
+    // Which line of the script it was tells an operator nothing.
+    let text = text.split(" script: ").next().unwrap_or(text);
     let word = text.split_whitespace().next().unwrap_or_default();
     if word == "OOM" || text.contains("-OOM") {
         return Failure::Full;
+    }
+    if word == "READONLY" || text.contains("-READONLY") {
+        return Failure::Away(format!("{text} Give the address of the server that it copies"));
     }
     if PASSING.contains(&word) || PASSING.iter().any(|word| text.contains(&format!("-{word}"))) {
         return Failure::Away(text.to_owned());
@@ -288,8 +292,12 @@ mod tests {
         );
         let script = "ERR Error running script (call to f_1): -OOM command not allowed";
         assert_eq!(failure(script), Failure::Full);
-        let passing = "READONLY You can't write against a read only replica.";
+        let passing = "LOADING Redis is loading the dataset in memory";
         assert_eq!(failure(passing), Failure::Away(passing.to_owned()));
+        let replica = "READONLY You can't write against a read only replica.";
+        let told = failure(&format!("{replica} script: cd2f7e, on @user_script:8."));
+        let what = format!("{replica} Give the address of the server that it copies");
+        assert_eq!(told, Failure::Away(what));
         for (text, part) in [
             ("NOAUTH Authentication required.", "--redis-password"),
             ("WRONGPASS invalid username-password pair", "--redis-username"),
