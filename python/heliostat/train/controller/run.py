@@ -88,7 +88,7 @@ class TrainRun:
         self._group = WorkerGroup(
             spec.scaling,
             spec.run_config.worker_runtime_env,
-            _preload(spec),
+            _preload(spec, self._backend.has_replica_groups),
             spec.settings.start_timeout_s,
             self._note,
             self._view.refresh,
@@ -594,11 +594,12 @@ class TrainRun:
         return self._results.build(self._book, self._values)
 
 
-def _preload(spec: RunSpec) -> list[str]:
+def _preload(spec: RunSpec, has_replica_groups: bool) -> list[str]:
     """What workers import while they start; with copies in memory also what takes them back."""
     modules: list[str] = list(spec.backend_config.preload)
     options = spec.run_config.checkpoint_config
-    if options is not None and options.memory_every_n_steps is not None:
+    keeps_copies = options is not None and options.memory_every_n_steps is not None
+    if keeps_copies and not has_replica_groups:  # those take the state as newcomers do
         modules.append("heliostat.train.torch.resume.run")
     return modules
 
