@@ -123,7 +123,7 @@ BUGS: dict[str, tuple[Any, str, Any, int]] = {
     "a quorum that breaks goes on counting": (Member, "abort", _go_on, 0),
     "a quorum is formed before all have answered": (Quorum, "answer", _as_first_said, 20),
     "the samples of a lost group are gone": (SamplePlan, "done", _forget, 0),
-    "a lost donor is waited for": (ReplicaDesk, "lost", _forget_orphans, 0),
+    "a lost donor is waited for": (ReplicaDesk, "lost", _forget_orphans, 820),
     "a replaced worker's checkpoint is removed": (TrainCoordinator, "begin_replicas", _unheld, 0),
     "a node that leaves ends the attempt": (Resizer, "tick", _moves, 60),
     "a node that was taken away is a failure": (NodeWatch, "stays", lambda self, node_id: True, 20),
@@ -136,7 +136,7 @@ BUGS: dict[str, tuple[Any, str, Any, int]] = {
         330,
     ),
     "whoever is slow is not found": (pace, "compared", _by_whole_steps, 80),
-    "whoever takes the place of a slow one is slow": (_Rank, "forget", lambda self: None, 0),
+    "whoever takes the place of a slow one is slow": (_Rank, "forget", lambda self: None, 90),
     "a group that joins is waited for before it is in": (
         Rendezvous,
         "grow",
