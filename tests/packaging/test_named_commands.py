@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 from harness import clean_env
 
-pytestmark = pytest.mark.heliostat_only("they are our texts")
+pytestmark = [
+    pytest.mark.timeout(700),
+    pytest.mark.heliostat_only("they are our texts"),
+]
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = "heliostat|ray|serve"
@@ -90,7 +93,7 @@ def ask(*words: str) -> tuple[int, str]:
     """How the parser takes the words, and what it prints."""
     program = Path(sys.executable).with_name(words[0])
     done = subprocess.run(
-        [program, *words[1:]], capture_output=True, text=True, env=clean_env(), timeout=120
+        [program, *words[1:]], capture_output=True, text=True, env=clean_env(), timeout=600
     )
     return done.returncode, done.stdout + done.stderr
 
