@@ -69,7 +69,7 @@ def check(summary: dict[str, Any]) -> None:
 
 
 def summary_of(head: Head) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(head.run("summary", "tasks").stdout)
+    told: dict[str, Any] = json.loads(head.run("summary", "tasks", "--format=json").stdout)
     return told
 
 
@@ -88,7 +88,7 @@ def test_counts_are_right_while_the_driver_lives_and_after(head: Head, start_dri
     assert number >= 15_000
     filtered = head.run("list", "objects", "--filter", "object_size=99").stdout.splitlines()[-1]
     assert f"that match among 10000 of {number}" in filtered or "that match among" in filtered
-    objects = json.loads(head.run("summary", "objects").stdout)
+    objects = json.loads(head.run("summary", "objects", "--format=json").stdout)
     assert objects["total_objects"] == number
     assert "10000 of" in objects["note"]
     page = head.get("/api/v0/objects?limit=5")["data"]["result"]

@@ -60,6 +60,12 @@ pub(crate) enum Command {
         #[arg(long)]
         port: Option<u16>,
     },
+    /// Show the page of a cluster that is gone, from what its head wrote down.
+    History {
+        /// What is to be done.
+        #[command(subcommand)]
+        what: History,
+    },
     /// Print the token that every process of a cluster needs.
     GetAuthToken {
         /// Create the token if there is none.
@@ -211,6 +217,21 @@ pub(crate) struct Rest {
     /// See the command's `--help`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
+}
+
+/// What is to be done with a history.
+#[derive(Subcommand, Debug)]
+pub(crate) enum History {
+    /// List the histories on this machine.
+    List,
+    /// Serve the page of a cluster that is gone, until Ctrl-C.
+    Open {
+        /// Folder of a session or of its history, or s3://BUCKET/FOLDER [default: the session that began last].
+        place: Option<String>,
+        /// Port [default: 8265, or the next free one].
+        #[arg(long)]
+        port: Option<u16>,
+    },
 }
 
 /// What a node offers; for `start` and for the daemon.
@@ -508,6 +529,9 @@ pub(crate) struct Get {
 pub(crate) struct Summary {
     /// tasks, actors or objects.
     pub(crate) resource: String,
+    /// Form of the output: a table with the sums below it unless it is json or yaml.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
     /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].

@@ -46,8 +46,8 @@ use crate::old_sessions::Kept;
 use crate::port::Port;
 use crate::session::{self, Session};
 use crate::{
-    afar, authority, control_store, folder, kubernetes, names, observer, old_sessions, overrides,
-    settings, values,
+    afar, authority, control_store, folder, history, kubernetes, names, observer, old_sessions,
+    overrides, settings, values,
 };
 
 /// How long the control service may take to end after the node has.
@@ -195,6 +195,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let mut dashboard = Server::open(&args.dashboard, &host)?;
     let job_grace = settings::job_grace()?;
     let may_be_plain = read(&table::DASHBOARD_PLAIN_HTTP)?;
+    let history = history::Place::of(&session.dir, &session.name);
     let webui_url = dashboard.as_ref().map(|server| server.url.clone()).unwrap_or_default();
     let control_address = control.address.clone();
     let (moved, moves) = mpsc::channel();
@@ -278,6 +279,9 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
             tracing::info!(node_id = %ready.node_id, host, port = ready.port, "node is ready");
             announced.keep(&line);
             if let Some(server) = dashboard.take() {
+                if let Some(place) = &history {
+                    place.copy(&args.python);
+                }
                 served = server.serve(Serving {
                     token: &token,
                     session_name: &control.session_name,
@@ -291,6 +295,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                     job_grace,
                     identity: identity.clone(),
                     may_be_plain,
+                    history: history.as_ref().map(|place| place.folder.clone()),
                 });
             }
             let is_started = starter.is_there();

@@ -1,6 +1,6 @@
 //! The head's HTTP server as part of the daemon, and the links that let a browser in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +74,7 @@ fn serve_until_it_ends(temp_dir: &Path, found: &Found, port: Option<u16>) -> Res
         job_grace: settings::job_grace()?,
         identity,
         may_be_plain: false,
+        history: None,
     });
     output::line(&link(&url, &token)?);
     output::line("It is served until Ctrl-C, or until the session ends.");
@@ -99,6 +100,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) job_grace: Duration,
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) may_be_plain: bool,
+    /// Where the cluster's history is written.
+    pub(crate) history: Option<PathBuf>,
 }
 
 /// How the head's HTTP server is asked there: of another machine only what is encrypted is answered, where that is on.
@@ -113,12 +116,14 @@ pub(crate) use served::{Server, end_jobs_of, link, watch_entry_point};
 #[cfg(feature = "dashboard")]
 mod served {
     use std::net::TcpListener;
+    use std::path::{Path, PathBuf};
 
     use helio_config::table::DASHBOARD_NAMES;
     use helio_dashboard::Export;
     pub(crate) use helio_dashboard::{end_jobs_of, watch_entry_point};
 
     use super::Serving;
+    use helio_observer::history::Recorded;
     use helio_rpc::http::Entrance;
     use helio_types::address::host_port;
 
@@ -166,6 +171,25 @@ mod served {
             Ok(Some(Self { listener, url, names, export }))
         }
 
+        /// Serves the page of a cluster that is gone.
+        pub(crate) fn serve_past(
+            self,
+            token: &str,
+            recorded: Recorded,
+            figures: Option<PathBuf>,
+            own_dir: &Path,
+        ) -> Result<helio_dashboard::Handle, String> {
+            let options = helio_dashboard::PastOptions {
+                listener: self.listener,
+                token: token.to_owned(),
+                address: self.url,
+                recorded,
+                figures,
+                own_dir: own_dir.to_owned(),
+            };
+            helio_dashboard::start_past(options).map_err(|error| error.to_string())
+        }
+
         /// Serves until the handle is told to stop.
         pub(crate) fn serve(self, serving: Serving<'_>) -> Option<helio_dashboard::Handle> {
             let set = helio_env::settings::text(&DASHBOARD_NAMES).unwrap_or_default();
@@ -190,6 +214,7 @@ mod served {
                     identity: serving.identity,
                     may_be_plain: serving.may_be_plain,
                 },
+                history: serving.history,
             };
             let started = helio_dashboard::start(options);
             started.inspect_err(|error| tracing::error!(%error, "no HTTP server")).ok()
@@ -202,8 +227,10 @@ pub(crate) use absent::{Server, end_jobs_of, link, watch_entry_point};
 
 #[cfg(not(feature = "dashboard"))]
 mod absent {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::process::ExitCode;
+
+    use helio_observer::history::Recorded;
 
     use super::Serving;
     use crate::args::DashboardAddress;
@@ -242,6 +269,16 @@ mod absent {
 
         pub(crate) fn serve(self, _: Serving<'_>) -> Option<Handle> {
             None
+        }
+
+        pub(crate) fn serve_past(
+            self,
+            _: &str,
+            _: Recorded,
+            _: Option<PathBuf>,
+            _: &Path,
+        ) -> Result<Handle, String> {
+            Err(ABSENT.to_owned())
         }
     }
 }

@@ -18,6 +18,7 @@ mod dashboard;
 mod drain;
 mod folder;
 mod health_check;
+mod history;
 mod in_python;
 mod ingress;
 mod kubernetes;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(failure) => Err(failure),
         },
+        Command::History { what } => history::run(what),
         Command::DrainNode(args) => drain::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),

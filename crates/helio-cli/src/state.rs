@@ -144,8 +144,77 @@ pub(crate) fn summarize(args: &Summary) -> Result<(), String> {
             ));
         }
     };
-    output::line(&serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())?);
+    match args.format {
+        Format::Default | Format::Table => output::print(&summary_table(resource, &summary)),
+        Format::Yaml => output::print(&yaml(
+            &[summary.as_object().cloned().unwrap_or_default()],
+            &summary
+                .as_object()
+                .map(|all| all.keys().map(String::as_str).collect::<Vec<_>>())
+                .unwrap_or_default(),
+        )),
+        Format::Json => output::line(
+            &serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())?,
+        ),
+    }
     Ok(())
+}
+
+/// Columns of a summary's table, and the fields that they show.
+fn summary_columns(resource: Resource) -> &'static [(&'static str, &'static str)] {
+    match resource {
+        Resource::Tasks => {
+            &[("function", "func_or_class_name"), ("type", "type"), ("states", "state_counts")]
+        }
+        Resource::Actors => &[("class", "class_name"), ("states", "state_counts")],
+        _ => &[
+            ("call_site", ""),
+            ("references", "total_objects"),
+            ("mb", "total_size_mb"),
+            ("workers", "total_num_workers"),
+            ("nodes", "total_num_nodes"),
+            ("tasks", "task_state_counts"),
+            ("reference_types", "ref_type_counts"),
+        ],
+    }
+}
+
+/// A line for each group, the sums below it.
+fn summary_table(resource: Resource, summary: &Value) -> String {
+    let columns = summary_columns(resource);
+    let groups = summary["summary"].as_object().into_iter().flatten();
+    let rows: Vec<Row> = groups
+        .map(|(name, group)| {
+            let cell = |field: &str| match (&group[field], field) {
+                (_, "") => name.clone(),
+                (Value::Object(counts), _) => {
+                    let counts = counts.iter().map(|(state, count)| format!("{state}: {count}"));
+                    counts.collect::<Vec<_>>().join(", ")
+                }
+                (Value::Number(number), "total_size_mb") => {
+                    format!("{:.1}", number.as_f64().unwrap_or_default())
+                }
+                (value, _) => shown(value),
+            };
+            columns
+                .iter()
+                .map(|(title, field)| ((*title).to_owned(), Value::from(cell(field))))
+                .collect()
+        })
+        .collect();
+    let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+    let mut text = table(&rows, &titles);
+    for (name, value) in summary.as_object().into_iter().flatten() {
+        if name.starts_with("total_") || name == "note" {
+            let name = name.replace('_', " ");
+            let value = match value.as_f64().filter(|_| value.is_f64()) {
+                Some(number) => format!("{number:.1}"),
+                None => shown(value),
+            };
+            text.push_str(&format!("{name}: {value}\n"));
+        }
+    }
+    text
 }
 
 pub(crate) fn timeline(args: &Timeline) -> Result<(), String> {
@@ -215,6 +284,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_summary_is_a_table_with_its_sums() {
+        let rows = [
+            json!({"func_or_class_name": "f", "state": "FINISHED", "type": "NORMAL_TASK"}),
+            json!({"func_or_class_name": "f", "state": "RUNNING", "type": "NORMAL_TASK"}),
+        ];
+        let rows: Vec<Row> = rows.iter().filter_map(|row| row.as_object().cloned()).collect();
+        let text = summary_table(Resource::Tasks, &summary::tasks(&rows, &[]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "FUNCTION  TYPE         STATES");
+        assert_eq!(lines[1], "f         NORMAL_TASK  FINISHED: 1, RUNNING: 1");
+        assert!(lines.contains(&"total tasks: 2"), "{text}");
+    }
 
     #[test]
     fn rows_have_three_forms() {

@@ -121,6 +121,10 @@ settings! {
         EVENTS_EXPORT_TYPES = Ray "DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
         /// The same, as releases of Ray before 2.54 and KubeRay's examples name it.
         EVENTS_EXPORT_TYPES_OLD = Ray "DASHBOARD_AGGREGATOR_AGENT_PUBLISHER_HTTP_ENDPOINT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
+        /// Where a head that serves a dashboard writes the cluster's history: a folder, in which it makes one of the session's
+        /// name; s3://BUCKET/FOLDER: within the session's folder, and a copy there; empty: within the session's folder
+        /// alone; 0: nowhere.
+        HISTORY = Own "HISTORY" text("") "folder", HEAD;
         /// The Kubernetes cluster's name of this cluster: a head is known to browsers by the names of its service, too.
         CLUSTER_NAME = Ray "CLUSTER_NAME" text("") "", HEAD;
         /// The kind of machine that the node is, as an autoscaler calls it: its label `ray.io/node-group`.

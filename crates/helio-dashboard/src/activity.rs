@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use helio_proto::inspect::TaskPhase;
 use helio_report::Row;
+use helio_report::calls::{Calls, Found};
+use helio_types::JobId;
 use serde_json::{Value, json};
 
 /// LIMIT-1: as many bars as one answer may have; of more the latest are told.
@@ -46,6 +49,23 @@ pub(crate) fn bars(tasks: &[Row], since_ms: u64, job: &str, now_ms: u64) -> Valu
             })
         })
         .collect();
+    json!({ "now": now_ms, "bars": bars, "left_out": left_out })
+}
+
+/// The same of a table of calls.
+pub(crate) fn bars_of(calls: &Calls, since_ms: u64, job: &str, now_ms: u64) -> Value {
+    let job_id = JobId::from_hex(job).ok();
+    let is_seen = |call: &Found<'_>| {
+        let (start, end) = call.times_us();
+        let runs = end == 0 && call.phase() == TaskPhase::Sent;
+        start > 0
+            && (runs || end / 1000 >= since_ms.max(1))
+            && (job.is_empty() || call.job() == job_id)
+    };
+    let mut seen: Vec<Found<'_>> = calls.after(None).filter(is_seen).collect();
+    seen.sort_unstable_by_key(|call| (call.times_us().0, call.key));
+    let left_out = seen.len().saturating_sub(BARS_MAX);
+    let bars: Vec<Value> = seen[left_out..].iter().map(Found::bar).collect();
     json!({ "now": now_ms, "bars": bars, "left_out": left_out })
 }
 

@@ -25,10 +25,26 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
+/// What a history does not have: it needs processes, or files of machines.
+const NOT_OF_PAST: [&str; 5] =
+    ["/api/v0/logs", "/api/v0/stacks", "/api/serve", "/api/autoscaler", "/api/prometheus"];
+const GONE: &str = "This cluster is gone. Its history has rows and figures; logs, stacks and what would change something are not there.";
+
+/// Whether a cluster that is gone can answer it.
+fn is_of_past(request: &Request) -> bool {
+    let path = request.uri().path();
+    let is_of_jobs_log = path.starts_with("/api/jobs/") && path.contains("/logs");
+    path == "/login"
+        || (matches!(*request.method(), Method::GET | Method::HEAD)
+            && !is_of_jobs_log
+            && !NOT_OF_PAST.iter().any(|prefix| path.starts_with(prefix)))
+}
+
 /// Lets a request through that may be answered.
 pub(crate) async fn keep(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Reply {
     let verdict = app.door.judge(&head(&request), unix_ms());
     let path = request.uri().path();
+    let is_gone = app.asker.past().is_some();
     let refusal = match verdict {
         Verdict::Public | Verdict::Program | Verdict::Browser => None,
         Verdict::Missing | Verdict::Wrong if path == "/" => return with_headers(to_login()),
@@ -59,6 +75,9 @@ pub(crate) async fn keep(State(app): State<Arc<App>>, mut request: Request, next
             reply.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
         return with_headers(reply);
+    }
+    if is_gone && !is_of_past(&request) {
+        return with_headers(Refusal::missing(GONE).into_response());
     }
     request.extensions_mut().insert(verdict);
     // The query is left out: the login's holds a key.

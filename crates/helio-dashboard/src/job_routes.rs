@@ -14,6 +14,7 @@ use axum::http::{Response, StatusCode};
 use futures_util::StreamExt as _;
 use helio_config::dashboard::DRIVERS_NAMESPACE;
 use helio_proto::control::{ControlResponse, JobInfo, KvKeys, ListJobs};
+use helio_report::Resource;
 use serde_json::{Value, json};
 
 use crate::App;
@@ -212,6 +213,10 @@ pub(crate) async fn list(
 
 /// What is told of all jobs.
 pub(crate) async fn details(app: &App, verdict: Verdict) -> Result<Vec<Value>, Refusal> {
+    if app.asker.past().is_some() {
+        let told = app.asker.rows(Resource::Jobs).await.map_err(Refusal::unavailable)?;
+        return Ok(told.rows.into_iter().map(|row| shown(Value::Object(row), verdict)).collect());
+    }
     let drivers = Drivers::ask(app).await?;
     let mut all: Vec<Value> = app
         .jobs
@@ -232,6 +237,13 @@ pub(crate) async fn show(
     Extension(verdict): Extension<Verdict>,
     Path(id): Path<String>,
 ) -> Result<Reply, Refusal> {
+    if app.asker.past().is_some() {
+        let all = details(&app, verdict).await?;
+        let is_it = |job: &Value| job["job_id"] == *id || job["submission_id"] == *id;
+        let found = all.iter().find(|job| is_it(job));
+        let missing = || Refusal::missing(format!("Job {id} does not exist."));
+        return Ok(reply::json(found.ok_or_else(missing)?));
+    }
     let details = match find(&app, &id).await? {
         (Found::Submitted(job), drivers) => job.details(drivers.of(&job.id).as_ref(), &app.address),
         (Found::Driver(info), drivers) => drivers.details(&info),

@@ -51,6 +51,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::{MethodRouter, get, post, put};
 use helio_observer::Asker;
+use helio_observer::history::{self, About, Recorded, Recorder};
 use helio_rpc::http::Entrance;
 use helio_storage::outside::Copies;
 use tokio::sync::oneshot;
@@ -103,6 +104,25 @@ pub struct Options {
     pub export: Option<Export>,
     /// Whether requests have to be encrypted.
     pub entrance: Entrance,
+    /// Where the cluster's history is written; `None`: nowhere.
+    pub history: Option<PathBuf>,
+}
+
+/// What a server of a cluster that is gone is started with.
+#[derive(Debug)]
+pub struct PastOptions {
+    /// Where it listens, from [`listen`].
+    pub listener: TcpListener,
+    /// What lets browsers and programs in.
+    pub token: String,
+    /// Where a browser on this machine finds this server: `host:port`.
+    pub address: String,
+    /// What the history says.
+    pub recorded: Recorded,
+    /// Where the figures of the cluster's machines are, in a folder of that name; none: they are not kept.
+    pub figures: Option<PathBuf>,
+    /// A folder of this server's own.
+    pub own_dir: PathBuf,
 }
 
 /// Opens the listener; where `may_move`, the next free port is taken when this one is not free.
@@ -145,6 +165,13 @@ pub(crate) struct App {
     drivers: drivers::Drivers,
     /// None where its files cannot be had.
     past: Option<Arc<Past>>,
+}
+
+impl App {
+    /// The time in milliseconds since 1970; of a cluster that is gone when it was heard of last.
+    fn now_ms(&self) -> u64 {
+        self.asker.past().map_or_else(helio_env::clock::unix_ms, |past| past.ended_ms)
+    }
 }
 
 /// Ends the server.
@@ -192,8 +219,18 @@ pub fn start(options: Options) -> io::Result<Handle> {
     let past = Past::open(&options.session_dir)
         .inspect_err(|error| tracing::warn!(%error, "what the cluster uses is not kept"));
     let past = past.ok().map(Arc::new);
+    let recorder = options.history.and_then(|folder| {
+        let about = About {
+            session_name: options.session_name.clone(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            node_id: options.node_id.clone(),
+        };
+        let asker = Asker::new(&options.node_socket, &options.token).keeping();
+        let recorder = Recorder::new(asker, &folder, about);
+        recorder.inspect_err(|error| tracing::warn!(%error, "the history is not written")).ok()
+    });
     let app = App {
-        asker: Asker::new(&options.node_socket, &options.token),
+        asker: Asker::new(&options.node_socket, &options.token).keeping(),
         door: access::Door { token: options.token, names, cookie: format!("heliostat-{port}") },
         used_links: Mutex::default(),
         session_name: options.session_name,
@@ -223,6 +260,9 @@ pub fn start(options: Options) -> io::Result<Handle> {
             if let Some(past) = past {
                 tokio::spawn(past.keep(asker.clone()));
             }
+            if let Some(recorder) = recorder {
+                tokio::spawn(history::keep(recorder));
+            }
             tokio::spawn(discovery::keep_file(asker.clone(), session_dir));
             tokio::spawn(Arc::clone(&jobs).publish(asker, address));
             let exporting = async {
@@ -244,6 +284,63 @@ pub fn start(options: Options) -> io::Result<Handle> {
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("dashboard".to_owned()).spawn(run)?;
+    Ok(Handle { stop, thread })
+}
+
+/// Serves the page of a cluster that is gone, on a thread of its own.
+///
+/// # Errors
+/// When the operating system has no thread or descriptor left, or the folder cannot be written.
+pub fn start_past(options: PastOptions) -> io::Result<Handle> {
+    let (stop, stopped) = oneshot::channel();
+    options.listener.set_nonblocking(true)?;
+    let port = options.listener.local_addr()?.port();
+    let about = options.recorded.about.clone();
+    let packages = Packages::of(&options.own_dir, None);
+    let around = Surroundings {
+        packages: packages.clone(),
+        token: options.token.clone(),
+        session_name: about.session_name.clone(),
+        control_address: String::new(),
+        node_id: about.node_id.clone(),
+        grace: Duration::ZERO,
+        python: PathBuf::new(),
+        session_dir: options.own_dir.clone(),
+    };
+    let app = App {
+        drivers: drivers::Drivers::new(&around),
+        jobs: Arc::new(Jobs::open(&options.own_dir, None, around)?),
+        asker: Asker::of_past(Arc::new(options.recorded)),
+        door: access::Door {
+            token: options.token,
+            names: vec![helio_env::machine::hostname()],
+            cookie: format!("heliostat-{port}"),
+        },
+        used_links: Mutex::default(),
+        session_name: about.session_name,
+        node_id: about.node_id,
+        address: options.address,
+        packages,
+        answers: state_routes::Answers::new(),
+        past: options.figures.and_then(|folder| Past::read(&folder).ok()).map(Arc::new),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = options.listener;
+    let run = move || {
+        runtime.block_on(async move {
+            let listener = match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => listener,
+                Err(error) => return tracing::error!(%error, "the HTTP server cannot listen"),
+            };
+            let entrance = Entrance { identity: None, may_be_plain: true };
+            tokio::select! {
+                () = server::serve(listener, router(Arc::new(app)), entrance) => {}
+                _ = stopped => {}
+            }
+        });
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("history".to_owned()).spawn(run)?;
     Ok(Handle { stop, thread })
 }
 

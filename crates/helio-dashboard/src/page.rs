@@ -3,9 +3,14 @@
 //! Rows are in the order of their keys, and an answer that has not all of them names the key after which
 //! the next one begins. So pages neither skip nor repeat rows while others come and go.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use helio_observer::Told;
+use helio_report::calls::{Calls, Field, Found, Key};
 use helio_report::select::shown;
 use helio_report::{Resource, Row};
+use helio_types::TaskId;
 use serde_json::{Value, json};
 
 /// As many rows as one answer may have; Ray has no more at all.
@@ -106,13 +111,15 @@ impl Wanted {
                 columns.join(", ")
             ));
         }
+        if let Some(calls) = &told.calls {
+            return Ok(self.answer(resource, told, self.of_calls(calls)));
+        }
         let mut chosen: Vec<(String, &Row)> = rows
             .iter()
             .filter(|row| self.filters.iter().all(|filter| filter.holds(row)))
             .map(|row| (place(resource, row, order), row))
             .collect();
-        // Of what there are no rows, nobody knows whether a filter would hold.
-        let filtered = if self.filters.is_empty() { told.total } else { chosen.len() as u64 };
+        let filtered = chosen.len() as u64;
         if let Some(after) = &self.after {
             chosen.retain(|(key, _)| key > after);
         }
@@ -124,40 +131,157 @@ impl Wanted {
         chosen.truncate(self.limit);
         chosen.sort_by(|a, b| a.0.cmp(&b.0));
         let next = chosen.last().filter(|_| is_cut).map(|(key, _)| key.clone());
+        let chosen = chosen.into_iter().map(|(_, row)| Cow::Borrowed(row)).collect();
+        Ok(self.answer(resource, told, Chosen { rows: chosen, filtered, next }))
+    }
+
+    fn answer(&self, resource: Resource, told: &Told, chosen: Chosen<'_>) -> Value {
+        let Chosen { rows, filtered, next } = chosen;
         let mut shown = resource.names(self.is_detailed);
         shown.retain(|column| self.has_why || *column != "why");
         let cut = |row: &Row| -> Row {
             let value = |name: &str| row.get(name).cloned().unwrap_or(Value::Null);
             shown.iter().map(|&name| (name.to_owned(), value(name))).collect()
         };
-        let result: Vec<Row> = chosen.iter().map(|(_, row)| cut(row)).collect();
-        Ok(json!({
+        let result: Vec<Row> = rows.iter().map(|row| cut(row)).collect();
+        json!({
             "total": told.total,
-            "num_after_truncation": rows.len(),
-            "num_filtered": filtered,
+            "num_after_truncation": told.len(),
+            // Of what there are no rows, nobody knows whether a filter would hold.
+            "num_filtered": if self.filters.is_empty() { told.total } else { filtered },
             "result": result,
             "next": next,
-            "partial_failure_warning": warning(told.silent),
+            "partial_failure_warning": warning(told),
             "warnings": null,
-        }))
+        })
+    }
+
+    /// The rows of a table of calls: each call is looked at, and a row is made of those that are shown.
+    fn of_calls(&self, calls: &Calls) -> Chosen<'static> {
+        let mut filters: Vec<OfCalls<'_>> = self.filters.iter().map(OfCalls::new).collect();
+        let of_id = self.filters.iter().find_map(|filter| {
+            let is_id = filter.is_equal && filter.column == "task_id";
+            is_id.then(|| TaskId::from_hex(&filter.value).ok()).flatten()
+        });
+        let order = self.order.as_deref();
+        let after = self.after.as_deref().map(|after| parse_place(after, order.is_some()));
+        let mut filtered = 0;
+        // The order of a page's rows is that of these.
+        let mut kept: Vec<((u64, Key), Found<'_>)> = Vec::new();
+        let all: Box<dyn Iterator<Item = Found<'_>>> = match of_id {
+            Some(id) => Box::new(calls.of(id)),
+            None => Box::new(calls.after(None)),
+        };
+        for call in all.filter(|call| filters.iter_mut().all(|filter| filter.holds(call))) {
+            filtered += 1;
+            let place = (order.map_or(0, |order| rank(&call, order)), call.key);
+            let is_after = match after {
+                Some(Some(after)) => place > after,
+                // No place of ours: nothing stands behind it.
+                Some(None) => false,
+                None => true,
+            };
+            // Without an order calls come in the order of their places.
+            if is_after && (order.is_some() || kept.len() <= self.limit) {
+                kept.push((place, call));
+            }
+        }
+        if kept.len() > self.limit && self.limit > 0 {
+            kept.select_nth_unstable_by_key(self.limit - 1, |(place, _)| *place);
+        }
+        let is_cut = kept.len() > self.limit;
+        kept.truncate(self.limit);
+        kept.sort_unstable_by_key(|(place, _)| *place);
+        let name = |((rank, (id, attempt)), _): &((u64, Key), Found<'_>)| match order {
+            Some(_) => format!("{rank:020}.{}.{attempt:0>4}", id.hex()),
+            None => format!("{}.{attempt:0>4}", id.hex()),
+        };
+        let next = kept.last().filter(|_| is_cut).map(name);
+        let rows = kept.iter().map(|(_, call)| Cow::Owned(call.row())).collect();
+        Chosen { rows, filtered, next }
+    }
+}
+
+/// The rows of a page.
+struct Chosen<'a> {
+    rows: Vec<Cow<'a, Row>>,
+    /// How many there are on all pages.
+    filtered: u64,
+    next: Option<String>,
+}
+
+/// Where a call stands among those in the order of a column; what has no number is the last.
+fn rank(call: &Found<'_>, order: &str) -> u64 {
+    let number = |column: &str| match call.field(column) {
+        Field::Number(number) => number,
+        Field::Shared(_) => None,
+        Field::InRow => call.row().get(column).and_then(Value::as_u64),
+    };
+    let size = match order {
+        TOOK => number("start_time_ms")
+            .zip(number("end_time_ms"))
+            .map(|(from, to)| to.saturating_sub(from)),
+        column => number(column),
+    };
+    u64::MAX - size.map_or(0, |size| size.saturating_add(1))
+}
+
+/// The place that `next` of an answer names.
+fn parse_place(text: &str, has_rank: bool) -> Option<(u64, Key)> {
+    let (rank, key) = match has_rank {
+        true => text.split_once('.').and_then(|(rank, key)| Some((rank.parse().ok()?, key)))?,
+        false => (0, text),
+    };
+    let (id, attempt) = key.split_once('.')?;
+    Some((rank, (TaskId::from_hex(id).ok()?, attempt.parse().ok()?)))
+}
+
+/// A filter on calls: of a value that many share it is decided once.
+struct OfCalls<'a> {
+    filter: &'a Filter,
+    number: Option<u64>,
+    known: HashMap<u32, bool>,
+}
+
+impl<'a> OfCalls<'a> {
+    fn new(filter: &'a Filter) -> Self {
+        // `07` is no number as rows show them.
+        let number = filter.value.parse().ok().filter(|n: &u64| n.to_string() == filter.value);
+        Self { filter, number, known: HashMap::new() }
+    }
+
+    fn holds(&mut self, call: &Found<'_>) -> bool {
+        let filter = self.filter;
+        match call.field(&filter.column) {
+            Field::Shared(number) => {
+                *self.known.entry(number).or_insert_with(|| filter.holds(&call.row()))
+            }
+            Field::Number(Some(number)) => (self.number == Some(number)) == filter.is_equal,
+            Field::Number(None) => filter.is_null_same() == filter.is_equal,
+            Field::InRow => filter.holds(&call.row()),
+        }
     }
 }
 
 /// What is said when some did not answer.
-pub(crate) fn warning(silent: u32) -> String {
-    match silent {
-        0 => String::new(),
-        _ => format!("{silent} processes or nodes did not answer in time; their part is missing."),
-    }
+pub(crate) fn warning(told: &Told) -> String {
+    let silent = (told.silent > 0).then(|| {
+        format!("{} processes or nodes did not answer in time; their part is missing.", told.silent)
+    });
+    silent.into_iter().chain(told.notes.iter().cloned()).collect::<Vec<_>>().join(" ")
 }
 
 impl Filter {
+    fn is_null_same(&self) -> bool {
+        self.value.is_empty() || self.value == "None"
+    }
+
     fn holds(&self, row: &Row) -> bool {
         let found = row.get(&self.column).unwrap_or(&Value::Null);
         let is_same = match found {
             Value::Bool(found) => *found == matches!(&*self.value.to_lowercase(), "true" | "1"),
             // A filter by a null column is by no value at all.
-            Value::Null => self.value.is_empty() || self.value == "None",
+            Value::Null => self.is_null_same(),
             found => shown(found).to_lowercase() == self.value.to_lowercase(),
         };
         is_same == self.is_equal

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
-use helio_env::clock;
 
 use crate::App;
 use crate::fields::Fields;
@@ -21,7 +20,7 @@ pub(crate) async fn past(
     RawQuery(query): RawQuery,
 ) -> Result<Reply, Refusal> {
     let fields = Fields::parse(&query.unwrap_or_default());
-    let now = (clock::unix_ms() / 1000) as i64;
+    let now = (app.now_ms() / 1000) as i64;
     let to = fields.number("to")?.unwrap_or(now).min(now);
     let from = fields.number("from")?.unwrap_or(to - HOUR);
     let points = fields.number("points")?.unwrap_or(POINTS);

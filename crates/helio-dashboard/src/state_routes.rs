@@ -9,8 +9,10 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::header;
 use helio_observer::Told;
 use helio_proto::control::{NodeInfo, Nodes};
+use helio_proto::inspect::TaskPhase;
+use helio_report::calls::Found;
 use helio_report::{Resource, Row, as_asked, summary, trace, without_bundles};
-use helio_types::ResourceSet;
+use helio_types::{JobId, ResourceSet};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
@@ -80,6 +82,10 @@ impl Answers {
 /// LIMIT-1: of longer lists no answer is kept.
 const KEPT_MAX: usize = 20_000;
 
+/// LIMIT-1: of a table with more calls the latest are shown as a trace, or grouped by their errors.
+const TRACED_MAX: usize = 100_000;
+const FAILED_MAX: usize = 20_000;
+
 /// `GET /api/v0/{resource}`.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
@@ -115,7 +121,10 @@ async fn rows_of(
 /// `GET /api/v0/{tasks, actors, objects}/summarize`.
 pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<String>) -> Reply {
     let of: fn(&Told) -> Value = match name.as_str() {
-        "tasks" => |told| summary::tasks(&told.rows, &told.more),
+        "tasks" => |told| match &told.calls {
+            Some(calls) => calls.summary(),
+            None => summary::tasks(&told.rows, &told.more),
+        },
         "actors" => |told| summary::actors(&told.rows),
         "objects" => |told| summary::objects(&told.rows, told.total),
         _ => {
@@ -131,10 +140,10 @@ pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<Stri
     match told {
         Ok(told) => reply::enveloped(json!({
             "total": told.total,
-            "num_after_truncation": told.rows.len(),
+            "num_after_truncation": told.len(),
             "num_filtered": told.total,
             "result": { "node_id_to_summary": { "cluster": of(&told) } },
-            "partial_failure_warning": warning(told.silent),
+            "partial_failure_warning": warning(&told),
             "warnings": null,
         })),
         Err(refusal) => reply::enveloped_refusal(&refusal),
@@ -156,8 +165,12 @@ pub(crate) async fn timeline(
     let tasks = app.answers.rows(&app, Resource::Tasks).await?;
     let nodes = app.answers.rows(&app, Resource::Nodes).await?;
     let of_job = |row: &&Row| job.as_ref().is_none_or(|job| row["job_id"].as_str() == Some(&**job));
-    let rows: Vec<Row> = tasks.rows.iter().filter(of_job).cloned().collect();
-    let events = trace::chrome(&rows, &nodes.rows, helio_env::clock::unix_us());
+    let job_id = job.as_ref().and_then(|job| JobId::from_hex(job).ok());
+    let latest = tasks.latest(TRACED_MAX, |call| {
+        call.times_us().0 > 0 && (job.is_none() || call.job() == job_id)
+    });
+    let rows: Vec<Row> = latest.iter().filter(of_job).cloned().collect();
+    let events = trace::chrome(&rows, &nodes.rows, app.now_ms() * 1000);
     let mut reply = reply::json(&Value::Array(events));
     if field("download").is_some_and(|value| value == "1") {
         let name = header::HeaderValue::from_static("attachment; filename=\"timeline.json\"");
@@ -184,13 +197,18 @@ pub(crate) async fn activity(
         }
     }
     let tasks = app.answers.rows(&app, Resource::Tasks).await?;
-    Ok(reply::json(&activity::bars(&tasks.rows, since, &job, helio_env::clock::unix_ms())))
+    let now = app.now_ms();
+    Ok(reply::json(&match &tasks.calls {
+        Some(calls) => activity::bars_of(calls, since, &job, now),
+        None => activity::bars(&tasks.rows, since, &job, now),
+    }))
 }
 
 /// `GET /api/v0/tasks/errors`: what has failed, grouped by function and error.
 pub(crate) async fn errors(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
     let tasks = app.answers.rows(&app, Resource::Tasks).await?;
-    Ok(reply::json(&activity::errors(&tasks.rows)))
+    let failed = |call: &Found<'_>| call.phase() == TaskPhase::Failed;
+    Ok(reply::json(&activity::errors(&tasks.latest(FAILED_MAX, failed))))
 }
 
 /// `GET /api/v0/cluster_metadata`.
@@ -198,8 +216,15 @@ pub(crate) async fn metadata(State(app): State<Arc<App>>) -> Reply {
     let data = json!({
         "rayVersion": helio_config::ray_version!(),
         "heliostatVersion": env!("CARGO_PKG_VERSION"),
+        "nowMs": app.now_ms(),
         "sessionName": app.session_name,
         "rayInitCluster": {},
+        "history": app.asker.past().map(|past| json!({
+            "begun_ms": past.begun_ms,
+            "ended_ms": past.ended_ms,
+            "release": past.about.release,
+            "notes": past.notes,
+        })),
     });
     reply::json(&json!({ "result": true, "msg": "", "data": data }))
 }

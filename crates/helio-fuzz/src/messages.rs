@@ -10,6 +10,7 @@ use helio_proto::error::SystemError;
 use helio_proto::gateway::{Began, Begin, Dial, Message};
 use helio_proto::group::{GroupInfo, GroupSpec};
 use helio_proto::hello::{Hello, Welcome};
+use helio_proto::history::Batch;
 use helio_proto::inspect::{Answer, Question};
 use helio_proto::logs::{LogAnswer, LogRequest};
 use helio_proto::node::{ClientToNode, JobConfig, LeaseClass, LeaseGranted, NodeToClient};
@@ -51,6 +52,7 @@ const MESSAGES: &[Target] = &[
     reads_back::<Began>,
     reads_back::<Message>,
     reads_back::<Dial>,
+    reads_back::<Batch>,
 ];
 
 /// One message; the first byte chooses which.

@@ -51,8 +51,8 @@ struct Inspection {
     nodes: BTreeSet<NodeId>,
     silent: u32,
     until: u64,
-    /// The last words of processes that have ended belong into the answer.
-    includes_last_words: bool,
+    /// The last words of processes that have ended since then belong into the answer.
+    last_words_since: Option<u64>,
 }
 
 /// See the module.
@@ -70,8 +70,8 @@ impl Inspections {
     }
 
     /// A process that is about to end reports its calls.
-    pub(crate) fn on_last_words(&mut self, answer: Answer) {
-        self.last_words.add(answer);
+    pub(crate) fn on_last_words(&mut self, answer: Answer, ctx: &Context) {
+        self.last_words.add(answer, ctx.now());
     }
 
     pub(crate) fn on_inquiry(&mut self, inquiry: Inquiry<'_>, ctx: &mut Context) {
@@ -83,7 +83,10 @@ impl Inspections {
             nodes: nodes.iter().map(|node| node.node_id).collect(),
             silent: 0,
             until: ctx.now() + wait_ms,
-            includes_last_words: question.topic == Topic::Tasks,
+            last_words_since: (question.topic == Topic::Tasks).then(|| match question.within_ms {
+                0 => 0,
+                within => ctx.now().saturating_sub(within.into()),
+            }),
         };
         if self.open.len() >= INSPECTIONS_MAX {
             inspection.silent = 1;
@@ -166,10 +169,10 @@ impl Inspections {
     }
 
     fn end(&self, open: Inspection, ctx: &mut Context) {
-        let Inspection { requester, mut answers, silent, includes_last_words, .. } = open;
-        if includes_last_words {
+        let Inspection { requester, mut answers, silent, last_words_since, .. } = open;
+        if let Some(since) = last_words_since {
             // They come after the rows of living processes, should there be more rows than are wanted.
-            answers.extend(self.last_words.answers());
+            answers.extend(self.last_words.answers(since));
         }
         match requester {
             Requester::Client(conn, request_id) => {
@@ -254,7 +257,7 @@ mod tests {
     fn last_words_are_told_to_those_who_ask_for_tasks() {
         let (mut all, mut ctx) = (Inspections::default(), Context::new(Setup::default(), 0));
         let tasks = vec![TaskRow::default()];
-        all.on_last_words(Answer { pid: 77, tasks, ..Answer::default() });
+        all.on_last_words(Answer { pid: 77, tasks, ..Answer::default() }, &ctx);
         for topic in [Topic::Tasks, Topic::Workers] {
             let question = Question { topic, ..Question::default() };
             all.on_inquiry(inquiry(&question, &[]), &mut ctx);

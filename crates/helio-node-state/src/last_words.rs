@@ -15,16 +15,23 @@ use helio_types::TaskId;
 
 use crate::limits::{LAST_WORDS_MAX, LAST_WORDS_ROWS_MAX};
 
+/// What a process said last, and when, in milliseconds.
+#[derive(Debug)]
+struct Report {
+    answer: Answer,
+    at: u64,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct LastWords {
-    all: VecDeque<Answer>,
+    all: VecDeque<Report>,
     /// What forgotten reports told.
     forgotten: Tally,
 }
 
 impl LastWords {
-    pub(crate) fn add(&mut self, mut answer: Answer) {
+    pub(crate) fn add(&mut self, mut answer: Answer, at: u64) {
         let kept = answer.tasks.len().min(LAST_ROWS_MAX as usize);
         let mut counts = Tally::default();
         counts.add_all(&answer.more);
@@ -35,33 +42,34 @@ impl LastWords {
         answer.total = answer.tasks.len() as u64 + counts.sum();
         answer.is_over = true;
         // Who speaks twice says what it said before once more.
-        self.all.retain(|one| one.worker_id != answer.worker_id);
+        self.all.retain(|one| one.answer.worker_id != answer.worker_id);
         for maker in &self.all {
-            drop_hearsay(&mut answer, maker);
+            drop_hearsay(&mut answer, &maker.answer);
         }
         for heard in &mut self.all {
-            drop_hearsay(heard, &answer);
+            drop_hearsay(&mut heard.answer, &answer);
         }
-        self.all.push_back(answer);
-        self.all.retain(|one| one.total > 0);
-        let mut rows: usize = self.all.iter().map(|one| one.tasks.len()).sum();
+        self.all.push_back(Report { answer, at });
+        self.all.retain(|one| one.answer.total > 0);
+        let mut rows: usize = self.all.iter().map(|one| one.answer.tasks.len()).sum();
         while self.all.len() > LAST_WORDS_MAX || rows > LAST_WORDS_ROWS_MAX {
-            let Some(oldest) = self.all.pop_front() else { return };
+            let Some(Report { answer: oldest, .. }) = self.all.pop_front() else { return };
             rows -= oldest.tasks.len();
             self.forgotten.add_all(&oldest.more);
             oldest.tasks.iter().for_each(|row| self.forgotten.add_row(row));
         }
     }
 
-    /// The reports, the latest first.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = Answer> + '_ {
-        let forgotten = (self.forgotten.sum() > 0).then(|| Answer {
+    /// The reports that came since that moment, the latest first.
+    pub(crate) fn answers(&self, since: u64) -> impl Iterator<Item = Answer> + '_ {
+        let forgotten = (since == 0 && self.forgotten.sum() > 0).then(|| Answer {
             is_over: true,
             more: self.forgotten.counts(),
             total: self.forgotten.sum(),
             ..Answer::default()
         });
-        self.all.iter().rev().cloned().chain(forgotten)
+        let late = self.all.iter().rev().take_while(move |one| one.at >= since);
+        late.map(|one| one.answer.clone()).chain(forgotten)
     }
 }
 
@@ -95,10 +103,10 @@ mod tests {
     #[test]
     fn who_speaks_twice_is_counted_once() {
         let mut words = LastWords::default();
-        words.add(report(1, 3));
-        words.add(report(2, 1));
-        words.add(report(1, LAST_ROWS_MAX as usize + 5));
-        let totals: Vec<_> = words.answers().map(|answer| (answer.pid, answer.total)).collect();
+        words.add(report(1, 3), 1);
+        words.add(report(2, 1), 1);
+        words.add(report(1, LAST_ROWS_MAX as usize + 5), 1);
+        let totals: Vec<_> = words.answers(0).map(|answer| (answer.pid, answer.total)).collect();
         assert_eq!(totals, [(1, u64::from(LAST_ROWS_MAX) + 5), (2, 1)]);
     }
 
@@ -126,8 +134,8 @@ mod tests {
         );
         for reports in [[own.clone(), heard.clone()], [heard, own]] {
             let mut words = LastWords::default();
-            reports.into_iter().for_each(|report| words.add(report));
-            let of_worker = words.answers().find(|answer| answer.pid == 2).unwrap();
+            reports.into_iter().for_each(|report| words.add(report, 1));
+            let of_worker = words.answers(0).find(|answer| answer.pid == 2).unwrap();
             let left: Vec<TaskId> = of_worker.tasks.iter().map(|row| row.task_id).collect();
             assert_eq!(left, [2, 4].map(|number| TaskId::new(number, ActorId::default())));
             assert_eq!(of_worker.total, 2);
@@ -137,9 +145,9 @@ mod tests {
     #[test]
     fn the_latest_comes_first_and_each_has_a_bounded_number_of_rows() {
         let mut words = LastWords::default();
-        words.add(report(1, 1));
-        words.add(report(2, LAST_ROWS_MAX as usize + 1));
-        let answers: Vec<Answer> = words.answers().collect();
+        words.add(report(1, 1), 1);
+        words.add(report(2, LAST_ROWS_MAX as usize + 1), 1);
+        let answers: Vec<Answer> = words.answers(0).collect();
         assert_eq!(answers.iter().map(|answer| answer.pid).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(answers[0].tasks.len(), LAST_ROWS_MAX as usize);
         assert_eq!(answers[0].total, u64::from(LAST_ROWS_MAX) + 1);
@@ -151,19 +159,28 @@ mod tests {
     fn the_oldest_are_forgotten() {
         let mut words = LastWords::default();
         for pid in 0..=LAST_WORDS_MAX as u32 {
-            words.add(report(pid, 1));
+            words.add(report(pid, 1), 1);
         }
-        let whole = words.answers().filter(|answer| !answer.tasks.is_empty());
+        let whole = words.answers(0).filter(|answer| !answer.tasks.is_empty());
         assert_eq!(whole.count(), LAST_WORDS_MAX);
         let mut words = LastWords::default();
         for pid in 0..=(LAST_WORDS_ROWS_MAX / LAST_ROWS_MAX as usize) as u32 {
-            words.add(report(pid, LAST_ROWS_MAX as usize));
+            words.add(report(pid, LAST_ROWS_MAX as usize), 1);
         }
-        let rows: usize = words.answers().map(|answer| answer.tasks.len()).sum();
+        let rows: usize = words.answers(0).map(|answer| answer.tasks.len()).sum();
         assert!(rows <= LAST_WORDS_ROWS_MAX, "{rows}");
-        let all: u64 = words.answers().map(|answer| answer.total).sum();
+        let all: u64 = words.answers(0).map(|answer| answer.total).sum();
         let said =
             (LAST_WORDS_ROWS_MAX / LAST_ROWS_MAX as usize + 1) as u64 * u64::from(LAST_ROWS_MAX);
         assert_eq!(all, said, "what is forgotten is counted");
+    }
+
+    #[test]
+    fn who_asks_for_the_latest_gets_no_older_report() {
+        let mut words = LastWords::default();
+        words.add(report(1, 3), 10);
+        words.add(report(2, 3), 20);
+        let pids = |since| words.answers(since).map(|answer| answer.pid).collect::<Vec<_>>();
+        assert_eq!((pids(0), pids(20), pids(21)), (vec![2, 1], vec![2], vec![]));
     }
 }

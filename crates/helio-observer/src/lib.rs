@@ -1,16 +1,18 @@
 //! Asks a cluster for what is in it, as any client could: the control service over TCP, and everything
 //! else through the socket of a node's daemon.
 //!
-//! Reading order: [`Asker`], then [`introduction`] for machines that have no daemon yet. Each question
-//! has a connection of its own and [`ANSWER_MAX`] to be answered.
+//! Reading order: [`Asker`], then [`introduction`] for machines that have no daemon yet, then [`history`] for clusters
+//! that are gone. Each question has [`ANSWER_MAX`] to be answered, and a connection of its own unless the asker keeps some.
 
 #![forbid(unsafe_code)]
 
+pub mod history;
 pub mod log_files;
 mod logs;
 mod rows;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use helio_proto::cluster::ControlToNode;
@@ -18,8 +20,10 @@ use helio_proto::control::{ControlRequest, ControlResponse, NodeInfo};
 use helio_proto::hello::{Destination, Hello, Role};
 use helio_proto::inspect::{Inspect, Inspected, Question};
 use helio_proto::node::{ClientToNode, ControlCall, NodeToClient, Register};
-use helio_rpc::service::{Error, connect_tcp, connect_unix};
+use helio_rpc::service::{Error, Reader, Writer, connect_tcp, connect_unix};
 use helio_types::WorkerId;
+
+use crate::history::Recorded;
 
 pub use logs::LogNode;
 pub use rows::Told;
@@ -27,18 +31,87 @@ pub use rows::Told;
 /// How long an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Asks through a node's daemon.
+/// Asks through a node's daemon, or a history for what it would have said.
 #[derive(Debug, Clone)]
 pub struct Asker {
     socket: PathBuf,
     token: String,
+    past: Option<Arc<Recorded>>,
+    /// Connections that wait for the next question; none: each question has one of its own.
+    idle: Option<Arc<Mutex<Vec<Link>>>>,
+}
+
+/// LIMIT-1: so many connections are kept for further questions.
+const IDLE_MAX: usize = 4;
+
+/// A connection to a daemon that knows this observer.
+#[derive(Debug)]
+struct Link {
+    reader: Reader,
+    writer: Writer,
+    /// The number of the latest question.
+    asked: u64,
+}
+
+impl Link {
+    async fn open(socket: &Path, token: &str) -> Result<Self, Error> {
+        let hello = hello(token);
+        let worker_id = hello.worker_id;
+        let (reader, writer, _) = connect_unix(socket, hello).await?;
+        let pid = std::process::id();
+        let register = Register { worker_id, pid, observer: true, ..Register::default() };
+        // What cannot be sent is reported by the read.
+        let _ = writer.send(&ClientToNode::Register(register));
+        Ok(Self { reader, writer, asked: 0 })
+    }
+
+    /// Says one thing, with the number that its answer has, and waits for that.
+    async fn say<T>(
+        &mut self,
+        message: impl Fn(u64) -> ClientToNode,
+        answer: impl Fn(u64, NodeToClient) -> Option<T>,
+    ) -> Result<T, Error> {
+        self.asked += 1;
+        let _ = self.writer.send(&message(self.asked));
+        loop {
+            match self.reader.next::<NodeToClient>().await? {
+                Some(NodeToClient::Registered(registered)) if registered.failed => {
+                    return Err(Error::Refused(registered.failure.message));
+                }
+                Some(message) => {
+                    if let Some(answer) = answer(self.asked, message) {
+                        return Ok(answer);
+                    }
+                }
+                None => return Err(Error::Truncated),
+            }
+        }
+    }
 }
 
 impl Asker {
     /// Through the daemon behind that socket, with the cluster's token.
     #[must_use]
     pub fn new(socket: &Path, token: &str) -> Self {
-        Self { socket: socket.to_owned(), token: token.to_owned() }
+        Self { socket: socket.to_owned(), token: token.to_owned(), past: None, idle: None }
+    }
+
+    /// Keeps its connections for the next question: for who asks often, and within one runtime.
+    #[must_use]
+    pub fn keeping(self) -> Self {
+        Self { idle: Some(Arc::default()), ..self }
+    }
+
+    /// Asks a cluster that is gone.
+    #[must_use]
+    pub fn of_past(past: Arc<Recorded>) -> Self {
+        Self { socket: PathBuf::new(), token: String::new(), past: Some(past), idle: None }
+    }
+
+    /// The history that is asked; none: the cluster is there.
+    #[must_use]
+    pub fn past(&self) -> Option<&Arc<Recorded>> {
+        self.past.as_ref()
     }
 
     /// Asks the control service. An answer also says that the node is in the cluster.
@@ -46,9 +119,16 @@ impl Asker {
     /// # Errors
     /// A sentence for the user: the daemon does not answer, or the control service refuses.
     pub async fn ask(&self, request: impl Into<ControlRequest>) -> Result<ControlResponse, String> {
-        let message = ControlCall { request_id: 1, request: request.into() };
-        let answer = self.say(message.into(), |answer| match answer {
-            NodeToClient::ControlReply(reply) => Some(reply.response),
+        let request = request.into();
+        if let Some(past) = &self.past {
+            return past.ask(&request);
+        }
+        let message =
+            |request_id| ClientToNode::from(ControlCall { request_id, request: request.clone() });
+        let answer = self.say(message, |request_id, answer| match answer {
+            NodeToClient::ControlReply(reply) if reply.request_id == request_id => {
+                Some(reply.response)
+            }
             _ => None,
         });
         match tokio::time::timeout(ANSWER_MAX, answer).await {
@@ -69,9 +149,15 @@ impl Asker {
     /// # Errors
     /// A sentence for the user: the daemon does not answer.
     pub async fn inspect(&self, question: Question) -> Result<Inspected, String> {
-        let message = Inspect { request_id: 1, question, own_node_only: false };
-        let answer = self.say(message.into(), |answer| match answer {
-            NodeToClient::Inspected(told) => Some(told),
+        if let Some(past) = &self.past {
+            return past.inspect(&question);
+        }
+        let message = |request_id| {
+            let question = question.clone();
+            ClientToNode::from(Inspect { request_id, question, own_node_only: false })
+        };
+        let answer = self.say(message, |request_id, answer| match answer {
+            NodeToClient::Inspected(told) if told.request_id == request_id => Some(told),
             _ => None,
         });
         tokio::time::timeout(ANSWER_MAX, answer)
@@ -84,31 +170,33 @@ impl Asker {
         format!("The daemon at {} cannot be asked: {error}", self.socket.display())
     }
 
-    /// Registers with the daemon, says one thing and waits for its answer.
+    /// Says one thing and waits for its answer, over a connection that was kept, or a new one.
     async fn say<T>(
         &self,
-        message: ClientToNode,
-        answer: impl Fn(NodeToClient) -> Option<T>,
+        message: impl Fn(u64) -> ClientToNode,
+        answer: impl Fn(u64, NodeToClient) -> Option<T>,
     ) -> Result<T, Error> {
-        let hello = hello(&self.token);
-        let worker_id = hello.worker_id;
-        let (mut reader, writer, _) = connect_unix(&self.socket, hello).await?;
-        let pid = std::process::id();
-        let register = Register { worker_id, pid, observer: true, ..Register::default() };
-        // What cannot be sent is reported by the read.
-        let _ = writer.send(&ClientToNode::Register(register));
-        let _ = writer.send(&message);
-        loop {
-            match reader.next::<NodeToClient>().await? {
-                Some(NodeToClient::Registered(registered)) if registered.failed => {
-                    return Err(Error::Refused(registered.failure.message));
-                }
-                Some(message) => {
-                    if let Some(answer) = answer(message) {
-                        return Ok(answer);
-                    }
-                }
-                None => return Err(Error::Truncated),
+        let idle =
+            || self.idle.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner));
+        let kept = idle().and_then(|mut all| all.pop());
+        if let Some(mut link) = kept
+            && let Ok(said) = link.say(&message, &answer).await
+        {
+            self.put_back(link);
+            return Ok(said);
+        }
+        // None was kept, or the daemon has closed it.
+        let mut link = Link::open(&self.socket, &self.token).await?;
+        let said = link.say(&message, &answer).await?;
+        self.put_back(link);
+        Ok(said)
+    }
+
+    fn put_back(&self, link: Link) {
+        if let Some(idle) = &self.idle {
+            let mut all = idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.len() < IDLE_MAX {
+                all.push(link);
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Rows of the state API, from those who know them.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use helio_config::dashboard::{DRIVERS_NAMESPACE, SUBMISSIONS_NAMESPACE};
 use helio_env::clock::unix_ms;
 use helio_proto::control::{
@@ -7,6 +10,7 @@ use helio_proto::control::{
 };
 use helio_proto::group::ListGroups;
 use helio_proto::inspect::{Inspected, Question, Topic};
+use helio_report::calls::{Calls, Found};
 use helio_report::summary::More;
 use helio_report::{Resource, Row, rows};
 
@@ -23,13 +27,46 @@ pub struct Told {
     pub total: u64,
     /// Counts of calls of which there are no rows.
     pub more: Vec<More>,
+    /// Calls that are too many for rows: `rows` is empty then.
+    pub calls: Option<Arc<Calls>>,
+    /// What else there is to say of what is missing: sentences.
+    pub notes: Vec<String>,
 }
 
 impl Told {
     /// All rows that there are.
     #[must_use]
     pub fn all(rows: Vec<Row>, silent: u32) -> Self {
-        Self { total: rows.len() as u64, rows, silent, more: Vec::new() }
+        Self { total: rows.len() as u64, rows, silent, ..Self::default() }
+    }
+
+    /// The calls of a table.
+    #[must_use]
+    pub fn of_calls(calls: Arc<Calls>, silent: u32, notes: Vec<String>) -> Self {
+        let more = calls.more();
+        let total = calls.len() as u64 + more.iter().map(|one| one.count).sum::<u64>();
+        Self { total, silent, more, calls: Some(calls), notes, ..Self::default() }
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.calls.as_ref().map_or(self.rows.len(), |calls| calls.len())
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows for which `wanted` holds where there is a table, the latest `most` of them, and all other rows.
+    #[must_use]
+    pub fn latest(&self, most: usize, wanted: impl Fn(&Found<'_>) -> bool) -> Cow<'_, [Row]> {
+        let Some(calls) = &self.calls else { return Cow::Borrowed(&self.rows) };
+        let mut found: Vec<Found<'_>> = calls.after(None).filter(wanted).collect();
+        found.sort_unstable_by_key(|one| std::cmp::Reverse((one.times_us().0, one.key)));
+        Cow::Owned(found.iter().take(most).map(Found::row).collect())
     }
 }
 
@@ -41,6 +78,10 @@ impl Asker {
     pub async fn rows(&self, resource: Resource) -> Result<Told, String> {
         let known = |rows| Told::all(rows, 0);
         Ok(match resource {
+            Resource::Tasks if self.past().is_some() => match self.past() {
+                Some(past) => Told::of_calls(past.calls(), 0, past.notes.clone()),
+                None => Told::default(),
+            },
             Resource::Tasks => {
                 let told = self.topic(Topic::Tasks).await?;
                 let processes = self.topic(Topic::Workers).await?;
@@ -49,7 +90,7 @@ impl Asker {
                     rows::tasks(&told.answers, &processes.answers, &actors).collect();
                 let more = rows::more(&told.answers, &actors);
                 let total = rows.len() as u64 + more.iter().map(|one| one.count).sum::<u64>();
-                Told { rows, silent: told.silent, total, more }
+                Told { total, more, ..Told::all(rows, told.silent) }
             }
             Resource::Objects => {
                 let told = self.topic(Topic::Objects).await?;

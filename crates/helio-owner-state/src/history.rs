@@ -222,6 +222,36 @@ impl Owner {
         tallies
     }
 
+    /// Rows of the calls that are over since a moment of the machine's time, the latest first, then of those that
+    /// were made or sent since then and are not over; and whether there were more than `limit`, or than are remembered.
+    #[must_use]
+    pub fn task_rows_since(
+        &self,
+        since: u64,
+        limit: usize,
+        now: u64,
+        wall: impl Fn(u64) -> u64,
+    ) -> (Vec<TaskRow>, bool) {
+        let ended = &self.history.ended;
+        let is_late = |ended: &&Ended| ended.ended >= since;
+        let mut rows: Vec<TaskRow> = ended
+            .iter()
+            .rev()
+            .take_while(is_late)
+            .take(limit)
+            .map(|ended| ended_row(ended, &wall))
+            .collect();
+        let is_gapped =
+            rows.len() == limit || (rows.len() == ended.len() && rows.len() == ENDED_MAX);
+        let is_new = |task: &&Task| {
+            !task.spec.template.is_unlisted && task.past.created.max(task.sent) >= since
+        };
+        let mut open = self.tasks.values().filter(is_new);
+        let room = limit - rows.len();
+        rows.extend(open.by_ref().take(room).map(|task| self.open_row(task, now, &wall)));
+        (rows, is_gapped || open.next().is_some())
+    }
+
     fn open_row(&self, task: &Task, now: u64, wall: &impl Fn(u64) -> u64) -> TaskRow {
         let spec = &task.spec;
         let is_sent = matches!(task.state, State::OnLease(_) | State::OnActor);

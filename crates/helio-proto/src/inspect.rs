@@ -48,6 +48,9 @@ messages! {
         3 limit: u32,
         /// For [`Topic::Places`].
         4 objects: Vec<ObjectId>,
+        /// For [`Topic::Tasks`]: only calls that were made, sent or over within so many milliseconds, what is over
+        /// first; 0: all.
+        5 within_ms: u32,
     }
     /// A client asks.
     pub struct Inspect {
@@ -94,6 +97,8 @@ messages! {
         15 queued: Vec<TaskId>,
         /// Calls of which there are no rows, counted: those beyond the limit, and those that are forgotten.
         16 more: Vec<TaskCount>,
+        /// More calls have changed within the time of the question than there are rows of.
+        17 is_gapped: bool,
     }
     /// So many calls.
     pub struct TaskCount {

@@ -30,6 +30,7 @@ pub mod frame;
 pub mod gateway;
 pub mod group;
 pub mod hello;
+pub mod history;
 pub mod inspect;
 pub mod logs;
 pub mod node;

@@ -2,10 +2,11 @@
 //! Ray know, made of what processes and the control service said. The Python front and the command line
 //! show the same rows.
 //!
-//! Reading order: [`columns`], [`rows`], [`select`], [`summary`], [`trace`].
+//! Reading order: [`columns`], [`rows`], [`calls`], [`select`], [`summary`], [`trace`].
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod columns;
 pub mod rows;
 pub mod select;

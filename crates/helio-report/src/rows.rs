@@ -79,45 +79,86 @@ pub fn tasks<'a>(
         Some((answer, task, known.origin(answer, task)))
     });
     let rows = rows.map(move |(answer, task, (job_id, maker, created_ms))| {
-        let (mut state, error_type, error_message) = outcome(answer, task);
-        let is_method = !task.actor_id.is_nil();
-        // Whoever sent a call does not know whether it has begun.
-        let has_begun = state != TaskPhase::Sent || !queued.contains(&task.task_id);
-        if !has_begun {
-            state = if is_method { TaskPhase::WaitsForActor } else { TaskPhase::WaitsForWorker };
-        }
-        let started_us = if has_begun { task.started_us } else { 0 };
-        let name = match classes.get(&task.actor_id) {
-            Some(class) if is_method && !class.is_empty() => format!("{class}.{}", task.name),
-            _ => task.name.clone(),
-        };
-        row(json!({
-            "task_id": task.task_id.hex(),
-            "attempt_number": task.attempt,
-            "name": name,
-            "state": state.name(),
-            "job_id": job_id.hex(),
-            "actor_id": hex!(task.actor_id),
-            "type": if is_method { "ACTOR_TASK" } else { "NORMAL_TASK" },
-            "func_or_class_name": name,
-            "parent_task_id": maker.map(|maker| parent(maker, job_id)),
-            "node_id": hex!(task.node_id),
-            "worker_id": hex!(task.worker_id),
-            "worker_pid": pids.get(&task.worker_id).filter(|pid| **pid > 0),
-            "error_type": text(error_type),
-            "language": "PYTHON",
-            "required_resources": resources(&task.resources),
-            "creation_time_ms": Some(created_ms).filter(|at| *at > 0),
-            "start_time_ms": ms(started_us),
-            "end_time_ms": ms(task.ended_us),
-            "error_message": text(error_message),
-            "events": way(started_us, task.ended_us, state, created_ms),
-            "why": text(&task.why),
-            "start_us": started_us,
-            "end_us": task.ended_us,
-        }))
+        call(&Told {
+            task,
+            is_over: answer.is_over,
+            is_queued: queued.contains(&task.task_id),
+            job_id,
+            maker,
+            created_ms,
+            class: classes.get(&task.actor_id).copied(),
+            pid: pids.get(&task.worker_id).copied(),
+        })
     });
     rows.chain(actors.iter().filter(|actor| !actor.is_unlisted).map(constructor))
+}
+
+/// What is known of a call: its row as a process told it, and what others say of it.
+pub(crate) struct Told<'a> {
+    pub(crate) task: &'a TaskRow,
+    /// The process that tells of it has ended.
+    pub(crate) is_over: bool,
+    /// It was sent to a process that has not begun it.
+    pub(crate) is_queued: bool,
+    pub(crate) job_id: JobId,
+    /// The call that made it.
+    pub(crate) maker: Option<TaskId>,
+    pub(crate) created_ms: u64,
+    /// The class of its actor.
+    pub(crate) class: Option<&'a str>,
+    pub(crate) pid: Option<u32>,
+}
+
+/// How a call stands, as far as it is known: whoever sent it does not know whether it has begun.
+pub(crate) fn standing(phase: TaskPhase, is_queued: bool, is_method: bool) -> TaskPhase {
+    match (phase, is_queued) {
+        (TaskPhase::Sent, true) if is_method => TaskPhase::WaitsForActor,
+        (TaskPhase::Sent, true) => TaskPhase::WaitsForWorker,
+        (phase, _) => phase,
+    }
+}
+
+/// The name of a method has its class in front.
+pub(crate) fn call_name(name: &str, class: Option<&str>) -> String {
+    match class {
+        Some(class) if !class.is_empty() => format!("{class}.{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// The row of a call.
+pub(crate) fn call(told: &Told<'_>) -> Row {
+    let task = told.task;
+    let (phase, error_type, error_message) = outcome(told.is_over, task);
+    let is_method = !task.actor_id.is_nil();
+    let state = standing(phase, told.is_queued, is_method);
+    let started_us = if state == phase { task.started_us } else { 0 };
+    let name = call_name(&task.name, told.class.filter(|_| is_method));
+    row(json!({
+        "task_id": task.task_id.hex(),
+        "attempt_number": task.attempt,
+        "name": name,
+        "state": state.name(),
+        "job_id": told.job_id.hex(),
+        "actor_id": hex!(task.actor_id),
+        "type": if is_method { "ACTOR_TASK" } else { "NORMAL_TASK" },
+        "func_or_class_name": name,
+        "parent_task_id": told.maker.map(|maker| parent(maker, told.job_id)),
+        "node_id": hex!(task.node_id),
+        "worker_id": hex!(task.worker_id),
+        "worker_pid": told.pid.filter(|pid| *pid > 0),
+        "error_type": text(error_type),
+        "language": "PYTHON",
+        "required_resources": resources(&task.resources),
+        "creation_time_ms": Some(told.created_ms).filter(|at| *at > 0),
+        "start_time_ms": ms(started_us),
+        "end_time_ms": ms(task.ended_us),
+        "error_message": text(error_message),
+        "events": way(started_us, task.ended_us, state, told.created_ms),
+        "why": text(&task.why),
+        "start_us": started_us,
+        "end_us": task.ended_us,
+    }))
 }
 
 /// Counts of calls of which there are no rows, of the answers about tasks.
@@ -128,10 +169,10 @@ pub fn more(answers: &[Answer], actors: &[ActorInfo]) -> Vec<More> {
     let of_answer = |answer: &Answer| {
         let one = |count: &TaskCount| {
             let is_method = !count.actor_id.is_nil();
-            let name = match classes.get(&count.actor_id) {
-                Some(class) if is_method && !class.is_empty() => format!("{class}.{}", count.name),
-                _ if count.name.is_empty() => "(others)".to_owned(),
-                _ => count.name.clone(),
+            let class = classes.get(&count.actor_id).copied().filter(|_| is_method);
+            let name = match class {
+                None | Some("") if count.name.is_empty() => "(others)".to_owned(),
+                class => call_name(&count.name, class),
             };
             // What a process that has ended did not finish, nobody will.
             let is_lost = answer.is_over && !count.phase.is_over();
@@ -149,9 +190,9 @@ pub fn more(answers: &[Answer], actors: &[ActorInfo]) -> Vec<More> {
 }
 
 /// How a call stands. What a process that has ended did not finish, nobody will.
-fn outcome<'a>(answer: &Answer, task: &'a TaskRow) -> (TaskPhase, &'a str, &'a str) {
+pub(crate) fn outcome(is_over: bool, task: &TaskRow) -> (TaskPhase, &str, &str) {
     let phase = task.phase;
-    if !answer.is_over || phase.is_over() {
+    if !is_over || phase.is_over() {
         return (phase, &task.error_type, &task.error_message);
     }
     // One word for both, as on Ray: which of the two is heard may be chance.
@@ -163,7 +204,7 @@ fn outcome<'a>(answer: &Answer, task: &'a TaskRow) -> (TaskPhase, &'a str, &'a s
 }
 
 /// The call that made it; a driver's code counts as one.
-fn parent(task: TaskId, job: JobId) -> String {
+pub(crate) fn parent(task: TaskId, job: JobId) -> String {
     if task.is_nil() { driver_task(job) } else { task.hex() }
 }
 
@@ -187,7 +228,7 @@ fn way(started_us: u64, ended_us: u64, phase: TaskPhase, created_ms: u64) -> Val
 }
 
 /// The constructor of an actor as a call.
-fn constructor(info: &ActorInfo) -> Row {
+pub(crate) fn constructor(info: &ActorInfo) -> Row {
     let phase = info.phase;
     // Its exception, or that there never was a process for it.
     let never_ran = !info.cause.error.is_empty()

@@ -31,6 +31,19 @@ impl State {
         let wall = self.wall();
         let owner = self.process.owner();
         match asked.question.topic {
+            Topic::Tasks if asked.question.within_ms > 0 => {
+                let within = u64::from(asked.question.within_ms) * 1000;
+                let (now, since) = (self.now(), self.now().saturating_sub(within));
+                let (mut rows, is_gapped) = owner.task_rows_since(since, limit, now, &wall);
+                let since = wall(since);
+                let is_new = |row: &TaskRow| {
+                    row.started_us.max(row.ended_us) >= since || row.phase == TaskPhase::Sent
+                };
+                rows.extend(self.process.rows_of_others(false, &wall).into_iter().filter(is_new));
+                answer.total = rows.len() as u64;
+                (answer.tasks, answer.is_gapped) = (rows, is_gapped);
+                answer.queued = self.process.queued_calls().take(limit).collect();
+            }
             Topic::Tasks => {
                 let (rows, others) = owner.task_rows(limit, self.now(), &wall);
                 let of_others = self.process.rows_of_others(false, &wall);

@@ -88,6 +88,16 @@ impl Past {
         })
     }
 
+    /// Opens the rows of a session that is over.
+    pub(crate) fn read(folder: &Path) -> io::Result<Self> {
+        let open = |name: &str, rows| Ring::read_only(&folder.join(name), &COLUMNS, rows);
+        Ok(Self {
+            seconds: open("seconds", SECONDS_OF_A_DAY)?,
+            minutes: open("minutes", MINUTES_OF_A_WEEK)?,
+            minute: Mutex::default(),
+        })
+    }
+
     /// Adds the row of a second, and the one of the minute before when it is the first of a new one.
     fn add(&self, second: u64, values: &[f32]) -> io::Result<()> {
         let mut minute = self.minute.lock().expect("no writer has panicked with it");

@@ -30,13 +30,22 @@ impl Ring {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = file.open(path)?;
-        let mut head = format!("{MAGIC}\n{}\n", columns.join("\n")).into_bytes();
-        assert!(head.len() <= HEAD_BYTES, "the names of the columns fit into the head");
-        head.resize(HEAD_BYTES, 0);
+        let head = head(columns);
         let mut found = vec![0; HEAD_BYTES];
         if file.read_exact_at(&mut found, 0).is_err() || found != head {
             file.set_len(0)?;
             file.write_all_at(&head, 0)?;
+        }
+        Ok(Self::of(file, columns.len(), rows))
+    }
+
+    /// Opens a file that is there, for reading; one with other columns is refused.
+    pub(super) fn read_only(path: &Path, columns: &[&str], rows: u64) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let mut found = vec![0; HEAD_BYTES];
+        file.read_exact_at(&mut found, 0)?;
+        if found != head(columns) {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
         Ok(Self::of(file, columns.len(), rows))
     }
@@ -88,6 +97,13 @@ impl Ring {
     fn place(&self, moment: u64) -> u64 {
         HEAD_BYTES as u64 + moment % self.rows * row_bytes(self.columns) as u64
     }
+}
+
+fn head(columns: &[&str]) -> Vec<u8> {
+    let mut head = format!("{MAGIC}\n{}\n", columns.join("\n")).into_bytes();
+    assert!(head.len() <= HEAD_BYTES, "the names of the columns fit into the head");
+    head.resize(HEAD_BYTES, 0);
+    head
 }
 
 fn row_bytes(columns: usize) -> usize {

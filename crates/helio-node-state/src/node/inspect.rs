@@ -56,7 +56,8 @@ impl Node {
         let Some(client) = self.clients.get(conn) else { return };
         let tasks = words.answer.tasks;
         let (worker_id, pid) = (client.worker_id(), client.pid());
-        self.inspections.on_last_words(Answer { worker_id, pid, tasks, ..words.answer });
+        let answer = Answer { worker_id, pid, tasks, ..words.answer };
+        self.inspections.on_last_words(answer, &self.ctx);
     }
 
     /// The answer of the daemon itself.

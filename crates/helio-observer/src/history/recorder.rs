@@ -1,0 +1,306 @@
+//! Writes down what changes.
+//!
+//! Calls are asked for twice a second and more often where there are many, each time those of the time since the
+//! question before and a little more; everything else once a second. Where answers
+//! take long there are fewer questions: [`SHARE`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use helio_env::clock::unix_ms;
+use helio_proto::Wire;
+use helio_proto::control::{ControlResponse, KvEntries, ListActors, ListJobs, NodeInfo};
+use helio_proto::group::ListGroups;
+use helio_proto::history::{Batch, Entry};
+use helio_proto::inspect::{Answer, Question, TaskPhase, Topic, WorkerRow};
+use helio_types::{TaskId, WorkerId};
+
+use super::file::{About, Writer};
+use super::{SERVING, TABLES};
+use crate::Asker;
+
+/// How often calls are asked for: usually, and while there are many.
+const CALLS_EVERY: Duration = Duration::from_millis(500);
+const MANY_CALLS_EVERY: Duration = Duration::from_millis(200);
+/// So many new rows are many: a process keeps ten thousand calls that are over.
+const MANY: usize = 1_000;
+/// How often everything else is asked for.
+const REST_EVERY: Duration = Duration::from_millis(900);
+/// Answers may come so late; what comes twice is written once.
+const OVERLAP: Duration = Duration::from_millis(1_000);
+/// Between two questions there is so many times the time that the one before took.
+const SHARE: u32 = 4;
+/// Rows of the key-value table that are larger are written more rarely: so many bytes a second each.
+const ENTRY_BYTES_PER_S: usize = 32 << 10;
+/// Figures of nodes that change all the time are written so often.
+const NODES_EVERY: Duration = Duration::from_secs(60);
+
+/// What was written of a thing, and when.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    hash: u64,
+    at: Instant,
+}
+
+/// Writes the history of a cluster.
+#[derive(Debug)]
+pub struct Recorder {
+    asker: Asker,
+    writer: Writer,
+    /// By kind and key: what was written of it last.
+    written: HashMap<(u8, Vec<u8>), Written>,
+    /// Calls that were written within the overlap, with what was said of them.
+    calls: HashMap<(TaskId, u32), (TaskPhase, bool, u64)>,
+    /// Processes that had calls which they had not begun.
+    queued: BTreeSet<WorkerId>,
+    /// The round in which calls are written.
+    round: u64,
+    /// When calls, and everything else, were asked for last.
+    asked_calls: Option<Instant>,
+    asked_rest: Option<Instant>,
+    /// There were more calls than rows: the next question is about all.
+    is_gapped: bool,
+}
+
+/// Writes down what happens for as long as the runtime lives.
+pub async fn keep(mut recorder: Recorder) {
+    let mut is_told = false;
+    loop {
+        let began = Instant::now();
+        let pause = match recorder.round().await {
+            Ok(count) => {
+                is_told = false;
+                if count >= MANY { MANY_CALLS_EVERY } else { CALLS_EVERY }
+            }
+            Err(error) => {
+                if !is_told {
+                    is_told = true;
+                    tracing::warn!(error, "the history is not written");
+                }
+                CALLS_EVERY
+            }
+        };
+        let took = began.elapsed();
+        tokio::time::sleep(pause.saturating_sub(took).max(took * SHARE)).await;
+    }
+}
+
+fn hash(message: &impl Wire) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    helio_proto::encode(message).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Recorder {
+    /// Into a folder, which is made if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made or read.
+    pub fn new(asker: Asker, folder: &Path, about: About) -> io::Result<Self> {
+        Ok(Self {
+            asker,
+            writer: Writer::new(folder, about)?,
+            written: HashMap::new(),
+            calls: HashMap::new(),
+            queued: BTreeSet::new(),
+            round: 0,
+            asked_calls: None,
+            asked_rest: None,
+            is_gapped: false,
+        })
+    }
+
+    /// Asks for what is new and writes it; how many calls there were.
+    async fn round(&mut self) -> Result<usize, String> {
+        let begins = self.writer.begins();
+        if begins {
+            self.written.clear();
+        }
+        let mut batch = Batch { at_ms: unix_ms(), ..Batch::default() };
+        let rest_is_due = self.asked_rest.is_none_or(|at| at.elapsed() >= REST_EVERY);
+        if begins || rest_is_due {
+            self.asked_rest = Some(Instant::now());
+            self.add_rest(&mut batch).await?;
+        }
+        let count = self.add_calls(&mut batch, begins).await?;
+        let is_new = batch != Batch { at_ms: batch.at_ms, ..Batch::default() };
+        if (is_new || begins)
+            && let Err(error) = self.writer.write(&batch, begins)
+        {
+            // What was not written is to be written again.
+            self.written.clear();
+            self.calls.clear();
+            self.is_gapped = true;
+            return Err(error.to_string());
+        }
+        Ok(count)
+    }
+
+    async fn add_calls(&mut self, batch: &mut Batch, begins: bool) -> Result<usize, String> {
+        let now = Instant::now();
+        let since = self.asked_calls.map(|at| now - at + OVERLAP);
+        let is_whole = begins || self.is_gapped || since.is_none();
+        let within_ms = since.filter(|_| !is_whole).map_or(0, |since| since.as_millis() as u32);
+        let question = Question { topic: Topic::Tasks, within_ms, ..Question::default() };
+        let told = self.asker.inspect(question).await?;
+        self.asked_calls = Some(now);
+        self.round += 1;
+        let mut count = 0;
+        let mut gaps = 0;
+        let is_first = self.calls.is_empty() && begins;
+        for mut answer in told.answers {
+            gaps += u32::from(answer.is_gapped);
+            // A process that forgot calls may have had them written before.
+            answer.more.clear();
+            let (calls, round) = (&mut self.calls, self.round);
+            answer.tasks.retain(|task| {
+                let said = (task.phase, answer.is_over, round);
+                let before = calls.insert((task.task_id, task.attempt), said);
+                let is_new =
+                    before.is_none_or(|(phase, is_over, _)| (phase, is_over) != (said.0, said.1));
+                // A new file has what is open anew; what is over was in the one before.
+                is_new || (is_whole && (!task.phase.is_over() || is_first))
+            });
+            // A queue that is empty now is news, too.
+            let had_queue = self.queued.remove(&answer.worker_id);
+            if !answer.queued.is_empty() {
+                self.queued.insert(answer.worker_id);
+            }
+            if !answer.tasks.is_empty() || !answer.queued.is_empty() || had_queue {
+                count += answer.tasks.len();
+                batch.calls.push(Answer { total: 0, ..answer });
+            }
+        }
+        self.is_gapped = gaps > 0;
+        batch.gaps = gaps;
+        batch.is_whole = is_whole;
+        // What is not told any more will not come again.
+        let kept = self.round.saturating_sub(8);
+        self.calls.retain(|_, (_, _, round)| *round >= kept);
+        Ok(count)
+    }
+
+    async fn add_rest(&mut self, batch: &mut Batch) -> Result<(), String> {
+        let asker = self.asker.clone();
+        let unexpected = || "the control service gave an unexpected answer".to_owned();
+        let ControlResponse::Actors(actors) = asker.ask(ListActors {}).await? else {
+            return Err(unexpected());
+        };
+        let ControlResponse::Jobs(jobs) = asker.ask(ListJobs {}).await? else {
+            return Err(unexpected());
+        };
+        let ControlResponse::Groups(groups) = asker.ask(ListGroups {}).await? else {
+            return Err(unexpected());
+        };
+        let nodes = asker.nodes().await?.nodes;
+        let question = Question { topic: Topic::Workers, ..Question::default() };
+        let workers = asker.inspect(question).await?.answers;
+
+        let all = actors.actors.into_iter();
+        batch.actors = all.filter(|one| self.is_new(b'a', &one.actor_id.0, hash(one))).collect();
+        let all = jobs.jobs.into_iter();
+        batch.jobs = all.filter(|one| self.is_new(b'j', &one.job_id.0, hash(one))).collect();
+        let all = groups.groups.into_iter();
+        batch.groups =
+            all.filter(|one| self.is_new(b'g', &one.spec.group_id.0, hash(one))).collect();
+        let all = nodes.into_iter();
+        batch.nodes = all.filter(|one| self.is_news_of_node(one)).collect();
+        for mut answer in workers {
+            answer.workers.retain(|worker| self.is_news_of_worker(worker));
+            if !answer.workers.is_empty() {
+                batch.workers.push(answer);
+            }
+        }
+        for namespace in TABLES {
+            self.add_table(namespace, batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_table(&mut self, namespace: &str, batch: &mut Batch) -> Result<(), String> {
+        let entries = KvEntries { namespace: namespace.to_owned(), ..KvEntries::default() };
+        let mut there = BTreeSet::new();
+        for pair in self.asker.entries(entries).await? {
+            let key = [namespace.as_bytes(), b"\n", &pair.key].concat();
+            let mut hasher = DefaultHasher::new();
+            pair.value.hash(&mut hasher);
+            there.insert(key.clone());
+            if self.is_due(b'k', &key, hasher.finish(), pair.value.len()) {
+                let (namespace, key, value) = (namespace.to_owned(), pair.key, pair.value);
+                batch.entries.push(Entry { namespace, key, value, is_gone: false });
+            }
+        }
+        if namespace.starts_with('_') && namespace != SERVING {
+            return Ok(());
+        }
+        let prefix = [namespace.as_bytes(), b"\n"].concat();
+        let gone: Vec<(u8, Vec<u8>)> = self
+            .written
+            .keys()
+            .filter(|(kind, key)| *kind == b'k' && key.starts_with(&prefix) && !there.contains(key))
+            .cloned()
+            .collect();
+        for place in gone {
+            self.written.remove(&place);
+            let key = place.1[prefix.len()..].to_vec();
+            let namespace = namespace.to_owned();
+            batch.entries.push(Entry { namespace, key, is_gone: true, ..Entry::default() });
+        }
+        Ok(())
+    }
+
+    /// Whether it is other than what was written of it.
+    fn is_new(&mut self, kind: u8, key: &[u8], hash: u64) -> bool {
+        self.is_due(kind, key, hash, 0)
+    }
+
+    /// The same of what has so many bytes.
+    fn is_due(&mut self, kind: u8, key: &[u8], hash: u64, bytes: usize) -> bool {
+        let now = Instant::now();
+        let place = (kind, key.to_vec());
+        let pause = Duration::from_secs_f64(bytes as f64 / ENTRY_BYTES_PER_S as f64);
+        let is_due = self.written.get(&place).is_none_or(|before| {
+            before.hash != hash && (bytes < ENTRY_BYTES_PER_S || now - before.at >= pause)
+        });
+        if is_due {
+            self.written.insert(place, Written { hash, at: now });
+        }
+        is_due
+    }
+
+    fn is_news_of_node(&mut self, node: &NodeInfo) -> bool {
+        let lasting = NodeInfo {
+            available: Default::default(),
+            pending: Vec::new(),
+            version: 0,
+            object_store_used: 0,
+            workers: 0,
+            gpus: Vec::new(),
+            is_idle: false,
+            ..node.clone()
+        };
+        let place = (b'n', node.address.node_id.0.to_vec());
+        let is_old =
+            self.written.get(&place).is_some_and(|before| before.at.elapsed() >= NODES_EVERY);
+        let hash = hash(&lasting);
+        if is_old && node.alive {
+            self.written.insert(place, Written { hash, at: Instant::now() });
+            return true;
+        }
+        self.is_new(b'n', &node.address.node_id.0, hash)
+    }
+
+    /// What a worker is used for changes with each call.
+    fn is_news_of_worker(&mut self, worker: &WorkerRow) -> bool {
+        let lasting = WorkerRow {
+            usage: String::new(),
+            resources: Default::default(),
+            ended_ago_ms: 0,
+            ..worker.clone()
+        };
+        self.is_new(b'w', &worker.worker_id.0, hash(&lasting))
+    }
+}
