@@ -261,10 +261,12 @@ def connect(
     runtime_env: str = "",
     script: str = "",
     entrance: int = 0,
+    beside: bool = False,
 ) -> None:
     """Join the daemon as a driver. Raises `ConnectionError`.
 
     `entrance`: the port of this machine that leads into the cluster, 0: none is needed.
+    `beside`: beside the process's session; this thread has chosen the new one then.
     """
 
 def _cut_file(path: str) -> list[tuple[str, int]]:
@@ -273,11 +275,13 @@ def _cut_file(path: str) -> list[tuple[str, int]]:
 def _chunk_name(data: bytes) -> str:
     """The name of the chunk that these bytes are."""
 
-def _take_package(session_dir: str, host: str, port: int, token: str, name: str, to: str) -> None:
+def _take_package(
+    session_dir: str, host: str, port: int, token: str, entrance: int, name: str, to: str
+) -> None:
     """Have a package of the head's written to a file. Raises `ConnectionError`."""
 
 def _give_package(
-    session_dir: str, host: str, port: int, token: str, name: str, from_: str
+    session_dir: str, host: str, port: int, token: str, entrance: int, name: str, from_: str
 ) -> None:
     """Bring a package to the head, unless that has it. Raises `ConnectionError`."""
 
@@ -289,7 +293,13 @@ def session() -> Session:
     """Raises `RaySystemError` when there is none."""
 
 def session_epoch() -> int:
-    """Changes whenever a session begins or ends; 0: there never was one."""
+    """Of the present session; without one it changes whenever one ends. 0: there never was one."""
+
+def choose_session(epoch: int) -> int:
+    """From here on the session of that epoch is this thread's present one; 0: that of the process.
+
+    Returns what the thread had chosen before.
+    """
 
 # --- objects ---------------------------------------------------------------------------------------
 

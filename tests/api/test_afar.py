@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,7 +66,7 @@ def run(run_driver: Run, gateway: str) -> Run:
     "connect",
     [
         'ray.init("ray://" + gateway, namespace="n")',
-        'ray.init("heliostat://" + gateway + "/", namespace="n", allow_multiple=True)',
+        'ray.init("heliostat://" + gateway + "/", namespace="n")',
         'ray.client(gateway).namespace("n").env({"env_vars": {"A": "b"}}).connect()',
         'ray.client("ray://" + gateway).namespace("n").connect()',
         'ray.util.connect(gateway, namespace="n")',
@@ -181,28 +184,248 @@ def test_another_minor_version_of_python_is_refused_and_another_patch_is_not(run
 
 
 @pytest.mark.contract("F8.02")
-def test_a_second_connection_of_a_process_is_refused(run: Run) -> None:
+def test_a_second_connection_is_refused_unless_it_is_asked_for(run: Run, gateway: str) -> None:
     run(
         """
         import os
         import ray
 
         address = "ray://" + os.environ["GATEWAY"]
-        ray.init(address)
-        for keywords, error in [({}, RuntimeError), ({"allow_multiple": True}, NotImplementedError)]:
+
+        def refused(error, says, act):
             try:
-                ray.init(address, **keywords)
+                act()
+            except error as raised:
+                assert says in str(raised), raised
+            else:
                 raise AssertionError("it was not refused")
-            except error as refused:
-                assert "ray.shutdown()" in str(refused)
+
+        refused(RuntimeError, "ray://head", lambda: ray.init(allow_multiple=True))
+        ray.init(address)
+        refused(RuntimeError, "ray.shutdown()", lambda: ray.init(address))
         ray.init(address, ignore_reinit_error=True)
-        try:
-            ray.client("nowhere_at_all://x")
-            raise AssertionError("it was not refused")
-        except RuntimeError as refused:
-            assert "Module: nowhere_at_all does not exist." in str(refused)
+        ray.shutdown()
+        context = ray.init(address, allow_multiple=True)
+        assert not ray.is_initialized()
+        refused(ValueError, "allow_multiple=True", lambda: ray.init(address))
+        context.disconnect()
+        ray.init(address)
+        refused(
+            RuntimeError,
+            "Module: nowhere_at_all does not exist.",
+            lambda: ray.client("nowhere_at_all://x"),
+        )
         """
     ).check()
+
+
+SEVERAL = """
+    import asyncio
+    import os
+    import threading
+    import ray
+
+    address = "ray://" + os.environ["GATEWAY"]
+    ray.init(num_cpus=1, namespace="own")
+    one = ray.init(address, namespace="one", allow_multiple=True)
+    two = ray.init(address, namespace="two", allow_multiple=True)
+    assert ray.util.client.num_connected_contexts() == 2 and not ray.util.client.ray.is_connected()
+
+    @ray.remote(num_cpus=0)
+    def here():
+        context = ray.get_runtime_context()
+        return context.namespace, context.get_job_id(), context.get_node_id()
+
+    @ray.remote(num_cpus=0)
+    class Named:
+        def say(self, n):
+            return n, ray.get_runtime_context().namespace
+        def count(self):
+            yield from range(3)
+
+    def seen():
+        return ray.get(here.remote())
+
+    own = seen()
+    with one:
+        first = seen()
+        with two:
+            second = seen()
+        assert seen() == first
+    assert seen() == own
+    assert [own[0], first[0], second[0]] == ["own", "one", "two"]
+    assert len({own[1:], first[1:], second[1:]}) == 3, "jobs of their own"
+    assert own[2] != first[2] == second[2], "two are in one cluster, and one is in another"
+
+    def refused(error, act):
+        try:
+            act()
+        except error:
+            return
+        raise AssertionError("it was not refused")
+
+    with one:
+        kept, actor = ray.put("of one"), Named.options(name="a").remote()
+        assert ray.get(actor.say.remote(1)) == (1, "one")
+        items = actor.count.options(num_returns="streaming").remote()
+    with two:
+        refused(ValueError, lambda: ray.get_actor("a"))
+        refused(ValueError, lambda: ray.get(kept))
+        refused(ray.exceptions.RayError, lambda: actor.say.remote(2))
+        del items
+    with one:
+        assert ray.get(kept) == "of one" and ray.get(actor.say.remote(3)) == (3, "one")
+
+    def work(context, name):
+        with context:
+            mine = Named.remote()
+            for n in range(30):
+                assert ray.get(mine.say.remote(n)) == (n, name)
+                assert seen()[0] == name
+
+            async def wait():
+                return await asyncio.gather(*[mine.say.remote(n) for n in range(20)])
+
+            assert asyncio.run(wait()) == [(n, name) for n in range(20)]
+            assert mine.say.remote(5).future().result(60) == (5, name)
+        done.append(name)
+
+    done = []
+    threads = [threading.Thread(target=work, args=of) for of in [(one, "one"), (two, "two")] * 2]
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        assert seen() == own
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == ["one", "one", "two", "two"]
+
+    one.disconnect()
+    one.disconnect()
+    with one:
+        assert not ray.is_initialized()
+    assert ray.util.client.num_connected_contexts() == 1
+    with two:
+        assert seen() == second
+    assert seen() == own
+    ray.shutdown()
+    assert ray.util.client.num_connected_contexts() == 0
+    with two:
+        assert not ray.is_initialized()
+"""
+
+
+@pytest.mark.contract("F8.02")
+def test_a_process_has_several_connections_and_each_thread_chooses_its_own(run: Run) -> None:
+    run(SEVERAL, seconds=120).check()
+
+
+class Cutter:
+    """Leads connections to the gateway, and cuts each after some frames behind its greeting."""
+
+    GREETING = 2  # frames of each direction: the handshake, and what begins a session
+
+    def __init__(self, gateway: str) -> None:
+        host, _, port = gateway.rpartition(":")
+        self._gateway = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.cuts, self.cutting = 0, False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                threading.Thread(target=self._join, args=(near,), daemon=True).start()
+
+    def _join(self, near: socket.socket) -> None:
+        left = [1 + self.cuts % 3]
+        with near, socket.create_connection(self._gateway) as far:
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=self._lead, args=(far, near, left), daemon=True)
+            back.start()
+            self._lead(near, far, left)
+            back.join()
+
+    def _lead(self, source: socket.socket, sink: socket.socket, left: list[int]) -> None:
+        count = 0
+        with contextlib.suppress(OSError):
+            while (head := self._read(source, 4)) and left[0] > 0:
+                frame = head + self._read(source, int.from_bytes(head, "little"))
+                count += 1
+                if self.cutting and count > self.GREETING:
+                    left[0] -= 1
+                    if left[0] == 0:
+                        self.cuts += 1
+                        frame = frame[: len(frame) // 2 if self.cuts % 2 else len(frame)]
+                sink.sendall(frame)
+                if left[0] == 0:
+                    break
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _read(self, source: socket.socket, length: int) -> bytes:
+        read = b""
+        while len(read) < length and (more := source.recv(length - len(read))):
+            read += more
+        return read
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.mark.contract("F8.01")
+def test_a_connection_that_ends_after_every_frame_or_in_its_middle_loses_nothing(
+    gateway: str, tmp_path: Path
+) -> None:
+    cutter = Cutter(gateway)
+    source = """
+    import os, time
+    import numpy as np
+    import ray
+
+    ray.init("ray://" + os.environ["GATEWAY"], log_to_driver=False)
+
+    @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
+    class Counter:
+        def __init__(self):
+            self.calls = 0
+        def count(self, number):
+            self.calls += 1
+            return self.calls, number
+        def total(self, values):
+            return int(values.sum())
+        def up(self):
+            yield from range(3)
+
+    counter = Counter.remote()
+    assert ray.get(counter.count.remote(1)) == (1, 1)
+    print("ready=1", flush=True)
+    while not os.path.exists("cutting"):
+        time.sleep(0.01)
+    for calls in range(2, 22):
+        assert ray.get(counter.count.remote(calls)) == (calls, calls)
+    assert ray.get(counter.total.remote(ray.put(np.ones(300_000, np.uint8)))) == 300_000
+    up = counter.up.options(num_returns="streaming").remote()
+    assert [ray.get(item) for item in up] == [0, 1, 2]
+    print("done=1")
+    """
+    try:
+        env = {"HELIOSTAT_AUTH_TOKEN": TOKEN, "GATEWAY": cutter.address}
+        driver = harness.start_driver(tmp_path, source, env=env)
+        driver.wait_line("ready")
+        cutter.cutting = True
+        (tmp_path / "cutting").touch()
+        assert driver.finish(140).check().value("done") == "1"
+        assert cutter.cuts > 20, "it was cut again and again"
+    finally:
+        cutter.close()
 
 
 def test_the_port_for_drivers_is_no_port_of_the_head(gateway: str, run_driver: Any) -> None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -157,13 +157,18 @@ class Machine:
         ]
 
     def start_script(
-        self, source: str, *, name: str = "driver", env: Mapping[str, str] | None = None
+        self,
+        source: str,
+        *,
+        name: str = "driver",
+        env: Mapping[str, str] | None = None,
+        args: Sequence[str] = (),
     ) -> harness.Driver:
         """Run a Python script on this machine, with ``RAY_ADDRESS`` of its cluster."""
         script = self.directory / f"{name}.py"
         script.write_text(textwrap.dedent(source))
         out, err = self.directory / f"{name}.stdout", self.directory / f"{name}.stderr"
-        argv = [sys.executable, "-X", "faulthandler", str(script)]
+        argv = [sys.executable, "-X", "faulthandler", str(script), *args]
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
                 self.command(argv, {"RAY_ADDRESS": "auto", **(env or {})}),

@@ -23,14 +23,40 @@ pytestmark = [
 RELAY_PORT = 7001
 
 # Forwards to the head's port for drivers. A line in the pipe `cuts` ends all connections; what is on
-# its way is lost.
+# its way is lost. With a file `slow` what a connection
+# carries comes 100 ms later, and 125 KB a second at most.
 RELAY = """
-    import os, select, socket, struct, sys, threading
+    import os, queue, select, socket, struct, sys, threading, time
 
     head = os.environ["HEAD"]
     pairs = set()
 
     def pump(source, sink):
+        on_its_way = queue.Queue(1000)
+        threading.Thread(target=deliver, args=(on_its_way, sink), daemon=True).start()
+        try:
+            while data := source.recv(4096):
+                on_its_way.put((time.monotonic(), data))
+        except OSError:
+            pass
+        on_its_way.put((time.monotonic(), b""))
+
+    def deliver(on_its_way, sink):
+        while True:
+            sent, data = on_its_way.get()
+            time.sleep(max(0, sent + 0.1 - time.monotonic()) + len(data) / 125_000)
+            try:
+                if not data:
+                    break
+                sink.sendall(data)
+            except OSError:
+                break
+        try:
+            sink.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def pump_at_once(source, sink):
         try:
             while data := source.recv(65536):
                 sink.sendall(data)
@@ -51,8 +77,9 @@ RELAY = """
         for end in (near, far):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         pairs.add((near, far))
-        threading.Thread(target=pump, args=(near, far), daemon=True).start()
-        pump(far, near)
+        lead = pump if os.path.exists("slow") else pump_at_once
+        threading.Thread(target=lead, args=(near, far), daemon=True).start()
+        lead(far, near)
         pairs.discard((near, far))
 
     def cut():
@@ -134,7 +161,10 @@ EVERYTHING = """
     import ray
     from ray.util.state import list_actors, list_nodes
 
-    context = ray.init(namespace="of the laptop")
+    os.mkdir("project")
+    with open("project/of_the_project.py", "w") as module:
+        module.write("WORD = 'travels'")
+    context = ray.init(namespace="of the laptop", runtime_env={"working_dir": "project"})
     MIB = 1 << 20
 
     class OfTheLaptop:
@@ -159,6 +189,12 @@ EVERYTHING = """
     assert set(ray.get([where.remote() for _ in range(20)])) <= nodes
     spread = where.options(scheduling_strategy="SPREAD")
     assert set(ray.get([spread.remote() for _ in range(20)])) == nodes
+
+    @ray.remote
+    def word():
+        import of_the_project
+        return of_the_project.WORD
+    assert ray.get([spread.remote(), word.remote()])[1] == "travels"
 
     large = ray.put(np.arange(3 * MIB, dtype=np.int64))
     @ray.remote
@@ -354,3 +390,59 @@ def test_what_a_driver_ran_ends_with_it(afar: Afar) -> None:
     harness.wait_until(lambda: not runs(), within=60, what="the end of the actor")
     listed = afar.head.run(str(HELIOSTAT), "list", "nodes").stdout
     assert listed.count("ALIVE") == 2
+
+
+def test_a_laptop_that_was_asleep_longer_than_any_node_may_be_goes_on(afar: Afar) -> None:
+    driver = afar.start(WAVES)
+    driver.wait_line("ready")
+    afar.laptop.hang()
+    time.sleep(20)
+    before = waves(afar.laptop)
+    afar.laptop.wake_up()
+    harness.wait_until(
+        lambda: waves(afar.laptop) > before or driver.process.poll() is not None,
+        within=90,
+        what="the next wave",
+    )
+    (afar.laptop.directory / "stop").touch()
+    driver.finish(60).check()
+
+
+SLOW = """
+    import numpy as np
+    import ray
+
+    ray.init()
+
+    @ray.remote(num_cpus=0)
+    def size(values):
+        return len(values)
+
+    @ray.remote(num_cpus=0)
+    class Counter:
+        def __init__(self):
+            self.count = 0
+        def add(self):
+            self.count += 1
+            return self.count
+        def up(self):
+            print("a line of a worker", flush=True)
+            for n in range(5):
+                yield np.full(20_000, n, np.uint8)
+
+    counter = Counter.remote()
+    assert ray.get([counter.add.remote() for _ in range(200)]) == list(range(1, 201))
+    assert ray.get([size.remote([n] * n) for n in range(50)]) == list(range(50))
+    assert ray.get(size.remote(ray.put(np.ones(150_000, np.uint8)))) == 150_000
+    up = counter.up.options(num_returns="streaming").remote()
+    assert [int(ray.get(item)[0]) for item in up] == [0, 1, 2, 3, 4]
+    print("done=1")
+"""
+
+
+@pytest.mark.contract("F8.01")
+def test_a_link_of_100_ms_and_1_megabit_is_slow_and_nothing_worse(afar: Afar) -> None:
+    (afar.router.directory / "slow").touch()
+    finished = afar.start(SLOW).finish(150).check()
+    assert finished.value("done") == "1"
+    assert "a line of a worker" in finished.stdout + finished.stderr

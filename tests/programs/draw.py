@@ -19,7 +19,7 @@ CALM_SIZES = {"tiny": 4, "inline": 4, "below 100 KiB": 3, "above 100 KiB": 4, "s
 OPS_MIN, OPS_MAX = 6, 22
 
 # How many of a hundred programs want which session.
-SESSIONS = {"usual": 86, "small": 8, "nodes": 6}
+SESSIONS = {"usual": 80, "small": 8, "nodes": 6, "afar": 6}
 
 # What a program has more of, so that rare things meet each other; half of them have no theme.
 THEMES = ("", "", "", "actors", "streams", "drivers")

@@ -7,7 +7,7 @@ import concurrent.futures
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from programs import emit
@@ -23,7 +23,7 @@ BATCH = 80
 # As many begin in one session; the rest in another, perhaps beside it.
 SESSION_MAX = 3 * BATCH
 # Side by side in one session; those with a small store would fill it with what each may hold.
-THREADS = {"usual": 4, "small": 1, "nodes": 2}
+THREADS = {"usual": 4, "small": 1, "nodes": 2, "afar": 2}
 PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
 
 
@@ -146,7 +146,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="how long; without it --programs counts")
     parser.add_argument("--programs", type=int, default=300, help="how many programs")
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
-    parser.add_argument("--session", default="", help="usual, small or nodes: all in that one")
+    parser.add_argument(
+        "--session", default="", help="usual, small, nodes or afar: all in that one"
+    )
     parser.add_argument("--ray", help="run them on the Ray of this Python interpreter instead")
     parser.add_argument("--show", action="store_true", help="print the script of the seed only")
     parser.add_argument("--shrink", type=float, default=180.0, help="seconds for each failure")
@@ -194,7 +196,13 @@ def main(arguments: list[str]) -> int:
         if n <= 0 or (end and time.monotonic() > end):
             break
         known = len(hunt.failures)
-        hunt.run([draw(s, given.session) for s in range(seed, seed + n)])
+        programs = [draw(s, given.session) for s in range(seed, seed + n)]
+        if given.ray:
+            # Ray's client is another program than its driver.
+            programs = [
+                replace(one, session="usual") if one.session == "afar" else one for one in programs
+            ]
+        hunt.run(programs)
         seed += n
         for failure in hunt.failures[known:]:
             show(failure, given.out)

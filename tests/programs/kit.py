@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -339,6 +340,8 @@ def pinned(ref: Any) -> None:
 # Sessions -----------------------------------------------------------------------------------------
 
 CLUSTER: Any = None
+# The port for drivers elsewhere, where this driver knows nothing else of its cluster.
+GATEWAY = ""
 NODES: dict[str, Any] = {}
 
 
@@ -346,6 +349,9 @@ def start(kind: str, config: Any = None) -> None:
     """Begin the session that a program of this kind wants; ``config``: its ``_system_config``."""
     global CLUSTER
     quiet = {"log_to_driver": False, "logging_level": "error"}
+    if kind == "afar":
+        ray.init(start_head(config), **quiet)
+        return
     if kind != "nodes":
         store = (100 if kind == "small" else 400) << 20
         given: dict[str, Any] = {"object_store_memory": store, "include_dashboard": False, **quiet}
@@ -364,9 +370,33 @@ def start(kind: str, config: Any = None) -> None:
     ray.init(address=CLUSTER.address, **quiet)
 
 
+def start_head(config: Any) -> str:
+    """A cluster that this driver is no part of; its port for drivers elsewhere."""
+    global GATEWAY
+    # A short path: sockets lie in it.
+    os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="afar", dir="/tmp")
+    os.environ["HELIOSTAT_AUTH_TOKEN"] = "of random programs"
+    size = ["--num-cpus=16", f"--object-store-memory={400 << 20}"]
+    ports = ["--port=0", "--ray-client-server-port=0", "--include-dashboard=false"]
+    said = ray_command(
+        "start", "--head", *size, *ports, f"--system-config={json.dumps(config or {})}"
+    )
+    GATEWAY = next(word for word in said.split('"') if word.startswith("ray://"))
+    return GATEWAY
+
+
+def ray_command(*words: str) -> str:
+    command = [os.path.join(os.path.dirname(sys.executable), "ray"), *words]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def stop() -> None:
-    global CLUSTER
+    global CLUSTER, GATEWAY
     ray.shutdown()
+    if GATEWAY:
+        GATEWAY = ""
+        ray_command("stop", "--force")
+        shutil.rmtree(os.environ.pop("RAY_TMPDIR"), ignore_errors=True)
     if CLUSTER is not None:
         CLUSTER.shutdown()
         CLUSTER = None
@@ -396,7 +426,7 @@ def script() -> str:
 
 def other_driver(where: str, name: str, slot: str, way: str, expected: list[Any]) -> None:
     """Have another driver read what the named actor keeps, and compare there."""
-    address = ray.get_runtime_context().gcs_address
+    address = GATEWAY or ray.get_runtime_context().gcs_address
     given = [where, address, name, slot, way, repr(expected)]
     with tempfile.TemporaryFile() as out:
         command = [sys.executable, script(), "other", json.dumps(given)]

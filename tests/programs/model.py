@@ -238,9 +238,10 @@ class RemoveGroup(Op):
 
 @dataclass(frozen=True)
 class Program:
-    """``session``: usual, small (store of 100 MB) or nodes; ``crashes``: tasks end processes.
+    """``session``: usual, small (store of 100 MB), nodes or afar (by `ray://`).
 
-    ``ends_workers``: processes of tasks may end, and take along what they own, of any program.
+    ``crashes``: tasks end processes. ``ends_workers``: processes of tasks may end, and take along what
+    they own, of any program.
     """
 
     seed: int

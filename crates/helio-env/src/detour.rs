@@ -9,8 +9,9 @@ use helio_proto::gateway::Dial;
 
 static CURRENT: Mutex<Option<Entrance>> = Mutex::new(None);
 
+/// A port of this machine that leads to the machines of a cluster.
 #[derive(Debug, Clone)]
-struct Entrance {
+pub struct Entrance {
     port: u16,
     token: String,
 }
@@ -24,27 +25,33 @@ pub struct Detour {
     pub preface: Vec<u8>,
 }
 
-/// From now on this process reaches other machines through the entrance at that port of this one, which asks for the
-/// token.
+impl Entrance {
+    /// The entrance at that port, which asks for the token; `None` for port 0: there is none.
+    #[must_use]
+    pub fn at(port: u16, token: &str) -> Option<Self> {
+        (port > 0).then(|| Self { port, token: token.to_owned() })
+    }
+
+    /// The way to `host:port`.
+    #[must_use]
+    pub fn to(&self, host: &str, port: u16) -> Detour {
+        let (host, token) = (host.to_owned(), self.token.clone());
+        let dial = Dial { token, host, port: u32::from(port) };
+        let mut preface = Vec::new();
+        frame::put(&mut preface, |out| out.extend_from_slice(&helio_proto::encode(&dial)));
+        Detour { at: (Ipv4Addr::LOCALHOST, self.port).into(), preface }
+    }
+}
+
+/// From now on the daemon that this process is reaches other machines through the entrance at that port of this one,
+/// which asks for the token.
 pub fn take(port: u16, token: &str) {
-    set(Some(Entrance { port, token: token.to_owned() }));
+    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Entrance::at(port, token);
 }
 
-/// From now on this process reaches other machines directly.
-pub fn leave() {
-    set(None);
-}
-
-fn set(entrance: Option<Entrance>) {
-    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = entrance;
-}
-
-/// The way to `host:port`; `None`: directly.
+/// The way of this daemon to `host:port`; `None`: directly.
 #[must_use]
 pub fn to(host: &str, port: u16) -> Option<Detour> {
     let entrance = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-    let dial = Dial { token: entrance.token, host: host.to_owned(), port: u32::from(port) };
-    let mut preface = Vec::new();
-    frame::put(&mut preface, |out| out.extend_from_slice(&helio_proto::encode(&dial)));
-    Some(Detour { at: (Ipv4Addr::LOCALHOST, entrance.port).into(), preface })
+    Some(entrance.to(host, port))
 }

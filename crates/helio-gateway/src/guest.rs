@@ -111,7 +111,8 @@ pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Res
 struct Task {
     options: Options,
     session: Arc<Session>,
-    name: Vec<u8>,
+    /// What the gateway said when the session began.
+    last: Began,
     grace: Duration,
     entrance: u16,
     listener: TcpListener,
@@ -125,12 +126,15 @@ async fn begin(options: &Options) -> Result<(Task, Began), String> {
     let entrance = listener.local_addr().map_err(|error| error.to_string())?.port();
     let (reader, writer, began) =
         connect(options, &[], 0).await.map_err(|error| error.to_string())?;
+    if !began.refused.is_empty() {
+        return Err(began.refused);
+    }
     let door = options.door;
     let own_node = Box::new(move |_: &_| Some((Ipv4Addr::LOCALHOST.to_string(), door)));
     let task = Task {
         options: options.clone(),
         session: Session::new(Side::Guest, own_node),
-        name: began.session.clone(),
+        last: began.clone(),
         grace: Duration::from_millis(began.grace_ms),
         entrance,
         listener,
@@ -161,24 +165,37 @@ async fn connect(
     // A connection that ended already is reported by the read.
     let _ = writer.send(&begin);
     let began: Began = reader.next().await?.ok_or(Error::Left)?;
-    if began.refused.is_empty() {
-        Ok((reader, writer, began))
-    } else {
-        Err(Error::Refused(began.refused))
-    }
+    Ok((reader, writer, began))
 }
 
 impl Task {
     /// Serves until the session is over, and says why it is.
-    async fn run(mut self) -> String {
-        let first = self.first.take();
+    async fn run(self) -> String {
+        let (listener, token) = (self.listener, self.options.token.clone());
+        let accept = accept(&listener, &self.session, &token);
+        let mut connection = Connection {
+            options: self.options,
+            session: Arc::clone(&self.session),
+            last: self.last,
+            grace: self.grace,
+        };
         tokio::select! {
-            never = self.accept() => match never {},
-            why = self.stay_connected(first) => why,
+            never = accept => match never {},
+            why = connection.stay(self.first) => why,
         }
     }
+}
 
-    async fn stay_connected(&self, first: Option<(Reader, Writer, u64)>) -> String {
+/// What keeps a session connected.
+struct Connection {
+    options: Options,
+    session: Arc<Session>,
+    last: Began,
+    grace: Duration,
+}
+
+impl Connection {
+    async fn stay(&mut self, first: Option<(Reader, Writer, u64)>) -> String {
         let mut opened = first;
         loop {
             if let Some((reader, writer, received)) = opened.take() {
@@ -200,17 +217,27 @@ impl Task {
     }
 
     /// Connects again, for as long as the gateway keeps the session.
-    async fn again(&self) -> Result<(Reader, Writer, u64), String> {
+    async fn again(&mut self) -> Result<(Reader, Writer, u64), String> {
         let began = Instant::now();
         let mut wait = RETRY_MIN;
         loop {
             let received = self.session.received();
-            let tried = connect(&self.options, &self.name, received);
-            let why = match tokio::time::timeout(DIAL_MAX, tried).await {
-                Ok(Ok((reader, writer, said))) => {
+            let tried = connect(&self.options, &self.last.session, received);
+            let tried = tokio::time::timeout(DIAL_MAX, tried).await;
+            let why = match tried {
+                Ok(Ok((reader, writer, said))) if said.refused.is_empty() => {
                     tracing::info!("connected to the gateway again");
                     return Ok((reader, writer, said.received));
                 }
+                Ok(Ok((_, _, said))) if said.gateway == self.last.gateway => {
+                    return Err(said.refused);
+                }
+                Ok(Ok(_)) => match tokio::time::timeout(DIAL_MAX, self.begin_anew()).await {
+                    Ok(Ok((reader, writer))) => return Ok((reader, writer, 0)),
+                    Ok(Err(Error::Refused(why))) => return Err(why),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "no answer".to_owned(),
+                },
                 Ok(Err(Error::Refused(why))) => return Err(why),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer".to_owned(),
@@ -224,22 +251,43 @@ impl Task {
         }
     }
 
-    async fn accept(&self) -> std::convert::Infallible {
-        loop {
-            match self.listener.accept().await {
-                Ok((socket, _)) => {
-                    let (session, token) = (Arc::clone(&self.session), self.options.token.clone());
-                    tokio::spawn(async move {
-                        // A program that lacks the token hears nothing.
-                        if let Ok(Ok((early, to))) =
-                            tokio::time::timeout(DIAL_MAX, dialled(&socket, &token)).await
-                        {
-                            session.open(socket, early, to);
-                        }
-                    });
-                }
-                Err(_) => tokio::time::sleep(RETRY_MIN).await,
+    /// Begins a session with the gateway that has taken the place of the one before.
+    async fn begin_anew(&mut self) -> Result<(Reader, Writer), Error> {
+        let (reader, writer, began) = connect(&self.options, &[], 0).await?;
+        if !began.refused.is_empty() {
+            return Err(Error::Refused(began.refused));
+        }
+        if (&began.host, began.port) != (&self.last.host, self.last.port) {
+            let (host, port) = (&began.host, began.port);
+            let why = format!("the head is at another address now, {host}:{port}: connect again");
+            return Err(Error::Refused(why));
+        }
+        tracing::warn!("another gateway has taken the place of the one before");
+        self.last = began;
+        self.session.begin_anew();
+        Ok((reader, writer))
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    session: &Arc<Session>,
+    token: &str,
+) -> std::convert::Infallible {
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let (session, token) = (Arc::clone(session), token.to_owned());
+                tokio::spawn(async move {
+                    // A program that lacks the token hears nothing.
+                    if let Ok(Ok((early, to))) =
+                        tokio::time::timeout(DIAL_MAX, dialled(&socket, &token)).await
+                    {
+                        session.open(socket, early, to);
+                    }
+                });
             }
+            Err(_) => tokio::time::sleep(RETRY_MIN).await,
         }
     }
 }

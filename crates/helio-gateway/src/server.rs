@@ -111,6 +111,8 @@ pub fn start(options: Options) -> std::io::Result<Handle> {
 
 struct Gateway {
     options: Options,
+    /// Which one this is.
+    name: Vec<u8>,
     gate: Gate,
     sessions: Mutex<Sessions>,
     /// The version of the workers' Python; empty: not known.
@@ -128,7 +130,8 @@ impl Gateway {
         let welcome = Welcome { version: VERSION, pid: std::process::id(), ..Welcome::default() };
         let gate =
             Gate::new("gateway", &options.token, welcome).encrypting(options.identity.clone());
-        Self { options, gate, sessions: Mutex::default(), python: OnceCell::new() }
+        let name = helio_env::random::bytes::<16>().to_vec();
+        Self { options, name, gate, sessions: Mutex::default(), python: OnceCell::new() }
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
@@ -158,7 +161,8 @@ impl Gateway {
             Ok((name, session)) => self.carry(name, session, &begin, reader, writer).await,
             Err(refused) => {
                 // A guest that is gone needs no answer.
-                let _ = writer.send(&Began { refused, ..Began::default() });
+                let gateway = self.name.clone();
+                let _ = writer.send(&Began { refused, gateway, ..Began::default() });
                 writer.close();
             }
         }
@@ -206,6 +210,7 @@ impl Gateway {
             host: self.options.host.clone(),
             port: u32::from(self.options.port),
             grace_ms: u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX),
+            gateway: self.name.clone(),
         };
         // A connection that ended already is reported by its reader.
         let _ = writer.send(&began);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use helio_env::random;
 use helio_proto::gateway::{
     Ack, Credit, Data, End, Leave, Message, Open, PIECE_MAX, Ping, Reset, WINDOW,
 };
@@ -88,7 +89,12 @@ impl Session {
             generation: 0,
             lost_at: Instant::now(),
             streams: HashMap::new(),
-            next_stream: if side == Side::Guest { 1 } else { 2 },
+            next_stream: match side {
+                Side::Guest => 1,
+                // No gateway that takes the place of another counts as that did: what is left of its streams may
+                // not be taken for streams of this one.
+                Side::Gateway => u64::from(u32::from_le_bytes(random::bytes())) << 31 | 2,
+            },
             is_over: false,
         };
         Arc::new(Self { state: Mutex::new(state), moved: Notify::new(), target })
@@ -121,6 +127,15 @@ impl Session {
         if let Some(writer) = state.carrier.take() {
             writer.close();
         }
+        drop(state);
+        self.moved.notify_waiters();
+    }
+
+    /// The other side knows nothing of the session: all streams break, and what is opened from now on is of a new one.
+    pub(crate) fn begin_anew(&self) {
+        let mut state = self.lock();
+        state.streams.clear();
+        state.link = Link::default();
         drop(state);
         self.moved.notify_waiters();
     }

@@ -4,7 +4,8 @@
 //! The guest connects, greets, and sends [`Begin`]; the gateway answers [`Began`]. Then both send [`Message`]s. Those
 //! of a stream are numbered by their order, and each side keeps what the other has not confirmed ([`Ack`]): when the
 //! connection breaks, the guest makes another one, each side says in [`Begin`] and [`Began`] how many it has, and the
-//! other sends the rest again. So the ends of a stream notice nothing but a pause.
+//! other sends the rest again. So the ends of a stream notice nothing but a pause. With a gateway that has taken the
+//! place of one that died the guest begins anew: all streams break, and their ends connect again.
 //!
 //! A side may have sent [`WINDOW`] bytes of a stream that the other has not passed on ([`Credit`]).
 
@@ -44,6 +45,8 @@ messages! {
         5 port: u32,
         /// How long the gateway keeps a session without a connection, in milliseconds.
         6 grace_ms: u64,
+        /// Which gateway this is: another one, at the same address, has none of the sessions of the one before.
+        7 gateway: Vec<u8>,
     }
     /// A stream begins: to that address; from the gateway: to the guest's node.
     pub struct Open { 1 stream: u64, 2 host: String, 3 port: u32 }

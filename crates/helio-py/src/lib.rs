@@ -81,7 +81,9 @@ mod _heliostat {
         _ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken, _serve_trailers,
     };
     #[pymodule_export]
-    use crate::session::{_after_fork, connect, is_connected, session, session_epoch, shutdown};
+    use crate::session::{
+        _after_fork, choose_session, connect, is_connected, session, session_epoch, shutdown,
+    };
     #[pymodule_export]
     use crate::settings::{check_settings, knobs, read_setting};
     #[pymodule_export]

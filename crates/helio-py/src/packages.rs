@@ -25,32 +25,36 @@ pub(crate) fn _chunk_name(data: &[u8]) -> String {
 
 /// Has the head's package written to a file.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "arguments of the Python function, packed at once")]
 pub(crate) fn _take_package(
     py: Python<'_>,
     session_dir: PathBuf,
     host: &str,
     port: u16,
     token: &str,
+    entrance: u16,
     name: &str,
     to: PathBuf,
 ) -> PyResult<()> {
-    let head = Head { session_dir: &session_dir, host, port, token };
+    let head = Head { session_dir: &session_dir, host, port, token, entrance };
     detached(py, GilSite::Connect, |_| head.take(name, &to))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))
 }
 
 /// Brings a package to the head, unless that has it.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "arguments of the Python function, packed at once")]
 pub(crate) fn _give_package(
     py: Python<'_>,
     session_dir: PathBuf,
     host: &str,
     port: u16,
     token: &str,
+    entrance: u16,
     name: &str,
     from: PathBuf,
 ) -> PyResult<()> {
-    let head = Head { session_dir: &session_dir, host, port, token };
+    let head = Head { session_dir: &session_dir, host, port, token, entrance };
     detached(py, GilSite::Connect, |_| head.give(name, &from))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))
 }

@@ -2,7 +2,11 @@
 //!
 //! Objects that outlive their session (references, handles, prepared calls) remember its epoch and do
 //! nothing, or prepare again, when it is not the present one.
+//!
+//! A driver outside its clusters may be in several sessions: one is the process's, others are beside it, and a
+//! thread may choose one of these as its present one.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -32,32 +36,62 @@ pub(crate) struct Session {
 
 /// Locked for the blink of a clone, a swap or the drop of a handle, never while anything is waited for.
 static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
-/// Raised at every begin and end of a session. 0: there never was one.
+/// The sessions beside it.
+static BESIDE: RwLock<Vec<Arc<Session>>> = RwLock::new(Vec::new());
+/// That of the process's session, another one while it has none. 0: there never was one.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
+/// The last epoch that was given out, to a session or to the time after one.
+static EPOCHS: AtomicU32 = AtomicU32::new(0);
+/// Some thread has chosen a session: until then nobody need look for choices.
+static CHOICES: AtomicBool = AtomicBool::new(false);
 /// Raised with every session, and when the running task captures its children into another placement
 /// group: what calls were prepared for.
 static PLANS: AtomicU32 = AtomicU32::new(0);
 /// This process is a copy that user code has forked: the connection is its parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// The present session, if there is one.
-pub(crate) fn present() -> Option<Arc<Session>> {
-    SESSION.read().clone()
+thread_local! {
+    /// The epoch of the session that this thread has chosen; 0: it has chosen none.
+    static CHOSEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The session of that epoch, if it is still the present one.
-pub(crate) fn of_epoch(epoch: u32) -> Option<Arc<Session>> {
-    // The load saves a lock for what outlived its session.
-    if EPOCH.load(Ordering::Relaxed) != epoch {
+/// The session that this thread has chosen; `None`: it goes by the process.
+fn chosen() -> Option<u32> {
+    if !CHOICES.load(Ordering::Relaxed) {
         return None;
     }
-    present().filter(|session| session.epoch == epoch)
+    Some(CHOSEN.get()).filter(|epoch| *epoch > 0)
+}
+
+/// The present session, if there is one.
+pub(crate) fn present() -> Option<Arc<Session>> {
+    match chosen() {
+        Some(epoch) => of_epoch(epoch),
+        None => SESSION.read().clone(),
+    }
+}
+
+/// The session of that epoch, if this process is still in it.
+pub(crate) fn of_epoch(epoch: u32) -> Option<Arc<Session>> {
+    // The load saves a lock for what outlived its session.
+    if EPOCH.load(Ordering::Relaxed) == epoch {
+        return SESSION.read().clone().filter(|session| session.epoch == epoch);
+    }
+    if !CHOICES.load(Ordering::Relaxed) {
+        return None;
+    }
+    BESIDE.read().iter().find(|session| session.epoch == epoch).cloned()
 }
 
 /// As [`of_epoch`], for what is quick and begins or ends no session: saves the clone.
 pub(crate) fn in_epoch(epoch: u32, act: impl FnOnce(&Session)) {
-    if EPOCH.load(Ordering::Relaxed) == epoch
-        && let Some(session) = SESSION.read().as_deref()
+    if EPOCH.load(Ordering::Relaxed) != epoch {
+        if CHOICES.load(Ordering::Relaxed)
+            && let Some(session) = of_epoch(epoch)
+        {
+            act(&session);
+        }
+    } else if let Some(session) = SESSION.read().as_deref()
         && session.epoch == epoch
     {
         act(session);
@@ -99,22 +133,40 @@ impl Session {
     }
 }
 
-/// Joins a daemon and makes that the present session.
+/// Joins a daemon and makes that the process's session.
 pub(crate) fn begin(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> {
-    if present().is_some() {
+    if SESSION.read().is_some() {
         return Err(PyRuntimeError::new_err("this process is in a session already"));
     }
+    let session = join(py, options)?;
+    EPOCH.store(session.epoch, Ordering::Relaxed);
+    *SESSION.write() = Some(Arc::clone(&session));
+    Ok(session)
+}
+
+/// Joins a daemon beside whatever sessions there are, and chooses that one for this thread.
+fn begin_beside(py: Python<'_>, options: Options) -> PyResult<()> {
+    let session = join(py, options)?;
+    CHOICES.store(true, Ordering::Relaxed);
+    CHOSEN.set(session.epoch);
+    BESIDE.write().push(session);
+    Ok(())
+}
+
+fn join(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> {
     watch_forks(py)?;
     let is_driver = options.is_driver;
     let runtime = detached(py, GilSite::Connect, |_| Runtime::connect(options))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))?;
     start_log(&runtime, is_driver);
-    let epoch = EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
+    let epoch = next_epoch();
     forget_plans();
-    let session = Arc::new(Session { runtime, epoch, is_driver });
     FORKED.store(false, Ordering::Relaxed);
-    *SESSION.write() = Some(Arc::clone(&session));
-    Ok(session)
+    Ok(Arc::new(Session { runtime, epoch, is_driver }))
+}
+
+fn next_epoch() -> u32 {
+    EPOCHS.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// The file is called as Ray's is. A driver on a machine without the session's folder has no log.
@@ -145,11 +197,15 @@ fn watch_forks(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn _after_fork() {
     FORKED.store(true, Ordering::Relaxed);
-    EPOCH.fetch_add(1, Ordering::Relaxed);
+    EPOCH.store(next_epoch(), Ordering::Relaxed);
+    CHOSEN.set(0);
     forget_plans();
     // A thread that was in the middle of a clone holds the lock for ever here.
     if let Some(mut session) = SESSION.try_write() {
         std::mem::forget(session.take());
+    }
+    if let Some(mut beside) = BESIDE.try_write() {
+        std::mem::forget(std::mem::take(&mut *beside));
     }
 }
 
@@ -170,10 +226,11 @@ fn anonymous() -> PyResult<String> {
     ))
 }
 
-/// Join the daemon as a driver.
+/// Join the daemon as a driver; with `beside`, in a session that threads choose.
 #[pyfunction]
 #[pyo3(signature = (*, node_socket, token, namespace = "", entrypoint = "", log_to_driver = true, owns_cluster = false,
-    sys_path = Vec::new(), cwd = "", runtime_env = "", script = "", entrance = 0))]
+    sys_path = Vec::new(), cwd = "", runtime_env = "", script = "", entrance = 0,
+    beside = false))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python function, packed at once")]
 pub(crate) fn connect(
     py: Python<'_>,
@@ -188,6 +245,7 @@ pub(crate) fn connect(
     runtime_env: &str,
     script: &str,
     entrance: u16,
+    beside: bool,
 ) -> PyResult<()> {
     // Names of actors are the job's own unless the user says otherwise.
     let namespace = &if namespace.is_empty() { anonymous()? } else { namespace.to_owned() };
@@ -212,7 +270,7 @@ pub(crate) fn connect(
         job,
         lineage_bytes_max: lineage_bytes_max()?,
     };
-    begin(py, options).map(drop)
+    if beside { begin_beside(py, options) } else { begin(py, options).map(drop) }
 }
 
 /// What the environment says of how much the remembered calls may take.
@@ -221,24 +279,50 @@ pub(crate) fn lineage_bytes_max() -> PyResult<Option<usize>> {
     Ok(Some(usize::try_from(bytes).unwrap_or(usize::MAX)))
 }
 
-/// Leave; idempotent.
+/// Leave the present session; idempotent.
 #[pyfunction]
 pub(crate) fn shutdown(py: Python<'_>) -> PyResult<()> {
-    let Some(session) = SESSION.write().take() else { return Ok(()) };
+    let left = match chosen().filter(|epoch| *epoch != EPOCH.load(Ordering::Relaxed)) {
+        Some(epoch) => {
+            let mut beside = BESIDE.write();
+            let place = beside.iter().position(|session| session.epoch == epoch);
+            place.map(|place| beside.swap_remove(place))
+        }
+        None => {
+            let left = SESSION.write().take();
+            if left.is_some() {
+                EPOCH.store(next_epoch(), Ordering::Relaxed);
+            }
+            left
+        }
+    };
+    let Some(session) = left else { return Ok(()) };
     tracing::info!("leaving the session");
-    EPOCH.fetch_add(1, Ordering::Relaxed);
     forget_plans();
     detached(py, GilSite::Shutdown, |_| session.runtime.shutdown())
 }
 
 #[pyfunction]
 pub(crate) fn is_connected() -> bool {
-    SESSION.read().is_some()
+    match chosen() {
+        Some(epoch) => of_epoch(epoch).is_some(),
+        None => SESSION.read().is_some(),
+    }
 }
 
+/// That of the present session.
 #[pyfunction]
 pub(crate) fn session_epoch() -> u32 {
-    EPOCH.load(Ordering::Relaxed)
+    chosen().unwrap_or_else(|| EPOCH.load(Ordering::Relaxed))
+}
+
+/// From here on the session of that epoch is this thread's present one; 0: that of the process. What it chose before.
+#[pyfunction]
+pub(crate) fn choose_session(epoch: u32) -> u32 {
+    if epoch > 0 {
+        CHOICES.store(true, Ordering::Relaxed);
+    }
+    CHOSEN.replace(epoch)
 }
 
 /// Where this process is.

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use helio_env::detour::Entrance;
 use helio_process_state::{Event, Peer};
 use helio_proto::hello::{self, Destination, Hello, Role, Welcome};
 use helio_proto::node::{ClientToNode, NodeToClient, Notice, Register, Registered};
@@ -195,9 +196,14 @@ pub(crate) fn unix_listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-pub(crate) fn tcp_connect(host: &str, port: u32) -> io::Result<TcpStream> {
+/// Connects to another machine, through the entrance to the cluster where there is one.
+pub(crate) fn tcp_connect(
+    host: &str,
+    port: u32,
+    entrance: Option<&Entrance>,
+) -> io::Result<TcpStream> {
     let port = u16::try_from(port).map_err(|_| io::ErrorKind::InvalidInput)?;
-    if let Some(detour) = helio_env::detour::to(host, port) {
+    if let Some(detour) = entrance.map(|entrance| entrance.to(host, port)) {
         let mut stream = TcpStream::connect_timeout(&detour.at, CONNECT_WAIT)?;
         io::Write::write_all(&mut stream, &detour.preface)?;
         return Ok(stream);
@@ -217,8 +223,9 @@ fn machine_connect(
     host: &str,
     port: u32,
     hello: &Hello,
+    entrance: Option<&Entrance>,
 ) -> io::Result<(Socket, Option<Box<Session>>)> {
-    let mut socket = tcp_connect(host, port)?;
+    let mut socket = tcp_connect(host, port, entrance)?;
     let session = begin_session(&mut socket, host, hello)?;
     Ok((Socket::Tcp(socket), session.map(Box::new)))
 }
@@ -269,15 +276,18 @@ impl State {
     pub(crate) fn connect(&mut self, link: u64, to: &Peer) {
         let own_node = self.process.address().node_id;
         let hello = self.hello(to);
+        let entrance = Entrance::at(self.options.entrance, &self.options.token);
         let opened = match to {
             Peer::Process(address) if address.node_id == own_node => {
                 let path = self.sockets_dir.join(address.worker_id.socket_name());
                 unix_connect(&path).map(|socket| (Socket::Unix(socket), None))
             }
             Peer::Process(address) if address.port != 0 => {
-                machine_connect(&address.host, address.port, &hello)
+                machine_connect(&address.host, address.port, &hello, entrance.as_ref())
             }
-            Peer::RemoteNode(address) => machine_connect(&address.host, address.port, &hello),
+            Peer::RemoteNode(address) => {
+                machine_connect(&address.host, address.port, &hello, entrance.as_ref())
+            }
             Peer::Process(_) | Peer::Node => Err(io::ErrorKind::NotFound.into()),
         };
         let added = opened.and_then(|(socket, session)| {

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
+use helio_env::detour::Entrance;
 use helio_proto::cluster::{PackageAnswer, PackageRequest};
 use helio_proto::hello::{Destination, Hello, Role, Welcome};
 use helio_proto::{Wire, frame};
@@ -32,6 +33,8 @@ pub struct Head<'a> {
     pub port: u16,
     /// The cluster's token.
     pub token: &'a str,
+    /// The port of this machine that leads to the head; 0: none is needed.
+    pub entrance: u16,
 }
 
 impl Head<'_> {
@@ -70,7 +73,8 @@ impl Head<'_> {
 
     fn connect(&self) -> Result<Stream, Error> {
         helio_tls::join(self.session_dir);
-        let mut socket = tcp_connect(self.host, u32::from(self.port))?;
+        let entrance = Entrance::at(self.entrance, self.token);
+        let mut socket = tcp_connect(self.host, u32::from(self.port), entrance.as_ref())?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(SILENCE_MAX))?;
         socket.set_write_timeout(Some(SILENCE_MAX))?;

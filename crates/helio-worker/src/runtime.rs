@@ -61,11 +61,6 @@ impl Runtime {
         }
         let sockets_dir = options.node_socket.parent().unwrap_or_else(|| "/".as_ref()).to_owned();
         helio_tls::join(sockets_dir.parent().unwrap_or(&sockets_dir));
-        if options.entrance > 0 {
-            helio_env::detour::take(options.entrance, &options.token);
-        } else if options.is_driver {
-            helio_env::detour::leave();
-        }
         if options.is_driver {
             // Later it would only be told where a connection fails. A worker of a node whose certificate has expired
             // meanwhile goes on with what needs no other machine.

@@ -11,11 +11,13 @@ import json
 import os
 import platform
 import re
+import threading
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from heliostat import _heliostat
 from heliostat.core import session, settings
 from heliostat.core.context import BaseContext
 from heliostat.core.job import JobConfig
@@ -49,7 +51,11 @@ def gateway(address: str) -> str | None:
 
 @dataclass
 class ClientContext(BaseContext):
-    """The connection of a driver outside the cluster; ``with`` ends it with the block."""
+    """The connection of a driver outside the cluster; ``with`` ends it with the block.
+
+    One that ``allow_multiple=True`` made is the present one of a thread only within ``with``, which
+    does not end it: :meth:`disconnect` does.
+    """
 
     dashboard_url: str | None
     python_version: str
@@ -57,26 +63,45 @@ class ClientContext(BaseContext):
     ray_commit: str
     _num_clients: int = 1
     _context_to_restore: Any = None
+    _epoch: int = 0
+    _is_beside: bool = False
+    # What the threads that are within `with` had chosen before, each its own.
+    _before: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     def disconnect(self) -> None:
         """End the connection; nothing happens where it has ended."""
-        session.end()
+        with session.chosen(self._epoch):
+            if session.is_initialized():
+                session.end()
+
+    def __enter__(self) -> ClientContext:
+        if self._is_beside:
+            before: list[int] = self._before.__dict__.setdefault("chosen", [])
+            before.append(_heliostat.choose_session(self._epoch))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_beside:
+            _heliostat.choose_session(self._before.chosen.pop())
+        else:
+            self.disconnect()
 
 
-def context() -> ClientContext:
-    """That of this process."""
-    here = session.current()
-    url = here.address.webui_url if here is not None else ""
+def context(of: session.Session) -> ClientContext:
+    """That of a session."""
     return ClientContext(
-        dashboard_url=url,
+        dashboard_url=of.address.webui_url,
         python_version=platform.python_version(),
         ray_version=RAY_VERSION,
         ray_commit=COMMIT,
+        _num_clients=len(session.afar()),
+        _epoch=of.epoch,
+        _is_beside=session.is_beside(of.epoch),
     )
 
 
 def is_connected() -> bool:
-    """Whether this process is a driver outside its cluster."""
+    """Whether this thread's connection is that of a driver outside its cluster."""
     here = session.current()
     return here is not None and here.address.entrance is not None
 
@@ -120,8 +145,9 @@ class ClientBuilder:
         address = self.address
         if address not in (None, "local", "auto"):
             address = f"ray://{address}"
-        init(address, job_config=self._job_config, **self._remote_init_kwargs)
-        return context()
+        made: Any = init(address, job_config=self._job_config, **self._remote_init_kwargs)
+        here = session.current()
+        return made if isinstance(made, ClientContext) or here is None else context(here)
 
     def _init_args(self, **kwargs: Any) -> ClientBuilder:
         """Take over keywords of ``init``."""
@@ -226,7 +252,7 @@ def connect(
     keywords = dict(ray_init_kwargs or {})
     init(f"ray://{conn_str}", job_config=job_config, namespace=namespace, **keywords)
     return {
-        "num_clients": 1,
+        "num_clients": len(session.afar()),
         "python_version": platform.python_version(),
         "ray_version": RAY_VERSION,
         "ray_commit": COMMIT,

@@ -73,20 +73,27 @@ class _Waiters:
 
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
+        _heliostat.choose_session(self.epoch)
         with session.begins_none():
             try:
-                while _heliostat.session_epoch() == self.epoch:
+                while _heliostat.is_connected():
                     if poll.poll(1000):
                         self.on_readable()
             except RaySystemError:
                 # The session may end while we look.
-                if _heliostat.session_epoch() == self.epoch:
+                if _heliostat.is_connected():
                     raise
 
     def on_readable(self) -> None:
         """Clear the mark, then look: what comes later marks it again."""
-        if _heliostat.session_epoch() != self.epoch:
-            return  # the session is over
+        before = _heliostat.choose_session(self.epoch)
+        try:
+            if _heliostat.is_connected():
+                self._read_mark()
+        finally:
+            _heliostat.choose_session(before)
+
+    def _read_mark(self) -> None:
         _heliostat.clear_notification()
         if _served is not None:
             # The mark may have stood for work.
@@ -117,20 +124,27 @@ class _Waiters:
             waiter(value, error)
 
 
-_waiters: _Waiters | None = None
+# By session; of those that are over there may be some left.
+_waiters: dict[int, _Waiters] = {}
 _waiters_lock = threading.Lock()
 
 
 def waiters() -> _Waiters:
     """Those of the present session."""
-    global _waiters
-    found = _waiters
-    if found is None or found.epoch != _heliostat.session_epoch():
+    epoch = _heliostat.session_epoch()
+    found = _waiters.get(epoch)
+    if found is None:
         with _waiters_lock:
-            found = _waiters
-            if found is None or found.epoch != _heliostat.session_epoch():
-                found = _waiters = _Waiters(_heliostat.session_epoch())
+            found = _waiters.get(epoch)
+            if found is None:
+                found = _waiters[epoch] = _Waiters(epoch)
     return found
+
+
+def forget(epoch: int) -> None:
+    """That session is over."""
+    with _waiters_lock:
+        _waiters.pop(epoch, None)
 
 
 def serve_on(loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> None:

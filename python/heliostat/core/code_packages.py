@@ -190,6 +190,8 @@ class _Node:
         self._keeps_files = is_head and not told["control_store"]
         host, _, port = str(told["control_address"]).rpartition(":")
         self._head = (host.strip("[]"), int(port))
+        # A machine outside the cluster reaches the head through it.
+        self._entrance = int(told.get("entrance") or 0)
 
     def share(self, name: str) -> None:
         """Give the head a package of this node; nothing is sent that it has."""
@@ -201,6 +203,7 @@ class _Node:
                 str(self._session),
                 *self._head,
                 auth.token_of(str(self._session)),
+                self._entrance,
                 name,
                 str(package),
             )
@@ -235,8 +238,8 @@ class _Node:
         session = str(self._session)
         with _part(package.parent) as part:
             try:
-                token = auth.token_of(session)
-                _heliostat._take_package(session, *self._head, token, name, str(part))
+                token, way = auth.token_of(session), self._entrance
+                _heliostat._take_package(session, *self._head, token, way, name, str(part))
             except ConnectionError as error:
                 raise CodeError(
                     f"{PACKAGE}://{name} cannot be had from the head: {error}"

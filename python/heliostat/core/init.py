@@ -135,19 +135,26 @@ def init(
         ConnectionError: There is no cluster at the address.
         ValueError: A quantity that no node can have, or one for a cluster that runs already.
     """
-    if kwargs.pop("allow_multiple", False) and session.is_initialized():
-        raise NotImplementedError(
-            "allow_multiple: a process has one connection at a time. End this one with "
-            "ray.shutdown(), or connect to the other cluster from another process."
-        )
+    allow_multiple = bool(kwargs.pop("allow_multiple", False))
     _refuse_unknown(kwargs, local_mode)
     if enable_resource_isolation or cgroup_path or system_reserved_cpu or system_reserved_memory:
         raise NotImplementedError("resource isolation by cgroups is not in this release")
     if configure_logging:
         logs.set_up(settings.text("LOGGER_LEVEL") or logging_level, logging_format)
     settings.check()
-    if session.is_initialized():
+    gateway = _gateway(address)
+    if allow_multiple and gateway is None:
+        raise RuntimeError(
+            "`allow_multiple` is for drivers outside their clusters: give an address such as "
+            "ray://head.example.com:10001, or leave it out."
+        )
+    if not allow_multiple and session.is_initialized():
         return _again(ignore_reinit_error)
+    if gateway is not None and not allow_multiple and session.afar():
+        raise ValueError(
+            "The client has already connected to the cluster with allow_multiple=True. Please set "
+            "allow_multiple=True to proceed"
+        )
 
     idle = [name for name in _WITHOUT_EFFECT if kwargs.get(name)]
     if idle:
@@ -158,7 +165,6 @@ def init(
         job.set_py_logging_config(logging_config)
     elif encoding and job.py_logging_config is None:
         job.set_py_logging_config(logs.LoggingConfig(encoding=encoding))
-    gateway = _gateway(address)
     temp_dir = settings.temp_dir(kwargs.get("_temp_dir"))
     found = addresses.resolve(address, temp_dir) if gateway is None else None
     if gateway is None and found is None:
@@ -185,11 +191,12 @@ def init(
                 f"{' and '.join(refused)} must not be provided."
             )
         node = found or NodeOptions(head=False, gateway=gateway, owned=True, temp_dir=temp_dir)
-        begun = session.begin(node, job, _log_to_driver(log_to_driver))
+        begun = session.begin(node, job, _log_to_driver(log_to_driver), beside=allow_multiple)
         logger.info("Connected to the cluster at %s", begun.address.control_address)
     if job.py_logging_config is not None:
         job.py_logging_config.apply()
-    return _context()
+    with session.chosen(begun.epoch):
+        return _context()
 
 
 def _gateway(address: str | None) -> str | None:
@@ -206,7 +213,7 @@ def _context() -> RayContext:
     if here is not None and here.address.entrance is not None:
         from heliostat.core import afar
 
-        context: Any = afar.context()
+        context: Any = afar.context(here)
         return cast("RayContext", context)
     from heliostat.core.context import RayContext
 

@@ -145,11 +145,13 @@ class LogPrinter:
         self._coloured = colours != "0"
         self._by_process = colours == "1"
         self._ignore_unhandled = settings.flag("IGNORE_UNHANDLED_ERRORS")
+        self._epoch = 0
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="heliostat-logs", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin, with the present session."""
+        self._epoch = _heliostat.session_epoch()
         self._thread.start()
 
     def drain(self, flush_s: float) -> None:
@@ -167,6 +169,7 @@ class LogPrinter:
             self._thread.join(seconds)
 
     def _run(self) -> None:
+        _heliostat.choose_session(self._epoch)
         with contextlib.suppress(Exception):  # raised when the session ends
             while True:
                 self._take(_WAIT_S)

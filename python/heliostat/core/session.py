@@ -2,6 +2,9 @@
 
 A driver's session begins with :func:`begin` and ends with :func:`end`; a worker's is made by the
 runtime before any user code runs, and nothing here touches it.
+
+A driver outside its clusters may have several: one is the process's, and others are beside it, each the
+present one of the threads that have chosen it (:func:`chosen`).
 """
 
 from __future__ import annotations
@@ -51,15 +54,19 @@ class Session:
     job: JobConfig
     daemon: Daemon | None = None  # when this driver started it
     printer: LogPrinter | None = None
+    epoch: int = 0
     pid: int = field(default_factory=os.getpid)
 
     def close(self) -> None:
         """Show what workers have printed, leave, and wait for a daemon of our own to end."""
         if self.pid != os.getpid():
             return  # a fork of the driver: the connection is the parent's
-        if self.printer is not None:
-            self.printer.drain(FLUSH_S)
-        _heliostat.shutdown()
+        with chosen(self.epoch):
+            if self.printer is not None:
+                self.printer.drain(FLUSH_S)
+            _heliostat.shutdown()
+        if (aio := sys.modules.get("heliostat.core.aio")) is not None:
+            aio.forget(self.epoch)
         if self.printer is not None:
             self.printer.join(FLUSH_S)
         if self.daemon is not None and not self.daemon.wait(DAEMON_ENDS_S):
@@ -81,13 +88,29 @@ class Session:
 
 
 _lock = threading.RLock()
-_session: Session | None = None
+# This driver's sessions by their epochs: the process's, and those beside it.
+_sessions: dict[int, Session] = {}
 _thread = threading.local()
 
 
 def current() -> Session | None:
-    """The driver's session, if there is one."""
-    return _session
+    """The driver's present session, if there is one."""
+    return _sessions.get(_heliostat.session_epoch())
+
+
+def afar() -> list[Session]:
+    """Those that lead into a cluster which this machine is no part of."""
+    return [one for one in list(_sessions.values()) if one.address.entrance is not None]
+
+
+@contextlib.contextmanager
+def chosen(epoch: int) -> Iterator[None]:
+    """For this thread the session of that epoch is the present one, as long as it lasts; 0: the process's."""
+    before = _heliostat.choose_session(epoch)
+    try:
+        yield
+    finally:
+        _heliostat.choose_session(before)
 
 
 def info() -> dict[str, Any]:
@@ -96,7 +119,8 @@ def info() -> dict[str, Any]:
     control, folder = here["control_address"], here["session_dir"]
     socket = f"{folder}/{daemon.NODE_SOCKET}"
     host = here["host"]
-    url = _session.address.webui_url if _session is not None else ""
+    present = current()
+    url = present.address.webui_url if present is not None else ""
     node = here["node_id"]
     return daemon.described(
         NodeAddress(folder, here["session_name"], node, host, 0, control, socket, False, url)
@@ -108,11 +132,12 @@ def is_initialized() -> bool:
     return _heliostat.is_connected()
 
 
-def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) -> Session:
-    """Connect to a daemon, or start one and connect to it."""
-    global _session
-    with _lock:
-        if _heliostat.is_connected():
+def begin(
+    node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool, beside: bool = False
+) -> Session:
+    """Connect to a daemon, or start one and connect to it; ``beside`` the session that the process has."""
+    with _lock, chosen(0):
+        if not beside and _heliostat.is_connected():
             raise begun_twice()  # another thread was quicker
         own: Daemon | None = None
         if isinstance(node, NodeOptions):
@@ -123,21 +148,21 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
             token = auth.token_of(node.session_dir)
             address = node
         try:
-            _connect(address, job, token, log_to_driver, owned=own is not None)
+            _connect(address, job, token, log_to_driver, owned=own is not None, beside=beside)
         except BaseException as error:
             if own is not None:
                 own.stop()
             _raise_of_token(error)
             raise
         submitted.tell_of_driver(job, _heliostat.session()["job_id"])
-        session = Session(address, job, own)
+        session = Session(address, job, own, epoch=_heliostat.session_epoch())
         if log_to_driver:
             from heliostat.core.logs import LogPrinter
 
             # Records that say whose they are need no prefix.
             session.printer = LogPrinter(prefixed=job.py_logging_config is None)
             session.printer.start()
-        _session = session
+        _sessions[session.epoch] = session
         _end_with_the_process()
         return session
 
@@ -165,7 +190,12 @@ def _load_the_rest() -> None:
 
 
 def _connect(
-    address: NodeAddress, job: JobConfig, token: str, log_to_driver: bool, owned: bool
+    address: NodeAddress,
+    job: JobConfig,
+    token: str,
+    log_to_driver: bool,
+    owned: bool,
+    beside: bool,
 ) -> None:
     code = job.code()
     records = dataclasses.asdict(job.py_logging_config) if job.py_logging_config else None
@@ -182,6 +212,7 @@ def _connect(
         runtime_env=environment,
         script=code.script,
         entrance=address.entrance or 0,
+        beside=beside,
     )
     # The first call comes at once, mostly; and who makes it where everything has just been started
     # takes the time for that of a call.
@@ -202,12 +233,20 @@ def _packaged(env: Mapping[str, Any] | None, session_dir: str) -> Mapping[str, A
 
 
 def end() -> None:
-    """End the driver's session; nothing happens where there is none."""
-    global _session
+    """End the driver's present session, with that of the process those beside it; there may be none."""
     with _lock:
-        session, _session = _session, None
-        if session is not None:
+        present = current()
+        is_one_of_several = present is not None and is_beside(present.epoch)
+        ended = [present] if present and is_one_of_several else list(_sessions.values())
+        for session in ended:
+            del _sessions[session.epoch]
             session.close()
+
+
+def is_beside(epoch: int) -> bool:
+    """Whether that session is not the process's, but one that threads choose."""
+    with chosen(0):
+        return _heliostat.session_epoch() != epoch
 
 
 _registered = False
@@ -228,7 +267,8 @@ def _end_with_the_process() -> None:
 
 def _end_at_exit() -> None:
     _heliostat._process_ends(False)
-    end()
+    with chosen(0):
+        end()
 
 
 def _leave(number: int, _: object) -> None:
@@ -292,5 +332,5 @@ def not_started() -> RaySystemError:
 
 def default_actor_lifetime() -> str | None:
     """Of the driver's job, where this is the driver."""
-    session = _session
+    session = current()
     return session.job.default_actor_lifetime if session is not None else None

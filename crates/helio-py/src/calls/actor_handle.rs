@@ -27,8 +27,8 @@ impl ActorHandleBase {
             return Ok(self.id);
         }
         let message = format!(
-            "The handle of actor {} belongs to a session that is over. Make the actor again, or look it up by \
-             name, in the present session.",
+            "The handle of actor {} belongs to another session, or to one that is over. Make the actor again, \
+             or look it up by name, in the present session.",
             self.id.hex()
         );
         Err(errors::named(py, "ActorHandleNotFoundError", &message))

@@ -30,7 +30,8 @@ pub(crate) struct TaskCaller {
 
 /// What all calls share until the session or the captured placement group changes.
 struct Ready {
-    epoch: u32,
+    /// Of the session and of plans.
+    epochs: (u32, u32),
     template: Arc<Template>,
     class: Arc<LeaseClass>,
     returns: Returns,
@@ -81,12 +82,12 @@ impl TaskCaller {
 
 impl TaskCaller {
     fn ready(&self, py: Python<'_>, session: &Session) -> PyResult<Arc<Ready>> {
-        let epoch = session::plans_epoch();
-        if let Some(ready) = self.ready.lock().as_ref().filter(|ready| ready.epoch == epoch) {
+        let epochs = (session.epoch, session::plans_epoch());
+        if let Some(ready) = self.ready.lock().as_ref().filter(|ready| ready.epochs == epochs) {
             return Ok(Arc::clone(ready));
         }
         let plan = self.prepare.bind(py).call0()?;
-        let ready = Arc::new(self.settle(py, &Plan(plan.cast::<PyDict>()?), session, epoch)?);
+        let ready = Arc::new(self.settle(py, &Plan(plan.cast::<PyDict>()?), session, epochs)?);
         *self.ready.lock() = Some(Arc::clone(&ready));
         Ok(ready)
     }
@@ -96,7 +97,7 @@ impl TaskCaller {
         py: Python<'_>,
         plan: &Plan<'_, '_>,
         session: &Session,
-        epoch: u32,
+        epochs: (u32, u32),
     ) -> PyResult<Ready> {
         let options = self.options.get();
         let function = plan.definition("function")?;
@@ -141,6 +142,6 @@ impl TaskCaller {
             name,
         };
         let retry = Retry { max: options.own.max_retries()?, on_error };
-        Ok(Ready { epoch, template: Arc::new(template), class: Arc::new(class), returns, retry })
+        Ok(Ready { epochs, template: Arc::new(template), class: Arc::new(class), returns, retry })
     }
 }
