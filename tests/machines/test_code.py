@@ -82,6 +82,63 @@ def test_code_of_the_drivers_machine_reaches_the_others(make_machines: Make, at:
         assert machine.run("bash", "-c", left, check=False).stdout == ""
 
 
+# A version of a package, in a folder that stands for an index.
+WHEELS = """
+    import sys, zipfile
+    from pathlib import Path
+
+    folder, version = Path("/tmp/wheels"), sys.argv[1]
+    folder.mkdir(exist_ok=True)
+    info = f"a_sample-{version}.dist-info"
+    files = {
+        "a_sample.py": f"VERSION = {version!r}",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\\nName: a-sample\\nVersion: {version}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any",
+    }
+    files[f"{info}/RECORD"] = "\\n".join(f"{name},," for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"a_sample-{version}-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text + "\\n")
+"""
+
+INSTALLED = """
+    import sys
+    import ray
+
+    options = ["--no-index", "--find-links", "/tmp/wheels"]
+    env = {"pip": {"packages": ["a-sample"], "pip_install_options": options}}
+    ray.init(logging_level="error")
+
+    @ray.remote(num_cpus=0, runtime_env=env)
+    def version():
+        import a_sample
+        return a_sample.VERSION
+
+    print("version=" + ray.get(version.options(resources={sys.argv[1]: 1}).remote(), timeout=100))
+"""
+
+
+@pytest.mark.contract("F7.04")
+@pytest.mark.parametrize("first", [0, 1], ids=["the_head_first", "another_node_first"])
+def test_all_nodes_install_the_versions_that_the_first_one_found(
+    make_machines: Make, first: int
+) -> None:
+    machines = make_machines(2)
+
+    def publish(version: str) -> None:
+        for machine in machines:
+            machine.start_script(WHEELS, name=f"wheel{version}", args=[version]).finish(60).check()
+
+    def installed(at: int) -> str:
+        driver = machines[0].start_script(INSTALLED, name=f"at{at}", args=[f"m{at}"])
+        return driver.finish(120).check().value("version")
+
+    publish("1")
+    assert installed(first) == "1"
+    publish("2")
+    assert installed(1 - first) == "1"
+
+
 @pytest.mark.contract("F7.02", "F7.08", "F6.14")
 def test_a_submitted_job_has_its_code_on_every_machine(make_machines: Make) -> None:
     head, _ = make_machines(2)

@@ -221,6 +221,23 @@ def test_environments_and_what_went_wrong_are_listed() -> None:
     envs = [row.runtime_env for row in state.list_runtime_envs()]
     assert {"env_vars": {"STATE_TEST": "1"}} in envs
 
+    wanted = {
+        "pip": {
+            "packages": ["/nowhere/no-1.0-py3-none-any.whl"],
+            "pip_install_options": ["--no-index"],
+        }
+    }
+    with pytest.raises(ray.exceptions.RuntimeEnvSetupError):
+        ray.get(quick.options(runtime_env=wanted).remote(1))
+    rows = state.list_runtime_envs(detail=True)
+    (failed,) = [row for row in rows if "pip" in row.runtime_env]
+    assert (failed.success, failed.creation_time_ms, failed.starts) == (False, None, 0)
+    assert "nowhere" in failed.error
+    made = next(row for row in rows if row.runtime_env == {"env_vars": {"STATE_TEST": "1"}})
+    assert (made.success, made.error) == (True, None)
+    assert made.creation_time_ms >= 0
+    assert made.starts >= 1
+
     @ray.remote(max_retries=0)
     def dies() -> None:
         os._exit(7)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import ray
 from harness import wait_until
-from ray.exceptions import GetTimeoutError
+from ray.exceptions import GetTimeoutError, RuntimeEnvSetupError
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray cannot say what something waits for"),
@@ -469,6 +469,22 @@ def test_an_environment_that_is_made_is_named() -> None:
     ref = echo.options(num_cpus=0, runtime_env={"pip": ["no-such-package-at-all"]}).remote(1)
     says(ref, "is starting a worker process for echo, for which its runtime_env is made first .pip")
     ray.cancel(ref)
+
+
+def test_how_far_a_build_is_is_told(tmp_path: Path) -> None:
+    source, go = tmp_path / "waits", tmp_path / "go"
+    source.mkdir()
+    setup = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nexit(1)\n"
+    (source / "setup.py").write_text(setup)
+    options = ["--no-index", "--no-deps", "--no-build-isolation"]
+    env = {"pip": {"packages": [str(source)], "pip_install_options": options}}
+    waiting = echo.options(num_cpus=0, runtime_env=env)
+    first = waiting.remote(1)
+    told = rf"made first .pip.; pid (\d+) installs {re.escape(str(source))}, for [\d.]+ s, [\d.]+ MiB so far"
+    says(first, told)
+    go.touch()
+    with pytest.raises(RuntimeEnvSetupError):
+        ray.get(first)
 
 
 def test_code_that_is_fetched_is_named() -> None:

@@ -6,7 +6,7 @@ use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode};
 use helio_proto::control::GpuUse;
 use helio_proto::hello::Role;
 use helio_proto::inspect::Answer;
-use helio_proto::node::{ClientToNode, LogLine, NodeToClient};
+use helio_proto::node::{ClientToNode, LogLine, NodeToClient, WhyReply};
 use helio_types::{JobId, NodeAddress, NodeId, ObjectId, WorkerId};
 
 use crate::memory::MemoryUse;
@@ -353,6 +353,15 @@ pub enum Action {
         workers: Vec<WorkerId>,
         /// What is done next: behind the lines goes the answer.
         then: Box<Action>,
+    },
+    /// Send to a client what it asked for, with how far these processes are with the environment that they make.
+    TellMaking {
+        /// Its connection.
+        conn: Conn,
+        /// What is known without that.
+        reply: WhyReply,
+        /// The processes.
+        pids: Vec<u32>,
     },
     /// The answer to a request for measurements.
     Scraped {

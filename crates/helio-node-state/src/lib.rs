@@ -30,6 +30,7 @@ mod contact;
 mod context;
 mod control_calls;
 mod drain;
+mod environments;
 mod exits;
 mod gpus;
 mod groups;

@@ -123,6 +123,9 @@ pub const SERVES_MAX: usize = 256;
 /// How long a cluster's own driver may take to register.
 pub const OWNER_MS_MAX: u64 = 30_000;
 
+/// How many runtime environments are remembered; the longest unused are forgotten.
+pub const ENVIRONMENTS_MAX: usize = 200;
+
 /// How many dead nodes are remembered; the oldest are forgotten.
 pub const DEAD_NODES_MAX: usize = 1_000;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use helio_config::control::HEARTBEAT_MS;
 use helio_config::session::{CODE_FOLDER, CONTROL_SOCKET};
-use helio_env::clock::Clock;
+use helio_env::clock::{Clock, unix_ms};
 use helio_env::process;
 use helio_env::recount::Recount;
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
@@ -24,6 +24,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::bulk::Bulk;
 use crate::control::Link;
 use crate::head::Head;
+use crate::making;
 use crate::memory::Monitor;
 use crate::output_files::Bounds;
 use crate::peers::Peers;
@@ -182,6 +183,7 @@ pub(crate) struct Daemon {
     gate: Arc<Gate>,
     inputs: Inputs,
     receiver: mpsc::Receiver<Input>,
+    session_dir: PathBuf,
     sockets: PathBuf,
     /// Where the views of code are, one a job.
     views: PathBuf,
@@ -247,6 +249,7 @@ impl Daemon {
             suspended: None,
             gate,
             receiver,
+            session_dir: session_dir.to_owned(),
             sockets: session_dir.join("sockets"),
             views: session_dir.join(CODE_FOLDER),
             clients: HashMap::new(),
@@ -549,6 +552,10 @@ impl Daemon {
             Action::StatusChanged => {
                 let due = self.clock.now_ms() + self.node.status_gather_ms();
                 self.status_at = self.status_at.min(due);
+            }
+            Action::TellMaking { conn, mut reply, pids } => {
+                reply.why.push_str(&making::tell(&self.session_dir, &pids, unix_ms()));
+                self.send(conn, reply.into());
             }
             Action::Scraped { number, answers } => {
                 if let Some(reply) = self.scrapes.remove(&number) {

@@ -25,6 +25,7 @@ mod http;
 mod listen;
 mod log_server;
 mod logs;
+mod making;
 mod memory;
 mod metrics;
 mod options;

@@ -8,14 +8,15 @@
 //!          ◀─ PackageAnswer ────  (there)
 //! ```
 //!
-//! A package is named by its content, so one of that name is never written again, and what has a name is whole.
+//! A package is named by its content, or by what it answers, so one of that name is never written again, and what has a
+//! name is whole.
 //! Where the cluster's state is in a store that other heads reach, copies of the packages are, too.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use helio_env::random;
@@ -145,7 +146,7 @@ impl Packages {
         let number = u64::from_le_bytes(random::bytes());
         let draft = self.folder.join(format!(".{number:x}.part"));
         let outcome = self.receive(reader, writer, request.size, &draft).await;
-        let outcome = outcome.and_then(|()| Ok(fs::rename(&draft, &place)?));
+        let outcome = outcome.and_then(|()| publish(&draft, &place));
         if outcome.is_err() {
             // It may never have been made.
             let _ = fs::remove_file(&draft);
@@ -161,7 +162,7 @@ impl Packages {
         reader: &mut Reader,
         writer: &Writer,
         size: u64,
-        draft: &std::path::Path,
+        draft: &Path,
     ) -> Result<(), Error> {
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(draft)?;
         let _ = writer.send(&PackageAnswer::default());
@@ -174,6 +175,14 @@ impl Packages {
             memory: None,
         };
         Ok(reader.receive_file(&target, |_| ()).await?)
+    }
+}
+
+/// Gives what is whole its name, unless another one was quicker: the first of a name is the one that counts.
+fn publish(draft: &Path, place: &Path) -> Result<(), Error> {
+    match fs::hard_link(draft, place) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
+        _ => Ok(fs::remove_file(draft)?),
     }
 }
 

@@ -100,8 +100,8 @@ impl Asker {
             }
             Resource::Workers => self.workers().await?,
             Resource::Envs => {
-                let workers = self.workers().await?;
-                Told::all(rows::environments(&workers.rows), workers.silent)
+                let told = self.topic(Topic::Workers).await?;
+                Told::all(rows::environments(&told.answers), told.silent)
             }
             Resource::Events => {
                 let workers = self.workers().await?;

@@ -99,6 +99,19 @@ messages! {
         16 more: Vec<TaskCount>,
         /// More calls have changed within the time of the question than there are rows of.
         17 is_gapped: bool,
+        /// Of daemons, with [`Topic::Workers`].
+        18 environments: Vec<EnvironmentRow>,
+    }
+    /// A runtime environment in which workers of a node were started, or were to be.
+    pub struct EnvironmentRow {
+        /// See [`crate::environment::RuntimeEnv::document`].
+        1 runtime_env: String,
+        /// How long the first worker took to be ready; 0: none was.
+        2 made_in_ms: u64,
+        /// How many workers were started in it.
+        3 starts: u64,
+        /// Why the last one was not; empty: it was.
+        4 error: String,
     }
     /// So many calls.
     pub struct TaskCount {

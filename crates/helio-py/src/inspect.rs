@@ -243,8 +243,8 @@ fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
             rows::jobs(&control::jobs(py)?, &drivers, &submissions).into()
         }
         Resource::Envs => {
-            let found = find(py, Resource::Workers, usize::MAX)?;
-            Found { rows: rows::environments(&found.rows), ..found }
+            let told = ask_all(py, Topic::Workers, usize::MAX)?;
+            of(&told, rows::environments(&told.answers))
         }
         Resource::Events => {
             let found = find(py, Resource::Workers, usize::MAX)?;

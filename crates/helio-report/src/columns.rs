@@ -209,6 +209,7 @@ pub const ENVS: &[Column] = &[
     always("node_id", "str"),
     detail("ref_cnt", "int | None"),
     detail_filter("error", "str | None"),
+    detail("starts", "int | None"),
 ];
 
 /// Of what went wrong.

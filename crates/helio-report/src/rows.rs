@@ -7,7 +7,7 @@ use helio_proto::group::GroupInfo;
 use helio_proto::inspect::{Answer, TaskCount, TaskPhase, TaskRow};
 use helio_scheduler::{as_asked, without_bundles};
 use helio_types::{ActorId, DeathKind, JobId, ResourceSet, TaskId, WorkerId};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Row;
 use crate::summary::More;
@@ -330,32 +330,33 @@ pub fn workers(answers: &[Answer], now_ms: u64) -> Vec<Row> {
     rows.collect()
 }
 
-/// Environments, of rows of workers: each once for a node.
+/// Environments, of what daemons say of them: each once for a node.
 #[must_use]
-pub fn environments(workers: &[Row]) -> Vec<Row> {
-    let column = |row: &Row, name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
-    let mut all: BTreeMap<(String, String), u64> = BTreeMap::new();
-    for worker in workers {
-        if let (Some(node), Some(env)) = (column(worker, "node_id"), column(worker, "runtime_env"))
-        {
-            *all.entry((node, env)).or_default() += 1;
+pub fn environments(answers: &[Answer]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for daemon in answers.iter().filter(|answer| answer.is_daemon) {
+        let mut users: BTreeMap<&str, u64> = BTreeMap::new();
+        for worker in daemon.workers.iter().filter(|worker| worker.is_alive) {
+            *users.entry(&worker.runtime_env).or_default() += 1;
+        }
+        for told in &daemon.environments {
+            let env = of_user(&told.runtime_env);
+            if env.as_object().is_none_or(Map::is_empty) {
+                continue;
+            }
+            let is_made = told.error.is_empty();
+            rows.push(row(json!({
+                "runtime_env": env,
+                "success": is_made,
+                "creation_time_ms": (is_made && told.starts > 0).then_some(told.made_in_ms),
+                "node_id": daemon.node_id.hex(),
+                "ref_cnt": users.get(&*told.runtime_env).copied().unwrap_or_default(),
+                "error": text(&told.error),
+                "starts": told.starts,
+            })));
         }
     }
-    let rows = all.into_iter().filter_map(|((node, env), users)| {
-        let env = of_user(&env);
-        let says_something = env.as_object().is_some_and(|fields| !fields.is_empty());
-        says_something.then(|| {
-            row(json!({
-                "runtime_env": env,
-                "success": true,
-                "creation_time_ms": Value::Null,
-                "node_id": node,
-                "ref_cnt": users,
-                "error": Value::Null,
-            }))
-        })
-    });
-    rows.collect()
+    rows
 }
 
 /// An environment without what its user has not said.
@@ -580,7 +581,8 @@ fn owned((submission, job): (&str, &str)) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use helio_types::DeathCause;
+    use helio_proto::inspect::{EnvironmentRow, WorkerRow};
+    use helio_types::{DeathCause, NodeId};
 
     use super::*;
 
@@ -774,23 +776,38 @@ mod tests {
 
     #[test]
     fn environments_are_told_once_a_node_and_as_their_user_wrote_them() {
-        let worker = |node: &str, env: &str| row(json!({ "node_id": node, "runtime_env": env }));
+        let worker = |env: &str| WorkerRow {
+            runtime_env: env.to_owned(),
+            is_alive: true,
+            ..WorkerRow::default()
+        };
         let variables = r#"{"env_vars":{"A":"1","HELIOSTAT_WORKER_SETUP":"x"},"_logging":{}}"#;
         let setup = r#"{"env_vars":{"HELIOSTAT_WORKER_SETUP":"x"},"pip":["a"]}"#;
         let none = r#"{"_logging":{}}"#;
-        let all = [
-            worker("n1", variables),
-            worker("n1", variables),
-            worker("n2", setup),
-            worker("n2", none),
-            row(json!({ "node_id": "n1", "runtime_env": Value::Null })),
-        ];
-        let found = environments(&all);
-        let told: Vec<_> = found.iter().map(|row| (&row["runtime_env"], &row["ref_cnt"])).collect();
-        assert_eq!(
-            told,
-            [(&json!({"env_vars": {"A": "1"}}), &json!(2)), (&json!({"pip": ["a"]}), &json!(1))]
-        );
+        let told = |env: &str, starts: u64, error: &str| EnvironmentRow {
+            runtime_env: env.to_owned(),
+            made_in_ms: 300,
+            starts,
+            error: error.to_owned(),
+        };
+        let daemon = Answer {
+            is_daemon: true,
+            workers: vec![worker(variables), worker(variables), worker(none)],
+            environments: vec![told(variables, 4, ""), told(setup, 0, "no"), told(none, 1, "")],
+            ..Answer::default()
+        };
+        let found = environments(&[daemon, Answer::default()]);
+        let found: Vec<_> = found.into_iter().map(Value::Object).collect();
+        let node_id = NodeId::default().hex();
+        let made = json!({
+            "runtime_env": {"env_vars": {"A": "1"}}, "success": true, "creation_time_ms": 300,
+            "node_id": node_id, "ref_cnt": 2, "error": null, "starts": 4,
+        });
+        let failed = json!({
+            "runtime_env": {"pip": ["a"]}, "success": false, "creation_time_ms": null,
+            "node_id": node_id, "ref_cnt": 0, "error": "no", "starts": 0,
+        });
+        assert_eq!(found, [made, failed]);
     }
 
     #[test]

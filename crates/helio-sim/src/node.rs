@@ -298,6 +298,9 @@ impl NodeHost {
                 core.note(|| format!("node {} removes the file of {object_id:?}", self.index));
                 self.disk.remove(&object_id);
             }
+            Action::TellMaking { conn, reply, .. } => {
+                self.execute_action(core, Action::Send { conn, message: reply.into() });
+            }
             // Workers print nothing.
             Action::FlushLogs { then, .. } => self.execute_action(core, *then),
             Action::Forget { .. } | Action::Scraped { .. } => {}

@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from heliostat import _heliostat
-from heliostat.core import archives, auth, remote_files, settings, trees, working_dir
+from heliostat.core import archives, auth, making, remote_files, settings, trees, working_dir
 from heliostat.core.archives import ArchiveError
 from heliostat.core.daemon import CODE_ARCHIVES, CODE_FOLDERS
 from heliostat.core.remote_files import PACKAGE, FetchError
@@ -210,6 +210,18 @@ class _Node:
         except ConnectionError as error:
             raise CodeError(f"the head cannot be given the package {name}: {error}") from None
 
+    def agree(self, name: str) -> None:
+        """Have here what the head has by that name, after it was offered what is here."""
+        if self._keeps_files or not self.may_have_others:
+            return
+        package = self._session / CODE_ARCHIVES / name
+        try:
+            self.share(name)
+            package.unlink()
+            self.named(name)
+        except (CodeError, OSError):
+            package.unlink(missing_ok=True)  # who needs it asks again
+
     def package(self, uri: str) -> Path:
         """The package that a URI names, on this node."""
         name = uri.partition("://")[2]
@@ -238,6 +250,7 @@ class _Node:
         session = str(self._session)
         with _part(package.parent) as part:
             try:
+                making.step(f"fetches the package {name} of code from the head", file=part)
                 token, way = auth.token_of(session), self._entrance
                 _heliostat._take_package(session, *self._head, token, way, name, str(part))
             except ConnectionError as error:
@@ -246,6 +259,30 @@ class _Node:
                 ) from None
             os.replace(part, package)
         return package
+
+
+def named(session: Path, name: str) -> bytes | None:
+    """The content of a small package that the cluster may have, here or at the head."""
+    try:
+        node = _Node(session)
+        _make_shelves(session)
+        return node.named(name).read_bytes()
+    except (CodeError, OSError):  # or this process is in no session
+        return None
+
+
+def offer(session: Path, name: str, content: bytes) -> None:
+    """Give the cluster a small package, unless it has one of that name: what is here then is what it has."""
+    try:
+        node = _Node(session)
+    except OSError:
+        return  # this process is in no session
+    _make_shelves(session)
+    with _part(session / CODE_ARCHIVES) as part:
+        part.write_bytes(content)
+        with contextlib.suppress(FileExistsError):
+            os.link(part, session / CODE_ARCHIVES / name)
+    node.agree(name)
 
 
 def _is_used(package: Path) -> bool:
@@ -309,11 +346,14 @@ def place(uri: str, field: str) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever is making it
         if not folder.is_dir():
             try:
+                making.step(f"puts the folder of {field!r} together")
                 _make_folder(uri, field, session, folder)
             except (ArchiveError, TreeError) as error:
                 raise CodeError(f"runtime_env[{field!r}]: {uri}: {error}") from error
             except (FetchError, OSError) as error:
                 raise CodeError(f"runtime_env[{field!r}]: {error}") from error
+            finally:
+                making.done()
     return str(folder)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heliostat.core import interpreters
+from heliostat.core import interpreters, making
 from heliostat.core.interpreters import InstallError
 
 # What an installer said last; with the line before it no more than the daemon keeps of a worker's output.
@@ -27,6 +27,9 @@ _OUTPUT_LINES = 18
 
 # How long an installer may take to end when it is asked to.
 _STOP_S_MAX = 5.0
+
+# How often somebody who asks hears something new of an installer.
+_LOOK_S = 1.0
 
 EXTRA = "pip install 'heliostat[default]'"
 
@@ -83,6 +86,7 @@ _VARIABLES = {
 _LINES = (
     *("-r", "--requirement", "-c", "--constraint", "-e", "--editable", "-i", "--index-url"),
     *("--extra-index-url", "-f", "--find-links", "--no-index", "--no-binary", "--only-binary"),
+    "--hash",
 )
 
 
@@ -119,16 +123,25 @@ class _ForUv:
 
 
 def install(
-    tool: str, wanted: Mapping[str, Any], python: Path, folder: Path, env: Mapping[str, str]
+    tool: str,
+    wanted: Mapping[str, Any],
+    python: Path,
+    folder: Path,
+    env: Mapping[str, str],
+    lock: str = "",
 ) -> None:
     """Install what the field ``pip`` or ``uv`` asks for, and look over it if it says so.
 
+    ``lock``: lines ``name==version``, which have to be so as far as they are needed.
     Raises :class:`InstallError`.
     """
     # A file takes options (`-r other.txt`), too, which as arguments would be other words.
     listed = folder / "requirements.txt"
     listed.write_text("\n".join([*wanted["packages"], ""]))
     names = ["-r", str(listed)]
+    if lock:
+        (folder / "constraints.txt").write_text(lock)
+        names += ["-c", str(folder / "constraints.txt")]
     if tool == "uv":
         uv = uv_of(wanted.get("uv_version"), folder, env)
         if uv is None:
@@ -264,12 +277,26 @@ def run(*command: str, env: Mapping[str, str] | None = None) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    output, _ = _running.communicate()
+    while True:
+        try:
+            output, _ = _running.communicate(timeout=_LOOK_S)
+            break
+        except subprocess.TimeoutExpired:
+            making.goes_on(_written_by(_running.pid))
     code, _running = _running.returncode, None
     if code:
         said = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
         end = f"{shlex.join(command)} ended with {code}:"
         raise InstallError("\n".join([end, *said[-_OUTPUT_LINES:]]))
+
+
+def _written_by(pid: int) -> int:
+    """How many bytes a process has written: what it has fetched, and what it has unpacked of that."""
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/io") as counts:
+        for line in counts:
+            if line.startswith("wchar:"):
+                return int(line.split()[1])
+    return 0
 
 
 # The installer that this process waits for.

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from heliostat.core import interpreters
+from heliostat.core import interpreters, locks, making
 from heliostat.core.interpreters import InstallError
 from heliostat.core.worker_setup import WORKING_DIR
 
@@ -39,6 +39,9 @@ _FIELDS = {
 
 # In a folder: what it was made of, and a byte for each process that has used it.
 _ABOUT, _USES = "about.json", "uses"
+
+# How much of the packages' names is said while they are installed.
+_NAMES_MAX = 100
 
 # How many files of a local package are looked at to see whether it has changed.
 _FILES_MAX = 10_000
@@ -60,12 +63,14 @@ _drafts: list[Path] = []
 
 
 def normal(tool: str, given: Any) -> dict[str, Any]:
-    """The field ``pip`` or ``uv`` as a dictionary: a list, a requirements file, or that already."""
+    """The field ``pip`` or ``uv`` as a dictionary: a list, a requirements file, a lock, or one already."""
     field = f"runtime_env[{tool!r}]"
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         if not path.is_file():
             raise ValueError(f"{field} = {str(given)!r}: no such file")
+        if path.suffix == ".toml":
+            return {"packages": locks.lines_of(path)}
         lines = (line.strip() for line in path.read_text().splitlines())
         return {"packages": [line for line in lines if line and not line.startswith("#")]}
     if isinstance(given, list):
@@ -101,7 +106,9 @@ def have(tool: str, wanted: Mapping[str, Any], working_dir: str | None = None) -
     files = _requirement_files(wanted["packages"], working_dir) if working_dir is not None else {}
     local = [_state(name, working_dir) for name in wanted["packages"]]
     what = [wanted, interpreters.fingerprint(), *files.items(), *local]
-    folder = have_made(tool, what, lambda folder: _make(tool, wanted, folder, working_dir))
+    lock = locks.name_of(tool, [wanted, *files.values()])
+    folder = have_made(tool, what, lambda folder: _make(tool, wanted, folder, lock, working_dir))
+    locks.offer(lock, folder)
     return Environment(folder, folder / "bin" / "python")
 
 
@@ -121,8 +128,8 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
     fcntl.flock(lock, fcntl.LOCK_SH)
     if not (folder / "ready").exists():
         # A lock of its own: the one above is held for life by whoever was here first, and never free again.
-        with open(shelf / f"{key}.making", "w") as making:
-            fcntl.flock(making, fcntl.LOCK_EX)
+        with open(shelf / f"{key}.making", "a+") as maker:
+            _await_turn(maker)
             if not (folder / "ready").exists():
                 failure.tell()
                 begun = time.monotonic()
@@ -134,6 +141,20 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
     with contextlib.suppress(OSError), open(folder / _USES, "ab") as uses:
         uses.write(b".")
     return folder
+
+
+def _await_turn(maker: TextIO) -> None:
+    """Wait until nobody else makes the environment, and have the others know who does now."""
+    try:
+        fcntl.flock(maker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        maker.seek(0)
+        making.step(f"waits for pid {maker.read()}, which makes the same environment")
+        fcntl.flock(maker, fcntl.LOCK_EX)
+        making.done()
+    maker.truncate(0)
+    maker.write(str(os.getpid()))
+    maker.flush()
 
 
 def shelf_of(temp_dir: Path) -> Path:
@@ -283,13 +304,16 @@ def _make_or_leave_nothing(folder: Path, failure: _Failure, make: Callable[[], N
         raise
     finally:
         _drafts.remove(folder)
+        making.done()
 
 
 def _make(
-    tool: str, wanted: Mapping[str, Any], folder: Path, working_dir: str | None = None
+    tool: str,
+    wanted: Mapping[str, Any],
+    folder: Path,
+    lock: str,
+    working_dir: str | None,
 ) -> None:
-    from heliostat.core import installers  # loads much, and most find what they need made
-
     python = interpreters.make(folder)
     # What installers write beside goes with the folder, should they be killed.
     scratch = folder / "tmp"
@@ -297,9 +321,32 @@ def _make(
     env = {**os.environ, "TMPDIR": str(scratch)}
     if working_dir is not None:
         env[WORKING_DIR] = working_dir
-    installers.install(tool, wanted, python, folder, env)
+    versions = locks.of_cluster(lock)
+    names = ", ".join(wanted["packages"])
+    making.step(f"installs {names if len(names) <= _NAMES_MAX else names[:_NAMES_MAX] + '…'}")
+    _install(tool, wanted, python, folder, env, versions)
+    locks.record(folder, interpreters.packages_of(folder))
     interpreters.check(python)
     shutil.rmtree(scratch)
+
+
+def _install(
+    tool: str,
+    wanted: Mapping[str, Any],
+    python: Path,
+    folder: Path,
+    env: Mapping[str, str],
+    lock: str,
+) -> None:
+    from heliostat.core import installers  # loads much, and most find what they need made
+
+    # Who gives hashes says which files it is to be.
+    if lock and not any("--hash" in line for line in wanted["packages"]):
+        # One of another platform may not suit this one.
+        with contextlib.suppress(InstallError):
+            installers.install(tool, wanted, python, folder, env, lock)
+            return
+    installers.install(tool, wanted, python, folder, env)
 
 
 def _state(name: str, working_dir: str | None) -> list[tuple[str, int, int]]:

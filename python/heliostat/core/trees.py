@@ -80,7 +80,10 @@ class _Book:
         mark = _mark(status)
         if known is not None and known[0] == mark:
             return [_Chunk(*chunk) for chunk in known[1]]
-        chunks = [_Chunk(*chunk) for chunk in _heliostat._cut_file(str(path))]
+        try:
+            chunks = [_Chunk(*chunk) for chunk in _heliostat._cut_file(str(path))]
+        except OSError as error:
+            raise OSError(f"{path}: {error}; leave it out by 'excludes' or .rayignore") from None
         if time.time_ns() - status.st_mtime_ns > _RACY_NS:
             self._files[str(path)] = [mark, chunks]
         else:

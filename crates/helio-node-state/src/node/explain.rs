@@ -9,7 +9,7 @@ use helio_types::{ActorId, ResourceSet};
 use super::Node;
 use crate::actors::Progress;
 use crate::clients::Kind;
-use crate::event::Conn;
+use crate::event::{Action, Conn};
 
 /// How many holders of a resource are named.
 const NAMED_MAX: usize = 4;
@@ -26,7 +26,26 @@ impl Node {
         } else {
             self.why_request(conn, why.lease_request_id)
         };
-        self.ctx.send(conn, WhyReply { request_id: why.request_id, why: text });
+        let reply = WhyReply { request_id: why.request_id, why: text };
+        match self.environment_being_made(conn, why) {
+            pids if pids.is_empty() => self.ctx.send(conn, reply),
+            pids => self.ctx.push(Action::TellMaking { conn, reply, pids }),
+        }
+    }
+
+    /// The processes that are starting for whom the question is about, and make their environment.
+    fn environment_being_made(&self, conn: Conn, why: &Why) -> Vec<u32> {
+        let env = if !why.actor_id.is_nil() {
+            match self.actors.progress(why.actor_id) {
+                Some(Progress::Assigned { runtime_env }) => Some(runtime_env),
+                _ => None,
+            }
+        } else {
+            let lease = self.leases.of_request(conn, why.lease_request_id);
+            lease.map(|(_, lease)| &lease.class().runtime_env)
+        };
+        let env = env.filter(|env| env.is_made_first());
+        env.map(|env| self.pool.starting_in(env)).unwrap_or_default()
     }
 
     /// What a request for a worker waits for.

@@ -70,7 +70,10 @@ impl Node {
             ..Answer::default()
         };
         match question.topic {
-            Topic::Workers => answer.workers = self.worker_rows(),
+            Topic::Workers => {
+                answer.workers = self.worker_rows();
+                answer.environments = self.environments.rows();
+            }
             Topic::Metrics => answer.metrics = self.measurements(),
             Topic::Places => answer.objects = self.place_rows(&question.objects),
             Topic::Tasks | Topic::Objects | Topic::Why => {}

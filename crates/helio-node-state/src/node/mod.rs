@@ -33,6 +33,7 @@ use crate::contact::Contact;
 use crate::context::Context;
 use crate::control_calls::ControlCalls;
 use crate::drain::Drain;
+use crate::environments::Environments;
 use crate::event::{Action, Event};
 use crate::exits::Exits;
 use crate::gpus::Gpus;
@@ -67,6 +68,7 @@ pub struct Node {
     pool: Pool,
     preload: Preload,
     actors: Actors,
+    environments: Environments,
     exits: Exits,
     liveness: Liveness,
     owners: Owners,
@@ -97,6 +99,7 @@ impl Node {
             pool: Pool::default(),
             preload: Preload::default(),
             actors: Actors::default(),
+            environments: Environments::default(),
             exits: Exits::default(),
             liveness: Liveness::default(),
             owners: Owners::default(),

@@ -67,6 +67,11 @@ impl Node {
 
     pub(super) fn on_worker_registered(&mut self, conn: Conn, worker_id: WorkerId) {
         if self.pool.on_registered(worker_id, conn, self.clients.pid(conn), self.ctx.now()) {
+            if let Some(worker) = self.pool.get(worker_id)
+                && let (Some(begun), Some(serving)) = (worker.life().begun, worker.life().serving)
+            {
+                self.environments.on_start(worker.runtime_env(), serving.saturating_sub(begun));
+            }
             self.send_registered(conn, String::new());
             self.on_worker_free(worker_id);
         }
@@ -232,6 +237,7 @@ impl Node {
     fn on_start_failed(&mut self, key: &PoolKey, cause: &DeathCause) {
         self.preload.on_worker(key, &WorkerAddress::default(), &mut self.ctx);
         if let Some(failure) = self.pool.on_start_failed(key, cause) {
+            self.environments.on_failure(&key.1, &failure.message);
             self.fail_demands(key, &failure);
         }
     }

@@ -245,6 +245,14 @@ impl Pool {
         self.workers.values().filter(starts).count()
     }
 
+    /// The processes of workers that are starting in this environment.
+    pub(crate) fn starting_in(&self, env: &RuntimeEnv) -> Vec<u32> {
+        let starts = |worker: &&Worker| {
+            worker.usage == Use::Starting && worker.pid > 0 && *worker.key.1 == *env
+        };
+        self.workers.values().filter(starts).map(Worker::pid).collect()
+    }
+
     pub(crate) fn is_alive(&self, worker_id: WorkerId) -> bool {
         self.workers.get(&worker_id).is_some_and(|worker| worker.exited.is_none())
     }

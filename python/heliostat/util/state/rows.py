@@ -198,3 +198,4 @@ class RuntimeEnvState(StateSchema):
     node_id: str = field(metadata=FILTER)
     ref_cnt: int | None = field(default=None, metadata=DETAIL)
     error: str | None = field(default=None, metadata=DETAIL_FILTER)
+    starts: int | None = field(default=None, metadata=DETAIL)

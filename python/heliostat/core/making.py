@@ -1,0 +1,56 @@
+"""How far this process is with the environment that it makes, for whoever asks why something waits.
+
+A file of the session says it while that lasts; the daemon reads it when it is asked (`helio-node`:
+`making.rs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+
+_FOLDER = "making"
+
+_step = ""
+_since_ms = 0
+
+
+def step(text: str, *, size: int = 0, file: str | Path = "") -> None:
+    """Something begins: what it is, in words behind "pid 123 …".
+
+    Args:
+        text: Such as "installs numpy". The same text again: it goes on.
+        size: How many bytes there are of it.
+        file: What grows with it, instead.
+    """
+    global _step, _since_ms
+    if text != _step:
+        _step, _since_ms = text, time.time_ns() // 1_000_000
+    told = {"step": text, "since_ms": _since_ms, "bytes": size, "file": str(file)}
+    with contextlib.suppress(OSError):  # a full disk is no reason to fail for
+        place = _place()
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        draft = place.with_suffix(".part")
+        draft.write_text(json.dumps(told))
+        draft.replace(place)
+
+
+def goes_on(size: int) -> None:
+    """There are so many bytes of it now."""
+    if _step:
+        step(_step, size=size)
+
+
+def done() -> None:
+    """It is over, whatever came of it."""
+    global _step
+    if _step:
+        _step = ""
+        _place().unlink(missing_ok=True)
+
+
+def _place() -> Path:
+    return Path(os.environ["HELIOSTAT_SESSION_DIR"], _FOLDER, str(os.getpid()))
