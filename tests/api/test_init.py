@@ -230,13 +230,18 @@ def test_object_store_memory_is_what_was_asked_for(ray_fresh: Any) -> None:
 
 @pytest.mark.contract("F0.06")
 def test_the_store_has_a_part_of_the_memory_unless_told_otherwise(ray_fresh: Any) -> None:
+    def most() -> float:
+        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        available = int(meminfo["MemAvailable"].split()[0]) * 1024
+        shm = os.statvfs("/dev/shm")
+        return min(0.3 * available, shm.f_bsize * shm.f_blocks, 200e9)
+
+    # Others on this machine take memory and give it back meanwhile.
+    before = most()
     ray_fresh(num_cpus=1)
-    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    available = int(meminfo["MemAvailable"].split()[0]) * 1024
-    shm = os.statvfs("/dev/shm")
-    most = min(0.3 * available, shm.f_bsize * shm.f_blocks, 200e9)
+    after = most()
     size = ray.cluster_resources()["object_store_memory"]
-    assert 0.5 * most < size < 1.5 * most
+    assert 0.5 * min(before, after) < size < 1.5 * max(before, after)
 
 
 @pytest.mark.contract("F0.02", "F4.09", "F0.13")

@@ -156,8 +156,9 @@ def test_an_installation_that_takes_too_long_leaves_nothing(
     setup.write_text(BROKEN.replace("raise", "import time; time.sleep(1000); raise"))
     with pytest.raises(RuntimeEnvSetupError, match="setup_timeout_seconds"):
         ray.get(look.options(runtime_env=env).remote(), timeout=100)
-    (scratch,) = tries(tmp_path)
-    assert not Path(scratch).exists()
+    # On a busy machine the time may be up before the build has begun.
+    begun = tries(tmp_path) if (tmp_path / "tries").exists() else []
+    assert not any(Path(scratch).exists() for scratch in begun)
     left = [path for path in (temp / "runtime_resources" / "packages").iterdir() if path.is_dir()]
     assert left == []
 
