@@ -93,7 +93,7 @@ impl Session {
                 Side::Guest => 1,
                 // No gateway that takes the place of another counts as that did: what is left of its streams may
                 // not be taken for streams of this one.
-                Side::Gateway => u64::from(u32::from_le_bytes(random::bytes())) << 31 | 2,
+                Side::Gateway => (u64::from(u32::from_le_bytes(random::bytes())) << 31) | 2,
             },
             is_over: false,
         };

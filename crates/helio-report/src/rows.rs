@@ -620,7 +620,6 @@ mod tests {
 
     #[test]
     fn events_have_times_and_none_is_of_a_driver_that_has_ended() {
-        use helio_proto::inspect::WorkerRow;
         for (unix_ms, expect) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_400_000, "2000-02-29 00:00:00 UTC"),
