@@ -260,6 +260,7 @@ impl World {
             Action::ShutDown { reason } => self.shut_down = Some(reason),
             Action::Leave { heir, .. } => self.left_to = Some(heir.node_id),
             Action::ReachControl => {}
+            Action::TellMaking { conn, reply, .. } => self.deliver(conn, reply.into()),
             Action::Suspend | Action::Resume | Action::Rejoin { .. } => self.contact.push(action),
         }
     }
