@@ -111,7 +111,7 @@ pub fn start(options: Options) -> std::io::Result<Handle> {
 
 struct Gateway {
     options: Options,
-    /// Which one this is.
+    /// Tells this gateway from one that is started after it.
     name: Vec<u8>,
     gate: Gate,
     sessions: Mutex<Sessions>,

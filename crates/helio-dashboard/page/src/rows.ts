@@ -160,6 +160,7 @@ export interface RuntimeEnvState {
   node_id: string;
   ref_cnt: number | null;
   error: string | null;
+  starts: number | null;
 }
 
 /** The rows of each list. */

@@ -50,7 +50,7 @@ def summary(resource: str, address: str | None) -> tuple[str, int]:
         found = _told(Server(str(address)), f"/api/v0/{resource}/summarize")
         counts = found["result"]["node_id_to_summary"]["cluster"]
         return json.dumps(counts), _silent(found["partial_failure_warning"])
-    return _outside(["summary", resource], address)
+    return _outside(["summary", resource, "--format=json"], address)
 
 
 def own_address() -> str:
