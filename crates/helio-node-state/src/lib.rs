@@ -36,6 +36,7 @@ mod gpus;
 mod groups;
 mod inspections;
 mod jobs;
+mod kept;
 mod keys;
 mod last_words;
 mod leases;

@@ -52,6 +52,10 @@ pub const VIEW_LAG_MS_MAX: u64 = 500;
 /// How long an actor that was placed here waits for room before the placement is given back.
 pub const ACTOR_PLACEMENT_MS_MAX: u64 = 500;
 
+/// How long room is kept free for actors and placement groups that are not placed yet: longer than the time between
+/// two messages of the control service which ask for it.
+pub const KEPT_FREE_MS_MAX: u64 = 2_000;
+
 /// How many ended actors are remembered with their cause; the oldest are forgotten.
 pub const ACTORS_ENDED_MAX: usize = 4_000;
 

@@ -41,6 +41,8 @@ pub(crate) enum Timer {
     Leave,
     /// The process that has modules loaded may not be needed any more.
     Unload,
+    /// Room was kept free for long enough.
+    Kept,
 }
 
 #[derive(Debug, Default)]

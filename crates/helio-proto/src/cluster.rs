@@ -1,7 +1,7 @@
 //! Between daemons, and between a daemon and the control service.
 
 use helio_types::{
-    ActorId, DeathCause, JobId, NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId,
+    ActorId, DeathCause, JobId, NodeAddress, NodeId, ObjectId, ResourceSet, WorkerAddress, WorkerId,
 };
 
 use crate::control::{ActorLaunch, NodeInfo};
@@ -130,6 +130,9 @@ messages! {
         /// Stay after all, unless objects are being handed over already.
         3 is_cancelled: bool,
     }
+    /// Actors or placement groups wait for this much, which the node's tasks have: it asks that back and keeps it
+    /// free for a while.
+    pub struct KeepFree { 1 resources: ResourceSet }
     pub enum ControlToNode {
         1 Accepted(NodeAccepted),
         2 ToClient(ToClient),
@@ -146,6 +149,7 @@ messages! {
         41 CommitBundles(CommitBundles),
         42 ReturnBundles(ReturnBundles),
         43 GroupNews(GroupNews),
+        44 KeepFree(KeepFree),
     }
 
     /// Asks for an object's bytes.

@@ -92,6 +92,16 @@ impl ResourceSet {
         }
     }
 
+    /// What is left when `other` is taken away: no quantity below zero.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut rest = self.clone();
+        for (name, quantity) in &other.0 {
+            rest.set(name, Quantity((self.get(name).0 - quantity.0).max(0)));
+        }
+        rest
+    }
+
     /// The names and quantities, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
         self.0.iter().map(|(name, quantity)| (name.as_str(), *quantity))

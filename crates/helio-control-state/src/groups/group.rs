@@ -164,6 +164,11 @@ impl Group {
         &self.places
     }
 
+    /// When it was made.
+    pub(crate) fn since_ms(&self) -> u64 {
+        self.since_ms
+    }
+
     pub(crate) fn why(&self) -> &str {
         &self.why
     }

@@ -91,6 +91,7 @@ impl Control {
         if self.is_explaining_due() {
             self.explain_groups();
             self.explain_actors();
+            self.ask_for_room();
         }
         self.publish_views();
     }

@@ -14,6 +14,8 @@ mod group_placement;
 
 mod group_life;
 
+mod room;
+
 mod job_life;
 
 mod node_life;

@@ -508,3 +508,42 @@ fn an_owner_on_another_node_is_reached_by_its_node() {
     let info = desk.info(1);
     assert_eq!(info.phase, ActorPhase::Dead, "the owner's node is gone");
 }
+
+/// What each node was asked to keep free.
+fn kept_free(desk: &mut Desk) -> Vec<(u8, f64)> {
+    let asked = desk.take(|node_id, message| match message {
+        ControlToNode::KeepFree(order) => {
+            Some((node_id.0[0], order.resources.get("CPU").to_f64()))
+        }
+        _ => None,
+    });
+    asked
+}
+
+#[test]
+fn a_node_full_of_tasks_is_asked_for_room_and_one_full_of_actors_is_not() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.register(2, &[("CPU", 2.0)]);
+    let whole = |number| ActorSpec {
+        resources: ResourceSet::from_units([("CPU", 2.0)]),
+        placement_resources: ResourceSet::from_units([("CPU", 2.0)]),
+        ..spec(number, 1)
+    };
+    desk.create(whole(1));
+    let on = desk.launches()[0].0;
+    desk.started(on, 1, 0);
+    let other = 3 - on;
+    for node in [on, other] {
+        desk.status(node, &[("CPU", 2.0)], &[]);
+    }
+    desk.create(whole(2));
+    assert_eq!(kept_free(&mut desk), [], "the next report may show room");
+    desk.pass(2_000, &[1, 2]);
+    let asked = kept_free(&mut desk);
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|one| *one == (other, 2.0)), "{asked:?}");
+    desk.status(other, &[("CPU", 2.0)], &[("CPU", 2.0)]);
+    assert_eq!(desk.launches(), [(other, 2, 0)]);
+    desk.pass(2_000, &[1, 2]);
+    assert_eq!(kept_free(&mut desk), [], "nobody waits any more");
+}

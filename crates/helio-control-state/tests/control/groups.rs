@@ -367,3 +367,24 @@ fn news_of_unknown_groups_do_nothing() {
     assert_eq!(desk.control.census().groups, 0);
     assert_eq!(desk.control.census().awaited, 0);
 }
+
+#[test]
+fn nodes_full_of_tasks_are_asked_for_room_for_a_group() {
+    let mut desk = desk();
+    for node in [1, 2] {
+        desk.status(node, TWO, &[]);
+    }
+    desk.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 1.0]));
+    assert_eq!(desk.orders(), []);
+    desk.pass(2_000, &[1, 2]);
+    let mut asked = desk.take(|node_id, message| match message {
+        ControlToNode::KeepFree(order) => {
+            Some((node_id.0[0], order.resources.get("CPU").to_f64() as u32))
+        }
+        _ => None,
+    });
+    asked.sort_unstable();
+    asked.dedup();
+    let cpus: Vec<u32> = asked.iter().map(|(_, cpus)| *cpus).collect();
+    assert!(cpus == [1, 2] || cpus == [2, 1], "{asked:?}");
+}

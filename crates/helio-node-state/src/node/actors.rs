@@ -3,6 +3,7 @@
 use helio_proto::cluster::{RunningActor, StopActor};
 use helio_proto::control::ActorLaunch;
 use helio_proto::node::ActorReady;
+use helio_scheduler::taken;
 use helio_types::{DeathCause, DeathKind};
 
 use super::Node;
@@ -14,6 +15,8 @@ use crate::pool::Use;
 
 impl Node {
     pub(super) fn on_launch_actor(&mut self, launch: ActorLaunch) {
+        let spec = &launch.spec;
+        self.kept.on_used(&taken(&spec.placement_resources, &spec.strategy));
         self.actors.on_launch(launch, self.ledger.total(), &mut self.ctx);
     }
 

@@ -12,6 +12,9 @@ use crate::keys::Demand;
 impl Node {
     pub(super) fn on_reserve_bundles(&mut self, order: &ReserveBundles) {
         let (group_id, attempt) = (order.group_id, order.attempt);
+        for bundle in &order.bundles {
+            self.kept.on_used(&bundle.resources);
+        }
         let held = self.bundles.hold(order, &mut self.ledger, &mut self.ctx);
         let committed = order.commit && held.is_ok();
         if committed {

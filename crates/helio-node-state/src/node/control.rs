@@ -31,6 +31,7 @@ impl Node {
             ControlToNode::CommitBundles(order) => self.on_commit_bundles(&order),
             ControlToNode::ReturnBundles(order) => self.on_return_bundles(&order),
             ControlToNode::GroupNews(news) => self.on_group_news(news),
+            ControlToNode::KeepFree(order) => self.on_keep_free(order.resources),
             ControlToNode::JobFinished(finished) => self.on_job_finished(&finished),
             ControlToNode::ShutDown(shut_down) => self.end(shut_down.reason, shut_down.may_rejoin),
             ControlToNode::Heard(heard) => {

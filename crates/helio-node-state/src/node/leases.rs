@@ -5,7 +5,7 @@ use helio_proto::node::{
     LeaseClass, LeaseLost, LeaseRefused, LeaseSpillback, RequestLease, ReturnLease,
 };
 use helio_scheduler::{InGroup, Placement, fails_when_infeasible, taken};
-use helio_types::{Assigned, DeathCause, LeaseId, NodeId, WorkerId};
+use helio_types::{Assigned, DeathCause, LeaseId, NodeId, ResourceSet, WorkerId};
 
 use super::Node;
 use crate::clients::Client;
@@ -40,7 +40,7 @@ impl Node {
     /// request left the queue.
     pub(super) fn dispatch(&mut self) -> bool {
         self.place_actors();
-        self.cluster.set_own_available(self.ledger.available());
+        self.set_room_of_tasks();
         let mut short: Vec<Need> =
             self.actors.needs().map(|resources| Need { class: None, resources }).collect();
         let mut has_served = false;
@@ -62,6 +62,9 @@ impl Node {
             }
             has_served = true;
         }
+        // What is kept free is for others than the requests that wait here.
+        let kept = self.kept.resources(self.ctx.now()).cloned();
+        short.extend(kept.map(|resources| Need { class: None, resources }));
         for need in short {
             let (free, pool) = (self.ledger.available().clone(), &self.pool);
             self.leases.ask_back(&need, free, |id| pool.is_blocked(id), &mut self.ctx);
@@ -71,6 +74,24 @@ impl Node {
             self.groups.retain(|group_id| leases.waits_for_group(group_id));
         }
         has_served
+    }
+
+    fn set_room_of_tasks(&mut self) {
+        let room = self.kept.left_of(self.ledger.available(), self.ctx.now());
+        self.cluster.set_own_available(&room);
+    }
+
+    /// Actors or groups wait for this much. What only other actors or blocked workers hold is not waited for.
+    pub(super) fn on_keep_free(&mut self, resources: ResourceSet) {
+        let mut could_be_free = self.ledger.available().clone();
+        for (_, lease) in self.leases.iter() {
+            if !lease.worker().is_some_and(|worker_id| self.pool.is_blocked(worker_id)) {
+                could_be_free.add(&lease.takes());
+            }
+        }
+        if could_be_free.covers(&resources) {
+            self.kept.keep(resources, &mut self.ctx);
+        }
     }
 
     fn try_first(&mut self, number: u64) -> Outcome {
@@ -86,7 +107,7 @@ impl Node {
             Placement::On(node_id) if node_id == self.ctx.node_id() => {
                 match self.ledger.take(&request.class.resources, strategy) {
                     Some(assigned) => {
-                        self.cluster.set_own_available(self.ledger.available());
+                        self.set_room_of_tasks();
                         self.grant(number, assigned);
                         Outcome::Served
                     }

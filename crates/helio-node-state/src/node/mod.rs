@@ -40,6 +40,7 @@ use crate::gpus::Gpus;
 use crate::groups::GroupQuestions;
 use crate::inspections::Inspections;
 use crate::jobs::Jobs;
+use crate::kept::KeptFree;
 use crate::leases::Leases;
 use crate::ledger::Ledger;
 use crate::limits::OWNER_MS_MAX;
@@ -63,6 +64,7 @@ pub struct Node {
     jobs: Jobs,
     ledger: Ledger,
     leases: Leases,
+    kept: KeptFree,
     bundles: Bundles,
     groups: GroupQuestions,
     pool: Pool,
@@ -94,6 +96,7 @@ impl Node {
             jobs: Jobs::default(),
             ledger: Ledger::new(setup.total.clone(), &setup.devices),
             leases: Leases::default(),
+            kept: KeptFree::default(),
             bundles: Bundles::default(),
             groups: GroupQuestions::default(),
             pool: Pool::default(),
@@ -206,7 +209,7 @@ impl Node {
             Timer::WorkerExit(worker_id) => self.pool.on_exit_timer(worker_id, &mut self.ctx),
             Timer::WorkerDrain(worker_id) => self.on_drain_timer(worker_id),
             Timer::Idle => self.pool.on_idle_timer(&mut self.ctx),
-            Timer::Spill => self.ctx.capacity_changed(),
+            Timer::Spill | Timer::Kept => self.ctx.capacity_changed(),
             Timer::Actor(key) => self.actors.on_timer(key, &mut self.ctx),
             Timer::Liveness => self.liveness.answer(&self.exits, &mut self.ctx),
             Timer::Pull(object_id) => {

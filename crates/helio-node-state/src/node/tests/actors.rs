@@ -1,11 +1,11 @@
 //! Actors: placed, started, ended.
 
-use helio_proto::cluster::{NodeToControl, StopActor};
+use helio_proto::cluster::{ControlToNode, KeepFree, NodeToControl, StopActor};
 use helio_proto::node::{ActorReady, Leaving, NodeToClient};
-use helio_types::{ActorId, DeathCause, DeathKind};
+use helio_types::{ActorId, DeathCause, DeathKind, ResourceSet};
 
 use super::World;
-use crate::limits::ACTOR_PLACEMENT_MS_MAX;
+use crate::limits::{ACTOR_PLACEMENT_MS_MAX, KEPT_FREE_MS_MAX};
 use crate::{Event, Exit};
 
 fn ready(actor_id: ActorId) -> ActorReady {
@@ -191,4 +191,50 @@ fn an_actor_that_has_ended_is_not_begun_again() {
     let ended = world.actor_ended(actor_id).unwrap();
     assert_eq!((ended.cause.kind, ended.cause.code, ended.retry), (DeathKind::Exited, 7, false));
     assert_eq!(world.cpus_free(), 4.0);
+}
+
+fn keep_free(cpus: f64) -> Event {
+    let resources = ResourceSet::from_units([("CPU", cpus)]);
+    Event::ControlSaid(ControlToNode::KeepFree(KeepFree { resources }))
+}
+
+#[test]
+fn what_is_kept_free_goes_to_no_task_until_it_is_used_or_its_time_is_over() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    let lend = |world: &mut World, request_id| {
+        world.request(driver, request_id, class.clone());
+        world.granted(driver)
+    };
+    let (first, second) = (lend(&mut world, 1).unwrap(), lend(&mut world, 2).unwrap());
+    world.feed(keep_free(1.0));
+    let revoked = world.took(driver, |message| matches!(message, NodeToClient::RevokeLease(_)));
+    assert!(revoked, "leases make room for what waits in the cluster");
+    assert_eq!(lend(&mut world, 3), None);
+    world.give_back(driver, &first);
+    assert_eq!(world.granted(driver), None, "the task behind it does not take what was made free");
+    assert_eq!(world.cpus_free(), 1.0, "the control service sees it");
+    world.launch(1, 1, &[("CPU", 1.0)], false);
+    world.give_back(driver, &second);
+    let third = world.granted(driver).expect("no more is kept than was used");
+
+    world.feed(keep_free(1.0));
+    assert_eq!(lend(&mut world, 4), None);
+    world.give_back(driver, &third);
+    assert_eq!(world.granted(driver), None);
+    world.pass(KEPT_FREE_MS_MAX);
+    assert!(world.granted(driver).is_some(), "nothing came for it");
+}
+
+#[test]
+fn what_actors_hold_is_not_kept_free() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.launch(1, 1, &[("CPU", 1.0)], false);
+    world.feed(keep_free(2.0));
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    assert!(world.granted(driver).is_some());
+    assert!(!world.took(driver, |message| matches!(message, NodeToClient::RevokeLease(_))));
 }

@@ -1,0 +1,43 @@
+//! Room that is kept free for actors and placement groups which the control service has still to place.
+//!
+//! Leases go from task to task within the node, so that what others see of it is never free while tasks wait. What is
+//! asked back for those who wait elsewhere is therefore lent to no task until it is used, or for
+//! [`KEPT_FREE_MS_MAX`].
+
+use helio_types::ResourceSet;
+
+use crate::context::Context;
+use crate::limits::KEPT_FREE_MS_MAX;
+use crate::timers::Timer;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct KeptFree {
+    resources: ResourceSet,
+    until: u64,
+}
+
+impl KeptFree {
+    /// Keeps this much from now on, in place of what was kept.
+    pub(crate) fn keep(&mut self, resources: ResourceSet, ctx: &mut Context) {
+        self.resources = resources;
+        self.until = ctx.now() + KEPT_FREE_MS_MAX;
+        ctx.set_timer(self.until, Timer::Kept);
+        ctx.capacity_changed();
+    }
+
+    /// What is kept now.
+    pub(crate) fn resources(&self, now: u64) -> Option<&ResourceSet> {
+        (now < self.until && !self.resources.is_empty()).then_some(&self.resources)
+    }
+
+    /// Of what is free, what tasks may have.
+    pub(crate) fn left_of(&self, free: &ResourceSet, now: u64) -> ResourceSet {
+        self.resources(now).map_or_else(|| free.clone(), |kept| free.without(kept))
+    }
+
+    /// One for whom it may have been kept has come.
+    pub(crate) fn on_used(&mut self, resources: &ResourceSet) {
+        self.resources = self.resources.without(resources);
+    }
+}
