@@ -511,13 +511,10 @@ fn an_owner_on_another_node_is_reached_by_its_node() {
 
 /// What each node was asked to keep free.
 fn kept_free(desk: &mut Desk) -> Vec<(u8, f64)> {
-    let asked = desk.take(|node_id, message| match message {
-        ControlToNode::KeepFree(order) => {
-            Some((node_id.0[0], order.resources.get("CPU").to_f64()))
-        }
+    desk.take(|node_id, message| match message {
+        ControlToNode::KeepFree(order) => Some((node_id.0[0], order.resources.get("CPU").to_f64())),
         _ => None,
-    });
-    asked
+    })
 }
 
 #[test]
