@@ -18,7 +18,8 @@ use helio_proto::control::{
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::template::Template;
 use helio_types::{
-    ActorId, DeathCause, DeathKind, IdMap, NodeId, ObjectId, TaskId, WorkerAddress, mutant,
+    ActorId, DeathCause, DeathKind, IdMap, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+    mutant,
 };
 
 use crate::Owner;
@@ -646,21 +647,55 @@ impl Owner {
                 failed.push(task);
             }
         }
-        if let Some(actor) = self.actors.get_mut(&id) {
-            let tasks = &self.tasks;
-            let waiting =
-                actor.queue.iter().take_while(|id| remade_place(tasks, id).is_some()).count();
-            remade.extend(actor.queue.drain(..waiting));
-            remade.sort_by_key(|id| remade_place(tasks, id));
-            if mutant!("retried-methods-come-last") {
-                std::mem::swap(&mut again, &mut actor.queue);
-            }
-            again.append(&mut actor.queue);
-            actor.queue = remade.into_iter().chain(again).collect();
-        }
+        self.put_back(id, remade, again);
         let value = self.dead_error(id, ErrorKind::ActorUnavailable);
         for task in failed {
             self.fail(task, &value, now, out);
+        }
+    }
+
+    /// Calls that had left the queue are at its front again: those that are made again in the order in which they had
+    /// ended, then the others.
+    fn put_back(&mut self, id: ActorId, mut remade: Vec<TaskId>, mut again: VecDeque<TaskId>) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        let tasks = &self.tasks;
+        let waiting = actor.queue.iter().take_while(|id| remade_place(tasks, id).is_some()).count();
+        remade.extend(actor.queue.drain(..waiting));
+        remade.sort_by_key(|id| remade_place(tasks, id));
+        if mutant!("retried-methods-come-last") {
+            std::mem::swap(&mut again, &mut actor.queue);
+        }
+        again.append(&mut actor.queue);
+        actor.queue = remade.into_iter().chain(again).collect();
+    }
+
+    /// No connection to a process could be made. If it is an actor's, the calls that were to go over it have not begun:
+    /// they wait for the next one, which costs no retry.
+    pub(crate) fn actors_unreached(&mut self, worker: WorkerId) {
+        // What was sent over a connection that broke since may have begun.
+        let is_it = |actor: &Actor| {
+            actor.broken.is_none()
+                && actor.address.as_ref().is_some_and(|at| at.worker_id == worker)
+        };
+        let unreached = self.actors.iter().filter(|(_, actor)| is_it(actor)).map(|(id, _)| *id);
+        for id in unreached.collect::<Vec<ActorId>>() {
+            let Some(actor) = self.actors.get_mut(&id) else { continue };
+            let sent = std::mem::take(&mut actor.sent);
+            let (mut remade, mut again) = (Vec::new(), VecDeque::new());
+            for task in sent {
+                match self.tasks.get_mut(&task).filter(|call| !call.cancelled) {
+                    Some(call) => {
+                        (call.state, call.at) = (State::Queued, None);
+                        if call.past.is_remade {
+                            remade.push(task);
+                        } else {
+                            again.push_back(task);
+                        }
+                    }
+                    None => self.actors.entry(id).or_default().sent.push_back(task),
+                }
+            }
+            self.put_back(id, remade, again);
         }
     }
 

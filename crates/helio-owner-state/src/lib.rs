@@ -165,7 +165,10 @@ impl Owner {
             Event::StreamRead { task, index } => self.stream_read(task, index, out),
             Event::StreamDropped { task } => self.stream_dropped(task, now, out),
             Event::Frame { from, frame } => self.frame(from, frame, now, out),
-            Event::PeerUnreached { peer } => self.leases_unreached(peer),
+            Event::PeerUnreached { peer } => {
+                self.leases_unreached(peer);
+                self.actors_unreached(peer);
+            }
             Event::PeerTorn { peer } => self.leases_torn(peer),
             Event::PeerLost { peer } => self.peer_lost(&peer, now, out),
             Event::Liveness { worker, dead } => self.liveness(worker, dead, now, out),

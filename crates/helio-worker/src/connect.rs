@@ -521,7 +521,12 @@ impl State {
             self.tell_user(Notice { is_warning: true, text });
         }
         self.strangers.retain(|(stranger, _)| *stranger != link);
-        self.apply(Event::Closed { link, is_complete: ending.is_complete });
+        // The greeting goes out first: where it did not, nothing else did.
+        let is_unreached = conn.greeting == Greeting::Sent && !conn.preface.is_empty();
+        self.apply(match is_unreached {
+            true => Event::Unreached { link },
+            false => Event::Closed { link, is_complete: ending.is_complete },
+        });
     }
 
     /// Nothing more is written to other processes. Returns the links whose other end has still to read.
