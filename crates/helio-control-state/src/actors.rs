@@ -14,17 +14,21 @@
 //! An incarnation is one making of the actor's process, counted from 0; a message about another
 //! incarnation, or from a node where the actor is not, is about the past and ignored.
 //!
-//! Indexes find the actors of a node, of a job and of an owner, so that no event walks over all actors.
+//! Indexes find the actors of a node, of a job and of an owner, so that no event walks over all actors. They are hashed:
+//! in a tree of a million random ids a search waits for memory at every step.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use helio_config::control::{ACTORS_MAX, DEAD_ACTORS_MAX, LIST_ROWS_MAX};
 use helio_proto::control::{
     ActorInfo, ActorPhase, ActorSpec, Actors as Rows, ListNamedActors, NamedActor,
 };
-use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, WorkerAddress, WorkerId, mutant};
+use helio_types::{
+    ActorId, DeathCause, DeathKind, IdMap, JobId, NodeId, WorkerAddress, WorkerId, mutant,
+};
 
+use crate::sets::Sets;
 use crate::specs::{self, OwnSpec, Specs};
 
 /// Where an actor is in its life.
@@ -211,24 +215,21 @@ impl Actor {
 /// All actors, also the newest of the dead ones.
 #[derive(Debug, Default)]
 pub(crate) struct Actors {
-    actors: BTreeMap<ActorId, Box<Actor>>,
+    actors: IdMap<ActorId, Box<Actor>>,
     specs: Specs,
     /// Dead actors, the newest last.
     dead: VecDeque<ActorId>,
     /// Derived from living actors: names that are taken, by namespace.
     names: BTreeMap<(String, String), ActorId>,
     /// Derived from living actors that are not detached: who created them.
-    owned: BTreeSet<(WorkerId, ActorId)>,
+    owned: Sets<WorkerId>,
     /// Derived from `owned`: the owners on each node, and how many actors each owns.
     owners: BTreeMap<(NodeId, WorkerId), usize>,
     /// Derived from living actors: where their processes are or may be.
-    on_node: BTreeSet<(NodeId, ActorId)>,
+    on_node: Sets<NodeId>,
     /// Derived from living actors: their jobs.
-    of_job: BTreeSet<(JobId, ActorId)>,
+    of_job: Sets<JobId>,
 }
-
-const FIRST_ACTOR: ActorId = ActorId([0; ActorId::LEN]);
-const LAST_ACTOR: ActorId = ActorId([u8::MAX; ActorId::LEN]);
 
 impl Actors {
     pub(crate) fn get(&self, actor_id: ActorId) -> Option<&Actor> {
@@ -244,8 +245,12 @@ impl Actors {
         self.living(actor_id).is_some()
     }
 
+    /// All of them, in the order of ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ActorId, &Actor)> {
-        self.actors.iter().map(|(actor_id, actor)| (*actor_id, actor.as_ref()))
+        let mut all: Vec<(ActorId, &Actor)> =
+            self.actors.iter().map(|(actor_id, actor)| (*actor_id, actor.as_ref())).collect();
+        all.sort_unstable_by_key(|(actor_id, _)| *actor_id);
+        all.into_iter()
     }
 
     pub(crate) fn n_living(&self) -> usize {
@@ -280,10 +285,10 @@ impl Actors {
             self.names.insert((spec.namespace.clone(), spec.name.clone()), actor_id);
         }
         if !spec.detached {
-            self.owned.insert((spec.owner.worker_id, actor_id));
+            self.owned.insert(spec.owner.worker_id, actor_id);
             *self.owners.entry((spec.owner.node_id, spec.owner.worker_id)).or_default() += 1;
         }
-        self.of_job.insert((spec.job_id, actor_id));
+        self.of_job.insert(spec.job_id, actor_id);
         let (spec, own) = self.specs.split(spec);
         self.actors.insert(actor_id, Box::new(Actor::new(actor_id, spec, own, state)));
     }
@@ -301,10 +306,10 @@ impl Actors {
         assert!(actor.is_dead() == was_dead, "an actor is ended by `end` alone");
         if before != after {
             if let Some(node_id) = before {
-                self.on_node.remove(&(node_id, actor_id));
+                self.on_node.remove(node_id, actor_id);
             }
             if let Some(node_id) = after {
-                self.on_node.insert((node_id, actor_id));
+                self.on_node.insert(node_id, actor_id);
             }
         }
         Some(result)
@@ -316,7 +321,7 @@ impl Actors {
             return false;
         };
         if let Some(node_id) = actor.place() {
-            self.on_node.remove(&(node_id, actor_id));
+            self.on_node.remove(node_id, actor_id);
         }
         actor.state = State::Dead;
         actor.cause = Some(Box::new(cause));
@@ -325,11 +330,11 @@ impl Actors {
         let owner = (actor.spec.owner.node_id, actor.spec.owner.worker_id);
         actor.spec = self.specs.of_dead(&actor.spec);
         actor.own.forget();
-        self.of_job.remove(&(actor.spec.job_id, actor_id));
+        self.of_job.remove(actor.spec.job_id, actor_id);
         if self.names.get(&name) == Some(&actor_id) {
             self.names.remove(&name);
         }
-        if self.owned.remove(&(owner.1, actor_id))
+        if self.owned.remove(owner.1, actor_id)
             && let Some(n_owned) = self.owners.get_mut(&owner)
         {
             assert!(*n_owned > 0, "an actor's owner is counted once");
@@ -353,8 +358,7 @@ impl Actors {
 
     /// The living actors that a process created and that are not detached.
     pub(crate) fn owned_by(&self, owner: WorkerId) -> impl Iterator<Item = ActorId> {
-        let owned = self.owned.range((owner, FIRST_ACTOR)..=(owner, LAST_ACTOR));
-        owned.map(|(_, actor_id)| *actor_id)
+        self.owned.of(owner).into_iter()
     }
 
     /// The processes of a node that own living actors.
@@ -371,16 +375,15 @@ impl Actors {
 
     /// The living actors whose processes are on the node, or may be.
     pub(crate) fn on_node(&self, node_id: NodeId) -> Vec<ActorId> {
-        let here = self.on_node.range((node_id, FIRST_ACTOR)..=(node_id, LAST_ACTOR));
-        here.map(|(_, actor_id)| *actor_id).collect()
+        self.on_node.of(node_id)
     }
 
     /// The living actors of a job that end with it: all except detached ones and those that these own,
     /// directly or not.
     pub(crate) fn ending_with_job(&self, job_id: JobId) -> Vec<ActorId> {
-        let of_job = self.of_job.range((job_id, FIRST_ACTOR)..=(job_id, LAST_ACTOR));
+        let of_job = self.of_job.of(job_id);
         let of_job: Vec<&Actor> =
-            of_job.map(|(_, actor_id)| self.actors[actor_id].as_ref()).collect();
+            of_job.iter().map(|actor_id| self.actors[actor_id].as_ref()).collect();
         let host = |actor: &&Actor| match &actor.state {
             State::Alive { address, .. } => Some((address.worker_id, actor.actor_id)),
             _ => None,
@@ -406,7 +409,15 @@ impl Actors {
     }
 
     pub(crate) fn rows(&self) -> Rows {
-        let alive = self.actors.values().map(Box::as_ref).filter(|actor| !actor.is_dead());
+        // Not all of a million are put in order for the first few.
+        let mut ids: Vec<ActorId> = self.actors.keys().copied().collect();
+        ids.retain(|actor_id| self.is_living(*actor_id));
+        if ids.len() > LIST_ROWS_MAX {
+            ids.select_nth_unstable(LIST_ROWS_MAX);
+            ids.truncate(LIST_ROWS_MAX);
+        }
+        ids.sort_unstable();
+        let alive = ids.iter().filter_map(|id| self.get(*id));
         let dead = self.dead.iter().rev().filter_map(|id| self.get(*id));
         Rows { actors: alive.chain(dead).take(LIST_ROWS_MAX).map(Actor::info).collect() }
     }
@@ -434,16 +445,16 @@ impl Actors {
             }
         }
         let owned = || living().filter(|(_, actor)| !actor.spec.detached);
-        let owned_set: BTreeSet<_> =
+        let owned_set: Sets<_> =
             owned().map(|(id, actor)| (actor.spec.owner.worker_id, *id)).collect();
         let mut owners: BTreeMap<_, usize> = BTreeMap::new();
         for (_, actor) in owned() {
             let owner = &actor.spec.owner;
             *owners.entry((owner.node_id, owner.worker_id)).or_default() += 1;
         }
-        let on_node: BTreeSet<_> =
+        let on_node: Sets<_> =
             living().filter_map(|(id, actor)| Some((actor.place()?, *id))).collect();
-        let of_job: BTreeSet<_> = living().map(|(id, actor)| (actor.spec.job_id, *id)).collect();
+        let of_job: Sets<_> = living().map(|(id, actor)| (actor.spec.job_id, *id)).collect();
         if owned_set != self.owned
             || owners != self.owners
             || on_node != self.on_node

@@ -43,6 +43,7 @@ mod nodes;
 mod outbox;
 mod queue;
 mod rules;
+mod sets;
 mod specs;
 mod subscriptions;
 mod verdict;

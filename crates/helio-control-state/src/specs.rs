@@ -43,6 +43,8 @@ impl Ord for Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Specs {
     kept: BTreeSet<Kept>,
+    /// The one that was asked for last: mostly the next actor is of its class.
+    newest: Arc<ActorSpec>,
     /// When there are this many, those that nobody uses any more are dropped.
     sweep_at: usize,
 }
@@ -86,9 +88,13 @@ impl Specs {
     }
 
     fn keep(&mut self, spec: ActorSpec) -> Arc<ActorSpec> {
+        if *self.newest == spec {
+            return self.newest.clone();
+        }
         let encoded: Arc<[u8]> = encode(&spec).into();
         let kept = Kept { encoded, spec: Arc::new(spec) };
         if let Some(found) = self.kept.get(&kept) {
+            self.newest = found.spec.clone();
             return found.spec.clone();
         }
         if self.kept.len() >= self.sweep_at {
@@ -96,6 +102,7 @@ impl Specs {
             self.sweep_at = 2 * self.kept.len() + 64;
         }
         let spec = kept.spec.clone();
+        self.newest = spec.clone();
         self.kept.insert(kept);
         spec
     }

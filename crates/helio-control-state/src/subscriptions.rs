@@ -1,12 +1,14 @@
 //! Who is told of an actor's changes.
 //!
-//! A million actors have a million subscriptions and more, so one takes two small entries of flat sets:
+//! A million actors have a million subscriptions and more, so one takes two small entries of flat tables:
 //! processes are numbered while they have subscriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{SUBSCRIBERS_MAX, UNKNOWN_ACTOR_MS_MAX, UNKNOWN_ACTORS_MAX};
-use helio_types::{ActorId, NodeId, WorkerId, mutant};
+use helio_types::{ActorId, IdMap, NodeId, WorkerId, mutant};
+
+use crate::sets::Sets;
 
 /// A process that subscribes, and its node.
 pub(crate) type Subscriber = (NodeId, WorkerId);
@@ -14,9 +16,9 @@ pub(crate) type Subscriber = (NodeId, WorkerId);
 /// All subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    by_actor: BTreeSet<(ActorId, u32)>,
+    by_actor: IdMap<ActorId, Numbers>,
     /// Derived from `by_actor`.
-    by_process: BTreeSet<(u32, ActorId)>,
+    by_process: Sets<u32>,
     /// The numbers of the processes that have subscriptions.
     numbers: BTreeMap<Subscriber, u32>,
     /// Derived from `numbers`.
@@ -27,14 +29,55 @@ pub(crate) struct Subscriptions {
     unknown: BTreeMap<ActorId, u64>,
 }
 
-const FIRST_ACTOR: ActorId = ActorId([0; ActorId::LEN]);
-const LAST_ACTOR: ActorId = ActorId([u8::MAX; ActorId::LEN]);
+/// The numbers of an actor's subscribers: mostly one.
+#[derive(Debug)]
+enum Numbers {
+    One(u32),
+    #[expect(clippy::box_collection, reason = "an entry of a million is 16 bytes, not 24")]
+    Many(Box<BTreeSet<u32>>),
+}
+
+impl Numbers {
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(numbers) => numbers.len(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        let (one, many) = match self {
+            Self::One(number) => (Some(*number), None),
+            Self::Many(numbers) => (None, Some(numbers.iter().copied())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    fn insert(&mut self, number: u32) {
+        match self {
+            Self::One(one) if *one == number => {}
+            Self::One(one) => *self = Self::Many(Box::new(BTreeSet::from([*one, number]))),
+            Self::Many(numbers) => drop(numbers.insert(number)),
+        }
+    }
+
+    /// Whether none is left.
+    fn remove(&mut self, number: u32) -> bool {
+        match self {
+            Self::One(one) => *one == number,
+            Self::Many(numbers) => {
+                numbers.remove(&number);
+                numbers.is_empty()
+            }
+        }
+    }
+}
 
 impl Subscriptions {
     /// The processes that are told of the actor.
     pub(crate) fn of(&self, actor_id: ActorId) -> Vec<Subscriber> {
-        let numbers = self.by_actor.range((actor_id, 0)..=(actor_id, u32::MAX));
-        numbers.map(|(_, number)| self.processes[number]).collect()
+        let numbers = self.by_actor.get(&actor_id).into_iter().flat_map(Numbers::iter);
+        numbers.map(|number| self.processes[&number]).collect()
     }
 
     pub(crate) fn n_unknown(&self) -> usize {
@@ -47,8 +90,8 @@ impl Subscriptions {
             Some(number) => *number,
             None => self.number(subscriber),
         };
-        self.by_actor.insert((actor_id, number));
-        self.by_process.insert((number, actor_id));
+        self.by_actor.entry(actor_id).or_insert(Numbers::One(number)).insert(number);
+        self.by_process.insert(number, actor_id);
     }
 
     fn number(&mut self, subscriber: Subscriber) -> u32 {
@@ -64,8 +107,7 @@ impl Subscriptions {
 
     /// Whether the actor has as many subscribers as it may have.
     pub(crate) fn is_full(&self, actor_id: ActorId) -> bool {
-        let mut numbers = self.by_actor.range((actor_id, 0)..=(actor_id, u32::MAX));
-        numbers.nth(SUBSCRIBERS_MAX - 1).is_some()
+        self.by_actor.get(&actor_id).is_some_and(|numbers| numbers.len() >= SUBSCRIBERS_MAX)
     }
 
     /// Subscribes a process to an actor that does not exist yet, unless there are too many of those.
@@ -93,14 +135,16 @@ impl Subscriptions {
 
     pub(crate) fn remove(&mut self, actor_id: ActorId, subscriber: Subscriber) {
         let Some(number) = self.numbers.get(&subscriber).copied() else { return };
-        self.by_actor.remove(&(actor_id, number));
-        self.by_process.remove(&(number, actor_id));
-        if self.by_process.range((number, FIRST_ACTOR)..=(number, LAST_ACTOR)).next().is_none() {
+        let is_last = self.by_actor.get_mut(&actor_id).is_some_and(|one| one.remove(number));
+        if is_last {
+            self.by_actor.remove(&actor_id);
+        }
+        self.by_process.remove(number, actor_id);
+        if !self.by_process.has(&number) {
             self.numbers.remove(&subscriber);
             self.processes.remove(&number);
         }
-        let has_none = self.by_actor.range((actor_id, 0)..=(actor_id, u32::MAX)).next().is_none();
-        if has_none {
+        if !self.by_actor.contains_key(&actor_id) {
             self.unknown.remove(&actor_id);
         }
     }
@@ -117,9 +161,7 @@ impl Subscriptions {
     /// A process has ended.
     pub(crate) fn remove_process(&mut self, subscriber: Subscriber) {
         let Some(number) = self.numbers.get(&subscriber).copied() else { return };
-        let actors = self.by_process.range((number, FIRST_ACTOR)..=(number, LAST_ACTOR));
-        let actors: Vec<ActorId> = actors.map(|(_, actor_id)| *actor_id).collect();
-        for actor_id in actors {
+        for actor_id in self.by_process.of(number) {
             self.remove(actor_id, subscriber);
         }
     }
@@ -142,9 +184,12 @@ impl Subscriptions {
 
     /// Whether the derived sets agree; `exists` tells whether an actor lives.
     pub(crate) fn check(&self, exists: impl Fn(ActorId) -> bool) -> Result<(), String> {
-        let mirrored: BTreeSet<(u32, ActorId)> =
-            self.by_actor.iter().map(|(actor_id, number)| (*number, *actor_id)).collect();
-        let numbers: BTreeSet<u32> = mirrored.iter().map(|(number, _)| *number).collect();
+        let pairs = || {
+            let of_each = self.by_actor.iter();
+            of_each.flat_map(|(actor_id, all)| all.iter().map(move |number| (number, *actor_id)))
+        };
+        let mirrored: Sets<u32> = pairs().collect();
+        let numbers: BTreeSet<u32> = pairs().map(|(number, _)| number).collect();
         let is_named = |(number, who): (&u32, &Subscriber)| self.numbers.get(who) == Some(number);
         if mirrored != self.by_process
             || !numbers.iter().eq(self.processes.keys())
@@ -153,7 +198,7 @@ impl Subscriptions {
         {
             return Err("the index of subscribers is not that of the actors".to_owned());
         }
-        for (actor_id, _) in &self.by_actor {
+        for actor_id in self.by_actor.keys() {
             if exists(*actor_id) == self.unknown.contains_key(actor_id) {
                 return Err(format!("{actor_id} has subscribers, and is dead or known twice"));
             }

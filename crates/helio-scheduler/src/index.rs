@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::control::{Label, Strategy, StrategyKind};
-use helio_types::{NodeId, Quantity, ResourceSet, mutant};
+use helio_types::{IdMap, NodeId, Quantity, ResourceSet, mutant};
 
 use crate::classes::Classes;
 use crate::explain::why_infeasible;
@@ -42,7 +42,7 @@ type Shape = (ResourceSet, Vec<(String, String)>);
 pub struct NodeIndex {
     /// A node that was removed stays as one that is not alive, until the slots are compacted.
     nodes: Vec<NodeView>,
-    slots: BTreeMap<NodeId, usize>,
+    slots: IdMap<NodeId, usize>,
     holders: Holders,
     /// The slots that have changed, since the change of number `first_change`.
     changes: Vec<usize>,
@@ -64,19 +64,52 @@ struct Kept<T> {
     used: u64,
 }
 
-/// Derived: the slots of living nodes that have a resource, by its name.
-type Holders = BTreeMap<String, BTreeSet<usize>>;
-
-fn list(holders: &mut Holders, name: String, slot: usize) {
-    holders.entry(name).or_default().insert(slot);
+/// Derived: the slots of living nodes that have a resource, by its name. What many have stands apart: of each node there
+/// are names that no other one has, and a search among all of them would read the memory of strangers.
+#[derive(Debug, Default)]
+struct Holders {
+    of_few: BTreeMap<String, BTreeSet<usize>>,
+    of_many: BTreeMap<String, BTreeSet<usize>>,
 }
 
-fn unlist(holders: &mut Holders, name: &str, slot: usize) {
-    if let Some(slots) = holders.get_mut(name) {
-        slots.remove(&slot);
-        if slots.is_empty() {
-            holders.remove(name);
+impl Holders {
+    fn list(&mut self, name: String, slot: usize) {
+        if let Some(slots) = self.of_many.get_mut(&name) {
+            slots.insert(slot);
+            return;
         }
+        let slots = self.of_few.entry(name.clone()).or_default();
+        slots.insert(slot);
+        if slots.len() > FEW {
+            let slots = std::mem::take(slots);
+            self.of_few.remove(&name);
+            self.of_many.insert(name, slots);
+        }
+    }
+
+    fn unlist(&mut self, name: &str, slot: usize) {
+        if let Some(slots) = self.of_many.get_mut(name) {
+            slots.remove(&slot);
+            if slots.len() <= FEW {
+                let slots = std::mem::take(slots);
+                self.of_many.remove(name);
+                self.of_few.insert(name.to_owned(), slots);
+            }
+        } else if let Some(slots) = self.of_few.get_mut(name) {
+            slots.remove(&slot);
+            if slots.is_empty() {
+                self.of_few.remove(name);
+            }
+        }
+    }
+
+    /// The nodes that have the rarest resource of a need; `None`: these are many.
+    fn of_rarest(&self, need: &ResourceSet) -> Option<Vec<usize>> {
+        let names = need.iter().filter(|(_, quantity)| *quantity > Quantity(0));
+        let rare = names.filter(|(name, _)| !self.of_many.contains_key(*name));
+        let holders = rare.map(|(name, _)| self.of_few.get(name));
+        let rarest = holders.min_by_key(|slots| slots.map_or(0, BTreeSet::len))?;
+        Some(rarest.into_iter().flatten().copied().collect())
     }
 }
 
@@ -128,15 +161,15 @@ impl NodeIndex {
                 let new = self.nodes[slot].total.0.keys().filter(is_new).cloned();
                 let (new, gone): (Vec<String>, Vec<&String>) =
                     (new.collect(), former.total.0.keys().filter(is_gone).collect());
-                gone.into_iter().for_each(|name| unlist(&mut self.holders, name, slot));
-                new.into_iter().for_each(|name| list(&mut self.holders, name, slot));
+                gone.into_iter().for_each(|name| self.holders.unlist(name, slot));
+                new.into_iter().for_each(|name| self.holders.list(name, slot));
                 self.changed(slot);
             }
             None => {
                 let slot = self.nodes.len();
                 self.slots.insert(view.address.node_id, slot);
                 for name in view.total.0.keys() {
-                    list(&mut self.holders, name.clone(), slot);
+                    self.holders.list(name.clone(), slot);
                 }
                 self.nodes.push(view);
                 self.changed(slot);
@@ -156,7 +189,7 @@ impl NodeIndex {
     pub fn add(&mut self, node_id: NodeId, more: &ResourceSet) {
         let Some(slot) = self.slots.get(&node_id).copied() else { return };
         for name in more.0.keys().filter(|name| !self.nodes[slot].total.0.contains_key(*name)) {
-            list(&mut self.holders, name.clone(), slot);
+            self.holders.list(name.clone(), slot);
         }
         self.nodes[slot].total.add(more);
         self.nodes[slot].available.add(more);
@@ -167,7 +200,7 @@ impl NodeIndex {
     pub fn remove(&mut self, node_id: NodeId) {
         let Some(slot) = self.slots.remove(&node_id) else { return };
         for name in self.nodes[slot].total.0.keys() {
-            unlist(&mut self.holders, name, slot);
+            self.holders.unlist(name, slot);
         }
         self.nodes[slot].alive = false;
         self.changed(slot);
@@ -258,7 +291,7 @@ impl NodeIndex {
                 None => return Choice::Infeasible,
             }
         }
-        let Some(few) = self.few_holders(need) else {
+        let Some(few) = self.holders.of_rarest(need) else {
             let slots = |id: &NodeId| self.slots.get(id).copied();
             let touched: Vec<usize> = touched.iter().filter_map(slots).collect();
             let local = local.as_ref().and_then(slots);
@@ -281,15 +314,6 @@ impl NodeIndex {
         self.visited += few.len() as u64;
         let nodes: Vec<&NodeView> = few.iter().map(|slot| &self.nodes[*slot]).collect();
         choose_among(&nodes, local, need, kind, labels, cursor, touched)
-    }
-
-    /// The slots of the nodes that have the rarest resource of the need, if these are few.
-    fn few_holders(&self, need: &ResourceSet) -> Option<Vec<usize>> {
-        let none = BTreeSet::new();
-        let holders = need.iter().filter(|(_, quantity)| *quantity > Quantity(0));
-        let holders = holders.map(|(name, _)| self.holders.get(name).unwrap_or(&none));
-        let rarest = holders.min_by_key(|holders| holders.len())?;
-        (rarest.len() <= FEW).then(|| rarest.iter().copied().collect())
     }
 
     fn tree(&mut self, need: &ResourceSet, labels: &[Label]) -> &mut Tree {

@@ -26,7 +26,7 @@ use helio_proto::cluster::{ClusterView, Drain};
 use helio_proto::control::{NodeInfo, Strategy};
 use helio_proto::{decode, encode};
 use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted};
-use helio_types::{ActorId, NodeAddress, NodeId, PlacementGroupId, ResourceSet, mutant};
+use helio_types::{ActorId, IdMap, NodeAddress, NodeId, PlacementGroupId, ResourceSet, mutant};
 
 mod news;
 
@@ -66,6 +66,8 @@ struct Node {
     lost_ms: Option<u64>,
     /// What is reserved and is not in `info.available` yet, and since when.
     reservations: BTreeMap<ReservedFor, (ResourceSet, u64)>,
+    /// Something may follow from its next heartbeat although that has no news.
+    is_unsettled: bool,
 }
 
 impl Node {
@@ -82,7 +84,7 @@ impl Node {
 /// All nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    nodes: BTreeMap<NodeId, Node>,
+    nodes: IdMap<NodeId, Node>,
     pub(crate) heartbeats: Heartbeats,
     /// Dead nodes, the newest last.
     dead: VecDeque<NodeId>,
@@ -91,10 +93,8 @@ pub(crate) struct Nodes {
     index: NodeIndex,
     /// Derived from `nodes`: those that are alive and have no connection.
     lost: BTreeSet<NodeId>,
-    /// Derived from `nodes`: those with reservations.
-    reserving: BTreeSet<NodeId>,
-    /// Of all other nodes nothing follows from a heartbeat without news.
-    unsettled: BTreeSet<NodeId>,
+    /// Reservations in the order in which they were made; some are over already.
+    reserved: VecDeque<(u64, NodeId, ReservedFor)>,
     /// Nodes whose newest resources their watchers have not been told.
     changed: BTreeSet<NodeId>,
     /// Nodes that joined or died, of which the others have not been told.
@@ -137,9 +137,15 @@ impl Nodes {
         self.index.alive().map(|view| view.address.node_id).collect()
     }
 
-    /// Every node that is remembered, also dead ones.
+    /// Every node that is remembered, also dead ones, in the order of ids.
     pub(crate) fn infos(&self) -> Vec<NodeInfo> {
-        self.nodes.values().map(|node| node.info.clone()).collect()
+        self.in_order().map(|node| node.info.clone()).collect()
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = &Node> {
+        let mut nodes: Vec<(&NodeId, &Node)> = self.nodes.iter().collect();
+        nodes.sort_unstable_by_key(|(node_id, _)| **node_id);
+        nodes.into_iter().map(|(_, node)| node)
     }
 
     /// Where a node is reached.
@@ -154,7 +160,7 @@ impl Nodes {
 
     /// The nodes of a listing: living ones first. Drivers' machines outside the cluster are none of it.
     pub(crate) fn rows(&self) -> Vec<NodeInfo> {
-        let own = || self.nodes.values().filter(|node| !node.info.is_guest);
+        let own = || self.in_order().filter(|node| !node.info.is_guest);
         let alive = own().filter(|node| node.info.alive);
         let dead = own().filter(|node| !node.info.alive);
         let rows = alive.chain(dead).map(|node| node.info.clone());
@@ -266,12 +272,11 @@ impl Nodes {
         self.heartbeats.begin(node_id, now_ms + if is_new { first_silence_ms } else { 0 });
         node.lost_ms = None;
         node.reservations.clear();
+        node.is_unsettled = true;
         self.lost.remove(&node_id);
-        self.reserving.remove(&node_id);
         self.changed.remove(&node_id);
         self.members.insert(node_id);
         self.uninformed.insert(node_id);
-        self.unsettled.insert(node_id);
         self.refresh_view(node_id);
         if is_new {
             self.watch_some(node_id);
@@ -339,10 +344,9 @@ impl Nodes {
 
     fn membership_changed(&mut self, node_id: NodeId, version: u64) {
         if let Some(node) = self.nodes.get_mut(&node_id) {
-            node.is_adjusted = true;
+            (node.is_adjusted, node.is_unsettled) = (true, true);
         }
         self.membership = version;
-        self.unsettled.insert(node_id);
         self.members.insert(node_id);
         self.refresh_view(node_id);
     }
@@ -436,10 +440,7 @@ impl Nodes {
         };
         // What was reserved is none of what others are told.
         let is_as_seen = same && node.reservations.is_empty();
-        if !node.reservations.is_empty() {
-            node.reservations.clear();
-            self.reserving.remove(&node_id);
-        }
+        node.reservations.clear();
         if is_news {
             self.changed.insert(node_id);
         }
@@ -452,10 +453,9 @@ impl Nodes {
 
     /// The node says that its newest status still holds; whether what placement sees has changed.
     pub(crate) fn report_unchanged(&mut self, node_id: NodeId) -> bool {
-        if !self.unsettled.contains(&node_id) {
+        let Some(node) = self.nodes.get_mut(&node_id).filter(|node| node.is_unsettled) else {
             return false;
-        }
-        let Some(node) = self.nodes.get_mut(&node_id) else { return false };
+        };
         if node.reservations.is_empty() && !node.is_adjusted {
             self.note_wanting(node_id);
             return false;
@@ -468,13 +468,9 @@ impl Nodes {
     /// Notes whether requests wait on the node that could go to nodes that it does not watch.
     fn note_wanting(&mut self, node_id: NodeId) {
         let watches_all = self.watches.n_watched(node_id) + 1 >= self.index.len();
-        let pending = self.nodes.get(&node_id).map(|node| &node.info.pending);
-        let wants = pending.is_some_and(|pending| pending.iter().any(|one| one.may_spill));
-        if wants {
-            self.unsettled.insert(node_id);
-        } else {
-            self.unsettled.remove(&node_id);
-        }
+        let Some(node) = self.nodes.get_mut(&node_id) else { return };
+        let wants = node.info.pending.iter().any(|one| one.may_spill);
+        node.is_unsettled = wants;
         if wants && !watches_all {
             self.wanting.insert(node_id);
         } else {
@@ -562,13 +558,12 @@ impl Nodes {
         cause.clone_into(&mut node.info.cause);
         node.info.available = ResourceSet::default();
         node.reservations.clear();
+        node.is_unsettled = false;
         let info = node.info.clone();
         self.lost.remove(&node_id);
-        self.reserving.remove(&node_id);
         self.changed.remove(&node_id);
         self.wanting.remove(&node_id);
         self.uninformed.remove(&node_id);
-        self.unsettled.remove(&node_id);
         self.heartbeats.end(node_id);
         self.membership = version;
         self.members.insert(node_id);
@@ -611,8 +606,8 @@ impl Nodes {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
         assert!(node.info.alive, "what goes to a dead node never starts");
         let before = node.reservations.insert(reserved_for, (resources.clone(), now_ms));
-        self.reserving.insert(node_id);
-        self.unsettled.insert(node_id);
+        node.is_unsettled = true;
+        self.reserved.push_back((now_ms, node_id, reserved_for));
         self.adjust_view(node_id, before.map(|(before, _)| before), &resources);
     }
 
@@ -633,20 +628,20 @@ impl Nodes {
 
     /// Ends reservations that are too old; whether there were any.
     pub(crate) fn expire_reservations(&mut self, now_ms: u64) -> bool {
-        let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= RESERVATION_MS_MAX;
         let mut has_freed = false;
-        let (nodes, index) = (&mut self.nodes, &mut self.index);
-        self.reserving.retain(|node_id| {
-            let Some(node) = nodes.get_mut(node_id) else { return false };
-            node.reservations.retain(|_, (resources, since_ms)| {
-                if is_old(*since_ms) {
-                    index.change_available(*node_id, |available| available.add(resources));
-                    has_freed = true;
-                }
-                !is_old(*since_ms)
-            });
-            !node.reservations.is_empty()
-        });
+        while let Some((since_ms, node_id, reserved_for)) = self.reserved.front().copied() {
+            if now_ms.saturating_sub(since_ms) < RESERVATION_MS_MAX {
+                break;
+            }
+            self.reserved.pop_front();
+            let Some(node) = self.nodes.get_mut(&node_id) else { continue };
+            // The node may have reported since, and more may have been reserved for the same.
+            let is_it = node.reservations.get(&reserved_for).is_some_and(|(_, at)| *at == since_ms);
+            if is_it && let Some((resources, _)) = node.reservations.remove(&reserved_for) {
+                self.index.change_available(node_id, |available| available.add(&resources));
+                has_freed = true;
+            }
+        }
         has_freed
     }
 
@@ -658,8 +653,7 @@ impl Nodes {
         };
         // A repeated answer may follow a status that has it.
         if !node.info.total.covers(lent) {
-            node.is_adjusted = true;
-            self.unsettled.insert(node_id);
+            (node.is_adjusted, node.is_unsettled) = (true, true);
             node.info.total.add(lent);
             node.info.available.add(lent);
             self.index.add(node_id, lent);
@@ -682,7 +676,7 @@ impl Nodes {
 
     /// How long the next look at the nodes may be away, in milliseconds, if anything is due.
     pub(crate) fn next_look_ms(&self) -> Option<u64> {
-        let is_passing = !self.lost.is_empty() || !self.reserving.is_empty();
+        let is_passing = !self.lost.is_empty() || !self.reserved.is_empty();
         let passing = is_passing.then_some(LOOK_AGAIN_MS);
         let publishing = (!self.changed.is_empty()).then(|| self.view_interval_ms());
         let members = (!self.members.is_empty()).then(|| self.members_interval_ms());
@@ -725,21 +719,29 @@ impl Nodes {
                     .to_owned(),
             );
         }
-        let lost = alive().filter(|(_, node)| node.lost_ms.is_some()).map(|(id, _)| id);
-        let reserving =
-            self.nodes.iter().filter(|(_, node)| !node.reservations.is_empty()).map(|(id, _)| id);
+        let lost = alive().filter(|(_, node)| node.lost_ms.is_some()).map(|(id, _)| *id);
+        let reserved: BTreeSet<_> =
+            self.reserved.iter().map(|(at, node_id, of)| (*node_id, *of, *at)).collect();
+        let has_end = |(id, node): (&NodeId, &Node)| {
+            node.reservations.iter().all(|(of, (_, at))| reserved.contains(&(*id, *of, *at)))
+        };
         let of: Vec<NodeId> = alive().map(|(id, _)| *id).collect();
         if !self.heartbeats.is_of(&of) {
             return Err("heartbeats are noted of other nodes than the living ones".to_owned());
         }
-        let settled = |(id, node): (&NodeId, &Node)| {
-            node.reservations.is_empty() && !node.is_adjusted || self.unsettled.contains(id)
+        let settled = |(_, node): (&NodeId, &Node)| {
+            node.reservations.is_empty() && !node.is_adjusted || node.is_unsettled
         };
-        if !alive().all(settled) || !self.wanting.is_subset(&self.unsettled) {
+        let is_awaited =
+            |node_id: &NodeId| self.nodes.get(node_id).is_some_and(|node| node.is_unsettled);
+        if !alive().all(settled) || !self.wanting.iter().all(is_awaited) {
             return Err("a heartbeat without news would be taken for one".to_owned());
         }
-        if !lost.eq(&self.lost) || !reserving.eq(&self.reserving) {
-            return Err("the index of lost or reserving nodes is not that of the nodes".to_owned());
+        if lost.collect::<BTreeSet<NodeId>>() != self.lost {
+            return Err("the index of lost nodes is not that of the nodes".to_owned());
+        }
+        if !self.nodes.iter().all(has_end) {
+            return Err("what is reserved would stay reserved for ever".to_owned());
         }
         if !self.changed.iter().all(|node_id| self.is_alive(*node_id)) {
             return Err("the resources of a dead node are to be published".to_owned());

@@ -103,7 +103,7 @@ impl Nodes {
     fn inform_new(&mut self, news: &mut News) {
         if self.is_each_watching_all() {
             for to in std::mem::take(&mut self.uninformed) {
-                for node in self.nodes.values() {
+                for node in self.in_order() {
                     news.tell(to, self.as_seen_by(to, &node.info));
                 }
             }
@@ -118,7 +118,7 @@ impl Nodes {
             }
         }
         if !to.is_empty() {
-            for page in pages(self.nodes.values()) {
+            for page in pages(self.in_order()) {
                 news.shared.push((to.clone(), page));
             }
         }
