@@ -137,6 +137,14 @@ pub(crate) fn name_latest(temp_dir: &Path, session_dir: &Path) -> io::Result<()>
     }
 }
 
+/// No session is named as the latest, if it was this one.
+pub(crate) fn unname_latest(session_dir: &Path) {
+    let Some(link) = session_dir.parent().map(|dir| dir.join(LATEST_LINK)) else { return };
+    if fs::read_link(&link).is_ok_and(|named| named == session_dir) {
+        let _ = fs::remove_file(link);
+    }
+}
+
 /// Leaves a link to a session in another folder, so that `stop` and `status` find it.
 pub(crate) fn link_from(temp_dir: &Path, session_dir: &Path) -> io::Result<()> {
     make(temp_dir)?;

@@ -108,6 +108,7 @@ impl Session {
     pub(crate) fn discard(&self) {
         // Should it fail, an empty folder stays.
         let _ = fs::remove_dir_all(&self.dir);
+        folder::unname_latest(&self.dir);
     }
 }
 

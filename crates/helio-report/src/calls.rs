@@ -296,7 +296,7 @@ impl Calls {
             error: 0,
             why: self.whys.number(&task.why),
             resources: self.resources_of(&task.resources),
-            created_ms: task.created_ms,
+            created_ms: if has_origin { task.created_ms } else { 0 },
             started_us: task.started_us,
             ended_us: task.ended_us,
         };
