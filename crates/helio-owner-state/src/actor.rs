@@ -684,7 +684,7 @@ impl Owner {
             let (mut remade, mut again) = (Vec::new(), VecDeque::new());
             for task in sent {
                 match self.tasks.get_mut(&task).filter(|call| !call.cancelled) {
-                    Some(call) => {
+                    Some(call) if !mutant!("unsent-method-given-up") => {
                         (call.state, call.at) = (State::Queued, None);
                         if call.past.is_remade {
                             remade.push(task);
@@ -692,7 +692,7 @@ impl Owner {
                             again.push_back(task);
                         }
                     }
-                    None => self.actors.entry(id).or_default().sent.push_back(task),
+                    _ => self.actors.entry(id).or_default().sent.push_back(task),
                 }
             }
             self.put_back(id, remade, again);

@@ -289,6 +289,13 @@ impl ControlHost {
                     self.may_refuse(core, &message);
                     self.evidence.heard(node_id, &message, core.now);
                     self.apply(core, Event::Node { node_id, message });
+                    // Who can make nothing durable says nothing, either.
+                    let can_act = self.held.is_empty() && !core.is_dead(self.me());
+                    if can_act && self.evidence.awaits_the_gone(node_id) {
+                        core.violation(format!(
+                            "node {node_id} has left, and is not declared dead"
+                        ));
+                    }
                 }
                 Err(_) => core.violation("a node's message cannot be read".to_owned()),
             },

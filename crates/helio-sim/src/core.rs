@@ -27,6 +27,8 @@ pub(crate) enum Event {
     Arrive { link: u64, side: usize, what: What },
     /// A process's user code may go on.
     Run { pid: usize },
+    /// A process tries no longer to make a connection, or can make it.
+    Reaches { pid: usize, link: u64 },
     /// A process's connections take more of what it writes.
     Writable { pid: usize },
     /// An owner wants to hear of the time.
@@ -204,6 +206,8 @@ pub(crate) struct Core {
     control_clock: Clock,
     /// The part that is to die between two of its actions, and after how many sends.
     tear: Option<(End, u32)>,
+    /// Partitions: which nodes are on the one side, and until when.
+    cut_offs: Vec<(Vec<bool>, u64)>,
     /// The orders of the control service that are to be lost, each with the connection that carries it.
     pub(crate) lost_orders: Vec<Order>,
     /// That part has sent so many, and dies before anything else happens.
@@ -239,6 +243,7 @@ impl Core {
             control_skew_ms: 0,
             control_clock: Clock::default(),
             tear: None,
+            cut_offs: Vec::new(),
             lost_orders: Vec::new(),
             torn: None,
             declared_dead: Vec::new(),
@@ -484,6 +489,21 @@ impl Core {
                 "an environment that cannot be made was tried {broken} times for {asked} calls and actors"
             ));
         }
+    }
+
+    /// These nodes are on the one side of a partition for so long.
+    pub(crate) fn cut_off(&mut self, is_apart: Vec<bool>, for_us: u64) {
+        self.cut_offs.push((is_apart, self.now + for_us));
+    }
+
+    /// Until when one node cannot be reached from the other.
+    pub(crate) fn cut_off_until(&self, one: usize, other: usize) -> u64 {
+        let side = |is_apart: &[bool], node: usize| is_apart.get(node).copied().unwrap_or(false);
+        let apart = self
+            .cut_offs
+            .iter()
+            .filter(|(is_apart, _)| side(is_apart, one) != side(is_apart, other));
+        apart.map(|(_, until)| *until).max().unwrap_or(0)
     }
 
     /// A process waits.

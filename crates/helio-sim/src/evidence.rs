@@ -192,6 +192,11 @@ impl Evidence {
         ))
     }
 
+    /// Whether a node that has registered and said that it leaves is not dead yet.
+    pub(crate) fn awaits_the_gone(&self, node: NodeId) -> bool {
+        self.leaving.contains(&node) && self.heard.contains_key(&node)
+    }
+
     /// Whether the node has registered.
     pub(crate) fn knows(&self, node: NodeId) -> bool {
         self.heard.contains_key(&node)

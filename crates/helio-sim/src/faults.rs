@@ -30,10 +30,18 @@ impl World {
             Fault::Worker => self.kill_some(false),
             Fault::Caller => self.kill_caller(place),
             Fault::Reader => self.tear_reader(place),
+            Fault::Maker => self.kill_maker(place),
             Fault::Driver => self.kill_some(true),
             Fault::Node => {
                 if let Some(node) = self.some_node(true) {
                     self.core.facts.count("faults: node");
+                    self.kill_node(node);
+                }
+            }
+            Fault::Stop => {
+                if let Some(node) = self.some_node(true) {
+                    self.core.facts.count("faults: stopped node");
+                    self.at_node(node, NodeHost::say_goodbye);
                     self.kill_node(node);
                 }
             }
@@ -56,6 +64,7 @@ impl World {
                     return;
                 }
                 self.core.facts.count("faults: partition");
+                self.core.cut_off(is_apart.clone(), for_us);
                 self.silence(&cut_off, for_us);
                 self.hold(Scope::Across { is_apart, way }, for_us);
             }
@@ -121,12 +130,57 @@ impl World {
             Fault::PushBack { for_us } => self.push_back(for_us),
             Fault::CutMessage => self.cut_message(place),
             Fault::Memory => {
-                let Some(node) = self.some_node(false) else { return };
-                let memory =
-                    MemoryUse { used: 99, total: 100, threshold: 0.9, ..MemoryUse::default() };
-                self.core.facts.count("faults: memory");
-                self.at_node(node, |host, core| host.memory_read(core, memory));
+                if let Some(node) = self.some_node(false) {
+                    self.starve(node);
+                }
             }
+            Fault::Squeeze => self.squeeze(place),
+        }
+    }
+
+    fn starve(&mut self, node: usize) {
+        let memory = MemoryUse { used: 99, total: 100, threshold: 0.9, ..MemoryUse::default() };
+        self.core.facts.count("faults: memory");
+        self.at_node(node, |host, core| host.memory_read(core, memory));
+    }
+
+    /// Memory is short where calls run that may be tried again, and others that may not; later, if that is nowhere now.
+    fn squeeze(&mut self, place: usize) {
+        let squeezed: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| {
+                self.nodes[*node].as_ref().is_some_and(|host| host.may_choose(&self.core))
+            })
+            .collect();
+        match self.core.rng.pick(&squeezed).copied() {
+            Some(node) => {
+                self.core.facts.count("faults: memory for some of them");
+                self.starve(node);
+            }
+            None => self.look_again(place, CALLER_LOOK_US),
+        }
+    }
+
+    /// A worker dies that has made an actor; later, if there is none now.
+    fn kill_maker(&mut self, place: usize) {
+        let alive = self.processes.iter().filter(|process| process.is_alive && !process.is_driver);
+        let history = &self.core.facts.history;
+        let makers: Vec<usize> = alive
+            .filter(|process| history.has_actors(process.id))
+            .map(|process| process.pid)
+            .collect();
+        match self.core.rng.pick(&makers).copied() {
+            Some(pid) => {
+                self.core.facts.count("faults: maker of an actor");
+                self.kill(pid);
+            }
+            None => self.look_again(place, CALLER_LOOK_US),
+        }
+    }
+
+    /// The fault happens later, as long as it may.
+    fn look_again(&mut self, place: usize, after_us: u64) {
+        if self.core.now < self.core.plan.faults[place].0 + CALLER_WAIT_US {
+            self.core.after(after_us, Event::Fault { place });
         }
     }
 
@@ -183,10 +237,7 @@ impl World {
                 self.core.facts.count("faults: caller");
                 self.kill(pid);
             }
-            None if self.core.now < self.core.plan.faults[place].0 + CALLER_WAIT_US => {
-                self.core.after(CALLER_LOOK_US, Event::Fault { place });
-            }
-            None => {}
+            None => self.look_again(place, CALLER_LOOK_US),
         }
     }
 
@@ -201,10 +252,7 @@ impl World {
                 self.core.facts.count("faults: reader");
                 self.core.tear_after(End::Process(pid), 0);
             }
-            None if self.core.now < self.core.plan.faults[place].0 + CALLER_WAIT_US => {
-                self.core.after(READER_LOOK_US, Event::Fault { place });
-            }
-            None => {}
+            None => self.look_again(place, READER_LOOK_US),
         }
     }
 
@@ -284,10 +332,7 @@ impl World {
                 self.core.facts.count("faults: message cut in the middle");
                 self.core.cut_link(link);
             }
-            None if self.core.now < self.core.plan.faults[place].0 + CALLER_WAIT_US => {
-                self.core.after(CALLER_LOOK_US, Event::Fault { place });
-            }
-            None => {}
+            None => self.look_again(place, CALLER_LOOK_US),
         }
     }
 

@@ -120,9 +120,10 @@ fn target(core: &Core, event: &Event) -> Option<End> {
         Event::Arrive { link, side, .. } => {
             core.net.get(*link).map(|found| found.ends[(*side).min(1)])
         }
-        Event::Run { pid } | Event::Writable { pid } | Event::OwnerTick { pid } => {
-            Some(End::Process(*pid))
-        }
+        Event::Run { pid }
+        | Event::Writable { pid }
+        | Event::Reaches { pid, .. }
+        | Event::OwnerTick { pid } => Some(End::Process(*pid)),
         Event::NodeTick { node }
         | Event::Reach { node, .. }
         | Event::Spawned { node, .. }

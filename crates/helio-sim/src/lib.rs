@@ -37,6 +37,7 @@ pub mod shrink;
 pub mod trace;
 pub mod value;
 
+mod bundles;
 mod control;
 mod core;
 mod describe;
@@ -97,10 +98,11 @@ pub fn run_with(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -
 
 /// Whose stream of chance decides on scenes.
 const SCENES: u64 = 0x7363_656e_6573;
-/// And on those of the fourth, the fifth and the sixth edition.
+/// And on those of the fourth and later editions.
 const LATER_SCENES: u64 = 0x6c61_7465_7273;
 const FIFTH_SCENES: u64 = 0x6669_6674_6873;
 const SIXTH_SCENES: u64 = 0x7369_7874_6873;
+const SEVENTH_SCENES: u64 = 0x7365_7665_6e74;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
@@ -117,6 +119,9 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     }
     if edition > 5 {
         plan.draw_sixth_scene(&mut Rng::new(mix(seed) ^ SIXTH_SCENES));
+    }
+    if edition > 6 {
+        plan.draw_seventh_scene(&mut Rng::new(mix(seed) ^ SEVENTH_SCENES));
     }
     change(&mut plan);
     let scripts = (0..plan.n_drivers)

@@ -67,6 +67,11 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     row("restarts", "killed-actor-restarted", "`kill(no_restart=True)` restarts"),
     row(
+        "retries",
+        "unsent-method-given-up",
+        "a method that was never sent fails when no connection could be made to its actor",
+    ),
+    row(
         "restarts",
         "method-does-not-wait-for-a-restart",
         "a method with retries fails while its actor restarts",
@@ -211,6 +216,11 @@ pub const MUTANTS: &[Mutant] = &[
     row("placement", "affinity-ignored", "a task that is bound to a node runs on another"),
     row("placement", "label-selector-ignored", "a task runs on a node without the label"),
     row("placement", "bundles-not-given-back", "the bundles of a removed group stay"),
+    row(
+        "fencing",
+        "stopped-node-awaited",
+        "a node that said that it leaves is awaited like one whose connection broke",
+    ),
     row("fencing", "dead-after-half-the-silence", "a node is declared dead after half the silence"),
     row("fencing", "no-witness-needed", "a node is declared dead that only the head misses"),
     row("fencing", "cut-off-node-goes-on", "a node that is cut off does not stop its workers"),

@@ -10,8 +10,9 @@ use helio_proto::environment::{EnvStep, RuntimeEnv};
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, NodeToClient, overflow_start};
 use helio_proto::{decode, encode};
-use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
+use crate::bundles::{Bundles, ROOM};
 use crate::core::{Core, Daemon, Event as Next};
 use crate::net::{End, Kind, What};
 use crate::program::Env;
@@ -110,6 +111,10 @@ pub(crate) struct NodeHost {
     pub(crate) suspends: Option<bool>,
     /// What it ends now ends for want of memory.
     is_starving: bool,
+    /// Worker processes that it has killed.
+    killed: BTreeSet<WorkerId>,
+    /// The bundles that it holds.
+    bundles: Bundles,
     /// Objects on disk.
     pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
     /// Nothing more fits on its disk.
@@ -131,7 +136,7 @@ impl NodeHost {
             total: ResourceSet::from_units([
                 ("CPU", f64::from(cpus)),
                 ("slot", f64::from(core.plan.slots)),
-                ("room", core.plan.room(is_head)),
+                (ROOM, core.plan.room(is_head)),
                 ("keep", if is_head { core.plan.keep() } else { 0.0 }),
                 (GPU, f64::from(core.plan.gpus)),
             ]),
@@ -182,6 +187,8 @@ impl NodeHost {
             is_to_rejoin: false,
             suspends: None,
             is_starving: false,
+            killed: BTreeSet::new(),
+            bundles: Bundles::default(),
             disk: BTreeMap::new(),
             disk_is_full: false,
             disk_is_broken: false,
@@ -241,10 +248,15 @@ impl NodeHost {
             Action::Close { conn, why } => self.close_client(core, conn, &why),
             // What was sent before the process ended, and its end, come in order.
             Action::ReadOut { .. } => {}
-            Action::Control(message) => match self.control {
-                Some(control) => core.send(control, self.me(), encode(&message)),
-                None => self.unsent.push(message),
-            },
+            Action::Control(message) => {
+                if let NodeToControl::BundlesHeld(held) = &message {
+                    self.bundles.held(core, self.index, held);
+                }
+                match self.control {
+                    Some(control) => core.send(control, self.me(), encode(&message)),
+                    None => self.unsent.push(message),
+                }
+            }
             Action::Ask { to, message } => self.ask(core, &to, &message),
             Action::Answer { conn, message } => core.send(conn.0, self.me(), encode(&message)),
             // Large objects come over the same link here, but the other shell takes their bytes.
@@ -316,9 +328,11 @@ impl NodeHost {
             Action::Spawn(spawn) => self.spawn(core, spawn.worker_id, env_of(&spawn.env)),
             Action::Kill { worker_id } => {
                 if self.is_starving {
+                    self.check_starved(core, worker_id);
                     core.facts.history.process_starved(worker_id);
                 }
-                let delay = core.rng.range(1, 500);
+                self.killed.insert(worker_id);
+                let delay = core.rng.range(1, core.plan.kill_us_max);
                 core.after(delay, Next::Killed { node: self.index, worker: worker_id });
             }
             Action::StatusChanged => {
@@ -368,11 +382,47 @@ impl NodeHost {
         }
     }
 
+    /// It is told to end, and tells the control service, as the real shell does.
+    pub(crate) fn say_goodbye(&mut self, core: &mut Core) {
+        if let Some(control) = self.control {
+            let reason = "it was told to end".to_owned();
+            let leaving = NodeLeaving { reason, ..NodeLeaving::default() };
+            core.send(control, self.me(), encode(&NodeToControl::Leaving(leaving)));
+        }
+    }
+
     /// The machine's memory is used so.
     pub(crate) fn memory_read(&mut self, core: &mut Core, memory: MemoryUse) {
         self.is_starving = true;
         self.apply(core, Event::MemoryRead(memory));
         self.is_starving = false;
+    }
+
+    /// The workers here that it has not killed and whose calls it may have ended when memory is short, by whether these are
+    /// tried again without end, or never.
+    fn choices(&self, core: &Core, are_retried: bool) -> Vec<(WorkerId, TaskId)> {
+        let history = &core.facts.history;
+        let here = self.workers.iter().filter(|worker| !self.killed.contains(*worker));
+        let here =
+            here.filter(|worker| core.person(**worker).is_some() && !history.is_lost(worker));
+        let running = here.flat_map(|worker| history.runs_at(*worker).map(|task| (*worker, task)));
+        running.filter(|(_, task)| history.are_retried(*task) == Some(are_retried)).collect()
+    }
+
+    /// Whether a worker can be ended here for want of memory whose call is tried again, and one whose call is not.
+    pub(crate) fn may_choose(&self, core: &Core) -> bool {
+        !self.choices(core, true).is_empty() && !self.choices(core, false).is_empty()
+    }
+
+    /// A worker is to end for want of memory: none whose call is never tried again while another one's is.
+    fn check_starved(&self, core: &mut Core, victim: WorkerId) {
+        let last_try = self.choices(core, false).into_iter().find(|(worker, _)| *worker == victim);
+        let other = self.choices(core, true).into_iter().find(|(worker, _)| *worker != victim);
+        if let (Some((_, last_try)), Some((_, other))) = (last_try, other) {
+            core.violation(format!(
+                "{last_try:?} ends for want of memory, and has no retries; {other:?} runs beside it and has"
+            ));
+        }
     }
 
     pub(crate) fn loaded(&mut self, core: &mut Core, is_ready: bool) {
@@ -566,6 +616,7 @@ impl NodeHost {
                     match decode::<ControlToNode>(&bytes) {
                         Ok(message) => {
                             self.is_to_leave |= matches!(message, ControlToNode::Drain(_));
+                            self.bundles.ordered(&message);
                             self.apply(core, Event::ControlSaid(message));
                         }
                         Err(_) => core.violation(

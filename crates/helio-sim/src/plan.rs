@@ -1,5 +1,7 @@
 //! What a run is made of, all of it drawn from its seed.
 
+mod scenes;
+
 use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
 
 use crate::program::KEPT_MAX;
@@ -14,10 +16,14 @@ pub enum Fault {
     Caller,
     /// A worker dies that waits for an object of another node, before it says anything more.
     Reader,
+    /// A worker is killed that has made an actor.
+    Maker,
     /// A driver is killed.
     Driver,
     /// A node dies with all that lives on it; never the head.
     Node,
+    /// A node's daemon is told to end: it says that it leaves, and is gone with all that lives there; never the head.
+    Stop,
     /// A node's machine loses its power: all that lives on it is gone, and none of its connections is closed; never the
     /// head.
     PowerOff,
@@ -112,6 +118,8 @@ pub enum Fault {
     },
     /// A node's machine is short of memory, and its monitor ends a worker.
     Memory,
+    /// The same, of a node on which calls run that may be tried again, and others that may not.
+    Squeeze,
     /// A node is told to hand over what it has, and to leave; never the head.
     Drain,
     /// The same, and what runs there has so many milliseconds to end.
@@ -193,6 +201,16 @@ pub enum Scene {
     Handles,
     /// What others own is waited for while their nodes are cut off and die.
     Borrowed,
+    /// Calls that may be tried again and others that may not run side by side where memory is short.
+    Squeezed,
+    /// Placement groups are removed while calls run in them, whose processes take their time to end.
+    Removals,
+    /// Calls make actors, and their processes are killed.
+    Makers,
+    /// Large results of calls that took large results lie on nodes that die.
+    Chains,
+    /// Actors and tasks are called for the first time while no connection can be made to their nodes.
+    Unreached,
 }
 
 /// Which direction of a partition is blocked.
@@ -262,6 +280,11 @@ pub struct Plan {
     pub gpus: u32,
     /// By how much clocks are too fast or too slow at most, in millionths.
     pub drift_ppm_max: u64,
+    /// How long a process takes at most to end that its daemon kills, in microseconds.
+    pub kill_us_max: u64,
+    /// How long a process tries at most to reach one on the other side of a partition, in microseconds; 0: until that is
+    /// over.
+    pub reach_us_max: u64,
 }
 
 /// How long a run's drivers have, in microseconds of its own time.
@@ -302,6 +325,8 @@ impl Plan {
             scene: None,
             gpus: 0,
             drift_ppm_max: 0,
+            kill_us_max: 500,
+            reach_us_max: 0,
         };
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {
@@ -313,255 +338,6 @@ impl Plan {
             plan.lose_nodes(rng);
         }
         plan
-    }
-
-    /// Gives one run in five a scene. It is drawn apart from the rest, so that the other runs stay what they are.
-    pub(crate) fn draw_scene(&mut self, rng: &mut Rng) {
-        if !rng.one_in(5) {
-            return;
-        }
-        use Scene::{Items, Leaving, LostOrders, Moving, Orphans, Relay};
-        let scene =
-            *rng.pick(&[Relay, Items, Leaving, Moving, LostOrders, Orphans]).unwrap_or(&Relay);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(2, 4) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 2) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
-        let mut at = |first: u64, latest: u64| rng.range(first, latest);
-        self.faults = match scene {
-            Relay => Vec::new(),
-            Items => {
-                vec![(at(200_000, 1_200_000), Fault::Node), (at(300_000, 2_000_000), Fault::Node)]
-            }
-            Leaving => {
-                vec![(at(100_000, 1_500_000), Fault::Drain), (at(100_000, 2_500_000), Fault::Drain)]
-            }
-            Moving => {
-                let (drain, away_us) = (at(200_000, 1_000_000), at(1_000, 200_000));
-                let restart = drain + at(1, 2 * self.delay_us_max + 60_000);
-                vec![(drain, Fault::Drain), (restart, Fault::Control { away_us })]
-            }
-            LostOrders => {
-                let orders = [Order::Stop, Order::Stop, Order::Launch, Order::Leave];
-                let mut lost = || Fault::LostOrder(orders[at(0, 3) as usize]);
-                let lost = [lost(), lost(), lost()];
-                let mut faults = lost.map(|fault| (at(10_000, 1_000_000), fault)).to_vec();
-                faults.push((at(500_000, 1_500_000), Fault::Drain));
-                faults
-            }
-            Orphans => (0..4).map(|_| (at(100_000, 1_500_000), Fault::Caller)).collect(),
-            // These are drawn elsewhere.
-            Scene::Table
-            | Scene::Names
-            | Scene::Unheard
-            | Scene::Deadlines
-            | Scene::BadDisks
-            | Scene::HeadDisk
-            | Scene::Devices
-            | Scene::Environments
-            | Scene::PushBack
-            | Scene::Clocks
-            | Scene::Ahead
-            | Scene::DamagedDisks
-            | Scene::Grace
-            | Scene::Readers
-            | Scene::Cancels
-            | Scene::Apart
-            | Scene::Handles
-            | Scene::Borrowed => Vec::new(),
-        };
-        self.faults.sort_by_key(|(at, _)| *at);
-    }
-
-    /// Gives a quarter of the runs without a scene one that the fourth edition has brought.
-    pub(crate) fn draw_later_scene(&mut self, rng: &mut Rng) {
-        if self.scene.is_some() || !rng.one_in(4) {
-            return;
-        }
-        use Scene::{BadDisks, Deadlines, HeadDisk, Names, Table, Unheard};
-        let all = [Table, Names, Unheard, Deadlines, BadDisks, HeadDisk];
-        let scene = *rng.pick(&all).unwrap_or(&Table);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(1, 3) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 3) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
-        let mut at = |first: u64, latest: u64| rng.range(first, latest);
-        self.faults = match scene {
-            Table | Names => {
-                let restart = Fault::Control { away_us: at(1_000, 1_000_000) };
-                let more = [
-                    Fault::ControlTorn { after: at(0, 4) as u32 },
-                    Fault::ControlLink,
-                    Fault::SlowCommit { for_us: at(10_000, SILENCE_US_MIN) },
-                    if scene == Names { Fault::Worker } else { restart },
-                ];
-                let more = more[at(0, 3) as usize];
-                vec![(at(100_000, 1_000_000), restart), (at(100_000, 2_000_000), more)]
-            }
-            Unheard => {
-                let mut pair = || {
-                    let cut = at(100_000, 1_500_000);
-                    [(cut, Fault::ControlLink), (cut + at(1, 20_000), Fault::Worker)]
-                };
-                [pair(), pair(), pair()].concat()
-            }
-            Deadlines => {
-                let all = [Fault::Worker, Fault::Remote, Fault::Peer, Fault::Node];
-                let mut one = || (at(100_000, 1_500_000), all[at(0, 3) as usize]);
-                vec![one(), one()]
-            }
-            BadDisks => {
-                let mut one = || {
-                    let for_us = at(50_000, 1_500_000);
-                    (at(50_000, 1_500_000), Fault::DiskBroken { for_us })
-                };
-                vec![one(), one(), one()]
-            }
-            HeadDisk => {
-                let full = Fault::HeadDiskFull { for_us: at(50_000, 2_000_000) };
-                let slow = Fault::SlowCommit { for_us: at(10_000, SILENCE_US_MIN) };
-                let more = [slow, Fault::Worker, Fault::Control { away_us: at(1_000, 300_000) }];
-                let more = more[at(0, 2) as usize];
-                vec![(at(100_000, 1_000_000), full), (at(100_000, 2_000_000), more)]
-            }
-            // These are drawn elsewhere.
-            Scene::Relay
-            | Scene::Items
-            | Scene::Leaving
-            | Scene::Moving
-            | Scene::LostOrders
-            | Scene::Orphans
-            | Scene::Devices
-            | Scene::Environments
-            | Scene::PushBack
-            | Scene::Clocks
-            | Scene::Ahead
-            | Scene::DamagedDisks
-            | Scene::Grace
-            | Scene::Readers
-            | Scene::Cancels
-            | Scene::Apart
-            | Scene::Handles
-            | Scene::Borrowed => Vec::new(),
-        };
-        match scene {
-            // Large objects beyond the memory.
-            BadDisks => self.store_size = 16 << 10,
-            HeadDisk => (self.has_kills, self.has_groups) = (true, true),
-            _ => {}
-        }
-        self.faults.sort_by_key(|(at, _)| *at);
-    }
-
-    /// Gives a third of the runs without a scene one that the fifth edition has brought.
-    pub(crate) fn draw_fifth_scene(&mut self, rng: &mut Rng) {
-        if self.scene.is_some() || !rng.one_in(3) {
-            return;
-        }
-        use Scene::{Ahead, Clocks, DamagedDisks, Devices, Environments, Grace, PushBack};
-        let all = [Devices, Environments, PushBack, Clocks, Ahead, DamagedDisks, Grace];
-        let scene = *rng.pick(&all).unwrap_or(&Devices);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(1, 3) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 3) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
-        let mut at = |first: u64, latest: u64| rng.range(first, latest);
-        let losses = [Fault::Worker, Fault::Caller, Fault::Peer, Fault::Node];
-        let mut maybe_a_loss = || match at(0, 2) {
-            0 => vec![(at(100_000, 1_500_000), losses[at(0, 3) as usize])],
-            _ => Vec::new(),
-        };
-        self.faults = match scene {
-            Devices | Environments | Ahead => maybe_a_loss(),
-            PushBack => {
-                let mut one = || {
-                    let begun = at(20_000, 1_500_000);
-                    let pushes = Fault::PushBack { for_us: at(50_000, 1_500_000) };
-                    [(begun, pushes), (begun + at(1, 200_000), Fault::CutMessage)]
-                };
-                [one(), one(), one()].concat()
-            }
-            Clocks => {
-                self.drift_ppm_max = DRIFT_PPM_MAX;
-                let away = Fault::Control { away_us: at(1_000, 1_000_000) };
-                let mut jump = || {
-                    let most = [SILENCE_US_MIN, JUMP_US_MAX][at(0, 1) as usize];
-                    let by_us = at(1_000, most);
-                    (at(50_000, 2_000_000), Fault::ClockJump { by_us })
-                };
-                let mut faults = vec![jump(), jump(), jump()];
-                faults.push((at(100_000, 1_000_000), away));
-                if at(0, 1) == 0 {
-                    // A job ends while nobody can tell of it, and the clock is set before anybody hears.
-                    let cut = at(100_000, 1_500_000);
-                    faults.push((cut, Fault::ControlLink));
-                    faults.push((cut + at(1, 20_000), Fault::Driver));
-                    faults.push((cut + at(1, 200_000), away));
-                }
-                faults
-            }
-            DamagedDisks => (0..6).map(|_| (at(50_000, 1_500_000), Fault::Damage)).collect(),
-            Grace => {
-                let mut one = || (at(50_000, 1_500_000), Fault::DrainBy { grace_ms: at(1, 1_000) });
-                vec![one(), one()]
-            }
-            // These are drawn above.
-            _ => Vec::new(),
-        };
-        match scene {
-            DamagedDisks => self.store_size = 16 << 10,
-            Devices => self.gpus = rng.range(1, 4) as u32,
-            Grace => self.cpus.extend([3, 2]),
-            _ => {}
-        }
-        self.faults.sort_by_key(|(at, _)| *at);
-    }
-
-    /// Gives a third of the runs without a scene one that the sixth edition has brought.
-    pub(crate) fn draw_sixth_scene(&mut self, rng: &mut Rng) {
-        if self.scene.is_some() || !rng.one_in(3) {
-            return;
-        }
-        use Scene::{Apart, Borrowed, Cancels, Handles, Readers};
-        let all = [Readers, Cancels, Apart, Handles, Borrowed];
-        let scene = *rng.pick(&all).unwrap_or(&Readers);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(2, 4) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 2) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
-        let mut at = |first: u64, latest: u64| rng.range(first, latest);
-        self.faults = match scene {
-            Readers => (0..4).map(|_| (at(50_000, 1_500_000), Fault::Reader)).collect(),
-            Cancels => {
-                let losses = [Fault::Worker, Fault::Caller, Fault::Memory];
-                (0..3).map(|_| (at(50_000, 1_500_000), losses[at(0, 2) as usize])).collect()
-            }
-            Borrowed => {
-                let (cut, for_us) = (at(50_000, 1_500_000), at(10_000, SILENCE_US_MIN));
-                let way = [Way::Both, Way::Out, Way::In][at(0, 2) as usize];
-                let dies = cut + [for_us, at(0, for_us)][at(0, 1) as usize] + at(0, 200_000);
-                let death = [Fault::Node, Fault::PowerOff][at(0, 1) as usize];
-                vec![(cut, Fault::Partition { for_us, way }), (dies, death)]
-            }
-            Handles => match at(0, 2) {
-                0 => vec![(at(50_000, 1_500_000), Fault::Worker)],
-                _ => Vec::new(),
-            },
-            _ => Vec::new(),
-        };
-        match scene {
-            Cancels => self.has_kills = true,
-            // Nobody else has work, so that every node has room.
-            Apart => self.n_drivers = 1,
-            // A head that misses more than half of the others waits longer for them than any call may.
-            Borrowed => self.cpus = vec![3; 4],
-            _ => {}
-        }
-        self.faults.sort_by_key(|(at, _)| *at);
     }
 
     /// A driver waits for what tasks own on machines of which one loses its power at that moment, in microseconds, right
@@ -598,6 +374,7 @@ impl Plan {
             Fault::Worker
             | Fault::Caller
             | Fault::Reader
+            | Fault::Maker
             | Fault::Driver
             | Fault::Peer
             | Fault::Remote
@@ -612,11 +389,13 @@ impl Plan {
             | Fault::SlowCommit { .. }
             | Fault::Join
             | Fault::Suspend { .. }
-            | Fault::Memory => true,
+            | Fault::Memory
+            | Fault::Squeeze => true,
             Fault::HangNode { for_us } | Fault::Partition { for_us, .. } => {
                 *for_us < SILENCE_US_MIN
             }
             Fault::Node
+            | Fault::Stop
             | Fault::PowerOff
             | Fault::Control { .. }
             | Fault::Daemon

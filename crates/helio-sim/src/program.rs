@@ -7,6 +7,7 @@ use helio_proto::group::GroupStrategy;
 use helio_proto::peer::STREAMING;
 use helio_types::{ActorId, PlacementGroupId};
 
+use crate::bundles::ROOM;
 use crate::plan::{Plan, Scene, Target};
 use crate::rng::Rng;
 use crate::value::Body;
@@ -60,15 +61,17 @@ pub(crate) enum Job {
     ConstructFails,
     /// Calls the actors whose handles it got, and waits for that.
     Ask,
+    /// Makes an actor, calls it and waits for that.
+    Hire,
 }
 
 use Job::{
-    Ask, Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Keep, Leaf, Look, Nest, Raise,
-    Read, Slow, Spawn, Stream, Wrap,
+    Ask, Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Hire, Keep, Leaf, Look, Nest,
+    Raise, Read, Slow, Spawn, Stream, Wrap,
 };
 
 impl Job {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Leaf,
         Big,
         Wrap,
@@ -87,6 +90,7 @@ impl Job {
         Construct,
         ConstructFails,
         Ask,
+        Hire,
     ];
 
     pub(crate) fn of(kind: u32) -> Self {
@@ -189,6 +193,27 @@ pub(crate) struct Wish {
     /// Its methods are coroutines.
     pub(crate) is_async: bool,
     pub(crate) needs: Needs,
+}
+
+impl Wish {
+    /// An actor without anything special.
+    fn plain(rng: &mut Rng, max_restarts: i64, to: Slot) -> Self {
+        Self {
+            salt: rng.draw(),
+            fails: false,
+            deps: Vec::new(),
+            inner: Vec::new(),
+            max_restarts,
+            concurrency: 1,
+            slots: 0.0,
+            name: None,
+            get_if_exists: false,
+            to,
+            place: None,
+            is_async: false,
+            needs: Needs::default(),
+        }
+    }
 }
 
 /// An operation.
@@ -381,6 +406,24 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
                 };
                 ops.push(Op::Submit(Box::new(call)));
                 made.push(to);
+            }
+            ops.push(Op::Get { slots: made, open: false });
+            ops.push(done(is_odd, vec![]));
+            ops
+        }
+        Hire => {
+            let restarts = *rng.pick(&[0, -1]).unwrap_or(&0);
+            let mut ops = vec![short, Op::Actor(Box::new(Wish::plain(&mut rng, restarts, PUT)))];
+            let made: Vec<Slot> = (0..body.count).map(|place| CHILD + place).collect();
+            for to in &made {
+                let call = Plea {
+                    job: Slow,
+                    deps: vec![],
+                    inner: vec![],
+                    actor: Some(PUT),
+                    ..child(&mut rng, body, &plain, *to)
+                };
+                ops.push(Op::Submit(Box::new(call)));
             }
             ops.push(Op::Get { slots: made, open: false });
             ops.push(done(is_odd, vec![]));
@@ -605,7 +648,7 @@ impl<'a> Author<'a> {
         let keeps = self.kept < KEPT_MAX && self.rng.one_in(5);
         self.kept += u32::from(keeps);
         let (to, ready) = (self.slot(), self.slot());
-        let resource = if keeps { "keep" } else { "room" };
+        let resource = if keeps { "keep" } else { ROOM };
         let can_spread = self.plan.cpus.len() > 1 && !self.plan.may_lose_nodes() && !keeps;
         let strategy = match self.rng.below(4) {
             0 => GroupStrategy::Pack,

@@ -139,6 +139,11 @@ impl World {
             for actor in history.actors_in(process.id) {
                 if history.was_killed(actor) {
                     found.push(format!("a leak: p{pid} goes on as {actor}, which was killed"));
+                } else if history.lost_maker(actor)
+                    && !self.core.facts.detached_sent.contains(&actor)
+                {
+                    let text = format!("a leak: p{pid} goes on as {actor}, whose owner is gone");
+                    found.push(text);
                 } else if must_leave && history.lives(actor).1 != Some(1) {
                     found.push(format!("{actor} stays on node {node}, which is to leave"));
                 }

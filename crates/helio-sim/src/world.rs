@@ -133,6 +133,7 @@ impl World {
         match event {
             Event::Arrive { link, side, what } => self.arrive(link, side, what),
             Event::Run { pid } => self.with(pid, |_, _| {}),
+            Event::Reaches { pid, link } => self.with(pid, |one, core| one.reaches(core, link)),
             Event::Writable { pid } => self.with(pid, Process::writable),
             Event::OwnerTick { pid } => self.with(pid, Process::tick),
             Event::NodeTick { node } => self.at_node(node, NodeHost::tick),

@@ -87,6 +87,9 @@ impl Control {
             cause = format!("{cause}; its objects are on node {}", heir.host);
             self.nodes.set_heir(node_id, heir);
         }
+        if mutant!("stopped-node-awaited") {
+            return;
+        }
         self.node_died(node_id, &cause);
     }
 }

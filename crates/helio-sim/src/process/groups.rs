@@ -7,6 +7,7 @@ use helio_types::{PlacementGroupId, ResourceSet};
 
 use super::Process;
 use super::user::{Frame, Held, Step};
+use crate::bundles::ROOM;
 use crate::core::Core;
 use crate::evidence::GroupPromise;
 use crate::program::{GroupWish, Slot};
@@ -45,7 +46,7 @@ impl Process {
         let promise = GroupPromise {
             strategy: wish.strategy,
             bundles: wish.bundles.clone(),
-            is_everywhere: wish.resource == "room",
+            is_everywhere: wish.resource == ROOM,
         };
         core.facts.groups.insert(group_id, promise);
         core.note(|| format!("p{} makes group {group_id} {wish:?}", self.pid));

@@ -96,6 +96,8 @@ pub(crate) struct Process {
     early: Vec<(u64, What)>,
     /// Actions that are to be carried out.
     to_do: VecDeque<Action>,
+    /// Links to processes on the other side of a partition that are still to be made.
+    reaching: BTreeMap<u64, Peer>,
     /// An action is being carried out.
     is_busy: bool,
     unpinned: Rc<RefCell<Vec<ObjectId>>>,
@@ -153,6 +155,7 @@ impl Process {
             inner: BTreeMap::new(),
             early: Vec::new(),
             to_do: VecDeque::new(),
+            reaching: BTreeMap::new(),
             is_busy: false,
             unpinned: Rc::default(),
             outside: Rc::default(),
@@ -318,7 +321,42 @@ impl Process {
         }
     }
 
+    /// The other end is on the other side of a partition, or was: the connection is made once that is over, unless the
+    /// process gives up before.
+    pub(crate) fn reaches(&mut self, core: &mut Core, link: u64) {
+        let Some(to) = self.reaching.remove(&link) else { return };
+        if let Peer::Process(address) = &to
+            && let Some(whom) = core.person(address.worker_id)
+            && core.cut_off_until(self.node, core.people[whom].node) > core.now
+        {
+            core.facts.count("connections given up");
+            return self.apply(core, Event::Unreached { link });
+        }
+        self.connect(core, link, &to);
+        if let Some(machine) = &mut self.machine {
+            machine.links().touch(link);
+        }
+        self.write_out(core);
+    }
+
+    /// Whether it takes a while until the process is reached, or is not.
+    fn is_cut_off(&mut self, core: &mut Core, link: u64, to: &Peer) -> bool {
+        let Peer::Process(address) = to else { return false };
+        let Some(whom) = core.person(address.worker_id) else { return false };
+        let over = core.cut_off_until(self.node, core.people[whom].node);
+        if over <= core.now {
+            return false;
+        }
+        let gives_up = core.now + core.rng.range(1_000, core.plan.reach_us_max);
+        self.reaching.insert(link, to.clone());
+        core.at(gives_up.min(over + 1), Next::Reaches { pid: self.pid, link });
+        true
+    }
+
     fn connect(&mut self, core: &mut Core, link: u64, to: &Peer) {
+        if core.plan.reach_us_max > 0 && self.is_cut_off(core, link, to) {
+            return;
+        }
         let there = match to {
             // An address without its node leads nowhere, as in the real shell.
             Peer::Process(address) => core
@@ -368,6 +406,7 @@ impl Process {
     }
 
     fn close(&mut self, core: &mut Core, link: u64) {
+        self.reaching.remove(&link);
         if let Some(outer) = self.outer.remove(&link) {
             self.inner.remove(&outer);
             self.unsent(core, link, outer);
@@ -387,6 +426,9 @@ impl Process {
         let mut dirty = links.take_due();
         dirty.extend(links.take_dirty());
         for link in dirty {
+            if self.reaching.contains_key(&link) {
+                continue;
+            }
             let to = match links.peer(link) {
                 Some(Peer::Process(address)) => Some(address.worker_id),
                 _ => None,

@@ -1,6 +1,9 @@
 //! What programs do in a [`Scene`]: short plays that end with everything let go of.
 
-use super::{Author, Env, Job, Needs, Op, Plea, Slot, Wish};
+use helio_proto::group::GroupStrategy;
+
+use super::{Author, Env, GroupWish, InGroup, Job, Needs, Op, Plea, Slot, Wish};
+use crate::bundles::ROOM;
 use crate::plan::{Scene, Target, WAIT_US_MAX};
 
 /// By then every node knows of the others, or every call has begun, in microseconds.
@@ -38,6 +41,11 @@ impl Author<'_> {
             Scene::Cancels => self.cancels(),
             Scene::Handles => self.handles(),
             Scene::Borrowed => self.borrowed(),
+            Scene::Squeezed => self.squeezed(),
+            Scene::Removals => self.removals(),
+            Scene::Makers => self.makers(),
+            Scene::Chains => self.chains(),
+            Scene::Unreached => self.unreached(),
             // Its play is the first thing that happens.
             Scene::Apart => self.relay_from_everywhere(),
         }
@@ -86,21 +94,7 @@ impl Author<'_> {
 
     fn new_actor(&mut self, max_restarts: i64, name: Option<String>) -> Slot {
         let to = self.slot();
-        let wish = Wish {
-            salt: self.rng.draw(),
-            fails: false,
-            deps: Vec::new(),
-            inner: Vec::new(),
-            max_restarts,
-            concurrency: 1,
-            slots: 0.0,
-            name: name.clone(),
-            get_if_exists: false,
-            to,
-            place: None,
-            is_async: false,
-            needs: Needs::default(),
-        };
+        let wish = Wish { name: name.clone(), ..Wish::plain(self.rng, max_restarts, to) };
         self.ops.push(Op::Actor(Box::new(wish)));
         self.names.extend(name);
         to
@@ -612,5 +606,94 @@ impl Author<'_> {
         }
         self.read(&made);
         self.drop_all(&made);
+    }
+    /// Calls that are tried again without end, and others that are not, of which a worker runs one kind only.
+    fn squeezed(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(4, 12) {
+            let (retries, cpu) = *self.rng.pick(&[(0, 50), (-1, 100)]).unwrap_or(&(0, 50));
+            let mut call = self.call(Job::Slow, retries, Target::Anywhere);
+            call.cpu = cpu;
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+    }
+
+    /// A placement group is removed under what runs in it, and the next one needs its room.
+    fn removals(&mut self) {
+        for _ in 0..self.rng.range(2, 4) {
+            let (to, ready) = (self.slot(), self.slot());
+            let bundles = self.rng.pick(&[vec![2], vec![1, 1]]).cloned().unwrap_or_default();
+            let (resource, strategy) = (ROOM, GroupStrategy::StrictPack);
+            let wish = GroupWish { to, ready, resource, bundles, strategy, detached: false };
+            self.ops.push(Op::Group(Box::new(wish)));
+            self.read(&[ready]);
+            let mut made = Vec::new();
+            for _ in 0..self.rng.range(2, 6) {
+                let mut call = self.call(Job::Slow, 0, Target::Anywhere);
+                call.cpu = 50;
+                call.place = Some(InGroup { slot: to, bundle: -1, resource });
+                made.push(self.submit_plea(call));
+            }
+            self.wait(60_000);
+            self.ops.push(Op::RemoveGroup(to));
+            self.drop_all(&[ready]);
+            self.drop_all(&made);
+        }
+    }
+
+    /// Calls make actors of their own.
+    fn makers(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(1, 4) {
+            let call = self.call(Job::Hire, 3, Target::Anywhere);
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+    }
+
+    /// Large results of calls that took large results are read when the nodes are gone where all of them lay.
+    fn chains(&mut self) {
+        let mut last = Vec::new();
+        for _ in 0..self.rng.range(2, 5) {
+            let mut before = None;
+            for _ in 0..self.rng.range(2, 5) {
+                let mut call = self.call(Job::Big, -1, Target::Anywhere);
+                call.deps = before.into_iter().collect();
+                let made = self.submit_plea(call);
+                // What only lineage refers to.
+                self.drop_all(&before.into_iter().collect::<Vec<Slot>>());
+                before = Some(made);
+            }
+            last.extend(before);
+        }
+        let (slots, count) = (last.clone(), last.len());
+        self.ops.push(Op::Await { slots, count, fetch: false, for_us: WAIT_US_MAX });
+        self.wait(1_500_000);
+        self.read(&last);
+        self.drop_all(&last);
+    }
+    /// Actors are called for the first time, once each: the first call opens a connection.
+    fn unreached(&mut self) {
+        let actors: Vec<Slot> =
+            (0..self.rng.range(1, 4)).map(|_| self.new_actor(0, None)).collect();
+        self.wait(100_000);
+        let mut made = Vec::new();
+        for actor in &actors {
+            for _ in 0..self.rng.range(1, 3) {
+                let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
+                call.actor = Some(*actor);
+                made.push(self.submit_plea(call));
+            }
+        }
+        for _ in 0..self.rng.below(3) {
+            let call = self.call(Job::Leaf, 0, Target::Spread);
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&actors);
     }
 }
