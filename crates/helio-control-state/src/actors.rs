@@ -253,6 +253,11 @@ impl Actors {
         all.into_iter()
     }
 
+    /// All of them in no order, for sums: there may be millions.
+    pub(crate) fn unordered(&self) -> impl Iterator<Item = &Actor> {
+        self.actors.values().map(AsRef::as_ref)
+    }
+
     pub(crate) fn n_living(&self) -> usize {
         self.actors.len() - self.dead.len()
     }

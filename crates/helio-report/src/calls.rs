@@ -101,6 +101,8 @@ pub struct Calls {
     resource_sets: Vec<ResourceSet>,
     pids: BTreeMap<WorkerId, u32>,
     infos: BTreeMap<ActorId, ActorInfo>,
+    /// Calls of actors that are not known yet.
+    unnamed: BTreeMap<ActorId, BTreeSet<Key>>,
     /// Calls that were sent and have not begun, as their processes told last.
     queued: BTreeMap<WorkerId, BTreeSet<TaskId>>,
     /// Counts of calls without rows, as each process told last.
@@ -164,6 +166,14 @@ impl Calls {
                 self.add_constructor(info);
             }
             self.infos.insert(info.actor_id, info.clone());
+            // Calls may be told of before their actor is.
+            for key in self.unnamed.remove(&info.actor_id).into_iter().flatten() {
+                if let Some(call) = self.all.get_mut(&key) {
+                    let name = self.names.get(call.name).clone();
+                    let name = rows::call_name(&name, Some(&info.class_name));
+                    call.name = self.names.number(&name);
+                }
+            }
         }
     }
 
@@ -274,6 +284,9 @@ impl Calls {
             return;
         }
         let class = self.infos.get(&task.actor_id).map(|info| info.class_name.clone());
+        if class.is_none() && !task.actor_id.is_nil() {
+            self.unnamed.entry(task.actor_id).or_default().insert(key);
+        }
         let mut call = Call {
             name: self.names.number(&rows::call_name(
                 &task.name,

@@ -79,7 +79,7 @@ impl Control {
     /// What would be free on each node if no task ran.
     fn views_without_tasks(&self) -> Vec<NodeView> {
         let mut held: BTreeMap<NodeId, ResourceSet> = BTreeMap::new();
-        for (_, actor) in self.actors.iter() {
+        for actor in self.actors.unordered() {
             if let Some(holds) = holds(actor) {
                 held.entry(actor.home).or_default().add(&holds);
             }
