@@ -324,6 +324,15 @@ def waves(laptop: Machine) -> int:
     return int(wave.read_text() or 0) if wave.exists() else 0
 
 
+def await_wave(afar: Afar, driver: harness.Driver, before: int, within: float) -> None:
+    """Until the driver has done more than that, or has ended."""
+    harness.wait_until(
+        lambda: waves(afar.laptop) > before or driver.process.poll() is not None,
+        within=within,
+        what="the next wave",
+    )
+
+
 def test_a_connection_that_ends_again_and_again_loses_no_call_put_or_result(afar: Afar) -> None:
     driver = afar.start(WAVES)
     driver.wait_line("ready")
@@ -332,11 +341,7 @@ def test_a_connection_that_ends_again_and_again_loses_no_call_put_or_result(afar
         # In the middle of calls, of small objects and of large ones.
         time.sleep(0.013 * (pause % 5))
         afar.cut()
-        harness.wait_until(
-            lambda before=before: waves(afar.laptop) > before or driver.process.poll() is not None,
-            within=60,
-            what="the next wave",
-        )
+        await_wave(afar, driver, before, 60)
     (afar.laptop.directory / "stop").touch()
     assert int(driver.finish(60).check().value("calls")) > 25
 
@@ -350,11 +355,7 @@ def test_a_laptop_that_was_away_longer_than_any_node_may_be_goes_on(afar: Afar) 
     afar.laptop.heal()
     afar.field.partition([afar.laptop], [afar.head, afar.node])
     before = waves(afar.laptop)
-    harness.wait_until(
-        lambda: waves(afar.laptop) > before or driver.process.poll() is not None,
-        within=90,
-        what="the next wave",
-    )
+    await_wave(afar, driver, before, 90)
     (afar.laptop.directory / "stop").touch()
     driver.finish(60).check()
 
@@ -399,11 +400,7 @@ def test_a_laptop_that_was_asleep_longer_than_any_node_may_be_goes_on(afar: Afar
     time.sleep(20)
     before = waves(afar.laptop)
     afar.laptop.wake_up()
-    harness.wait_until(
-        lambda: waves(afar.laptop) > before or driver.process.poll() is not None,
-        within=90,
-        what="the next wave",
-    )
+    await_wave(afar, driver, before, 90)
     (afar.laptop.directory / "stop").touch()
     driver.finish(60).check()
 

@@ -49,14 +49,19 @@ pub(crate) fn run(address: Option<&str>, port: Option<u16>) -> Result<(), String
 /// How often is looked whether the session has ended.
 const LOOK: Duration = Duration::from_millis(500);
 
-fn serve_until_it_ends(temp_dir: &Path, found: &Found, port: Option<u16>) -> Result<(), String> {
+/// A server of this command's own, at that port or at the usual one or the next free one.
+pub(crate) fn open_here(port: Option<u16>) -> Result<Server, String> {
     let wanted = DashboardAddress {
         dashboard: Some(format!("{HOST}:{}", port.unwrap_or(PORT))),
         dashboard_port_moves: port.is_none(),
         dashboard_allowed_hosts: Vec::new(),
     };
-    let server = Server::open(&wanted, HOST)?
-        .ok_or("This build of the command has no dashboard: its feature `dashboard` is off.")?;
+    let absent = "This build of the command has no dashboard: its feature `dashboard` is off.";
+    Server::open(&wanted, HOST)?.ok_or_else(|| absent.to_owned())
+}
+
+fn serve_until_it_ends(temp_dir: &Path, found: &Found, port: Option<u16>) -> Result<(), String> {
+    let server = open_here(port)?;
     let (token, url) = (locate::token()?, server.url.clone());
     let python: String = helio_env::settings::read(&helio_config::table::PYTHON)?;
     let identity = helio_tls::current().map_err(|error| error.to_string())?;

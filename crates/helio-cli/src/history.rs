@@ -6,14 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use helio_config::dashboard::{HOST, PORT};
 use helio_config::table::HISTORY;
 use helio_observer::history::Recorded;
 use helio_report::rows::moment;
 
-use crate::args::{self, DashboardAddress};
-use crate::dashboard::{self, Server};
-use crate::{folder, in_python, names, output};
+use crate::{args, dashboard, folder, in_python, names, output};
 
 /// Within a session's folder: its history.
 const FOLDER: &str = "history";
@@ -150,16 +147,9 @@ fn open(place: Option<&str>, port: Option<u16>) -> Result<(), String> {
     for note in &recorded.notes {
         eprintln!("{note}");
     }
-    let wanted = DashboardAddress {
-        dashboard: Some(format!("{HOST}:{}", port.unwrap_or(PORT))),
-        dashboard_port_moves: port.is_none(),
-        dashboard_allowed_hosts: Vec::new(),
-    };
-    let server = Server::open(&wanted, HOST)?
-        .ok_or("This build of the command has no dashboard: its feature `dashboard` is off.")?;
+    let server = dashboard::open_here(port)?;
     let url = server.url.clone();
-    let bytes: [u8; 24] = helio_env::random::bytes();
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = helio_env::token::fresh();
     let figures =
         [dir.join(FIGURES), dir.with_file_name(FIGURES)].into_iter().find(|dir| dir.is_dir());
     let own = std::env::temp_dir().join(format!("heliostat-history-{}", std::process::id()));

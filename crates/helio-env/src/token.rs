@@ -103,13 +103,19 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(token)
 }
 
+/// A token that nobody has yet: 256 random bits, as hexadecimal digits.
+#[must_use]
+pub fn fresh() -> String {
+    let bytes: [u8; 32] = crate::random::bytes();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Several processes may start first at once: each writes a file of its own, and the one that is linked
 /// first counts for all.
 fn create(path: &Path) -> io::Result<String> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let bytes: [u8; 32] = crate::random::bytes();
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = fresh();
     let draft = crate::draft::beside(path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     file.write_all(token.as_bytes())?;

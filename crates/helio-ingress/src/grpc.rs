@@ -12,15 +12,15 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use helio_proto::serve;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Version};
+use prost::Message as _;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::Shared;
 use crate::answer::Answer;
 use crate::fault::{Fault, text};
 use crate::forward::{
@@ -28,6 +28,7 @@ use crate::forward::{
 };
 use crate::reflection::{self, Descriptors, framed};
 use crate::table::Route;
+use crate::{Shared, seconds};
 
 pub(crate) const DEADLINE_EXCEEDED: u8 = 4;
 const NOT_FOUND: u8 = 5;
@@ -46,8 +47,22 @@ const APPLICATION: HeaderName = HeaderName::from_static("application");
 /// As Ray has it in metadata; headers of HTTP have a name of their own for it.
 const CALL_ID: HeaderName = HeaderName::from_static("request_id");
 
-const SERVING: u8 = 1;
-const NOT_SERVING: u8 = 2;
+const SERVING: i32 = 1;
+const NOT_SERVING: i32 = 2;
+
+/// `HealthzResponse` and `ListApplicationsResponse` of Ray's service: one text has the form of many.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Texts {
+    #[prost(string, repeated, tag = "1")]
+    texts: Vec<String>,
+}
+
+/// `grpc.health.v1.HealthCheckResponse`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Health {
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
 
 /// The methods of the servicers that the user named, and for how long a call may last.
 #[derive(Debug, Default)]
@@ -62,10 +77,9 @@ pub(crate) struct Methods {
 impl Methods {
     pub(crate) fn read(said: &Value) -> Self {
         let rows = said["methods"].as_object().into_iter().flatten();
-        let timeout = said["request_timeout_s"].as_f64();
         Self {
             streams: rows.map(|(path, row)| (path.clone(), row == true)).collect(),
-            timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            timeout: seconds(&said["request_timeout_s"]),
             descriptors: Descriptors::read(&said["described"]).map(Rc::new),
         }
     }
@@ -174,23 +188,25 @@ fn route<'a>(
 
 fn own_service(shared: &Shared, path: &str) -> Option<Response<Answer>> {
     let is_ready = shared.had_routes.get();
-    let mut message = BytesMut::new();
-    match path {
+    let message = match path {
         "/ray.serve.RayServeAPIService/Healthz"
         | "/ray.serve.RayServeAPIService/ListApplications"
             if !is_ready =>
         {
             return Some(ended(UNAVAILABLE, "No application has been deployed yet."));
         }
-        "/ray.serve.RayServeAPIService/Healthz" => put_text(&mut message, &health(shared)),
+        "/ray.serve.RayServeAPIService/Healthz" => {
+            Texts { texts: vec![health(shared)] }.encode_to_vec()
+        }
         "/ray.serve.RayServeAPIService/ListApplications" => {
-            shared.table.routes().iter().for_each(|route| put_text(&mut message, &route.app));
+            let texts = shared.table.routes().iter().map(|route| route.app.clone()).collect();
+            Texts { texts }.encode_to_vec()
         }
         "/grpc.health.v1.Health/Check" => {
-            message.put_slice(&[1 << 3, if is_ready { SERVING } else { NOT_SERVING }]);
+            Health { status: if is_ready { SERVING } else { NOT_SERVING } }.encode_to_vec()
         }
         _ => return None,
-    }
+    };
     let (answer, coming) = mpsc::channel(1);
     let _ = answer.try_send(framed(&message)); // there is room for one
     Some(messages(coming))
@@ -200,18 +216,6 @@ fn messages(coming: mpsc::Receiver<Bytes>) -> Response<Answer> {
     let mut response = Response::new(Answer::Messages { coming, is_over: false });
     response.headers_mut().insert(header::CONTENT_TYPE, KIND);
     response
-}
-
-/// Field 1 of a message of protocol buffers, a text.
-fn put_text(message: &mut BytesMut, text: &str) {
-    message.put_u8(1 << 3 | 2);
-    let mut length = text.len();
-    while length >= 0x80 {
-        message.put_u8((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    message.put_u8((length & 0x7f) as u8);
-    message.extend_from_slice(text.as_bytes());
 }
 
 /// An answer that is a status and nothing else.
@@ -289,12 +293,9 @@ mod tests {
 
     #[test]
     fn texts_are_as_protocol_buffers_have_them() {
-        let mut message = BytesMut::new();
-        put_text(&mut message, "ab");
-        assert_eq!(&message[..], b"\x0a\x02ab");
-        message.clear();
-        put_text(&mut message, &"x".repeat(300));
-        assert_eq!(&message[..3], b"\x0a\xac\x02");
+        let message = |text: &str| Texts { texts: vec![text.to_owned()] }.encode_to_vec();
+        assert_eq!(message("ab"), b"\x0a\x02ab");
+        assert_eq!(message(&"x".repeat(300))[..3], b"\x0a\xac\x02"[..]);
     }
 
     #[test]

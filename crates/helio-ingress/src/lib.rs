@@ -104,9 +104,7 @@ pub(crate) struct Door {
 
 impl Shared {
     fn update(&self, said: &Value) {
-        let timeout = said["options"]["request_timeout_s"].as_f64();
-        self.request_timeout
-            .set(timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
+        self.request_timeout.set(seconds(&said["options"]["request_timeout_s"]));
         *self.methods.borrow_mut() = Rc::new(Methods::read(&said["options"]["grpc"]));
         self.table.update(said, &self.token);
         self.is_told.set(true);
@@ -114,12 +112,17 @@ impl Shared {
     }
 }
 
+/// A time that the controller said.
+pub(crate) fn seconds(said: &Value) -> Option<Duration> {
+    said.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
 /// The ports that are listened at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
-    /// HTTP.
+    /// The port of HTTP.
     pub http: u16,
-    /// gRPC, if that was asked for.
+    /// The port of gRPC, if one was asked for.
     pub grpc: Option<u16>,
 }
 

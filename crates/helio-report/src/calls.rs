@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::Row;
 use crate::rows::{self, Told};
 use crate::summary::{self, More};
+use crate::tellers;
 
 /// As many calls as a table has.
 pub const CALLS_MAX: usize = 1_000_000;
@@ -133,17 +134,6 @@ pub struct Found<'a> {
 
 fn some<T: Copy>(is_nil: bool, id: T) -> Option<T> {
     (!is_nil).then_some(id)
-}
-
-/// Who tells best of a call: see [`crate::tellers`].
-fn rank(is_hearsay: bool, is_over: bool, phase: TaskPhase) -> u8 {
-    match (is_hearsay, is_over) {
-        (false, false) => 4,
-        (false, true) if phase.is_over() => 3,
-        (true, false) => 2,
-        (true, true) => 1,
-        (false, true) => 0,
-    }
 }
 
 impl Calls {
@@ -263,7 +253,7 @@ impl Calls {
 
     fn add_call(&mut self, answer: &Answer, task: &TaskRow) {
         let key = (task.task_id, task.attempt);
-        let rank = rank(task.is_hearsay, answer.is_over, task.phase);
+        let rank = tellers::rank(answer, task);
         let known = self.all.get(&key).map(|call| (call.rank, call.phase.is_over(), call.clone()));
         let is_best = known.as_ref().is_none_or(|(best, was_over, _)| {
             // What is over stays over, whoever tells.

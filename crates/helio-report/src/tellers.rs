@@ -5,8 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use helio_proto::inspect::{Answer, TaskRow};
 use helio_types::{JobId, TaskId, WorkerId};
 
-/// Who tells best of a call that several tell of: whoever made it, alive or dead, if it knows the end; then
-/// who runs it; then a maker that has not seen the end.
+/// How much an answer is believed of a call, more for a greater number: whoever made it, alive or dead, if it knows the
+/// end; then who runs it; then a maker that has not seen the end.
+pub(crate) fn rank(answer: &Answer, task: &TaskRow) -> u8 {
+    match (task.is_hearsay, answer.is_over) {
+        (false, false) => 4,
+        (false, true) if task.phase.is_over() => 3,
+        (true, false) => 2,
+        (true, true) => 1,
+        (false, true) => 0,
+    }
+}
+
+/// Who tells best of a call that several tell of, by [`rank`].
 #[derive(Default)]
 pub(crate) struct Tellers<'a> {
     /// Of each attempt.
@@ -42,15 +53,7 @@ impl<'a> Tellers<'a> {
     }
 
     fn rank(answer: &Answer, task: &TaskRow) -> (u8, WorkerId) {
-        let is_over = task.phase.is_over();
-        let rank = match (task.is_hearsay, answer.is_over) {
-            (false, false) => 4,
-            (false, true) if is_over => 3,
-            (true, false) => 2,
-            (true, true) => 1,
-            (false, true) => 0,
-        };
-        (rank, answer.worker_id)
+        (rank(answer, task), answer.worker_id)
     }
 
     /// Whether the row is to be shown: nobody else tells better of that attempt.

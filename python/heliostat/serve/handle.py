@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import heliostat as ray
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 UNSET: Any = cast(Any, object())
+C = TypeVar("C", bound=Call)
 _SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
@@ -401,35 +402,19 @@ class DeploymentHandle:
 
         Responses of other calls may be arguments: the deployment gets their values.
         """
-        router, context = router_of(self._id), self._context()
-        call = Call(
-            router,
-            context,
-            self._method,
-            self._stream,
-            args,
-            kwargs,
-            self._session,
-            self._stays_here,
-        )
+        call = self._made(Call, args, kwargs)
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
         if given:
             _after(given, call.args, call.kwargs, functools.partial(_submit, call))
         elif any(isinstance(one, DeploymentResponseGenerator) for one in (*args, *kwargs.values())):
             raise RuntimeError("A streaming response cannot be an argument; read its items first.")
         else:
-            router.submit(call)
+            call.router.submit(call)
         return DeploymentResponseGenerator(call) if self._stream else DeploymentResponse(call)
 
-    @contextlib.asynccontextmanager
-    async def choose_replica(self, *args: Any, **kwargs: Any) -> AsyncIterator[ReplicaSelection]:
-        """Have a replica chosen, and a place kept there for one call, which ``dispatch`` makes.
-
-        A router of the deployment's own sees the arguments. The method is the one of this handle. A place to
-        which nothing was sent is given back at the end of the block. Raises as a call does that finds no
-        replica.
-        """
-        place = Reservation(
+    def _made(self, kind: type[C], args: tuple[Any, ...], kwargs: dict[str, Any]) -> C:
+        """A call as this handle makes it."""
+        return kind(
             router_of(self._id),
             self._context(),
             self._method,
@@ -439,6 +424,16 @@ class DeploymentHandle:
             self._session,
             self._stays_here,
         )
+
+    @contextlib.asynccontextmanager
+    async def choose_replica(self, *args: Any, **kwargs: Any) -> AsyncIterator[ReplicaSelection]:
+        """Have a replica chosen, and a place kept there for one call, which ``dispatch`` makes.
+
+        A router of the deployment's own sees the arguments. The method is the one of this handle. A place to
+        which nothing was sent is given back at the end of the block. Raises as a call does that finds no
+        replica.
+        """
+        place = self._made(Reservation, args, kwargs)
         place.router.submit(place)
         try:
             load = await _Response(place)._settled_async()

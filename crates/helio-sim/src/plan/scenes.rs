@@ -1,5 +1,7 @@
 //! Which runs come back to a [`Scene`], and what breaks in them.
 
+use std::ops::RangeInclusive;
+
 use super::{DRIFT_PPM_MAX, Fault, JUMP_US_MAX, Order, Plan, SILENCE_US_MIN, Scene, Way};
 use crate::rng::Rng;
 
@@ -10,19 +12,31 @@ const KILL_US_MAX: u64 = 300_000;
 const REACH_US_MAX: u64 = 1_500_000;
 
 impl Plan {
+    /// Gives one run in `share` of those without a scene one of these, on so many nodes and for so many drivers.
+    fn begin_scene(
+        &mut self,
+        rng: &mut Rng,
+        share: u64,
+        scenes: &[Scene],
+        nodes: RangeInclusive<u64>,
+        drivers_max: u64,
+    ) -> Option<Scene> {
+        if self.scene.is_some() || !rng.one_in(share) {
+            return None;
+        }
+        self.scene = rng.pick(scenes).copied();
+        let n_nodes = rng.range(*nodes.start(), *nodes.end()) as usize;
+        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
+        (self.n_drivers, self.n_ops) = (rng.range(1, drivers_max) as usize, rng.range(4, 12));
+        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        self.scene
+    }
+
     /// Gives one run in five a scene. It is drawn apart from the rest, so that the other runs stay what they are.
     pub(crate) fn draw_scene(&mut self, rng: &mut Rng) {
-        if !rng.one_in(5) {
-            return;
-        }
         use Scene::{Items, Leaving, LostOrders, Moving, Orphans, Relay};
-        let scene =
-            *rng.pick(&[Relay, Items, Leaving, Moving, LostOrders, Orphans]).unwrap_or(&Relay);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(2, 4) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 2) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let all = [Relay, Items, Leaving, Moving, LostOrders, Orphans];
+        let Some(scene) = self.begin_scene(rng, 5, &all, 2..=4, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Relay => Vec::new(),
@@ -54,17 +68,9 @@ impl Plan {
 
     /// Gives a quarter of the runs without a scene one that the fourth edition has brought.
     pub(crate) fn draw_later_scene(&mut self, rng: &mut Rng) {
-        if self.scene.is_some() || !rng.one_in(4) {
-            return;
-        }
         use Scene::{BadDisks, Deadlines, HeadDisk, Names, Table, Unheard};
         let all = [Table, Names, Unheard, Deadlines, BadDisks, HeadDisk];
-        let scene = *rng.pick(&all).unwrap_or(&Table);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(1, 3) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 3) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let Some(scene) = self.begin_scene(rng, 4, &all, 1..=3, 3) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Table | Names => {
@@ -118,17 +124,9 @@ impl Plan {
 
     /// Gives a third of the runs without a scene one that the fifth edition has brought.
     pub(crate) fn draw_fifth_scene(&mut self, rng: &mut Rng) {
-        if self.scene.is_some() || !rng.one_in(3) {
-            return;
-        }
         use Scene::{Ahead, Clocks, DamagedDisks, Devices, Environments, Grace, PushBack};
         let all = [Devices, Environments, PushBack, Clocks, Ahead, DamagedDisks, Grace];
-        let scene = *rng.pick(&all).unwrap_or(&Devices);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(1, 3) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 3) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let Some(scene) = self.begin_scene(rng, 3, &all, 1..=3, 3) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         let losses = [Fault::Worker, Fault::Caller, Fault::Peer, Fault::Node];
         let mut maybe_a_loss = || match at(0, 2) {
@@ -183,17 +181,9 @@ impl Plan {
 
     /// Gives a third of the runs without a scene one that the sixth edition has brought.
     pub(crate) fn draw_sixth_scene(&mut self, rng: &mut Rng) {
-        if self.scene.is_some() || !rng.one_in(3) {
-            return;
-        }
         use Scene::{Apart, Borrowed, Cancels, Handles, Readers};
         let all = [Readers, Cancels, Apart, Handles, Borrowed];
-        let scene = *rng.pick(&all).unwrap_or(&Readers);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(2, 4) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 2) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let Some(scene) = self.begin_scene(rng, 3, &all, 2..=4, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Readers => (0..4).map(|_| (at(50_000, 1_500_000), Fault::Reader)).collect(),
@@ -224,19 +214,12 @@ impl Plan {
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
+
     /// Gives a third of the runs without a scene one that the seventh edition has brought.
     pub(crate) fn draw_seventh_scene(&mut self, rng: &mut Rng) {
-        if self.scene.is_some() || !rng.one_in(3) {
-            return;
-        }
         use Scene::{Chains, Makers, Removals, Squeezed, Unreached};
         let all = [Squeezed, Removals, Makers, Chains, Unreached];
-        let scene = *rng.pick(&all).unwrap_or(&Squeezed);
-        self.scene = Some(scene);
-        let n_nodes = rng.range(1, 3) as usize;
-        self.cpus = (0..n_nodes).map(|_| rng.range(2, 4) as u32).collect();
-        (self.n_drivers, self.n_ops) = (rng.range(1, 2) as usize, rng.range(4, 12));
-        (self.has_kills, self.has_groups, self.start_failures) = (false, false, 0);
+        let Some(scene) = self.begin_scene(rng, 3, &all, 1..=3, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Squeezed => (0..4).map(|_| (at(50_000, 1_500_000), Fault::Squeeze)).collect(),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import gzip
 import os
 import struct
 import urllib.parse
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from heliostat.core import serving
@@ -27,18 +28,17 @@ from heliostat.serve.replica.connection import Exchange
 from heliostat.serve.servicers import Method
 
 _HEAD = struct.Struct(">BI")
-_OK, _INVALID, _TIMED_OUT, _EXHAUSTED, _UNIMPLEMENTED, _INTERNAL, _UNAVAILABLE = (
-    0,
-    3,
-    4,
-    8,
-    12,
-    13,
-    14,
-)
-_NAMES = {
-    "grpc-accept-encoding": "identity,deflate,gzip",
-    "content-type": "application/grpc",
+# Codes of a status.
+_OK, _TIMED_OUT, _EXHAUSTED, _UNIMPLEMENTED, _INTERNAL, _UNAVAILABLE = 0, 4, 8, 12, 13, 14
+# An answer begins with these.
+_HEADERS = [
+    (b"content-type", b"application/grpc"),
+    (b"grpc-accept-encoding", b"identity,deflate,gzip"),
+]
+# `grpc.Compression`, by its numbers.
+_COMPRESSORS: dict[int, tuple[bytes, Callable[[bytes], bytes] | None]] = {
+    1: (b"deflate", zlib.compress),
+    2: (b"gzip", gzip.compress),
 }
 # Headers of the transport, which are no metadata.
 _TRANSPORT = {"te", "content-type", "content-length", "host", "x-request-id"}
@@ -47,6 +47,7 @@ _DETAILS_MAX = 4096
 _CUT = "... [truncated]"
 
 
+@functools.cache
 def _most_bytes() -> int:
     return int(os.environ.get("RAY_SERVE_GRPC_MAX_MESSAGE_SIZE") or (2 << 30) - 1)
 
@@ -120,6 +121,7 @@ class Call:
         self._buffer = bytearray()
         self._is_over = False  # the client has sent its last message
         self._has_begun = False
+        self._compress: Callable[[bytes], bytes] | None = None  # decided as the answer begins
         self._cancelled = asyncio.Event()
         self._metadata = dict(exchange.scope["headers"])
         self.context = RayServegRPCContext(_Arrived(exchange.scope, request_id))
@@ -206,30 +208,26 @@ class Call:
                 f"The method returned a {type(answer).__name__}, which is not the method's message: {error}",
             ) from error
         await self._begin()
-        compress = self._compressor()
-        if compress is not None:
-            message = compress(message)
-        framed = _HEAD.pack(compress is not None, len(message)) + message
+        if self._compress is not None:
+            message = self._compress(message)
+        framed = _HEAD.pack(self._compress is not None, len(message)) + message
         await self._exchange.send({"type": "http.response.body", "body": framed, "more_body": True})
-
-    def _compressor(self) -> Any:
-        how = self._compression()
-        return {"gzip": gzip.compress, "deflate": zlib.compress}.get(how)
-
-    def _compression(self) -> str:
-        """What the method has set, where the client understands that."""
-        chosen = self.context._compression
-        name = {1: "deflate", 2: "gzip"}.get(0 if chosen is None else int(chosen), "identity")
-        accepted = self._metadata.get(b"grpc-accept-encoding", b"").decode("latin-1")
-        return name if name in {one.strip() for one in accepted.split(",")} else "identity"
 
     async def _begin(self) -> None:
         if self._has_begun:
             return
         self._has_begun = True
-        headers = {**_NAMES, "grpc-encoding": self._compression()}
-        pairs = [(key.encode(), value.encode()) for key, value in headers.items()]
-        await self._exchange.send({"type": "http.response.start", "status": 200, "headers": pairs})
+        # What the method has set, where the client understands that.
+        name, compress = _COMPRESSORS.get(int(self.context._compression or 0), (b"identity", None))
+        accepted = self._metadata.get(b"grpc-accept-encoding", b"").split(b",")
+        if name in {one.strip() for one in accepted}:
+            self._compress = compress
+        else:
+            name = b"identity"
+        headers = [*_HEADERS, (b"grpc-encoding", name)]
+        await self._exchange.send(
+            {"type": "http.response.start", "status": 200, "headers": headers}
+        )
 
     async def end(self, code: int, details: str) -> None:
         """The status, with which the call is over."""
