@@ -80,7 +80,7 @@ def test_tasks_are_listed_got_counted_and_explained(run: Run, tmp_path: Path) ->
     assert task not in table.replace(f"ObjectRef({task}", "")
     detail = run("get", "tasks", pending.task_id().hex())
     assert "waits for its argument" in detail
-    summary = json.loads(run("summary", "tasks"))
+    summary = json.loads(run("summary", "tasks", "--format", "json"))
     assert summary["total_tasks"] == 2
 
     for which in (task, running.hex()):

@@ -1,4 +1,7 @@
-"""What these tests install from an index is what is locked, whatever has been released since."""
+"""What these tests install from an index is what is locked, whatever has been released since.
+
+For their own modules only: tests of other folders that the same process runs install from no index.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 LOCKED = Path(__file__).resolve().parents[2] / "requirements" / "test.txt"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def constrained(tmp_path_factory: pytest.TempPathFactory) -> object:
     """pip's constraints, without the digests: with them it would want one of our own wheels, too."""
     pins = re.findall(r"^[\w.-]+==.*?(?= \\$)", LOCKED.read_text(), re.MULTILINE)

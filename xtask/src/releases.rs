@@ -10,10 +10,11 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed.
-const OF_EXTRAS: [&str; 21] = [
+const OF_EXTRAS: [&str; 22] = [
     "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/cli/test_takeover.py",
+    "tests/dashboard/test_history.py",
     "tests/dashboard/test_page.py",
     "tests/dashboard/test_page_parts.py",
     "tests/dashboard/test_rays_own_client.py",

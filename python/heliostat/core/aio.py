@@ -73,8 +73,7 @@ class _Waiters:
 
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
-        _heliostat.choose_session(self.epoch)
-        with session.begins_none():
+        with session.chosen(self.epoch), session.begins_none():
             try:
                 while _heliostat.is_connected():
                     if poll.poll(1000):
