@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import clients
 import pytest
 
 pytest.importorskip("pyarrow", reason="the data library needs pyarrow")
@@ -16,3 +18,10 @@ def rd(ray_start: Any) -> Any:
 
     ray.data.DataContext.get_current().enable_progress_bars = False
     return ray.data
+
+
+@pytest.fixture
+def service() -> Iterator[Any]:
+    """What the stand-ins for clients of databases and services keep, see tests/clients."""
+    with clients.found() as state:
+        yield state

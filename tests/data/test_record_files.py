@@ -359,7 +359,7 @@ def test_orc_files_that_are_broken_or_missing(rd: Any, tmp_path: Path) -> None:
     broken.write_bytes(made.read_bytes()[:200])
     with pytest.raises(Exception, match=f"cannot read {broken}: "):
         rd.read_orc([str(whole), str(broken)]).take_all()
-    with pytest.raises(TypeError, match=r"read_orc\(\) got unexpected keyword arguments"):
+    with pytest.raises(TypeError, match=r"read_orc\(\) got an unexpected keyword argument"):
         rd.read_orc(str(whole), columns=["i"])
 
 

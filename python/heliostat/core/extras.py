@@ -18,7 +18,13 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "aws": (("boto3", "boto3"),),
     "ax": (("ax", "ax-platform"),),
     "bayesopt": (("bayes_opt", "bayesian-optimization"),),
+    "bigquery": (
+        ("google.cloud.bigquery", "google-cloud-bigquery"),
+        ("google.cloud.bigquery_storage", "google-cloud-bigquery-storage"),
+        ("google.api_core", "google-cloud-bigquery"),
+    ),
     "bohb": (("hpbandster", "hpbandster"), ("ConfigSpace", "ConfigSpace")),
+    "clickhouse": (("clickhouse_connect", "clickhouse-connect"),),
     "comet": (("comet_ml", "comet-ml"),),
     "daft": (("daft", "daft"),),
     "dask": (("dask", "dask[dataframe]"),),
@@ -37,11 +43,13 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "images": (("PIL", "pillow"),),
     "jax": (("jax", "jax"),),
     "joblib": (("joblib", "joblib"),),
+    "kafka": (("confluent_kafka", "confluent-kafka"),),
     "lance": (("lance", "pylance"),),
     "lightgbm": (("lightgbm", "lightgbm"),),
     "lightning": (("lightning", "lightning"),),
     "mlflow": (("mlflow", "mlflow"),),
     "modin": (("modin", "modin[ray]"),),
+    "mongo": (("bson", "pymongo"), ("pymongo", "pymongo"), ("pymongoarrow", "pymongoarrow")),
     "msgpack": (("msgpack", "msgpack"),),
     "nevergrad": (("nevergrad", "nevergrad"),),
     "notebook": (("IPython", "ipython"),),
@@ -55,11 +63,13 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "serve-grpc": (("grpc", "grpcio"),),
     "snappy": (("cramjam", "cramjam"),),
+    "snowflake": (("snowflake", "snowflake-connector-python"),),
     "tensorboard": (("tensorboardX", "tensorboardX"),),
     "tensorflow": (("tensorflow", "tensorflow"),),
     "tfrecord": (("google", "protobuf"), ("google_crc32c", "google-crc32c")),
     "train": (("rich", "rich"), ("sklearn", "scikit-learn"), ("torch", "torch")),
     "transformers": (("datasets", "datasets"), ("transformers", "transformers")),
+    "turbopuffer": (("turbopuffer", "turbopuffer"),),
     "wandb": (("wandb", "wandb"),),
     "xgboost": (("xgboost", "xgboost"),),
     "zoopt": (("zoopt", "zoopt"),),
@@ -118,8 +128,10 @@ def expected(module: str, who: str) -> None:
 
 def missing(module: str, who: str, extra: str | None = None, why: object = None) -> ImportError:
     """The error for a package that is not there."""
-    name = module.partition(".")[0]
-    package, listed = _PACKAGES.get(name, (_ALONE.get(name, name), ""))
+    name, more = module.partition(".")[0], module
+    while more and more not in _PACKAGES:  # Google's packages share their first name
+        more = more.rpartition(".")[0]
+    package, listed = _PACKAGES.get(more or name, (_ALONE.get(name, name), ""))
     extra = extra or listed
     install = f"'heliostat[{extra}]'" if extra else package
     reason = f" ({why})" if why else ""

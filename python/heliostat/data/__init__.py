@@ -23,18 +23,21 @@ if TYPE_CHECKING:
     )
     from heliostat.data.preprocessors.base import Preprocessor
     from heliostat.data.seeds import RandomSeedConfig
+    from heliostat.data.sinks.clickhouse import ClickHouseTableSettings, SinkMode
     from heliostat.data.sinks.datasink import Datasink
     from heliostat.data.sinks.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
     from heliostat.data.sinks.files import FilenameProvider, SaveMode
+    from heliostat.data.sources.bigquery import read_bigquery
+    from heliostat.data.sources.clickhouse import read_clickhouse
     from heliostat.data.sources.datasource import (
         Datasource,
         ReadTask,
         read_datasource,
-        read_sql,
     )
     from heliostat.data.sources.delta import read_delta
     from heliostat.data.sources.files import FileShuffleConfig
     from heliostat.data.sources.iceberg import read_iceberg
+    from heliostat.data.sources.kafka import KafkaAuthConfig, read_kafka
     from heliostat.data.sources.lance import read_lance
     from heliostat.data.sources.libraries import (
         from_daft,
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
         range,  # noqa: A004 # Ray's name
         range_tensor,
     )
+    from heliostat.data.sources.mongo import read_mongo
     from heliostat.data.sources.read import (
         read_avro,
         read_binary_files,
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
         read_tfrecords,
         read_webdataset,
     )
+    from heliostat.data.sources.sql import read_snowflake, read_sql
 
 # name: module
 _HOME = {
@@ -83,18 +88,24 @@ _HOME = {
         "iterate.iterator": "DataIterator",
         "plan.operators": "ActorPoolStrategy MixStoppingCondition TaskPoolStrategy",
         "preprocessors.base": "Preprocessor",
+        "sinks.clickhouse": "ClickHouseTableSettings SinkMode",
         "sinks.files": "FilenameProvider SaveMode",
         "sinks.datasink": "Datasink",
         "sinks.file_datasink": "BlockBasedFileDatasink RowBasedFileDatasink",
-        "sources.datasource": "Datasource ReadTask read_datasource read_sql",
+        "sources.bigquery": "read_bigquery",
+        "sources.clickhouse": "read_clickhouse",
+        "sources.datasource": "Datasource ReadTask read_datasource",
         "sources.delta": "read_delta",
         "sources.files": "FileShuffleConfig",
         "sources.iceberg": "read_iceberg",
+        "sources.kafka": "KafkaAuthConfig read_kafka",
         "sources.lance": "read_lance",
         "sources.memory": (
             "from_arrow from_arrow_refs from_blocks from_huggingface from_items from_numpy "
             "from_numpy_refs from_pandas from_pandas_refs from_torch range range_tensor"
         ),
+        "sources.mongo": "read_mongo",
+        "sources.sql": "read_snowflake read_sql",
         "sources.libraries": ("from_daft from_dask from_mars from_modin from_spark from_tf"),
         "sources.read": (
             "read_avro read_binary_files read_csv read_images read_json read_numpy read_orc "
@@ -127,14 +138,17 @@ _MODULES = (
 __all__ = [
     # settings
     "ActorPoolStrategy",
+    "ClickHouseTableSettings",
     "DataContext",
     "DatasetContext",
     "ExecutionOptions",
     "ExecutionResources",
     "FileShuffleConfig",
+    "KafkaAuthConfig",
     "MixStoppingCondition",
     "RandomSeedConfig",
     "SaveMode",
+    "SinkMode",
     "TaskPoolStrategy",
     # datasets
     "BlockBasedFileDatasink",
@@ -164,17 +178,22 @@ __all__ = [
     "from_torch",
     "range",
     "range_tensor",
+    "read_bigquery",
     "read_binary_files",
+    "read_clickhouse",
     "read_csv",
     "read_datasource",
     "read_delta",
     "read_iceberg",
     "read_images",
     "read_json",
+    "read_kafka",
     "read_lance",
+    "read_mongo",
     "read_numpy",
     "read_orc",
     "read_parquet",
+    "read_snowflake",
     "read_sql",
     "read_text",
     "from_daft",

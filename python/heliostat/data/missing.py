@@ -16,7 +16,7 @@ def no_columns(names: Iterable[str], there: Sequence[str]) -> str:
     missing = list(names)
     unread = [name for name in task.left_out() if name not in there]  # as no step asks for them
     known = [name for name in (*there, *unread) if name not in missing]
-    near = _nearest(missing, known)
+    near = nearest(missing, known)
     said = repr(missing[0]) if len(missing) == 1 else repr(missing)
     hint = f" (did you mean {near}?)" if near else ""
     more = f", and not read of the file {unread}" if unread else ""
@@ -46,11 +46,12 @@ def hint(error: Exception, value: Any) -> str:
     there = list(value) if isinstance(value, dict) else list(getattr(value, "columns", ()))
     if not isinstance(key, str) or key in there or not all(isinstance(name, str) for name in there):
         return ""
-    near = _nearest([key], there)
+    near = nearest([key], there)
     return f" (did you mean the column {near}?)" if near else ""
 
 
-def _nearest(missing: list[str], known: list[str]) -> str:
+def nearest(missing: list[str], known: list[str]) -> str:
+    """The names nearest to those that are missing, in words; nothing where none is near."""
     near: dict[str, None] = {}
     for name in missing:
         near.update(dict.fromkeys(difflib.get_close_matches(str(name), known, NEAREST_MAX)))

@@ -39,12 +39,13 @@ def wait_after(error: BaseException, attempt: int, what: str) -> None:
     time.sleep(random.random() * min(2.0**attempt, PAUSE_S_MAX))
 
 
-def retried(call: Callable[[], T], what: str) -> T:
+def retried(call: Callable[[], T], what: str, also: tuple[type[BaseException], ...] = ()) -> T:
     """Call a function, again after an error that passes.
 
     Args:
         call: The function; it begins anew each time.
         what: What it does, such as "a write", for the log.
+        also: Errors that pass, besides those of the settings.
 
     Raises:
         Exception: Its error, where that does not pass or it was the last attempt.
@@ -55,6 +56,6 @@ def retried(call: Callable[[], T], what: str) -> T:
             return call()
         except Exception as error:
             attempt += 1
-            if attempt >= ATTEMPTS_MAX or not passes(error):
+            if attempt >= ATTEMPTS_MAX or not (isinstance(error, also) or passes(error)):
                 raise
             wait_after(error, attempt, what)

@@ -16,14 +16,14 @@ from heliostat.data.dataset.reorder import Reorder
 from heliostat.data.dataset.schema import Schema
 from heliostat.data.dataset.splits import Splits
 from heliostat.data.dataset.summarize import Summarize
-from heliostat.data.dataset.write import Write
+from heliostat.data.dataset.write_stores import WriteStores
 from heliostat.data.plan import known
 from heliostat.data.plan.operators import InputBlocks
 
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
 
 
-class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write):
+class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, WriteStores):
     """Rows in named columns, in blocks that are made when they are needed.
 
     Made by ``from_...``, ``read_...`` and ``range``; transformations give new datasets and run nothing.

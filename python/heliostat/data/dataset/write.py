@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from heliostat.data import block, tfrecords
@@ -16,6 +17,7 @@ from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import Datasink, WriteResult, Writing
 from heliostat.data.sinks.files import SaveMode, Sink
 from heliostat.data.sinks.sql import SqlSink
+from heliostat.data.sources.options import refuse
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -47,9 +49,7 @@ class Write(Base):
             **sink,
         )
         options.pop("min_bytes_per_file", None)
-        unknown = [k for k, v in options.items() if v is not None]
-        if unknown:
-            raise TypeError(f"write_{label.lower()}() got unexpected keyword arguments {unknown}")
+        refuse(f"write_{label.lower()}", options, _OURS, ())
         stream = _OneFile(to) if min_rows else to  # each task then joins its blocks into one file
         plan = Map(
             self._plan,
@@ -100,7 +100,7 @@ class Write(Base):
                 f"max_rows_per_file ({max_rows_per_file}) must be at least 1, and at least "
                 f"min_rows_per_file ({least})."
             )
-        ours, theirs = _split(options)
+        ours, theirs = _split("write_parquet", options, _of_parquet)
         encode = files.ParquetBytes(theirs, arrow_parquet_args_fn, list(partition_cols or []))
         self._write(
             "Parquet",
@@ -114,7 +114,7 @@ class Write(Base):
 
     def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: Any) -> None:
         """Write CSV files into a folder; for the options see :meth:`write_parquet`."""
-        ours, theirs = _split(options)
+        ours, theirs = _split("write_csv", options, lambda: ("write_options", "memory_pool"))
         self._write(
             "CSV", path, ours, ending="csv", encode=files.CsvBytes(theirs, arrow_csv_args_fn)
         )
@@ -128,7 +128,7 @@ class Write(Base):
             ValueError: ``arrow_open_stream_args`` asks for compression, which ORC has of its own; or,
                 while executing, the dataset has no columns.
         """
-        ours, theirs = _split(options)
+        ours, theirs = _split("write_orc", options, _of_orc)
         if "compression" in (ours.get("arrow_open_stream_args") or {}):
             raise ValueError(
                 "ORC files cannot be compressed as a stream: pass `compression` to write_orc itself."
@@ -138,7 +138,7 @@ class Write(Base):
 
     def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: Any) -> None:
         """Write files with a JSON object a line; for the options see :meth:`write_parquet`."""
-        ours, theirs = _split(options)
+        ours, theirs = _split("write_json", options, _of_json)
         encode = files.JsonBytes(theirs, pandas_json_args_fn)
         self._write("JSON", path, ours, ending="json", encode=encode)
 
@@ -429,12 +429,44 @@ _OURS = (
 )
 
 
-def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(options of writing, options of the format)."""
+def _split(
+    name: str, options: dict[str, Any], theirs: Callable[[], Iterable[str]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(options of writing, options of the format).
+
+    Raises:
+        TypeError: The format has no such option.
+    """
     if options.pop("catalog", None) is not None:
         raise NotImplementedError("catalogs are not in this release; pass a path.")
     ours = {k: options.pop(k) for k in _OURS if k in options}
+    if options:
+        known = set(theirs())
+        refuse(name, [k for k in options if k not in known], (*_OURS, *known), ())
     return ours, options
+
+
+def _parameters(*functions: Callable[..., Any]) -> Iterable[str]:
+    """The names of what functions take."""
+    return {name for one in functions for name in inspect.signature(one).parameters}
+
+
+def _of_parquet() -> Iterable[str]:
+    import pyarrow.parquet as pq
+
+    return _parameters(pq.write_table, pq.ParquetWriter.__init__)
+
+
+def _of_orc() -> Iterable[str]:
+    from pyarrow import orc
+
+    return _parameters(orc.write_table)
+
+
+def _of_json() -> Iterable[str]:
+    import pandas as pd
+
+    return _parameters(pd.DataFrame.to_json)
 
 
 def _no_table(_: Any) -> bytes:

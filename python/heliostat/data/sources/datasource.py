@@ -10,6 +10,7 @@ from heliostat.data import block
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.plan.operators import Read, ReadPart
+from heliostat.data.sources import options
 from heliostat.data.sources.memory import read_count
 
 
@@ -138,15 +139,46 @@ def read_datasource(
         ray_remote_args: Further options of the tasks.
         concurrency: Tasks at a time.
         override_num_blocks: Tasks to ask the source for. Default: by its size and the cluster's CPUs.
-        **read_args: Passed to ``create_reader`` of a source of the older kind.
+        **read_args: Further options of the tasks, such as ``resources`` and ``label_selector``; others are
+            passed to ``create_reader`` of a source of the older kind.
+
+    Raises:
+        TypeError: There are others, and the source is not of that kind.
     """
     given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
-    remote = {**(ray_remote_args or {}), **{k: v for k, v in given.items() if v is not None}}
-    wanted = override_num_blocks or (parallelism if parallelism > 0 else None)
+    more = {name: read_args.pop(name) for name in options.REMOTE if name in read_args}
+    remote = options.of_tasks({"ray_remote_args": ray_remote_args, **given, **more})
+    wanted = options.blocks(
+        {"parallelism": parallelism, "override_num_blocks": override_num_blocks}
+    )
     given_source: Datasource | Reader = datasource
     if datasource.should_create_reader:
         given_source = datasource.create_reader(**read_args)
+    else:
+        options.refuse("read_datasource", read_args, ("datasource",))
     reads = _DatasourceReads(given_source, wanted)
+    return Dataset(Read(datasource.get_name(), reads, remote_args=remote, concurrency=concurrency))
+
+
+def dataset_of(
+    datasource: Datasource, reader: str, given: dict[str, Any], known: tuple[str, ...] = ()
+) -> Dataset:
+    """Return a dataset of one of the sources that are built in.
+
+    Args:
+        datasource: The source.
+        reader: The function that was called, for errors.
+        given: Its options that are not the source's own: those of the tasks.
+        known: The names of the others, for errors.
+
+    Raises:
+        TypeError: There are other options.
+    """
+    given = dict(given)
+    wanted = options.blocks(given, stacklevel=4)
+    remote, concurrency = options.of_tasks(given), given.pop("concurrency", None)
+    options.refuse(reader, given, known)
+    reads = _DatasourceReads(datasource, wanted)
     return Dataset(Read(datasource.get_name(), reads, remote_args=remote, concurrency=concurrency))
 
 
@@ -161,48 +193,3 @@ class _DatasourceReads:
         size = self.datasource.estimate_inmemory_data_size() or 0
         count = read_count(1, size, self.wanted)
         return [task.part() for task in self.datasource.get_read_tasks(count)]
-
-
-def read_sql(
-    sql: str, connection_factory: Callable[[], Any], *, sql_params: Any = None, **options: Any
-) -> Dataset:
-    """Return a dataset of the rows of a query, read in one task.
-
-    Args:
-        sql: The query.
-        connection_factory: Makes a connection of Python's database interface, in the task.
-        sql_params: Parameters of the query.
-        **options: Those of :func:`read_datasource`.
-    """
-    return read_datasource(_Sql(sql, connection_factory, sql_params), **options)
-
-
-class _Sql(Datasource):
-    def __init__(self, sql: str, connect: Callable[[], Any], params: Any) -> None:
-        self._sql, self._connect, self._params = sql, connect, params
-
-    def get_name(self) -> str:
-        return "SQL"
-
-    def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
-    ) -> list[ReadTask]:
-        return [ReadTask(self._read, BlockMetadata(None, None))]
-
-    def _read(self) -> Iterator[Any]:
-        connection = self._connect()
-        try:
-            cursor = connection.cursor()
-            given = () if self._params is None else (self._params,)
-            cursor.execute(self._sql, *given)
-            names = [column[0] for column in cursor.description]
-            yield from block.tables_of(
-                dict(zip(names, row, strict=True)) for row in _fetched(cursor)
-            )
-        finally:
-            connection.close()
-
-
-def _fetched(cursor: Any) -> Iterator[Any]:
-    while rows := cursor.fetchmany(block.ROWS_AT_ONCE):
-        yield from rows

@@ -9,6 +9,7 @@ from typing import Any
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
+from heliostat.data.sources import options as shared
 from heliostat.data.sources.file_reads import Source, dataset
 from heliostat.data.sources.parquet import parquet
 from heliostat.data.sources.parquet_files import Parquet
@@ -16,32 +17,23 @@ from heliostat.data.sources.partitioning import Partitioning, PathPartitionParse
 from heliostat.data.sources.record_formats import Avro, TfRecords, WebDataset
 from heliostat.data.tfrecords import kinds_of
 
-REMOTE = (
-    "num_cpus",
-    "num_gpus",
-    "memory",
-    "resources",
-    "label_selector",
-    "fallback_strategy",
-    "max_calls",
-    "accelerator_type",
-    "runtime_env",
+# What pyarrow's scanner takes, besides what it is not asked for here, and what ``numpy.load`` does.
+_OF_SCANNER = (
+    "batch_readahead",
+    "batch_size",
+    "cache_metadata",
+    "columns",
+    "filter",
+    "fragment_readahead",
+    "fragment_scan_options",
+    "memory_pool",
+    "use_threads",
 )
-
+_OF_NUMPY = ("encoding", "fix_imports", "max_header_size", "mmap_mode")
 _IMAGES = ["png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif"]
 _JSON = [
     f"{kind}{packed}" for packed in ("", ".gz", ".br", ".zst", ".lz4") for kind in ("json", "jsonl")
 ]
-
-
-def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what is for the tasks, the rest)."""
-    args = dict(options.pop("ray_remote_args", None) or {})
-    for name in REMOTE:
-        value = options.pop(name, None)
-        if value is not None:
-            args[name] = value
-    return args, options
 
 
 def _source(
@@ -50,14 +42,7 @@ def _source(
     extensions: list[str] | None,
     partitioning: Partitioning | None,
 ) -> tuple[Source, int | None]:
-    parallelism = options.pop("parallelism", -1)
-    if parallelism != -1:
-        warnings.warn(
-            "`parallelism` is deprecated, use `override_num_blocks`.",
-            DeprecationWarning,
-            stacklevel=4,
-        )
-    blocks = options.pop("override_num_blocks", None)
+    blocks = shared.blocks(options, stacklevel=4)
     if options.pop("catalog", None) is not None:
         raise NotImplementedError("catalogs are not in this release; pass paths.")
     given = options.pop("partitioning", partitioning)
@@ -70,7 +55,7 @@ def _source(
         options.pop("partition_filter", None),
         options.pop("include_paths", False),
         options.pop("shuffle", None),
-        blocks if blocks is not None else (parallelism if parallelism > 0 else None),
+        blocks,
     )
     listing.in_order([], source.shuffle)
     return source, options.pop("concurrency", None)
@@ -81,10 +66,26 @@ def _open_args(options: dict[str, Any]) -> dict[str, Any]:
     return dict(found or {})
 
 
-def _refuse(name: str, options: dict[str, Any]) -> None:
-    unknown = [k for k, v in options.items() if v is not None]
-    if unknown:
-        raise TypeError(f"{name}() got unexpected keyword arguments {unknown}")
+FILES = (
+    "arrow_open_file_args",
+    "arrow_open_stream_args",
+    "catalog",
+    "file_extensions",
+    "filesystem",
+    "ignore_missing_paths",
+    "include_paths",
+    "partition_filter",
+    "partitioning",
+    "paths",
+    "shuffle",
+)
+
+
+def _refuse(name: str, options: dict[str, Any], *known: str) -> None:
+    """Raise ``TypeError`` for options that are left, of which the function takes those ``known``."""
+    there = (*FILES, *known)
+    left = [k for k, v in options.items() if k not in known and (v is not None or k not in there)]
+    shared.refuse(name, left, there)
 
 
 def read_csv(paths: str | list[str], **options: Any) -> Dataset:
@@ -103,8 +104,10 @@ def read_csv(paths: str | list[str], **options: Any) -> Dataset:
         ValueError: There is no file.
     """
     source, concurrency = _source(paths, options, None, Partitioning("hive"))
-    remote, options = _split(options)
-    form = formats.Csv(_open_args(options), options=_without(options, "arrow_csv_args"))
+    remote = shared.of_tasks(options)
+    open_args, options = _open_args(options), _without(options, "arrow_csv_args")
+    _refuse("read_csv", options, "read_options", "parse_options", "convert_options", "memory_pool")
+    form = formats.Csv(open_args, options=options)
     return dataset("CSV", source, form, remote, concurrency)
 
 
@@ -120,8 +123,10 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) ->
         FileNotFoundError: A path does not exist.
     """
     source, concurrency = _source(paths, options, _JSON, Partitioning("hive"))
-    remote, options = _split(options)
-    form = formats.Json(_open_args(options), lines, options)
+    remote = shared.of_tasks(options)
+    open_args = _open_args(options)
+    _refuse("read_json", options, "read_options", "parse_options", "memory_pool")
+    form = formats.Json(open_args, lines, options)
     return dataset("JSON", source, form, remote, concurrency)
 
 
@@ -136,7 +141,7 @@ def read_orc(paths: str | list[str], **options: Any) -> Dataset:
         FileNotFoundError: A path does not exist.
     """
     source, concurrency = _source(paths, options, ["orc"], None)
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     _refuse("read_orc", options)
     return dataset("ORC", source, formats.Orc(), remote, concurrency)
 
@@ -150,16 +155,16 @@ def read_text(
 ) -> Dataset:
     """Return a dataset of lines: the column "text". For the options see :func:`read_csv`."""
     source, concurrency = _source(paths, options, None, None)
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     form = formats.Text(_open_args(options), encoding, drop_empty_lines)
-    _refuse("read_text", options)
+    _refuse("read_text", options, "encoding", "drop_empty_lines")
     return dataset("Text", source, form, remote, concurrency)
 
 
 def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
     """Return a dataset of whole files: the column "bytes". For the options see :func:`read_csv`."""
     source, concurrency = _source(paths, options, None, None)
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     form = formats.Binary(_open_args(options))
     _refuse("read_binary_files", options)
     return dataset("Binary", source, form, remote, concurrency)
@@ -168,8 +173,10 @@ def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
 def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: Any) -> Dataset:
     """Return a dataset of ``.npy`` files: the column "data". For the options see :func:`read_csv`."""
     source, concurrency = _source(paths, options, ["npy"], None)
-    remote, options = _split(options)
-    form = formats.Numpy(_open_args(options), allow_pickle, options)
+    remote = shared.of_tasks(options)
+    open_args = _open_args(options)
+    _refuse("read_numpy", options, *_OF_NUMPY)
+    form = formats.Numpy(open_args, allow_pickle, options)
     return dataset("Numpy", source, form, remote, concurrency)
 
 
@@ -180,7 +187,7 @@ def read_avro(paths: str | list[str], **options: Any) -> Dataset:
         ImportError: While executing: the package ``fastavro`` is not installed.
     """
     source, concurrency = _source(paths, options, ["avro"], None)
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     form = Avro(_open_args(options))
     _refuse("read_avro", options)
     return dataset("Avro", source, form, remote, concurrency)
@@ -202,10 +209,10 @@ def read_tfrecords(paths: str | list[str], *, tf_schema: Any = None, **options: 
         ValueError: While executing: a record is no example, or does not agree with the schema.
     """
     source, concurrency = _source(paths, options, None, None)
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     form = TfRecords(_open_args(options), kinds_of(tf_schema))
     options.pop("tfx_read_options", None)
-    _refuse("read_tfrecords", options)
+    _refuse("read_tfrecords", options, "tf_schema")
     return dataset("TFRecords", source, form, remote, concurrency)
 
 
@@ -241,9 +248,11 @@ def read_webdataset(
             unpickled, see the environment variable that the message names.
     """
     source, concurrency = _source(paths, options, ["tar"], None)
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     form = WebDataset(_open_args(options), decoder, fileselect, filerename, suffixes, expand_json)
-    _refuse("read_webdataset", options)
+    _refuse(
+        "read_webdataset", options, "decoder", "fileselect", "filerename", "suffixes", "expand_json"
+    )
     return dataset("WebDataset", source, form, remote, concurrency)
 
 
@@ -268,9 +277,9 @@ def read_images(
     if size is not None and (len(tuple(size)) != 2 or min(size) <= 0):
         raise ValueError(f"Expected `size` to contain two positive integers, got {size}.")
     source, concurrency = _source(paths, options, _IMAGES, None)
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     form = formats.Images(_open_args(options), size, mode)
-    _refuse("read_images", options)
+    _refuse("read_images", options, "size", "mode")
     return dataset("Images", source, form, remote, concurrency)
 
 
@@ -299,13 +308,15 @@ def read_parquet(
         if twice:
             raise ValueError(f"read_parquet: columns={columns} has {twice[0]!r} twice.")
     source, concurrency = _source(paths, options, ["parquet"], Partitioning("hive"))
-    remote, options = _split(options)
+    remote = shared.of_tasks(options)
     row_filter = options.pop("filter", None)
     for name in ("tensor_column_schema", "include_row_hash", "schema", "dataset_kwargs"):
         if options.pop(name, None):
             warnings.warn(f"read_parquet: `{name}` has no effect here.", UserWarning, stacklevel=2)
     options.pop("arrow_open_file_args", None)
-    scan = dict(options.pop("arrow_parquet_args", None) or {}, **options)
+    scan = dict(options.pop("arrow_parquet_args", None) or {})
+    _refuse("read_parquet", options, *_OF_SCANNER)
+    scan.update(options)
     form = Parquet({}, columns, row_filter, scan)
     return parquet(source, form, remote, concurrency)
 

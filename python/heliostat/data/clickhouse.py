@@ -1,0 +1,42 @@
+"""What reading from ClickHouse and writing to it share: the client, of the package ``clickhouse-connect``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.core.extras import required
+
+WHO = "Tables of ClickHouse"
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a table is. What it connects with is no part of its text."""
+
+    dsn: str = field(repr=False)
+    settings: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Any]:
+        """A client, closed at the end."""
+        package = required("clickhouse_connect", WHO)
+        client = package.get_client(dsn=self.dsn, settings=self.settings, **self.options)
+        with contextlib.closing(client):
+            yield client
+
+
+def lost() -> tuple[type[BaseException], ...]:
+    """The errors of a connection that broke, after which one tries again."""
+    errors = required("clickhouse_connect.driver.exceptions", WHO)
+    streamed = getattr(errors, "StreamFailureError", errors.OperationalError)
+    return (errors.OperationalError, streamed, ConnectionError)
+
+
+def value(client: Any, query: str) -> Any:
+    """The one value that a query gives, None if it gives no row."""
+    rows = client.query(query).result_rows
+    return rows[0][0] if rows else None

@@ -1,0 +1,202 @@
+"""Rows of a query to a database: Python's interface of databases, and Snowflake's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from heliostat.core.extras import required
+from heliostat.data import block
+from heliostat.data.block import BlockMetadata
+from heliostat.data.dataset import Dataset
+from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+
+logger = logging.getLogger("heliostat.data")
+
+ROWS_PER_TASK_MIN = 50
+_OF_CURSORS = ("close", "execute", "executemany", "fetchone", "fetchmany", "fetchall")
+
+
+def read_sql(
+    sql: str,
+    connection_factory: Callable[[], Any],
+    *,
+    sql_params: Any = None,
+    shard_keys: list[str] | None = None,
+    shard_hash_fn: str = "MD5",
+    **options: Any,
+) -> Dataset:
+    """Return a dataset of the rows of a query.
+
+    They are read in one task, unless there are ``shard_keys`` and the database has the functions ``MOD``,
+    ``ABS``, ``CONCAT`` and ``shard_hash_fn``: then each task asks for the rows of some hashes.
+
+    Args:
+        sql: The query.
+        connection_factory: Makes a connection of Python's database interface, in each task.
+        sql_params: Parameters of the query.
+        shard_keys: Columns by which the rows are shared among tasks.
+        shard_hash_fn: The database's function that makes a number of their values.
+        **options: Those of :func:`read_datasource`.
+
+    Raises:
+        ValueError: While executing: the connection is not of that interface.
+    """
+    source = _Sql(sql, connection_factory, sql_params, list(shard_keys or ()), shard_hash_fn)
+    return dataset_of(source, "read_sql", options, _SQL)
+
+
+_SQL = ("sql", "connection_factory", "sql_params", "shard_keys", "shard_hash_fn")
+
+
+def read_snowflake(
+    sql: str,
+    connection_parameters: dict[str, Any],
+    *,
+    shard_keys: list[str] | None = None,
+    **options: Any,
+) -> Dataset:
+    """Return a dataset of the rows of a query to Snowflake.
+
+    Args:
+        sql: The query.
+        connection_parameters: Arguments of ``snowflake.connector.connect``.
+        shard_keys: Columns by which the rows are shared among tasks. Default: one task reads all.
+        **options: Those of :func:`read_datasource`.
+
+    Raises:
+        ImportError: snowflake-connector-python is not installed.
+    """
+    connect = Snowflake(connection_parameters)
+    required("snowflake.connector", "Tables of Snowflake")
+    source = _Sql(sql, connect, None, list(shard_keys or ()), "hash", "Snowflake")
+    return dataset_of(
+        source, "read_snowflake", options, ("sql", "connection_parameters", "shard_keys")
+    )
+
+
+@dataclass(frozen=True)
+class Snowflake:
+    """Connects to Snowflake. What it connects with is no part of its text."""
+
+    parameters: dict[str, Any]
+
+    def __call__(self) -> Any:
+        """A connection."""
+        return required("snowflake.connector", "Tables of Snowflake").connect(**self.parameters)
+
+    def __repr__(self) -> str:
+        return "Snowflake()"
+
+
+@contextlib.contextmanager
+def cursor_of(connect: Callable[[], Any]) -> Iterator[Any]:
+    """A cursor, in a transaction: committed at the end, undone after an error where that is possible.
+
+    Raises:
+        ValueError: It is not of Python's database interface.
+    """
+    with contextlib.closing(connect()) as connection:
+        cursor = connection.cursor()
+        lacks = [name for name in _OF_CURSORS if not hasattr(cursor, name)]
+        if lacks:
+            raise ValueError(
+                "`connection_factory` has to make connections of Python's database interface (PEP 249); "
+                f"a cursor of {type(connection).__module__}.{type(connection).__qualname__} has no "
+                f"{', '.join(lacks)}."
+            )
+        try:
+            yield cursor
+        except Exception:
+            with contextlib.suppress(Exception):  # not all can: what failed is told
+                connection.rollback()
+            raise
+        connection.commit()
+
+
+@dataclass(frozen=True)
+class _Sql(Datasource):
+    sql: str
+    connect: Callable[[], Any]
+    params: Any
+    keys: list[str]
+    hash_fn: str
+    name: str = "SQL"
+
+    def get_name(self) -> str:
+        return self.name
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        rows = self._rows() if parallelism > 1 and self._can_share() else None
+        about = BlockMetadata(None, None)
+        if not rows:
+            return [ReadTask(_Query(self, self.sql), about, None, per_task_row_limit)]
+        count = min(parallelism, math.ceil(rows / ROWS_PER_TASK_MIN))
+        return [
+            ReadTask(
+                _Query(self, f"SELECT * FROM ({self.sql}) as T WHERE {self._share(number, count)}"),
+                about,
+                None,
+                per_task_row_limit,
+            )
+            for number in range(count)
+        ]
+
+    def _share(self, number: int, count: int) -> str:
+        keys = self.keys[0] if len(self.keys) == 1 else f"CONCAT({','.join(self.keys)})"
+        share = f"MOD(ABS({self.hash_fn}({keys})), {count})"
+        return f"COALESCE({share}, 0) = {number}"  # rows without keys are somebody's, too
+
+    def _can_share(self) -> bool:
+        """Whether the database has the functions that it takes."""
+        if not self.keys:
+            return False
+        try:
+            self._value(f"SELECT COUNT(1) FROM ({self.sql}) as T WHERE {self._share(0, 2)}")
+        except Exception as error:
+            logger.warning(
+                "One task reads all: the database cannot share the rows by shard_keys=%s: %s",
+                self.keys,
+                error,
+            )
+            return False
+        return True
+
+    def _rows(self) -> int:
+        return int(self._value(f"SELECT COUNT(*) FROM ({self.sql}) as T"))
+
+    def _value(self, sql: str) -> Any:
+        with cursor_of(self.connect) as cursor:
+            self.run(cursor, sql)
+            return cursor.fetchone()[0]
+
+    def run(self, cursor: Any, sql: str) -> None:
+        """Send a query, with the parameters."""
+        cursor.execute(sql, *(() if self.params is None else (self.params,)))
+
+
+@dataclass(frozen=True)
+class _Query:
+    """Reads the rows of a query in a task."""
+
+    source: _Sql
+    sql: str
+
+    def __call__(self) -> Iterator[Any]:
+        with cursor_of(self.source.connect) as cursor:
+            self.source.run(cursor, self.sql)
+            names = [column[0] for column in cursor.description]
+            some = False
+            while rows := cursor.fetchmany(block.ROWS_AT_ONCE):
+                some = True
+                yield block.from_rows([dict(zip(names, row, strict=True)) for row in rows])
+            if not some:
+                yield pa.table({name: pa.nulls(0) for name in names})
