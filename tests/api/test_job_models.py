@@ -44,6 +44,28 @@ def test_details_are_models() -> None:
         DriverInfo(id="1", node_ip_address="a", pid=3)
 
 
+def test_what_a_cluster_keeps_goes_through_json() -> None:
+    import json
+
+    from ray.job_submission import JobErrorType, JobInfo, JobStatus
+
+    env = {"pip": ["a"]}
+    made = JobInfo(status=JobStatus.PENDING, entrypoint="e", runtime_env=env)
+    told = made.to_json()
+    assert (told["status"], told["runtime_env_json"]) == ("PENDING", json.dumps(env))
+    assert "runtime_env" not in told
+    assert JobInfo.from_json(json.loads(json.dumps(told))) == made
+    failed = JobInfo(
+        status=JobStatus.FAILED,
+        entrypoint="e",
+        error_type=JobErrorType.RUNTIME_ENV_SETUP_FAILURE,
+        message="m",
+    )
+    assert failed.to_json()["error_type"] == "RUNTIME_ENV_SETUP_FAILURE"
+    assert JobInfo.from_json(failed.to_json()) == failed
+    assert JobInfo.from_json({"status": "RUNNING", "entrypoint": "e"}).runtime_env is None
+
+
 WITHOUT = """
 import sys
 sys.modules["pydantic"] = None

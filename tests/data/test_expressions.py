@@ -46,6 +46,40 @@ def test_expressions_as_text(rd: Any) -> None:
 
 
 @pytest.mark.contract("F10.09")
+@pytest.mark.filterwarnings("ignore:String expressions")
+def test_functions_in_expressions_as_text(rd: Any) -> None:
+    rows = [{"n": 1.0, "s": "a"}, {"n": None, "s": "b"}, {"n": 3.0, "s": None}]
+    dataset = rd.from_items(rows, override_num_blocks=1)
+
+    def kept(text: str) -> list[Any]:
+        return [(row["n"], row["s"]) for row in dataset.filter(expr=text).take_all()]
+
+    first, second, third = [(row["n"], row["s"]) for row in rows]
+    assert kept("is_null(n)") == [second]
+    assert kept("is_valid(n) and is_not_null(s)") == [first]
+    assert kept("not is_null(s)") == [first, second]
+    assert kept("is_in(s, ['a', 'z']) or n > 2") == [first, third]
+    for wrong in (
+        "is_null()",
+        "is_null(n, s)",
+        "is_in(s)",
+        "is_valid(n, s)",
+        "is_null(n) and upper(s) == 'A'",
+        "random() > 0.5",
+    ):
+        with pytest.raises(ValueError, match=r"\(\)"):
+            dataset.filter(expr=wrong)
+
+
+@pytest.mark.contract("F10.09")
+@pytest.mark.filterwarnings("ignore:String expressions")
+def test_columns_with_dots_in_expressions_as_text(rd: Any) -> None:
+    dataset = rd.from_items([{"user.age": n} for n in range(4)])
+    kept = dataset.filter(expr="user.age > 1 and user.age in [2, 7]").take_all()
+    assert kept == [{"user.age": 2}]
+
+
+@pytest.mark.contract("F10.09")
 def test_functions_in_expressions(rd: Any) -> None:
     from ray.data.datatype import DataType
     from ray.data.expressions import col, udf

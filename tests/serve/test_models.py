@@ -268,3 +268,31 @@ assert starlette.responses.JSONResponse
 assert not hasattr(starlette, "nothing")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_models_are_where_files_of_applications_have_them() -> None:
+    from ray.serve import config, schema
+
+    for name in ("AutoscalingConfig", "BackpressureConfig", "RequestRouterConfig"):
+        assert getattr(schema, name) is getattr(config, name)
+    assert schema.AutoscalingPolicy is config.AutoscalingPolicy
+    assert schema.ControllerOptions is config.ControllerOptions
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"num_replicas": 2, "autoscaling_config": {"min_replicas": 1}},
+        {"max_replicas_per_node": 1, "placement_group_bundles": [{"CPU": 1}]},
+    ],
+)
+def test_options_that_exclude_each_other_are_refused_where_they_are_written(
+    given: dict[str, Any],
+) -> None:
+    from pydantic import ValidationError
+    from ray.serve.schema import DeploymentSchema, ServeApplicationSchema
+
+    with pytest.raises(ValidationError):
+        DeploymentSchema(name="d", **given)
+    with pytest.raises(ValidationError, match=r"deployments\.0"):
+        ServeApplicationSchema(import_path="a:b", deployments=[{"name": "d", **given}])

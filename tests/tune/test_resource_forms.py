@@ -228,3 +228,30 @@ def test_resources_are_of_functions_and_trainable_classes(trainable: Any) -> Non
 def test_resources_are_said_once(cluster: Any, tmp_path: Path) -> None:
     with pytest.raises(tune.TuneError, match="resources_per_trial"):
         by_run(requesting({"cpu": 1}), tmp_path, {"cpu": 2})
+
+
+def test_a_factory_takes_what_a_placement_group_takes() -> None:
+    made = PlacementGroupFactory([{"CPU": 1}], "SPREAD", name="n", lifetime="detached")
+    assert made.strategy == "SPREAD"
+    for further in ({"strategi": "PACK"}, {"bundles": [{"CPU": 1}]}):
+        with pytest.raises((RuntimeError, TypeError)):
+            PlacementGroupFactory([{"CPU": 1}], **further)
+    with pytest.raises(RuntimeError):
+        PlacementGroupFactory([{"CPU": 1}], "PACK", "n", "detached", True, 1, 2, 3, 4)
+
+
+def test_a_wrong_strategy_is_an_error_where_the_bundles_are_taken(cluster: Any) -> None:
+    wrong = PlacementGroupFactory([{"CPU": 1}], strategy="SPRAED")
+    with pytest.raises(ValueError, match="Invalid placement group strategy SPRAED"):
+        wrong()
+
+
+@pytest.mark.heliostat_only("Ray's fit() ends with a KeyError of its own")
+@pytest.mark.parametrize("bundles", [1, 2])
+def test_no_search_begins_with_a_wrong_strategy(cluster: Any, tmp_path: Path, bundles: int) -> None:
+    wrong = PlacementGroupFactory([{"CPU": 1}] * bundles, strategy="SPRAED")
+    words = "Invalid placement group strategy SPRAED.*PACK, SPREAD"
+    with pytest.raises(ValueError, match=words):
+        by_tuner(tune.with_resources(function, wrong), tmp_path)
+    with pytest.raises(ValueError, match=words):
+        by_run(function, tmp_path, wrong)

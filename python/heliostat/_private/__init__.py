@@ -24,6 +24,7 @@ name under ``ray.``                               who uses it, and for what
 ``train._internal.session.get_session``           xgboost_ray, lightgbm_ray: does Tune run this?
 ``train._internal.utils.get_address_and_port``    worker groups of programs
 ``train._internal.data_config``, ``syncer``       data configurations and searches of programs
+``train._internal.worker_group.WorkerGroup``      training backends of programs: annotations
 ``data._internal.util``                           lance_ray: checks an import, retries a read
 ``_private.test_utils``                           tests of many libraries: signals, conditions, drivers
 ``_private.usage.usage_lib``                      aviary, llmserve: report that they are used
@@ -56,6 +57,7 @@ PLACES = {
     "train._internal.session": "_private.train_internal.session",
     "train._internal.syncer": "_private.train_internal.syncer",
     "train._internal.utils": "_private.train_internal.utils",
+    "train._internal.worker_group": "_private.train_internal.worker_group",
 }
 
 # Modules here that are packages on Ray: paths of `paths.ROWS` stand below them.

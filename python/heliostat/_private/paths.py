@@ -64,6 +64,11 @@ ROWS: dict[str, Row] = {
         _DEVICES, {"_private.accelerators": "NvidiaGPUAcceleratorManager"}
     ),
     "_private.accelerators.tpu": Row(_DEVICES, {"_private.accelerators": "TPUAcceleratorManager"}),
+    "client_builder": Row(
+        "drivers that connect", {"core.afar": "ClientBuilder ClientContext client"}
+    ),
+    "scripts": Row("a package"),
+    "scripts.scripts": Row("scripts that are the command", {"cli": "main"}),
     # --- jobs ---
     "dashboard": Row("a package"),
     "dashboard.modules": Row("a package"),
@@ -100,11 +105,28 @@ ROWS: dict[str, Row] = {
             "_private.path_util": "_has_file_extension _resolve_paths_and_filesystem _unwrap_protocol"
         },
     ),
+    "data.datasource.file_meta_provider": Row(
+        "sources of programs", {"data.sources.file_metadata": "*"}
+    ),
     "data.util": Row("a package"),
     "data.util.data_batch_conversion": Row("predictors", {"data.accessor": "BatchFormat"}),
+    "data.util.torch_utils": Row("collate functions of programs", {"_private.torch_tensors": "*"}),
     "data.preprocessors.utils": Row(
         "tokenizers of programs",
         {"data.preprocessors.features": "simple_hash simple_split_tokenizer"},
+    ),
+    "data._internal.arrow_block": Row(
+        "sources and sinks of programs",
+        {
+            "_private.data_tables": "ArrowRow",
+            "data.accessor": "ArrowBlockAccessor",
+            "data._internal.delegating_block_builder": "DelegatingBlockBuilder:ArrowBlockBuilder",
+        },
+    ),
+    "data._internal.arrow_ops": Row("a package"),
+    "data._internal.arrow_ops.transform_pyarrow": Row(
+        "sources and sinks of programs",
+        {"_private.data_tables": "combine_chunks concat take_table unify_schemas"},
     ),
     "data._internal.compute": Row(_OLDER, {"data": "ActorPoolStrategy TaskPoolStrategy"}),
     "data._internal.execution": Row("a package"),
@@ -123,6 +145,7 @@ ROWS: dict[str, Row] = {
     "data._internal.execution.interfaces.task_context": Row(
         "sinks of programs", {"data.sinks.datasink": "TaskContext"}
     ),
+    "data._internal.pandas_block": Row(_TYPES, {"data.accessor": "PandasBlockAccessor"}),
     "data._internal.savemode": Row("sinks of programs", {"data": "SaveMode"}),
     # --- train ---
     "train.constants": Row("names of datasets and folders", {"_private.train_constants": "*"}),
@@ -138,6 +161,17 @@ ROWS: dict[str, Row] = {
         "training functions", {"train.collective": "barrier broadcast_from_rank_zero"}
     ),
     "train._checkpoint": Row(_TYPES, {"train": "Checkpoint"}),
+    "train.huggingface.transformers._transformers_utils": Row(
+        _OLDER, {"train.huggingface.transformers": "RayTrainReportCallback prepare_trainer"}
+    ),
+    "train.lightning._lightning_utils": Row(
+        _OLDER,
+        {
+            "train.lightning": "RayDDPStrategy RayDeepSpeedStrategy RayFSDPStrategy "
+            "RayLightningEnvironment RayTrainReportCallback prepare_trainer",
+            "train.lightning.library": "_find:import_lightning",
+        },
+    ),
     "train.lightgbm.lightgbm_checkpoint": Row(_OLDER, {"train.lightgbm": "LightGBMCheckpoint"}),
     "train.lightgbm.lightgbm_trainer": Row(_OLDER, {"train.lightgbm": "LightGBMTrainer"}),
     "train.lightgbm.v2": Row(_OLDER, {"train.lightgbm": "LightGBMTrainer"}),
@@ -199,6 +233,14 @@ ROWS: dict[str, Row] = {
     "train.v2.xgboost.xgboost_trainer": Row(_OLDER, {"train.xgboost": "XGBoostTrainer"}),
     # --- air ---
     "air.constants": Row("readers of checkpoints and of folders", {"_private.air_constants": "*"}),
+    "air._internal": Row("a package"),
+    "air._internal.json": Row("loggers of programs", {"_private.tune_util": "SafeFallbackEncoder"}),
+    "air._internal.torch_utils": Row(
+        "training functions", {"train.torch": "get_device get_devices"}
+    ),
+    "air._internal.util": Row(
+        "schedulers and callbacks of programs", {"_private.tune_util": "is_nan is_nan_or_inf"}
+    ),
     "air.util": Row("a package"),
     "air.util.tensor_extensions": Row("a package"),
     "air.util.tensor_extensions.arrow": Row(
@@ -276,6 +318,13 @@ ROWS: dict[str, Row] = {
         "tests and scripts of operators", {"_private.serve_constants": "*"}
     ),
     # --- private ---
+    "_private.dict": Row(
+        "scripts that read results",
+        {
+            "tune.utils": "deep_update flatten_dict merge_dicts unflattened_lookup",
+            "_private.tune_util": "unflatten_dict unflatten_list_dict",
+        },
+    ),
     "_common": Row("a package"),
     "_common.network_utils": Row(
         "libraries that make servers of their own",

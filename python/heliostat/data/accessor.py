@@ -59,10 +59,12 @@ class BlockAccessor:
         """
         if isinstance(block, pa.RecordBatch):
             block = pa.Table.from_batches([block])
-        if isinstance(block, pa.Table) or type(block).__name__ == "DataFrame":
-            return BlockAccessor(block)
         if isinstance(block, bytes):
-            return BlockAccessor(pa.ipc.open_stream(block).read_all())
+            return ArrowBlockAccessor.from_bytes(block)
+        if isinstance(block, pa.Table):
+            return ArrowBlockAccessor(block)
+        if type(block).__name__ == "DataFrame":
+            return PandasBlockAccessor(block)
         raise TypeError(f"Not a block type: {block} ({type(block)})")
 
     @classmethod
@@ -222,3 +224,16 @@ class BlockAccessor:
         table = right.to_arrow()
         columns = {f"{n}_1" if n in names else n: table.column(n) for n in table.column_names}
         return blocks.with_columns(self.to_arrow(), columns)
+
+
+class ArrowBlockAccessor(BlockAccessor):
+    """A ``pyarrow.Table``."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ArrowBlockAccessor:
+        """Return the table that a stream of Arrow IPC has."""
+        return cls(pa.ipc.open_stream(data).read_all())
+
+
+class PandasBlockAccessor(BlockAccessor):
+    """A ``pandas.DataFrame``."""

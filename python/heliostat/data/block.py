@@ -5,6 +5,7 @@ Batches and rows are what users see of a block: a dict of arrays, a DataFrame, a
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -166,6 +167,14 @@ def no_columns(rows: int) -> Any:
     return pa.table({"_": pa.nulls(rows)}).select([])
 
 
+def _reduced(table: Any) -> Any:
+    # pyarrow's own way forgets how many rows a table without columns has.
+    return table.__reduce__() if table.num_columns else (no_columns, (table.num_rows,))
+
+
+copyreg.pickle(pa.Table, _reduced)
+
+
 # --- reading blocks --------------------------------------------------------------------------------
 
 
@@ -222,7 +231,8 @@ def rows_at_once(table: Any) -> Iterator[list[dict[str, Any]]]:
     """
     names = table.column_names
     for at in range(0, table.num_rows, ROWS_AT_ONCE):
-        part = table.slice(at, ROWS_AT_ONCE)
+        # Of a table without columns pyarrow cuts as many rows as it is asked for.
+        part = table.slice(at, min(ROWS_AT_ONCE, table.num_rows - at))
         columns = [tensors.to_list(c) for c in part.columns]
         if len(names) == 1:
             name = names[0]

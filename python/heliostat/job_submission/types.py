@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
@@ -134,3 +135,22 @@ class JobInfo(_Told):
         self.status = JobStatus(self.status)
         if self.error_type is not None:
             self.error_type = JobErrorType(self.error_type)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a dict of plain values, with ``runtime_env`` as a text, ``runtime_env_json``."""
+        told = asdict(self)
+        told["status"] = self.status.value
+        told["error_type"] = None if self.error_type is None else self.error_type.value
+        env = told.pop("runtime_env")
+        if env is not None:
+            told["runtime_env_json"] = json.dumps(env)
+        return told
+
+    @classmethod
+    def from_json(cls, json_dict: Mapping[str, Any]) -> JobInfo:
+        """Return what :meth:`to_json` gave."""
+        told = dict(json_dict)
+        env = told.pop("runtime_env_json", None)
+        if env is not None:
+            told["runtime_env"] = json.loads(env)
+        return cls(**told)

@@ -9,7 +9,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, ClassVar, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from heliostat.serve.options import (
     ControllerOptions,
@@ -68,14 +76,6 @@ def _number(number: int | str | None) -> int | str | None:
     if isinstance(number, int) and number < 1:
         raise ValueError("must be greater than 0")
     return number
-
-
-def _options_together(given: DeploymentSchema) -> DeploymentSchema:
-    if isinstance(given.num_replicas, int) and given.autoscaling_config is not None:
-        raise ValueError("num_replicas and autoscaling_config cannot be given both")
-    if given.max_replicas_per_node is not None and given.placement_group_bundles is not None:
-        raise ValueError("max_replicas_per_node and placement_group_bundles cannot be given both")
-    return given
 
 
 def _unlike(apps: list[ServeApplicationSchema]) -> list[ServeApplicationSchema]:
@@ -139,6 +139,16 @@ class DeploymentSchema(_Schema):
     rolling_update_percentage: float | None = Field(None, gt=0, le=1)
     max_surge_percent: int | None = Field(None, ge=0, le=100)
 
+    @model_validator(mode="after")  # type: ignore[untyped-decorator] # without types
+    def _go_together(self) -> Any:
+        if isinstance(self.num_replicas, int) and self.autoscaling_config is not None:
+            raise ValueError("num_replicas and autoscaling_config cannot be given both")
+        if self.max_replicas_per_node is not None and self.placement_group_bundles is not None:
+            raise ValueError(
+                "max_replicas_per_node and placement_group_bundles cannot be given both"
+            )
+        return self
+
 
 class ServeApplicationSchema(_Schema):
     """An application: what is imported, and how it is run."""
@@ -149,7 +159,7 @@ class ServeApplicationSchema(_Schema):
     runtime_env: Annotated[dict[str, Any], AfterValidator(_remote)] = {}
     host: str = "0.0.0.0"
     port: int = 8000
-    deployments: list[Annotated[DeploymentSchema, AfterValidator(_options_together)]] = []
+    deployments: list[DeploymentSchema] = []
     autoscaling_policy: dict[str, Any] | None = None
     args: dict[str, Any] = {}
     logging_config: Annotated[dict[str, Any] | None, AfterValidator(_logging)] = None

@@ -138,7 +138,15 @@ _INSTANCE = (
     "Target",
     "TargetGroup",
 )
-_MODELS = ("LoggingConfig", "ReplicaRank")
+_MODELS = (
+    "AutoscalingConfig",
+    "AutoscalingPolicy",
+    "BackpressureConfig",
+    "ControllerOptions",
+    "LoggingConfig",
+    "ReplicaRank",
+    "RequestRouterConfig",
+)
 _TASKS = ("CeleryAdapterConfig", "TaskProcessorAdapter", "TaskProcessorConfig", "TaskResult")
 
 

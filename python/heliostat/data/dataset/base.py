@@ -51,6 +51,7 @@ class Base:
         self._stats: ExecutionStats | None = None
         self._schema: Any = None
         self._schema_known = False
+        self._lacks_columns = False  # and has rows
         self._name: str | None = None
         self._id = f"dataset_{next(_numbers)}"
 
@@ -93,12 +94,13 @@ class Base:
         """The schema, executed as far as needed; None of a dataset without blocks."""
         if not self._schema_known:
             found = known.schema(self._plan)
-            if found is None:
+            if found is None or not len(found):
                 seen = []
                 bundles = execute(Limit(self._plan, 1), self._context)[0]
                 for bundle in bundles:
                     seen.append(bundle.schema)
                     if bundle.rows:
+                        self._lacks_columns = not (bundle.schema is not None and len(bundle.schema))
                         break
                 bundles.close()  # type: ignore[attr-defined] # a generator
                 found = block.unify([s for s in seen if s is not None])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 import heliostat as ray
 from heliostat.data import block, frames
 from heliostat.data.block import BlockMetadata
@@ -229,7 +231,9 @@ class Consume(Base):
             found = known.schema(self._plan)
         else:
             found = self._arrow_schema()
-        return Schema(found) if found is not None and len(found) else None
+        if found is not None and len(found):
+            return Schema(found)
+        return Schema(pa.schema([])) if self._lacks_columns else None
 
     def columns(self, fetch_if_missing: bool = True) -> list[str] | None:
         """Return the names of the columns."""

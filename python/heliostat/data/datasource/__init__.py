@@ -13,6 +13,11 @@ from heliostat.data.sinks.file_datasink import BlockBasedFileDatasink, RowBasedF
 from heliostat.data.sinks.files import FilenameProvider, SaveMode
 from heliostat.data.sources.datasource import Datasource, Reader, ReadTask
 from heliostat.data.sources.file_datasource import FileBasedDatasource
+from heliostat.data.sources.file_metadata import (
+    BaseFileMetadataProvider,
+    DefaultFileMetadataProvider,
+    FileMetadataProvider,
+)
 from heliostat.data.sources.files import FileShuffleConfig
 from heliostat.data.sources.partitioning import (
     Partitioning,
@@ -22,12 +27,15 @@ from heliostat.data.sources.partitioning import (
 )
 
 __all__ = [
+    "BaseFileMetadataProvider",
     "BlockBasedFileDatasink",
     "BlockMetadata",
     "Datasink",
     "Datasource",
+    "DefaultFileMetadataProvider",
     "DummyOutputDatasink",
     "FileBasedDatasource",
+    "FileMetadataProvider",
     "FileShuffleConfig",
     "FilenameProvider",
     "PartitionStyle",

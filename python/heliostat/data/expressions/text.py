@@ -27,6 +27,15 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Or: operator.or_,
 }
 
+# Functions that a text may call, with how many values each takes.
+_FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "is_in": (2, lambda of, values: of.is_in(values)),
+    "is_nan": (1, lambda of: of != of),  # NaN alone differs from itself
+    "is_not_null": (1, lambda of: of.is_not_null()),
+    "is_null": (1, lambda of: of.is_null()),
+    "is_valid": (1, lambda of: of.is_not_null()),
+}
+
 
 def parse(text: str) -> Expr:
     """The expression that a text such as ``"x > 5 and name in ['a', 'b']"`` means.
@@ -46,6 +55,10 @@ def parse(text: str) -> Expr:
 def _made(node: ast.AST) -> Any:
     if isinstance(node, ast.Name):
         return col(node.id)
+    if isinstance(node, ast.Attribute):  # a column that is named "user.age"
+        return col(ast.unparse(node))
+    if isinstance(node, ast.Call):
+        return _called(node)
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.List | ast.Tuple):
@@ -60,6 +73,24 @@ def _made(node: ast.AST) -> Any:
     if isinstance(node, ast.Compare):
         return functools.reduce(operator.and_, _comparisons(node))
     raise ValueError(f"cannot use {ast.unparse(node)!r} in an expression")
+
+
+def _called(node: ast.Call) -> Any:
+    name = ast.unparse(node.func)
+    if name not in _FUNCTIONS:
+        raise ValueError(
+            f"cannot call {name}() in a text: there are {', '.join(_FUNCTIONS)}. As an expression it may be "
+            "there: `from ray.data.expressions import col`."
+        )
+    wanted, function = _FUNCTIONS[name]
+    values = [_made(value) for value in node.args]
+    if len(values) != wanted or node.keywords:
+        raise ValueError(
+            f"{name}() takes {wanted} value{'s' * (wanted > 1)}: {ast.unparse(node)!r}"
+        )
+    if not isinstance(values[0], Expr):
+        raise ValueError(f"{name}() takes a column first: {ast.unparse(node)!r}")
+    return function(*values)
 
 
 def _comparisons(node: ast.Compare) -> Sequence[Any]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
+
+from heliostat.util.placement_group import placement_group
+
+STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
 class PlacementGroupFactory:
@@ -11,7 +16,13 @@ class PlacementGroupFactory:
 
     Args:
         bundles: Resources such as ``[{"CPU": 1}, {"GPU": 1}]``.
-        strategy: As of a placement group.
+        strategy: As of a placement group: "PACK", "SPREAD", "STRICT_PACK" or "STRICT_SPREAD". Another one is
+            a ``ValueError`` where the bundles are taken: by ``fit()``, or when the factory is called.
+        args, kwargs: Further options of ``ray.util.placement_group``.
+
+    Raises:
+        ValueError: There are no bundles, or one is no dict.
+        RuntimeError: A placement group has no such option.
     """
 
     def __init__(
@@ -29,7 +40,25 @@ class PlacementGroupFactory:
         self.head_bundle_is_empty = not kept[0]
         self._bundles = kept[1:] if self.head_bundle_is_empty and len(kept) > 1 else kept
         self.strategy = strategy
+        try:
+            inspect.signature(placement_group).bind(kept, strategy, *args, **kwargs)
+        except TypeError as error:
+            raise RuntimeError(
+                f"PlacementGroupFactory takes the options of ray.util.placement_group: {error}."
+            ) from error
         self._args, self._kwargs = args, kwargs
+
+    def check(self) -> PlacementGroupFactory:
+        """Return this.
+
+        Raises:
+            ValueError: There is no such strategy.
+        """
+        if self.strategy not in STRATEGIES:
+            raise ValueError(
+                f"Invalid placement group strategy {self.strategy}. It is one of {', '.join(STRATEGIES)}."
+            )
+        return self
 
     @property
     def bundles(self) -> list[dict[str, float]]:
@@ -52,8 +81,6 @@ class PlacementGroupFactory:
 
     def to_placement_group(self) -> Any:
         """Make a placement group."""
-        from heliostat.util.placement_group import placement_group
-
         return placement_group(self._bundles, self.strategy, *self._args, **self._kwargs)
 
     def __call__(self) -> Any:

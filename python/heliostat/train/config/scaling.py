@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliostat.train.arguments import is_amount, refuse_deprecated, seconds, whole
-from heliostat.train.config.bundles import PlacementGroupFactory
+from heliostat.train.config.bundles import STRATEGIES, PlacementGroupFactory
 
 # What resources are taken for when they are written in another way.
 _USUAL_NAMES = {
@@ -15,7 +15,6 @@ _USUAL_NAMES = {
     **dict.fromkeys(("gpu", "gpus", "num_gpus"), "GPU"),
     "memory": "memory",
 }
-_PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
 @dataclass
@@ -63,10 +62,10 @@ class ScalingConfig:
         self._check_resources()
         if self.use_tpu or self.topology is not None:
             raise ValueError("There is no TPU backend: leave `use_tpu` and `topology` out.")
-        if self.placement_strategy not in _PLACEMENT_STRATEGIES:
+        if self.placement_strategy not in STRATEGIES:
             raise ValueError(
                 f"placement_strategy={self.placement_strategy!r}; choose one of "
-                f"{', '.join(_PLACEMENT_STRATEGIES)}."
+                f"{', '.join(STRATEGIES)}."
             )
         seconds("elastic_resize_monitor_interval_s", self.elastic_resize_monitor_interval_s)
         self._check_places()

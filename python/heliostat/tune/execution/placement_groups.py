@@ -31,10 +31,10 @@ def as_resources(resources: Any) -> PlacementGroupFactory:
             ``ScalingConfig``, whose workers get a bundle each.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It is something else, or there is no such strategy.
     """
     if isinstance(resources, PlacementGroupFactory):
-        return resources
+        return resources.check()
     if isinstance(resources, ScalingConfig):
         workers = [dict(resources.worker_resources) for _ in range(resources.min_workers)]
         return PlacementGroupFactory([{}, *workers], resources.placement_strategy)

@@ -1,0 +1,112 @@
+"""What sources of programs ask about files before they read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from heliostat.data.block import BlockMetadata
+from heliostat.data.sources.files import find
+
+__all__ = [
+    "BaseFileMetadataProvider",
+    "DefaultFileMetadataProvider",
+    "FileMetadataProvider",
+    "_handle_read_os_error",
+]
+
+# What pyarrow says where S3 answers that the caller may not see a file, without saying why.
+_NOT_ALLOWED = re.compile(
+    r"AWS Error (\[code \d+\]|UNKNOWN \(HTTP status 400\) during HeadObject operation"
+    r"|ACCESS_DENIED during HeadObject operation): No response body\."
+)
+
+
+class FileMetadataProvider:
+    """Says how many rows and bytes the files of one block have: implement :meth:`_get_block_metadata`."""
+
+    def _get_block_metadata(self, paths: list[str], **kwargs: Any) -> BlockMetadata:
+        """Return what is known of the block that these files make."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _get_block_metadata()")
+
+    def __call__(self, paths: list[str], **kwargs: Any) -> BlockMetadata:
+        return self._get_block_metadata(paths, **kwargs)
+
+
+class BaseFileMetadataProvider(FileMetadataProvider):
+    """Also finds the files: implement :meth:`expand_paths`, too."""
+
+    def expand_paths(
+        self,
+        paths: list[str],
+        filesystem: Any,
+        partitioning: Any = None,
+        ignore_missing_paths: bool = False,
+    ) -> Iterator[tuple[str, int | None]]:
+        """Yield each file below the paths, and its size in bytes."""
+        raise NotImplementedError(f"{type(self).__name__} must implement expand_paths()")
+
+
+class DefaultFileMetadataProvider(BaseFileMetadataProvider):
+    """Files as the filesystem lists them, in the order of their paths."""
+
+    def _get_block_metadata(
+        self,
+        paths: list[str],
+        *,
+        rows_per_file: int | None = None,
+        file_sizes: list[int | None] | None = None,
+        **_: Any,
+    ) -> BlockMetadata:
+        """Return the files' sum.
+
+        Args:
+            paths: The files.
+            rows_per_file: Rows of each file, None if that is not known.
+            file_sizes: In bytes, in the order of the files; None in it: not known.
+        """
+        sizes = [None] if file_sizes is None else file_sizes
+        known = [size for size in sizes if size is not None]
+        return BlockMetadata(
+            None if rows_per_file is None else rows_per_file * len(paths),
+            int(sum(known)) if len(known) == len(sizes) else None,
+            input_files=list(paths),
+        )
+
+    def expand_paths(
+        self,
+        paths: list[str],
+        filesystem: Any,
+        partitioning: Any = None,
+        ignore_missing_paths: bool = False,
+    ) -> Iterator[tuple[str, int | None]]:
+        """Yield each file below the paths, and its size in bytes.
+
+        Args:
+            paths: Files and folders on the filesystem.
+            filesystem: Of pyarrow or fsspec. None: as each path says.
+            partitioning: Without effect: all files are listed.
+            ignore_missing_paths: Pass over a path that does not exist.
+
+        Raises:
+            FileNotFoundError: A path does not exist.
+            ValueError: There is no file, and no path is missing.
+        """
+        found, _ = find(paths, filesystem, None, ignore_missing_paths)
+        yield from ((file.path, file.size) for file in found)
+
+
+def _handle_read_os_error(error: OSError, paths: str | list[str]) -> NoReturn:
+    """Raise an error of storage again; one that means missing rights in S3 says what to look at.
+
+    Args:
+        error: What reading raised.
+        paths: The file or the files that were read.
+    """
+    if _NOT_ALLOWED.search(str(error)) is None:
+        raise error
+    raise OSError(
+        f"Failing to read AWS S3 file(s): {paths!r}. Does the file exist, and may these credentials read it? "
+        "`aws s3 ls` with the same credentials says more."
+    ) from error
