@@ -235,16 +235,20 @@ def loop_with_a_slow_machine(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("groups", [True, False], ids=["replica-groups", "plain"])
+@pytest.mark.parametrize(
+    ("groups", "workers"),
+    [(True, 3), (False, 3), (False, (2, 3))],
+    ids=["replica-groups", "plain", "elastic"],
+)
 def test_who_takes_the_place_of_a_slow_rank_begins_on_another_node(
-    spare_node: Cluster, tmp_path: Path, groups: bool
+    spare_node: Cluster, tmp_path: Path, groups: bool, workers: int | tuple[int, int]
 ) -> None:
     """Its machine may be what is slow."""
     TorchTrainer(
         loop_with_a_slow_machine,
         train_loop_config={"folder": str(tmp_path), "groups": groups},
         torch_config=FaultTolerantConfig() if groups else None,
-        scaling_config=ScalingConfig(num_workers=3),
+        scaling_config=ScalingConfig(num_workers=workers),
         run_config=RunConfig(
             name="run", storage_path=str(tmp_path / "store"), failure_config=OPTION
         ),

@@ -147,7 +147,7 @@ class WorkerGroup:
         self._wait([ready], size, False)
 
     def _place(self, index: int) -> Reservation | None:
-        """Room for a worker in the place of one that leaves its node; None: its part of the group's."""
+        """Room on another node for who takes the place of one that leaves its node, if there is some."""
         return self._elsewhere(index, self._left.pop()) if self._left else None
 
     def _elsewhere(self, index: int, node_id: str) -> Reservation | None:
@@ -162,30 +162,39 @@ class WorkerGroup:
     def _reserve_each(self, size: int, there: int) -> int:
         """The new workers of an elastic group get what room there is; how many find some.
 
+        Those who take the places of others that leave their nodes get it elsewhere, where there is some.
+
         Others may have taken room since the cluster was looked at. Only ``min_workers`` wait for more.
         """
-        if size == there:
-            return 0
-        rooms = [Reservation() for _ in range(there, size)]
-        self._rooms = [*rooms]
+        self._rooms = []
+        for index in range(there, min(size, there + len(self._left))):
+            room = self._place(index)
+            if room is not None:
+                self._rooms.append(room)
+        elsewhere = [*self._rooms]
+        first = there + len(elsewhere)
+        if first == size:
+            return len(elsewhere)
+        rooms = [Reservation() for _ in range(first, size)]
+        self._rooms += rooms
         refs = [
             room.reserve(self._scaling, range(index, index + 1))
-            for index, room in zip(range(there, size), rooms, strict=True)
+            for index, room in zip(range(first, size), rooms, strict=True)
         ]
         placed, _ = ray.wait(refs, num_returns=len(refs), timeout=_ROOM_S)
-        least = min(self._scaling.min_workers - there, len(refs))
+        least = min(self._scaling.min_workers - first, len(refs))
         if len(placed) < least:
             placed = self._wait_for(refs, least, size, False)
         has_room = [ref in placed for ref in refs]
         for room in [room for room, has in zip(rooms, has_room, strict=True) if not has]:
             room.release()
-        self._rooms = [room for room, has in zip(rooms, has_room, strict=True) if has]
+        self._rooms = [*elsewhere, *(r for r, has in zip(rooms, has_room, strict=True) if has)]
         if len(placed) < len(refs):
             self._note(
-                f"the group starts with {there + len(placed)} of {size} workers: "
+                f"the group starts with {first + len(placed)} of {size} workers: "
                 "the rest of the room is in use by others"
             )
-        return len(placed)
+        return len(self._rooms)
 
     def _leave_out(self, count: int, kept: list[Worker]) -> int:
         """Do without so many workers, those first that have no process yet."""
