@@ -126,6 +126,15 @@ def test_it_runs_in_an_environment_of_its_own(run_driver: Any, environment: str)
     assert finished.check().value("cluster") == "yes"
 
 
+@pytest.mark.parametrize("environment", sorted(ALONE))
+def test_no_environment_has_another_ray(environment: str) -> None:
+    """A library that requires one release of Ray would bring it, and its program would run on that."""
+    folder = Path(os.environ["HELIOSTAT_LIBRARIES"], environment)
+    own = [path for path in folder.glob("lib/python*/site-packages/*") if path.is_dir()]
+    assert own, folder
+    assert [path.name for path in own if path.name == "ray" or path.name.startswith("ray-")] == []
+
+
 def test_each_environment_has_its_program() -> None:
     lists = PROGRAMS.parent / "environments"
     assert {path.stem.removesuffix(".alone") for path in lists.glob("*.txt")} == set(ALONE)

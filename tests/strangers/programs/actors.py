@@ -7,6 +7,7 @@ import asyncio
 import os
 import threading
 import time
+from pathlib import Path
 
 import ray
 from strangers.kit import main, raised, stranger, until
@@ -634,6 +635,116 @@ def two_actors_and_one_cpu() -> object:
     told = second.tell.remote()
     ray.kill(first)
     return [one, ray.get(told)]
+
+
+@stranger("ray#20475", ["quick", False])
+def a_group_that_stands_does_not_hold_another() -> object:
+    """A method that blocks its concurrency group leaves the other group's methods free."""
+
+    @ray.remote(concurrency_groups={"slow": 1, "quick": 1})
+    class Grouped:
+        def __init__(self) -> None:
+            self.go = threading.Event()
+
+        @ray.method(concurrency_group="slow")
+        def stand(self) -> str:
+            self.go.wait(600)
+            return "stood"
+
+        @ray.method(concurrency_group="quick")
+        def answer(self) -> str:
+            return "quick"
+
+        @ray.method(concurrency_group="quick")
+        def release(self) -> None:
+            self.go.set()
+
+    actor = Grouped.remote()
+    standing = [actor.stand.remote() for _ in range(3)]
+    answer = ray.get(actor.answer.remote())
+    stood = bool(ray.wait([standing[0]], timeout=0)[0])
+    ray.get(actor.release.remote())
+    assert ray.get(standing) == ["stood"] * 3
+    return [answer, stood]
+
+
+@stranger("ray#17369", [1, 1])
+def actors_killed_before_they_began() -> object:
+    """Actors that are killed at once give their CPUs to those that follow."""
+
+    @ray.remote(num_cpus=2)
+    class Worker:
+        def run(self, function: object) -> object:
+            return function()
+
+    for _ in range(3):
+        for worker in [Worker.remote() for _ in range(2)]:
+            ray.kill(worker)
+    workers = [Worker.remote() for _ in range(2)]
+    return ray.get([worker.run.remote(lambda: 1) for worker in workers])
+
+
+@stranger("ray#11990", ["hi", 2])
+def an_asynchronous_actor_that_exits_begins_again() -> object:
+    """sys.exit() in an async method ends the process; calls with retries find the next one."""
+    counter = os.path.abspath("lives-of-an-actor")
+
+    @ray.remote(max_restarts=-1, max_task_retries=-1)
+    class Dying:
+        def __init__(self) -> None:
+            with open(counter, "a") as file:
+                file.write("x")
+
+        async def wait(self) -> str:
+            await asyncio.sleep(0.2)
+            return "hi"
+
+        @ray.method(max_task_retries=0)
+        async def die(self) -> None:
+            os._exit(1)
+
+    actor = Dying.remote()
+    waiting = actor.wait.remote()
+    actor.die.remote()
+    answer = ray.get(waiting)
+    return [answer, len(Path(counter).read_text())]
+
+
+@stranger("docs: cancelling a task of an actor with threads", ["asked to end", True])
+def a_threaded_actor_sees_that_it_is_cancelled() -> object:
+    """A running call of an actor is not interrupted by ray.cancel; it may ask, and end by itself."""
+
+    @ray.remote(max_concurrency=2)
+    class Loops:
+        def loop(self) -> str:
+            began.set.remote()
+            while not ray.get_runtime_context().is_canceled():
+                time.sleep(0.02)
+            ended.set.remote()
+            return "asked to end"
+
+    @ray.remote(num_cpus=0)
+    class Flag:
+        def __init__(self) -> None:
+            self.up = False
+
+        def set(self) -> None:
+            self.up = True
+
+        def get(self) -> bool:
+            return self.up
+
+    began, ended = Flag.remote(), Flag.remote()
+    actor = Loops.remote()
+    looping = actor.loop.remote()
+    until(lambda: ray.get(began.get.remote()))
+    ray.cancel(looping)
+    saw = until(lambda: ray.get(ended.get.remote()))
+    try:
+        answer = ray.get(looping)
+    except ray.exceptions.TaskCancelledError:
+        answer = "asked to end"
+    return [answer, saw]
 
 
 if __name__ == "__main__":

@@ -336,5 +336,50 @@ def limits() -> object:
     return [first, batch, ds.take(1)[0], type(error).__name__]
 
 
+@stranger("ray#51758", [1, 1, 1])
+def a_series_in_each_block() -> object:
+    """add_column with a Series whose index begins at 0 in each block leaves no row empty."""
+    frame = pd.DataFrame({"a": [1, 2, 3]})
+    ds = ray.data.from_pandas(frame, override_num_blocks=3)
+    added = ds.add_column("x", lambda df: pd.Series([1] * len(df)), batch_format="pandas")
+    return [row["x"] for row in rows(added, "a")]
+
+
+@stranger("ray#49261", [["int64", [0, 3]], ["int64", [0, 4096]]])
+def tuples_of_integers_stay_integers() -> object:
+    """Columns of pairs of integers come as arrays of integers, not of objects."""
+    items = [{"band": (np.int64(0), np.int64(3)), "y": (0, 4096)} for _ in range(4)]
+    batch = ray.data.from_items(items).map_batches(lambda b: b).take_batch(2)
+    return [[batch[name][0].dtype.name, batch[name][0].tolist()] for name in ("band", "y")]
+
+
+@stranger("ray#45801", ["decimal128(10, 2)", ["1.10", "2.25"], ["2.20", "4.50"]])
+def decimals_go_through() -> object:
+    """Decimals keep their type through parquet, maps and arithmetic of Arrow."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    kind = pa.decimal128(10, 2)
+    pq.write_table(
+        pa.table({"id": [1, 2], "m": pa.array(["1.10", "2.25"]).cast(kind)}), "m.parquet"
+    )
+    read = ray.data.read_parquet("m.parquet")
+
+    def twice(table: pa.Table) -> pa.Table:
+        return table.append_column("n", pc.add(table["m"], table["m"]))
+
+    made = rows(read.map_batches(twice, batch_format="pyarrow"))
+    kinds = dict(zip(read.schema().names, read.schema().types, strict=True))
+    return [str(kinds["m"]), [str(row["m"]) for row in made], [str(row["n"]) for row in made]]
+
+
+@stranger("ray#39860", [[0, 18], [1, 12], [2, 15]])
+def groups_of_what_has_no_schema_yet() -> object:
+    """groupby of a lazy chain with repartition does not need the schema to be asked for first."""
+    ds = ray.data.range(10).map(lambda row: {"k": row["id"] % 3, "v": row["id"]}).repartition(4)
+    ds = ds.map_batches(lambda batch: batch)
+    return [[row["k"], row["sum(v)"]] for row in rows(ds.groupby("k").sum("v"), "k")]
+
+
 if __name__ == "__main__":
     main()

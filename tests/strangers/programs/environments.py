@@ -327,5 +327,24 @@ def a_call_without_init() -> object:
     return ray.get(five.remote())
 
 
+@stranger("ray#59343", ["from the folder", True])
+def requirements_of_the_working_dir() -> object:
+    """A task finds files of its working_dir by relative paths, and the folder is on sys.path."""
+    folder = os.path.abspath("project-with-requirements")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "own_module_of_59343.py"), "w") as file:
+        file.write("WORDS = 'from the folder'\n")
+    with open(os.path.join(folder, "requirements_lock.txt"), "w") as file:
+        file.write("")
+
+    @ray.remote
+    def look() -> list[object]:
+        import own_module_of_59343
+
+        return [own_module_of_59343.WORDS, os.path.exists("requirements_lock.txt")]
+
+    return ray.get(look.options(runtime_env={"working_dir": folder}).remote())
+
+
 if __name__ == "__main__":
     main()

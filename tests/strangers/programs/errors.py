@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 import urllib.error
 
 import ray
@@ -337,6 +338,60 @@ def a_constructor_that_fails() -> object:
 
     error = raised(lambda: ray.get(Broken.remote().ping.remote()))
     return [type(error).__name__, "no such model" in str(error)]
+
+
+@stranger("ray#46157", ["TaskCancelledError", "ended"])
+def a_borrower_of_a_cancelled_result() -> object:
+    """Who waits for another's result that is cancelled hears of it, also where the owner has dropped it."""
+
+    @ray.remote(num_cpus=0)
+    def endless() -> None:
+        while True:
+            time.sleep(0.05)
+
+    @ray.remote(num_cpus=0)
+    def waits(boxed: list[object]) -> str:
+        try:
+            ray.get(boxed[0])
+        except ray.exceptions.RayError as error:
+            return type(error).__name__
+        return "a value"
+
+    first = endless.remote()
+    waiting = waits.remote([first])
+    ray.cancel(first)
+    del first
+    return [
+        ray.get(waiting).replace("RayTaskError(TaskCancelledError)", "TaskCancelledError"),
+        "ended",
+    ]
+
+
+@stranger("ray#29677", [True, True, True])
+def errors_of_actors_name_the_actor() -> object:
+    """ActorDiedError has actor_id: after a kill, after an exit, and after a constructor that raised."""
+
+    @ray.remote
+    class Plain:
+        def __init__(self, fail: bool = False) -> None:
+            if fail:
+                raise RuntimeError("no")
+
+        def id(self) -> str:
+            return ray.get_runtime_context().get_actor_id()
+
+        def leave(self) -> None:
+            os._exit(1)
+
+    def named(actor: object, call: str = "id") -> bool:
+        error = raised(lambda: ray.get(getattr(actor, call).remote()))
+        assert isinstance(error, ray.exceptions.RayActorError), error
+        return error.actor_id == actor._actor_id.hex()
+
+    killed, left, failed = Plain.remote(), Plain.remote(), Plain.remote(True)
+    ray.get([killed.id.remote(), left.id.remote()])
+    ray.kill(killed)
+    return [named(killed), named(left, "leave"), named(failed)]
 
 
 if __name__ == "__main__":

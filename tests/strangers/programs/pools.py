@@ -260,5 +260,49 @@ def pythons_own_pool_in_an_actor() -> object:
     return [*found, ray.get(forks.state.remote())]
 
 
+@stranger("ray#7542", [[0, 1, 4], [0, 1, 8]])
+def a_pool_after_a_pool() -> object:
+    """A second Pool in the same program works as the first did."""
+    found = []
+    for power in (2, 3):
+        with Pool(processes=2) as pool:
+            found.append(pool.map(lambda x, power=power: x**power, range(3)))
+    return found
+
+
+@stranger("ray#23184", [4, [0, 1, 2, 3]], needs=("joblib",))
+def joblib_uses_every_worker() -> object:
+    """Four jobs that wait for each other run in four processes at a time."""
+    import joblib
+    from ray.util.joblib import register_ray
+
+    register_ray()
+
+    @ray.remote(num_cpus=0)
+    class Meeting:
+        def __init__(self) -> None:
+            self.there = 0
+
+        def come(self) -> None:
+            self.there += 1
+
+        def count(self) -> int:
+            return self.there
+
+    meeting = Meeting.remote()
+
+    def meet(number: int) -> tuple[int, int]:
+        ray.get(meeting.come.remote())
+        deadline = time.monotonic() + 60
+        while ray.get(meeting.count.remote()) < 4:
+            assert time.monotonic() < deadline, "the others never came"
+            time.sleep(0.05)
+        return number, os.getpid()
+
+    with joblib.parallel_backend("ray", n_jobs=4):
+        met = joblib.Parallel()(joblib.delayed(meet)(number) for number in range(4))
+    return [len({pid for _, pid in met}), [number for number, _ in met]]
+
+
 if __name__ == "__main__":
     main()

@@ -461,5 +461,40 @@ def one_application_fails() -> object:
     return [first, "raises", second]
 
 
+@stranger("ray#38926", ["RequestCancelledError", "it was told"])
+def a_cancelled_call_of_a_handle() -> object:
+    """result() of a call that was cancelled raises Serve's own error, and the method is told."""
+
+    @serve.deployment
+    class Slow:
+        def __init__(self) -> None:
+            self.state = "not yet"
+
+        async def wait(self) -> None:
+            self.state = "waits"
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                self.state = "it was told"
+                raise
+
+        async def told(self) -> str:
+            return self.state
+
+    handle = serve.run(Slow.bind(), name="slow", route_prefix=None)
+    call = handle.wait.remote()
+
+    def state() -> str:
+        return handle.told.remote().result(timeout_s=60)
+
+    until(lambda: state() == "waits")
+    call.cancel()
+    error = raised(lambda: call.result(timeout_s=60))
+    until(lambda: state() == "it was told", "the method was cancelled")
+    told = state()
+    serve.delete("slow")
+    return [type(error).__name__, told]
+
+
 if __name__ == "__main__":
     main(started=lambda: serve.start(http_options={"port": PORT}))

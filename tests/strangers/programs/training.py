@@ -275,5 +275,20 @@ def a_report_outside() -> object:
     return "raises"
 
 
+@stranger("ray#60548", ["ValueError", True], needs=("torch",))
+def a_validation_without_a_checkpoint() -> object:
+    """train.report(validation=) wants a checkpoint to validate, and says so."""
+
+    def loop() -> None:
+        train.report({"a": 1}, validation=True)
+
+    run = RunConfig(storage_path=storage())
+    trainer = torch_trainer(loop, scaling_config=ScalingConfig(num_workers=1), run_config=run)
+    error = raised(trainer.fit)
+    causes = [error, *getattr(error, "worker_failures", {}).values()]
+    text = " ".join(f"{type(cause).__name__} {cause}" for cause in causes)
+    return ["ValueError" if "ValueError" in text else text, "validation" in text]
+
+
 if __name__ == "__main__":
     main()

@@ -418,5 +418,20 @@ def a_search_by_optuna() -> object:
     return [all(-1 <= r.config["x"] <= 1 for r in grid), len(grid)]
 
 
+@stranger("ray#40491", [True, [1, 4]], cluster=CLUSTER)
+def a_search_can_be_restored_from_its_storage() -> object:
+    """The folder in storage has all that Tuner.restore wants, and get_results() needs no fit()."""
+    folder = storage()
+    tune.Tuner(
+        score,
+        param_space={"x": tune.grid_search([1, 2])},
+        run_config=RunConfig(storage_path=folder, name="kept", verbose=0),
+    ).fit()
+    path = os.path.join(folder, "kept")
+    restored = tune.Tuner.restore(path, trainable=score)
+    scores = sorted(result.metrics["score"] for result in restored.get_results())
+    return [tune.Tuner.can_restore(path), scores]
+
+
 if __name__ == "__main__":
     main()
