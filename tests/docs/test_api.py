@@ -74,6 +74,9 @@ def test_every_module_has_a_section() -> None:
 def test_a_section_has_the_names_of_its_module(module: str) -> None:
     if module.startswith(("heliostat.train.", "heliostat.data")):
         pytest.importorskip("pyarrow")
+    if module.startswith("heliostat.rllib"):
+        pytest.importorskip("torch")
+        pytest.importorskip("gymnasium")
     try:
         space = importlib.import_module(module)
     except ModuleNotFoundError as error:

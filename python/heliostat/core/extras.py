@@ -55,6 +55,7 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "notebook": (("IPython", "ipython"),),
     "optuna": (("optuna", "optuna"),),
     "progress": (("tqdm", "tqdm"),),
+    "rllib": (("gymnasium", "gymnasium"),),
     "serve": (
         ("fastapi", "fastapi"),
         ("pydantic", "pydantic"),

@@ -79,7 +79,8 @@ class Tuner:
     Args:
         trainable: A function of a config that calls ``tune.report``, a subclass of ``Trainable``, or the
             name of one that was registered with ``tune.register_trainable``.
-        param_space: Names and values; domains such as ``tune.uniform(0, 1)`` and grids are searched.
+        param_space: Names and values; domains such as ``tune.uniform(0, 1)`` and grids are searched. The
+            settings of an algorithm (``ray.rllib``) are one, too.
         tune_config: What is searched for, and how.
         run_config: Where its files go, when trials end, what happens on failures.
 
@@ -107,6 +108,9 @@ class Tuner:
         check(trainable)
         if isinstance(trainable, type) and issubclass(trainable, FunctionTrainable):
             trainable = trainable.function  # runs by itself, without a call for each report
+        as_dict = getattr(param_space, "to_dict", None)
+        if as_dict is not None:  # settings of an algorithm
+            param_space = as_dict()
         if param_space is not None and not isinstance(param_space, Mapping):
             raise ValueError(
                 f"param_space must be a dict of names and values, not {type(param_space).__name__}."

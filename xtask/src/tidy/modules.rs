@@ -12,8 +12,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("tune", &["core", "util", "data", "train", FACE]),
     ("air", &["core", "util", "data", "train", "tune", FACE]),
     ("serve", &["core", "util", FACE]),
+    ("rllib", &["core", "util", "data", "train", "tune", FACE]),
     // Ray's private names and other paths: they lead to names of every package, and none imports them.
-    ("_private", &["core", "util", "data", "train", "tune", "air", "serve", FACE]),
+    ("_private", &["core", "util", "data", "train", "tune", "air", "serve", "rllib", FACE]),
     (FACE, &["core", "util"]),
 ];
 

@@ -1,0 +1,406 @@
+"""What turns samples into better weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from heliostat.rllib.core import ALL_MODULES, DEFAULT_MODULE_ID
+from heliostat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
+from heliostat.rllib.utils.checkpoints import Checkpointable, chosen
+from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
+from heliostat.rllib.utils.nest import at, first
+from heliostat.rllib.utils.schedules import Scheduler
+from heliostat.rllib.utils.threads import threads_for, work_of
+
+DEFAULT_OPTIMIZER = "default_optimizer"
+
+
+class Learner(Checkpointable):
+    """Base of learners: batches of samples, losses, gradients, optimizers.
+
+    Override :meth:`compute_loss_for_module` for a loss of your own. A batch is a dict of tensors by column
+    and
+    of shape ``(batch, ...)``, for each module id.
+
+    Args:
+        config: The algorithm's settings.
+        module_spec: What the modules are made from.
+        module: The modules, in the place of their specification.
+
+    Attributes:
+        module: The ``MultiRLModule``.
+        metrics: What the learner logs; results have it under ``learners``.
+    """
+
+    framework = "torch"
+
+    def __init__(self, *, config: Any, module_spec: Any = None, module: Any = None) -> None:
+        self.config = config
+        if isinstance(module_spec, RLModuleSpec):
+            module_spec = module_spec.as_multi_rl_module_spec()
+        self._module_spec: MultiRLModuleSpec | None = module_spec
+        self._module: Any = module.as_multi_rl_module() if module is not None else None
+        self._optimizers: dict[tuple[str, str], tuple[Any, list[Any], Scheduler]] = {}
+        self.metrics = MetricsLogger()
+        self.rank, self.world_size = 0, 1
+        self.weights_seq_no = 0
+        self._built = False
+        self._timestep = 0
+
+    # --- what is there ---
+
+    @property
+    def module(self) -> Any:
+        """The ``MultiRLModule`` that is trained."""
+        return self._module
+
+    @property
+    def distributed(self) -> bool:
+        """Whether there are other learners."""
+        return self.world_size > 1
+
+    @property
+    def device(self) -> Any:
+        """Where the modules' weights are."""
+        raise NotImplementedError
+
+    def build(self) -> None:
+        """Make the modules and their optimizers."""
+        if self._built:
+            return
+        if self._module is None:
+            if self._module_spec is None:
+                raise ValueError("A Learner needs module_spec=... or module=...")
+            self._module = self._module_spec.build()
+        self._place()
+        self.configure_optimizers()
+        self._built = True
+
+    def shutdown(self) -> None:
+        """Give back what the learner holds."""
+
+    def _place(self) -> None:
+        raise NotImplementedError
+
+    # --- optimizers ---
+
+    def configure_optimizers(self) -> None:
+        """Make the optimizers of each module that is trained."""
+        for module_id in list(self.module.keys()):
+            if self.should_module_be_updated(module_id):
+                self.configure_optimizers_for_module(
+                    module_id, self.config.get_config_for_module(module_id)
+                )
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Make the optimizers of one module: call :meth:`register_optimizer` for each."""
+        raise NotImplementedError
+
+    def register_optimizer(
+        self,
+        *,
+        module_id: str = ALL_MODULES,
+        optimizer_name: str = DEFAULT_OPTIMIZER,
+        optimizer: Any,
+        params: Any,
+        lr_or_lr_schedule: Any = None,
+    ) -> None:
+        """Let an optimizer apply the gradients of some parameters.
+
+        Args:
+            module_id: The module.
+            optimizer_name: Its name among the module's.
+            optimizer: The optimizer.
+            params: The parameters.
+            lr_or_lr_schedule: A learning rate, or a schedule. Default: the setting ``lr``.
+        """
+        rate = lr_or_lr_schedule if lr_or_lr_schedule is not None else self.config.lr
+        scheduler = Scheduler(rate)
+        self._optimizers[module_id, optimizer_name] = (optimizer, list(params), scheduler)
+        self._set_optimizer_lr(optimizer, scheduler.get_current_value())
+
+    def get_optimizer(
+        self, module_id: str = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
+    ) -> Any:
+        """Return an optimizer."""
+        return self._optimizers[module_id, optimizer_name][0]
+
+    def get_optimizers_for_module(self, module_id: str = ALL_MODULES) -> list[tuple[str, Any]]:
+        """Return the optimizers of a module with their names."""
+        return [
+            (name, held[0])
+            for (module, name), held in self._optimizers.items()
+            if module_id in (ALL_MODULES, module)
+        ]
+
+    def should_module_be_updated(self, module_id: str, multi_agent_batch: Any = None) -> bool:
+        """Return whether a module is trained: what ``policies_to_train`` says."""
+        wanted = self.config.policies_to_train
+        if wanted is None:
+            return True
+        return (
+            bool(wanted(module_id, multi_agent_batch)) if callable(wanted) else module_id in wanted
+        )
+
+    # --- losses ---
+
+    def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the loss of each module of the batch."""
+        return {
+            module_id: self.compute_loss_for_module(
+                module_id=module_id,
+                config=self.config.get_config_for_module(module_id),
+                batch=batch[module_id],
+                fwd_out=out,
+            )
+            for module_id, out in fwd_out.items()
+        }
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        """Return the loss of one module, a tensor of one number.
+
+        Args:
+            module_id: The module.
+            config: Its settings.
+            batch: Its columns, tensors of shape ``(batch, ...)``.
+            fwd_out: What its ``forward_train`` returned.
+        """
+        raise NotImplementedError
+
+    def compute_gradients(self, loss_per_module: dict[str, Any], **kwargs: Any) -> dict[Any, Any]:
+        """Return gradients by parameter."""
+        raise NotImplementedError
+
+    def postprocess_gradients(self, gradients_dict: dict[Any, Any]) -> dict[Any, Any]:
+        """Return gradients as they are applied: clipped, as ``grad_clip`` says."""
+        raise NotImplementedError
+
+    def apply_gradients(self, gradients_dict: dict[Any, Any]) -> None:
+        """Let the optimizers step."""
+        raise NotImplementedError
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Called before the first loss of an update, with the numbers of steps sampled so far."""
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Called after the last gradient of an update."""
+
+    # --- updates ---
+
+    def batch_of_rollouts(self, rollouts: list[Any]) -> dict[str, dict[str, Any]]:
+        """Return the train batch of what runners sampled: arrays by column, for each module."""
+        raise NotImplementedError
+
+    def batch_of_episodes(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
+        """Return the train batch of episodes: arrays by column, for each module."""
+        raise NotImplementedError
+
+    def update(self, batch: dict[str, dict[str, Any]] | None = None, **how: Any) -> dict[Any, Any]:
+        """Train on a batch, on rollouts, or on episodes.
+
+        Args:
+            batch: Arrays by column, for each module id.
+            how: ``rollouts`` or ``episodes`` in the place of a batch; ``timesteps``, how many steps were
+            sampled so
+                far (``num_env_steps_sampled_lifetime``); ``num_epochs``, how often all of it is gone through;
+                ``minibatch_size``, steps of one gradient (default: all); ``shuffle_batch_per_epoch``, whether
+                steps are in another order each time; ``num_total_minibatches``, how many gradients at most.
+
+        Returns:
+            What was logged, for ``MetricsLogger.aggregate``.
+        """
+        self.build()
+        rows = how.get("minibatch_size") or self.config.train_batch_size_per_learner
+        work = max((work_of(module, rows) for module in self.module.values()), default=0.0)
+        with threads_for(work):
+            return self._updated(batch, **how)
+
+    def _updated(
+        self,
+        batch: dict[str, dict[str, Any]] | None = None,
+        *,
+        rollouts: list[Any] | None = None,
+        episodes: list[Any] | None = None,
+        timesteps: dict[str, Any] | None = None,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        shuffle_batch_per_epoch: bool = False,
+        num_total_minibatches: int = 0,
+        **kwargs: Any,
+    ) -> dict[Any, Any]:
+        timesteps = timesteps or {}
+        self._timestep = int(timesteps.get("num_env_steps_sampled_lifetime", 0))
+        if batch is None:
+            batch = (
+                self.batch_of_rollouts(rollouts)
+                if rollouts
+                else self.batch_of_episodes(episodes or [])
+            )
+        batch = {
+            name: part for name, part in batch.items() if self.should_module_be_updated(name, batch)
+        }
+        tensors = {name: self._convert_batch_type(part) for name, part in batch.items()}
+        self.before_gradient_based_update(timesteps=timesteps)
+        self._trained = dict.fromkeys(tensors, 0)
+        sizes: dict[str, list[int]] = {name: [] for name in tensors}
+        parts = self._minibatches(tensors, num_epochs, minibatch_size, shuffle_batch_per_epoch)
+        for count, part in enumerate(parts, 1):
+            self._update(part)
+            for name, columns in part.items():
+                sizes[name].append(_steps(columns))
+            if num_total_minibatches and count >= num_total_minibatches:
+                break
+        self.weights_seq_no += 1
+        self.after_gradient_based_update(timesteps=timesteps)
+        self._log(sizes)
+        return self.metrics.reduce()
+
+    def _update(self, batch: dict[str, Any], **kwargs: Any) -> None:
+        raise NotImplementedError
+
+    def _convert_batch_type(self, batch: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _agreed(self, number: int) -> int:
+        """The largest of what learners say: they must make as many gradients each."""
+        return number
+
+    def _minibatches(
+        self, tensors: dict[str, Any], epochs: int, size: int | None, shuffle: bool
+    ) -> Iterator[dict[str, Any]]:
+        rows = {name: len(first(columns["obs"])) for name, columns in tensors.items()}
+        if not rows:
+            return
+        # Rows of modules with a state are sequences: a minibatch has as many as make its number of steps.
+        per_row = {n: _steps(c) / max(rows[n], 1) for n, c in tensors.items()}
+        wanted = {n: max(1, int((size or 10**12) / max(per_row[n], 1))) for n in tensors}
+        number = self._agreed(max(math.ceil(rows[n] / wanted[n]) for n in tensors))
+        if number == 1 and not self.distributed:
+            for _ in range(epochs):
+                yield tensors
+            return
+        for _ in range(epochs):
+            order = {n: self._order(rows[n], shuffle) for n in tensors}
+            for index in range(number):
+                part = {}
+                for n, columns in tensors.items():
+                    begin = index * wanted[n]
+                    chosen_rows = order[n][begin : begin + wanted[n]]
+                    if not len(chosen_rows):  # another module, or learner, has more
+                        chosen_rows = order[n][: wanted[n]]
+                    part[n] = at(columns, chosen_rows)
+                yield part
+
+    def _order(self, rows: int, shuffle: bool) -> Any:
+        raise NotImplementedError
+
+    def _log(self, sizes: dict[str, list[int]]) -> None:
+        total = 0
+        for name, each in sizes.items():
+            if not each:
+                continue
+            steps = sum(each)
+            total += steps
+            log = self.metrics.log_value
+            log((name, "num_module_steps_trained"), steps, reduce="sum")
+            log((name, "num_module_steps_trained_lifetime"), steps, reduce="lifetime_sum")
+            log((name, "module_train_batch_size_mean"), float(np.mean(each)), reduce="mean")
+            log((name, "weights_seq_no"), self.weights_seq_no, reduce="item")
+            for optimizer, _ in self.get_optimizers_for_module(name):
+                rate = self._get_optimizer_lr(self.get_optimizer(name, optimizer))
+                log((name, f"{optimizer}_learning_rate"), rate, reduce="item")
+            module = self.module[name]
+            if hasattr(module, "parameters"):
+                number = sum(p.numel() for p in module.parameters() if p.requires_grad)
+                log((name, "num_trainable_parameters"), number, reduce="item")
+        for key in ("num_env_steps_trained", "num_module_steps_trained"):
+            self.metrics.log_value((ALL_MODULES, key), total, reduce="sum")
+            self.metrics.log_value((ALL_MODULES, f"{key}_lifetime"), total, reduce="lifetime_sum")
+
+    def _get_optimizer_lr(self, optimizer: Any) -> float:
+        raise NotImplementedError
+
+    def _set_optimizer_lr(self, optimizer: Any, lr: float) -> None:
+        raise NotImplementedError
+
+    # --- modules that come and go ---
+
+    def add_module(
+        self,
+        *,
+        module_id: str,
+        module_spec: Any,
+        config_overrides: dict[str, Any] | None = None,
+        new_should_module_be_updated: Any = None,
+    ) -> Any:
+        """Add a module, and its optimizers."""
+        self.module.add_module(module_id, module_spec.build())
+        self._place()
+        if self.should_module_be_updated(module_id):
+            self.configure_optimizers_for_module(
+                module_id, self.config.get_config_for_module(module_id)
+            )
+        return self.module
+
+    def remove_module(self, module_id: str, **kwargs: Any) -> Any:
+        """Remove a module, and its optimizers."""
+        self.module.remove_module(module_id)
+        for key in [key for key in self._optimizers if key[0] == module_id]:
+            del self._optimizers[key]
+        return self.module
+
+    # --- state ---
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return weights and the optimizers' state."""
+        found: dict[str, Any] = {"weights_seq_no": self.weights_seq_no, "own": self._own_state()}
+        if chosen("rl_module", components, not_components):
+            found["rl_module"] = self.module.get_state(**kwargs)
+        if chosen("optimizer", components, not_components):
+            found["optimizer"] = self._get_optimizer_state()
+        return found
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over what :meth:`get_state` returned."""
+        self.build()
+        self.weights_seq_no = state.get("weights_seq_no", self.weights_seq_no)
+        if "rl_module" in state:
+            self.module.set_state(state["rl_module"])
+        if "optimizer" in state:
+            self._set_optimizer_state(state["optimizer"])
+        self._set_own_state(state.get("own") or {})
+
+    def _own_state(self) -> dict[str, Any]:
+        """What a learner keeps besides weights: coefficients that adapt."""
+        return {}
+
+    def _set_own_state(self, state: dict[str, Any]) -> None:
+        """Take over what :meth:`_own_state` returned."""
+
+    def _get_optimizer_state(self) -> dict[Any, Any]:
+        raise NotImplementedError
+
+    def _set_optimizer_state(self, state: dict[Any, Any]) -> None:
+        raise NotImplementedError
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that make such a learner."""
+        return (), {"config": self.config, "module_spec": self._module_spec}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """Return the modules."""
+        return [("rl_module", self.module)]
+
+
+def _steps(columns: dict[str, Any]) -> int:
+    mask = columns.get("loss_mask")
+    return int(mask.sum()) if mask is not None else len(first(columns["obs"]))

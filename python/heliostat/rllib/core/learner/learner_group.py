@@ -1,0 +1,254 @@
+"""All learners of an algorithm: the one of its process, or actors that share each batch."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import heliostat
+from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
+from heliostat.rllib.utils.checkpoints import Checkpointable
+
+
+class LearnerGroup(Checkpointable):
+    """Learners that see their parts of a batch and apply the mean of their gradients.
+
+    Args:
+        config: The algorithm's settings; ``num_learners=0`` for a learner of this process.
+        module_spec: What the modules are made from.
+        placement_group: Kept for programs that pass it.
+    """
+
+    def __init__(
+        self, *, config: Any, module_spec: Any = None, placement_group: Any = None
+    ) -> None:
+        self.config = config
+        if isinstance(module_spec, RLModuleSpec):
+            module_spec = module_spec.as_multi_rl_module_spec()
+        self._module_spec = module_spec
+        self._learner: Any = None
+        self._actors: list[Any] = []
+        kind = config.learner_class
+        if config.num_learners == 0:
+            self._learner = kind(config=config, module_spec=module_spec)
+            self._learner.build()
+            return
+        cpus = config.num_cpus_per_learner
+        cpus = (1 if not config.num_gpus_per_learner else 0) if cpus == "auto" else cpus
+        actor = heliostat.remote(_LearnerActor).options(
+            num_cpus=cpus,
+            num_gpus=config.num_gpus_per_learner,
+            resources=config.custom_resources_per_learner or None,
+        )
+        self._actors = [actor.remote(kind, config, module_spec) for _ in range(config.num_learners)]
+        address = heliostat.get(self._actors[0].address.remote())
+        heliostat.get(
+            [a.join.remote(address, rank, len(self._actors)) for rank, a in enumerate(self._actors)]
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the learner is in this process."""
+        return self._learner is not None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether learners are actors."""
+        return not self.is_local
+
+    def __len__(self) -> int:
+        return 1 if self.is_local else len(self._actors)
+
+    def update(
+        self,
+        *,
+        batch: Any = None,
+        rollouts: list[Any] | None = None,
+        episodes: list[Any] | None = None,
+        async_update: bool = False,
+        **how: Any,
+    ) -> list[dict[Any, Any]]:
+        """Train on a batch, on rollouts, or on episodes; what each learner logged.
+
+        Args:
+            batch: Arrays by column, for each module id.
+            rollouts: What runners sampled.
+            episodes: Episodes, or parts of them.
+            async_update: Refused: algorithms that learn while they sample keep references of calls
+            themselves.
+            how: As of ``Learner.update``.
+        """
+        if async_update:
+            raise ValueError("async_update=True is not built: call update() in a thread.")
+        if self._learner is not None:
+            return [self._learner.update(batch, rollouts=rollouts, episodes=episodes, **how)]
+        count = len(self._actors)
+        calls = []
+        for rank, actor in enumerate(self._actors):
+            part: dict[str, Any] = {} if batch is None else {"batch": _rows(batch, rank, count)}
+            if rollouts is not None:
+                part["rollouts"] = rollouts[rank::count] or rollouts[:1]
+            if episodes is not None:
+                part["episodes"] = episodes[rank::count] or episodes[:1]
+            calls.append(actor.update.remote(part, how))
+        found: list[dict[Any, Any]] = heliostat.get(calls)
+        return found
+
+    def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> list[Any]:
+        """Return ``func(learner)`` of each learner."""
+        if self._learner is not None:
+            return [func(self._learner)]
+        found: list[Any] = heliostat.get([actor.apply.remote(func) for actor in self._actors])
+        return found
+
+    def get_weights(
+        self, module_ids: Any = None, *, inference_only: bool = False
+    ) -> dict[str, Any]:
+        """Return the weights by module id."""
+        state = self._of_first(_weights, inference_only)
+        return {k: v for k, v in state.items() if module_ids is None or k in module_ids}
+
+    def set_weights(self, weights: dict[str, Any]) -> None:
+        """Give all learners weights."""
+        self.foreach_learner(_Setter({"rl_module": weights}))
+
+    def _of_first(self, func: Callable[..., Any], *arguments: Any) -> Any:
+        if self._learner is not None:
+            return func(self._learner, *arguments)
+        return heliostat.get(self._actors[0].apply.remote(func, *arguments))
+
+    def add_module(self, *, module_id: str, module_spec: Any, **how: Any) -> None:
+        """Add a module to all learners."""
+        self.foreach_learner(_Adder(module_id, module_spec, how))
+
+    def remove_module(self, module_id: str, **how: Any) -> None:
+        """Remove a module from all learners."""
+        self.foreach_learner(_Remover(module_id))
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return the learners' state, which is the same in all."""
+        return {"learner": self._of_first(_state, not_components)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Give all learners a state."""
+        if "learner" in state:
+            self.foreach_learner(_Setter(state["learner"]))
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that make such a group."""
+        return (), {"config": self.config, "module_spec": self._module_spec}
+
+    def save_to_path(self, path: Any = None, *, state: dict[str, Any] | None = None) -> str:
+        """Save the learners' state into a folder, with folders for the learner and its modules."""
+        folder = super().save_to_path(path, state={"learner": {}})
+        self._as_local().save_to_path(f"{folder}/learner")
+        return folder
+
+    def restore_from_path(self, path: Any, *, component: str | None = None) -> None:
+        """Take over what :meth:`save_to_path` wrote."""
+        from pathlib import Path
+
+        learner = self._as_local()
+        rest = component.partition("/")[2] or None if component else None
+        learner.restore_from_path(Path(path) / "learner", component=rest)
+        if not self.is_local:
+            self.foreach_learner(_Setter(learner.get_state()))
+
+    def _as_local(self) -> Any:
+        if self._learner is not None:
+            return self._learner
+        learner = self.config.learner_class(config=self.config, module_spec=self._module_spec)
+        learner.build()
+        learner.set_state(self._of_first(_state, None))
+        return learner
+
+    def shutdown(self) -> None:
+        """End the learners."""
+        if self._learner is not None:
+            self._learner.shutdown()
+        for actor in self._actors:
+            heliostat.kill(actor)
+        self._actors = []
+
+
+class _LearnerActor:
+    """A learner in a process of its own."""
+
+    def __init__(self, kind: Any, config: Any, module_spec: Any) -> None:
+        self._learner = kind(config=config, module_spec=module_spec)
+
+    def address(self) -> str:
+        import os
+
+        with socket.socket() as found:
+            found.bind(("", 0))
+            port = found.getsockname()[1]
+        return f"tcp://{os.environ.get('RAY_NODE_IP_ADDRESS') or _own_ip()}:{port}"
+
+    def join(self, address: str, rank: int, size: int) -> None:
+        import torch
+
+        self._learner.rank, self._learner.world_size = rank, size
+        if size > 1:
+            gpu = self._learner.device.type == "cuda"
+            torch.distributed.init_process_group(
+                "nccl" if gpu else "gloo", init_method=address, rank=rank, world_size=size
+            )
+        # The same weights in all: the first learner's.
+        self._learner.build()
+        if size > 1:
+            for module in self._learner.module.values():
+                if hasattr(module, "parameters"):
+                    for tensor in module.state_dict().values():
+                        torch.distributed.broadcast(tensor, 0)
+
+    def update(self, part: dict[str, Any], how: dict[str, Any]) -> Any:
+        return self._learner.update(**part, **how)
+
+    def apply(self, func: Any, *arguments: Any) -> Any:
+        return func(self._learner, *arguments)
+
+
+def _own_ip() -> str:
+    return str(heliostat.util.get_node_ip_address())
+
+
+def _weights(learner: Any, inference_only: bool) -> Any:
+    return learner.module.get_state(inference_only=inference_only)
+
+
+def _state(learner: Any, not_components: Any) -> Any:
+    return learner.get_state(not_components=not_components)
+
+
+class _Setter:
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    def __call__(self, learner: Any) -> None:
+        learner.set_state(self.state)
+
+
+class _Adder:
+    def __init__(self, module_id: str, spec: Any, how: dict[str, Any]) -> None:
+        self.module_id, self.spec, self.how = module_id, spec, how
+
+    def __call__(self, learner: Any) -> None:
+        learner.add_module(module_id=self.module_id, module_spec=self.spec, **self.how)
+
+
+class _Remover:
+    def __init__(self, module_id: str) -> None:
+        self.module_id = module_id
+
+    def __call__(self, learner: Any) -> None:
+        learner.remove_module(self.module_id)
+
+
+def _rows(batch: dict[str, Any], rank: int, count: int) -> dict[str, Any]:
+    from heliostat.rllib.utils.nest import mapped
+
+    return {name: mapped(lambda leaf: leaf[rank::count], part) for name, part in batch.items()}

@@ -1,0 +1,15 @@
+"""Modules with a value function."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+
+class ValueFunctionAPI:
+    """What a module has whose algorithm needs values: PPO, IMPALA, APPO, MARWIL."""
+
+    @abstractmethod
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+        """Return the values of the batch's observations, of shape ``(batch,)``."""
+        raise NotImplementedError

@@ -1,0 +1,205 @@
+"""Modules by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, ItemsView, KeysView, ValuesView
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
+from heliostat.rllib.utils.checkpoints import chosen
+
+
+@dataclass
+class MultiRLModuleSpec:
+    """What several modules are made from.
+
+    Attributes:
+        multi_rl_module_class: A subclass of ``MultiRLModule``. Default: ``MultiRLModule`` itself.
+        rl_module_specs: By module id, the specification of the module.
+        model_config: Settings of the whole.
+    """
+
+    multi_rl_module_class: Any = None
+    observation_space: Any = None
+    action_space: Any = None
+    inference_only: bool | None = None
+    model_config: dict[str, Any] | None = None
+    rl_module_specs: dict[str, RLModuleSpec] = field(default_factory=dict)
+    load_state_path: str | None = None
+    modules_to_load: Collection[str] | None = None
+
+    def build(self, module_id: str | None = None) -> Any:
+        """Make the modules, or the one of an id."""
+        if module_id is not None:
+            return self.rl_module_specs[module_id].build()
+        kind = self.multi_rl_module_class or MultiRLModule
+        made = kind(rl_module_specs=self.rl_module_specs, model_config=self.model_config)
+        if self.load_state_path is not None:
+            made.restore_from_path(self.load_state_path)
+        return made
+
+    def add_modules(self, module_specs: dict[str, RLModuleSpec], override: bool = True) -> None:
+        """Add specifications; without ``override`` an id that is there stays as it is."""
+        for name, spec in module_specs.items():
+            if override or name not in self.rl_module_specs:
+                self.rl_module_specs[name] = spec
+
+    def remove_modules(self, module_ids: str | Collection[str]) -> None:
+        """Remove specifications."""
+        for name in [module_ids] if isinstance(module_ids, str) else module_ids:
+            self.rl_module_specs.pop(name, None)
+
+    def __contains__(self, module_id: str) -> bool:
+        return module_id in self.rl_module_specs
+
+    def __getitem__(self, module_id: str) -> RLModuleSpec:
+        return self.rl_module_specs[module_id]
+
+
+class MultiRLModule(RLModule):
+    """Several modules, each of which gets its part of a batch: ``{module id: batch}``.
+
+    Override :meth:`setup` for parts that modules share.
+    """
+
+    framework = "torch"
+
+    def __init__(
+        self, *, rl_module_specs: dict[str, RLModuleSpec] | None = None, **kwargs: Any
+    ) -> None:
+        self.rl_module_specs = dict(rl_module_specs or {})
+        self._rl_modules: dict[str, Any] = {}
+        super().__init__(**kwargs)
+
+    def setup(self) -> None:
+        """Make each module of its specification."""
+        for name, spec in self.rl_module_specs.items():
+            self._rl_modules[name] = spec.build()
+
+    def _each(self, method: str, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        found = {}
+        for name, part in batch.items():
+            if name not in self._rl_modules:
+                raise KeyError(
+                    f"There is no module {name!r}: there are {', '.join(self._rl_modules)}."
+                )
+            found[name] = getattr(self._rl_modules[name], method)(part, **kwargs)
+        return found
+
+    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self._each("forward_inference", batch, **kwargs)
+
+    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self._each("forward_exploration", batch, **kwargs)
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self._each("forward_train", batch, **kwargs)
+
+    def get_initial_state(self) -> Any:
+        """Return the state of each module that has one."""
+        found = {name: module.get_initial_state() for name, module in self._rl_modules.items()}
+        return {name: state for name, state in found.items() if state}
+
+    def is_stateful(self) -> bool:
+        """Return whether one of the modules has a state."""
+        return any(module.is_stateful() for module in self._rl_modules.values())
+
+    def add_module(self, module_id: str, module: RLModule, *, override: bool = False) -> None:
+        """Add a module.
+
+        Raises:
+            ValueError: There is one of the id, and ``override`` is False.
+        """
+        if module_id in self._rl_modules and not override:
+            raise ValueError(
+                f"There is a module {module_id!r} already: pass override=True to replace it."
+            )
+        self._rl_modules[module_id] = module
+        self.rl_module_specs[module_id] = RLModuleSpec.from_module(module)
+
+    def remove_module(self, module_id: str, *, raise_err_if_not_found: bool = True) -> None:
+        """Remove a module.
+
+        Raises:
+            ValueError: There is none of the id.
+        """
+        if module_id not in self._rl_modules and raise_err_if_not_found:
+            raise ValueError(
+                f"There is no module {module_id!r}: there are {', '.join(self._rl_modules)}."
+            )
+        self._rl_modules.pop(module_id, None)
+        self.rl_module_specs.pop(module_id, None)
+
+    def foreach_module(
+        self, func: Callable[..., Any], *, return_dict: bool = False, **kwargs: Any
+    ) -> Any:
+        """Call ``func(id, module)`` with each module; a list of what it returned, or a dict by id."""
+        found = {name: func(name, module, **kwargs) for name, module in self._rl_modules.items()}
+        return found if return_dict else list(found.values())
+
+    def __contains__(self, item: str) -> bool:
+        return item in self._rl_modules
+
+    def __getitem__(self, module_id: str) -> Any:
+        if module_id not in self._rl_modules:
+            raise KeyError(
+                f"There is no module {module_id!r}: there are {', '.join(self._rl_modules)}."
+            )
+        return self._rl_modules[module_id]
+
+    def get(self, module_id: str, default: Any = None) -> Any:
+        """Return the module of an id, or ``default``."""
+        return self._rl_modules.get(module_id, default)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return ids and modules."""
+        return self._rl_modules.items()
+
+    def keys(self) -> KeysView[str]:
+        """Return the ids."""
+        return self._rl_modules.keys()
+
+    def values(self) -> ValuesView[Any]:
+        """Return the modules."""
+        return self._rl_modules.values()
+
+    def __len__(self) -> int:
+        return len(self._rl_modules)
+
+    def __repr__(self) -> str:
+        return f"MultiRLModule({self._rl_modules})"
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        inference_only: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return the weights by module id."""
+        return {
+            name: module.get_state(inference_only=inference_only)
+            for name, module in self._rl_modules.items()
+            if chosen(name, components, not_components)
+            and not (inference_only and module.learner_only)
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over weights by module id; ids that are not here are passed over."""
+        for name, part in state.items():
+            if name in self._rl_modules:
+                self._rl_modules[name].set_state(part)
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that make such a module."""
+        return (), {"rl_module_specs": self.rl_module_specs, "model_config": self.model_config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """Return the modules by id."""
+        return list(self._rl_modules.items())
+
+    def as_multi_rl_module(self) -> MultiRLModule:
+        """Return this module."""
+        return self

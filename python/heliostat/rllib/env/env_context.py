@@ -1,0 +1,45 @@
+"""What an environment's creator is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class EnvContext(dict[str, Any]):
+    """``env_config`` as a dict, with where the environment is made.
+
+    Attributes:
+        worker_index: The runner, from 1 on; 0 in the algorithm's own process.
+        num_workers: How many runners there are.
+        vector_index: The number of the environment in its runner.
+        remote: Whether it runs in a process of its own.
+    """
+
+    def __init__(
+        self,
+        env_config: Mapping[str, Any] | None = None,
+        worker_index: int = 0,
+        vector_index: int = 0,
+        remote: bool = False,
+        num_workers: int | None = None,
+        recreated_worker: bool = False,
+    ) -> None:
+        super().__init__(env_config or {})
+        self.worker_index = worker_index
+        self.vector_index = vector_index
+        self.remote = remote
+        self.num_workers = num_workers
+        self.recreated_worker = recreated_worker
+
+    def copy_with_overrides(
+        self, env_config: Mapping[str, Any] | None = None, **given: Any
+    ) -> EnvContext:
+        """Return a copy with other values."""
+        names = ("worker_index", "vector_index", "remote", "num_workers", "recreated_worker")
+        kept = {name: getattr(self, name) for name in names}
+        return EnvContext(self if env_config is None else env_config, **{**kept, **given})
+
+    def __reduce__(self) -> Any:
+        state = (self.worker_index, self.vector_index, self.remote, self.num_workers)
+        return EnvContext, (dict(self), *state, self.recreated_worker)

@@ -1,0 +1,116 @@
+"""The base of what steps environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliostat.rllib.callbacks.callbacks import Callbacks
+from heliostat.rllib.env.making import creator
+from heliostat.rllib.utils.checkpoints import Checkpointable
+from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
+
+
+class EnvRunner(Checkpointable):
+    """Steps environments with a module, in the algorithm's process or in one of its own.
+
+    Args:
+        config: The algorithm's settings.
+        worker_index: The runner, from 1 on; 0 in the algorithm's process.
+        num_workers: How many runners there are.
+        recreated_worker: Whether it takes the place of one that failed.
+    """
+
+    STATE_FILE_NAME = "state"
+
+    def __init__(
+        self,
+        *,
+        config: Any,
+        worker_index: int = 0,
+        num_workers: int | None = None,
+        recreated_worker: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.config = config
+        self.worker_index = worker_index
+        self.num_workers = config.num_env_runners if num_workers is None else num_workers
+        self.recreated_worker = recreated_worker
+        self.metrics = MetricsLogger()
+        self._callbacks = Callbacks(config)
+        self.env: Any = None
+        self.module: Any = None
+        self.weights_seq_no = 0
+        self._create = config.env_creator or creator(config.env)
+        self._seed()
+        self.make_env()
+        self.make_module()
+
+    def _seed(self) -> None:
+        import torch
+
+        if self.worker_index:
+            torch.set_num_threads(1)
+        self.seed: int | None = None
+        if self.config.seed is not None:
+            offset = 1_000_000 if self.config.in_evaluation else 0
+            self.seed = self.config.seed + self.worker_index * 1000 + offset
+            torch.manual_seed(self.seed)
+
+    def make_env(self) -> None:
+        """Make the environments anew."""
+        raise NotImplementedError
+
+    def make_module(self) -> None:
+        """Make the module anew."""
+        raise NotImplementedError
+
+    def sample(self, **kwargs: Any) -> Any:
+        """Return episodes."""
+        raise NotImplementedError
+
+    def get_spaces(self) -> dict[str, tuple[Any, Any]]:
+        """Return the spaces of observations and actions by module id, and the environment's as
+        ``__env__``.
+        """
+        raise NotImplementedError
+
+    def get_metrics(self) -> dict[Any, Any]:
+        """Return what was logged since the last call, for ``MetricsLogger.aggregate``."""
+        return self.metrics.reduce()
+
+    def assert_healthy(self) -> None:
+        """Fail unless environments and module are there."""
+        assert self.env is not None
+        assert self.module is not None
+
+    def ping(self) -> str:
+        """Return ``"pong"``: the process answers."""
+        return "pong"
+
+    def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return ``func(this runner, ...)``."""
+        return func(self, *args, **kwargs)
+
+    def stop(self) -> None:
+        """Close the environments."""
+        if self.env is not None:
+            self.env.close()
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that make such a runner."""
+        return (), {"config": self.config, "worker_index": self.worker_index}
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return the weights, their number, and the metrics over the lifetime."""
+        return {
+            "rl_module": self.module.get_state(inference_only=True),
+            "weights_seq_no": self.weights_seq_no,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over weights."""
+        if "rl_module" in state:
+            self.module.set_state(state["rl_module"])
+        self.weights_seq_no = state.get("weights_seq_no", self.weights_seq_no)

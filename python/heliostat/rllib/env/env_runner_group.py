@@ -1,0 +1,266 @@
+"""All runners of an algorithm: the one in its process, and actors."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import heliostat
+from heliostat.exceptions import GetTimeoutError, RayActorError, RayError
+from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+_log = logging.getLogger("ray.rllib")
+
+
+def runner_class(config: Any) -> Any:
+    """The class of an algorithm's runners."""
+    if config.env_runner_cls is not None:
+        return config.env_runner_cls
+    return SingleAgentEnvRunner
+
+
+class EnvRunnerGroup:
+    """Runners, of which those that fail are replaced.
+
+    Args:
+        config: The algorithm's settings.
+        local_env_runner: Whether there is one in this process.
+
+    Attributes:
+        restarts: How often a runner was replaced.
+    """
+
+    def __init__(self, *, config: Any, local_env_runner: bool = True) -> None:
+        self.config = config
+        self._class = runner_class(config)
+        self._count = config.num_env_runners
+        self.restarts = 0
+        self._local = None
+        if local_env_runner:
+            self._local = self._class(config=config, worker_index=0)
+        self._actors: dict[int, Any] = {}
+        self._failures = 0  # rounds in a row of which nothing came
+        self._raised = 0  # of them, those in which code raised
+        self._last_restart: dict[int, float] = {}
+        self.restored: list[int] = []
+        for index in range(1, self._count + 1):
+            self._start(index)
+        if config.validate_env_runners_after_construction:
+            heliostat.get([actor.assert_healthy.remote() for actor in self._actors.values()])
+
+    def _start(self, index: int, recreated: bool = False) -> None:
+        config = self.config
+        options: dict[str, Any] = {
+            "num_cpus": config.num_cpus_per_env_runner,
+            "num_gpus": config.num_gpus_per_env_runner,
+            "resources": config.custom_resources_per_env_runner or None,
+        }
+        kind = heliostat.remote(self._class).options(
+            **{name: value for name, value in options.items() if value is not None}
+        )
+        self._actors[index] = kind.remote(
+            config=config, worker_index=index, num_workers=self._count, recreated_worker=recreated
+        )
+
+    # --- who is there ---
+
+    @property
+    def local_env_runner(self) -> Any:
+        """The runner of this process, or None."""
+        return self._local
+
+    def num_remote_env_runners(self) -> int:
+        """Return how many actors there are."""
+        return len(self._actors)
+
+    num_healthy_remote_env_runners = num_remote_env_runners
+
+    def num_remote_worker_restarts(self) -> int:
+        """Return how often a runner was replaced."""
+        return self.restarts
+
+    def healthy_env_runner_ids(self) -> list[int]:
+        """Return the numbers of actors."""
+        return sorted(self._actors)
+
+    def get_spaces(self) -> dict[str, tuple[Any, Any]]:
+        """Return the spaces by module id."""
+        if self._local is not None:
+            found: dict[str, tuple[Any, Any]] = self._local.get_spaces()
+            return found
+        actor = next(iter(self._actors.values()))
+        given: dict[str, tuple[Any, Any]] = heliostat.get(actor.get_spaces.remote())
+        return given
+
+    # --- what they do ---
+
+    def foreach_env_runner(
+        self,
+        func: Callable[..., Any] | str,
+        *,
+        kwargs: dict[str, Any] | None = None,
+        local_env_runner: bool = True,
+        healthy_only: bool = True,
+        remote_worker_ids: list[int] | None = None,
+        timeout_seconds: float | None = None,
+        **more: Any,
+    ) -> list[Any]:
+        """Return what each runner makes of a function of it, or of its method of a name; actors that failed
+        are left out."""
+        given = kwargs or {}
+        found = []
+        if local_env_runner and self._local is not None:
+            found.append(
+                getattr(self._local, func)(**given)
+                if isinstance(func, str)
+                else func(self._local, **given)
+            )
+        chosen = {
+            index: actor
+            for index, actor in self._actors.items()
+            if remote_worker_ids is None or index in remote_worker_ids
+        }
+        calls = {
+            index: getattr(actor, func).remote(**given)
+            if isinstance(func, str)
+            else actor.apply.remote(func, **given)
+            for index, actor in chosen.items()
+        }
+        results, failed = self._gathered(calls, timeout_seconds)
+        self._judge(failed)
+        return found + [results[index] for index in sorted(results)]
+
+    def sync_weights(self, weights: Any, seq_no: int, *, local: bool = True) -> Any:
+        """Give every runner the weights: one object, read where the runners are. Return its reference."""
+        if local and self._local is not None:
+            self._local.set_state({"rl_module": weights, "weights_seq_no": seq_no})
+        if not self._actors:
+            return None
+        return heliostat.put({"rl_module": weights, "weights_seq_no": seq_no})
+
+    def sample(
+        self, *, weights: Any = None, timeout_s: float | None = None, **how: Any
+    ) -> list[tuple[Any, dict[Any, Any]]]:
+        """Sample with every runner once.
+
+        Args:
+            weights: A reference to a state that actors take over first.
+            timeout_s: How long slower ones are waited for. Default: ``sample_timeout_s``.
+            how: As of ``sample_rollout``.
+
+        Returns:
+            A rollout and metrics of each that did; empty where all failed and others took their places.
+
+        Raises:
+            RayError: A runner failed, and neither ``restart_failed_env_runners`` nor
+                ``ignore_env_runner_failures`` is set; or all failed too often in a row.
+        """
+        if not self._actors:
+            if self._local is None:
+                raise ValueError(
+                    "No env runner is left: all failed. Set restart_failed_env_runners=True."
+                )
+            return [self._local.sample_and_measure(**how)]
+        calls = {
+            index: actor.sample_and_measure_with.remote(weights, how)
+            if hasattr(actor, "sample_and_measure_with")
+            else actor.apply.remote(_sample, weights, how)
+            for index, actor in self._actors.items()
+        }
+        wait = self.config.sample_timeout_s if timeout_s is None else timeout_s
+        results, failed = self._gathered(calls, wait)
+        self._judge(failed)
+        if results:
+            self._failures = self._raised = 0
+        elif failed:
+            self._failures += 1
+            raised = [
+                e for e in failed.values() if not isinstance(e, (RayActorError, GetTimeoutError))
+            ]
+            self._raised = self._raised + 1 if len(raised) == len(failed) else 0
+            if (
+                self._raised >= 3
+                or self._failures > self.config.num_consecutive_env_runner_failures_tolerance
+            ):
+                raise next(iter(failed.values()))
+        return [results[index] for index in sorted(results)]
+
+    def _gathered(
+        self, calls: dict[int, Any], timeout_s: float | None
+    ) -> tuple[dict[int, Any], dict[int, Exception]]:
+        by_ref = {ref: index for index, ref in calls.items()}
+        results: dict[int, Any] = {}
+        failed: dict[int, Exception] = {}
+        if not by_ref:
+            return results, failed
+        done, late = heliostat.wait(
+            list(by_ref), num_returns=len(by_ref), timeout=timeout_s, fetch_local=True
+        )
+        for ref in done:
+            try:
+                results[by_ref[ref]] = heliostat.get(ref)
+            except RayError as error:
+                failed[by_ref[ref]] = error
+        for ref in late:
+            failed[by_ref[ref]] = GetTimeoutError(
+                f"Env runner {by_ref[ref]} did not answer within {timeout_s} s: give "
+                "env_runners(sample_timeout_s=...) more, or make rollout_fragment_length smaller."
+            )
+        return results, failed
+
+    def _judge(self, failed: dict[int, Exception]) -> None:
+        config = self.config
+        for index, error in failed.items():
+            if not (config.restart_failed_env_runners or config.ignore_env_runner_failures):
+                raise error
+            _log.warning("Env runner %s failed: %s", index, str(error).strip().splitlines()[-1])
+            actor = self._actors.pop(index)
+            heliostat.kill(actor)
+            if not config.restart_failed_env_runners:
+                continue
+            if self.restarts >= config.max_num_env_runner_restarts:
+                raise error
+            self.restarts += 1
+            # Code that raises again and again is given time between; a process that died is replaced at once.
+            dead = isinstance(error, RayActorError)
+            since = time.monotonic() - self._last_restart.get(index, -1e9)
+            pause = config.delay_between_env_runner_restarts_s
+            if not dead and since < pause and len(self._actors):
+                self._waiting[index] = time.monotonic() + pause - since
+                continue
+            self._again(index)
+
+    @property
+    def _waiting(self) -> dict[int, float]:
+        held: dict[int, float] = self.__dict__.setdefault("_due", {})
+        return held
+
+    def _again(self, index: int) -> None:
+        self._last_restart[index] = time.monotonic()
+        self._start(index, recreated=True)
+        self.restored.append(index)
+
+    def restore(self) -> list[int]:
+        """Start runners whose pause is over; the numbers of all that began anew since the last call."""
+        for index, due in list(self._waiting.items()):
+            if time.monotonic() >= due or not self._actors:
+                del self._waiting[index]
+                self._again(index)
+        found, self.restored = self.restored, []
+        return found
+
+    def stop(self) -> None:
+        """End all runners."""
+        if self._local is not None:
+            self._local.stop()
+        for actor in self._actors.values():
+            heliostat.kill(actor)
+        self._actors.clear()
+
+
+def _sample(runner: Any, weights: Any, how: dict[str, Any]) -> Any:
+    if weights is not None:
+        runner.set_state(weights)
+    return runner.sample_and_measure(**how)

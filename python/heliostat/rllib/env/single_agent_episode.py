@@ -1,0 +1,466 @@
+"""An episode, or a part of one, of one agent."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import numpy as np
+
+from heliostat.rllib.core.columns import Columns
+from heliostat.rllib.utils.nest import at, first, mapped, put
+
+
+class SingleAgentEpisode:
+    """Observations, actions and rewards of one agent, from a reset on or from a later step on.
+
+    A part of an episode may begin with steps of the part before it, the lookback, which indices below zero
+    reach by ``neg_index_as_lookback=True`` and of which nothing counts.
+
+    Attributes:
+        id_: The episode's id, the same in all its parts.
+        t_started: How many steps of the episode are before this part.
+        t: How many steps it has up to this part's end.
+        is_terminated: Whether it ended by its own rules.
+        is_truncated: Whether it was cut off.
+    """
+
+    def __init__(
+        self,
+        id_: str | None = None,
+        *,
+        observations: Any = None,
+        observation_space: Any = None,
+        infos: Any = None,
+        actions: Any = None,
+        action_space: Any = None,
+        rewards: Any = None,
+        terminated: bool = False,
+        truncated: bool = False,
+        extra_model_outputs: dict[str, Any] | None = None,
+        t_started: int | None = None,
+        len_lookback_buffer: int | str = "auto",
+        agent_id: Any = None,
+        module_id: str | None = None,
+        multi_agent_episode_id: str | None = None,
+    ) -> None:
+        self.id_ = id_ or uuid.uuid4().hex
+        self.agent_id, self.module_id = agent_id, module_id
+        self.multi_agent_episode_id = multi_agent_episode_id
+        self.observation_space, self.action_space = observation_space, action_space
+        self.is_terminated, self.is_truncated = terminated, truncated
+        self.observations: Any = observations if observations is not None else []
+        self.actions: Any = actions if actions is not None else []
+        self.rewards: Any = rewards if rewards is not None else []
+        self.infos: list[Any] = list(infos) if infos is not None else []
+        self.extra_model_outputs: dict[str, Any] = dict(extra_model_outputs or {})
+        self.custom_data: dict[str, Any] = {}
+        steps = len(self.rewards)
+        lookback = steps if len_lookback_buffer == "auto" else int(len_lookback_buffer)
+        self._lookback = min(lookback, steps)
+        while len(self.infos) < _length(self.observations):
+            self.infos.append({})
+        self.t_started = t_started or 0
+        self.t = self.t_started + steps - self._lookback
+        self._began: float | None = time.perf_counter() if _length(self.observations) else None
+        self._seconds = 0.0
+
+    # --- growing ---
+
+    def add_env_reset(self, observation: Any, infos: dict[str, Any] | None = None) -> None:
+        """Begin the episode with the observation of a reset."""
+        assert not self.is_reset, "the episode has begun already"
+        self.observations.append(observation)
+        self.infos.append(infos or {})
+        self._began = time.perf_counter()
+
+    def add_env_step(
+        self,
+        observation: Any,
+        action: Any,
+        reward: Any,
+        infos: dict[str, Any] | None = None,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        extra_model_outputs: dict[str, Any] | None = None,
+    ) -> None:
+        """Add a step: the action, and what came of it."""
+        assert not self.is_done, "the episode is over"
+        if self.is_numpy:
+            raise ValueError("An episode of arrays (to_numpy()) takes no more steps.")
+        self.observations.append(observation)
+        self.actions.append(action)
+        self.rewards.append(reward)
+        self.infos.append(infos or {})
+        for key, value in (extra_model_outputs or {}).items():
+            self.extra_model_outputs.setdefault(key, []).append(value)
+        self.is_terminated, self.is_truncated = terminated, truncated
+        self.t += 1
+        if self._began is not None:
+            self._seconds = time.perf_counter() - self._began
+
+    def to_numpy(self) -> SingleAgentEpisode:
+        """Turn lists into arrays; the same object."""
+        if not self.is_numpy:
+            self.observations = _stacked(self.observations)
+            self.actions = _stacked(self.actions)
+            self.rewards = np.asarray(self.rewards)
+            self.extra_model_outputs = {k: _stacked(v) for k, v in self.extra_model_outputs.items()}
+        return self
+
+    def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
+        """Return the part that goes on where this one ends, with its last steps as lookback."""
+        assert not self.is_done, "the episode is over: nothing goes on"
+        begin = max(0, len(self.rewards) - len_lookback_buffer)
+        made = SingleAgentEpisode(
+            self.id_,
+            observations=_listed(self.observations, begin),
+            infos=self.infos[begin:],
+            actions=_listed(self.actions, begin),
+            rewards=list(self.rewards[begin:]),
+            extra_model_outputs={k: _listed(v, begin) for k, v in self.extra_model_outputs.items()},
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            t_started=self.t,
+            len_lookback_buffer=len(self.rewards) - begin,
+            agent_id=self.agent_id,
+            module_id=self.module_id,
+            multi_agent_episode_id=self.multi_agent_episode_id,
+        )
+        made._began = self._began
+        made.custom_data = self.custom_data
+        return made
+
+    def concat_episode(self, other: SingleAgentEpisode) -> None:
+        """Add the part that follows this one.
+
+        Raises:
+            ValueError: It is of another episode, or does not begin where this one ends.
+        """
+        if other.id_ != self.id_ or other.t_started != self.t or self.is_done:
+            raise ValueError(
+                f"Episode {other.id_} from step {other.t_started} on does not follow {self.id_}, which has "
+                f"{self.t} steps{' and is over' if self.is_done else ''}."
+            )
+        skip = other._lookback
+        self.observations = _appended(self.observations, other.observations, skip + 1)
+        self.infos = self.infos + other.infos[skip + 1 :]
+        self.actions = _appended(self.actions, other.actions, skip)
+        self.rewards = _appended(self.rewards, other.rewards, skip)
+        for key, values in other.extra_model_outputs.items():
+            mine = self.extra_model_outputs.get(key)
+            joined = values if mine is None else _appended(mine, values, skip)
+            self.extra_model_outputs[key] = joined
+        self.t = other.t
+        self.is_terminated, self.is_truncated = other.is_terminated, other.is_truncated
+
+    # --- reading ---
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether it has its first observation."""
+        return _length(self.observations) > 0
+
+    @property
+    def is_numpy(self) -> bool:
+        """Whether it has arrays, not lists."""
+        return not isinstance(self.observations, list)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended."""
+        return self.is_terminated or self.is_truncated
+
+    def __len__(self) -> int:
+        return self.t - self.t_started
+
+    def env_steps(self) -> int:
+        """Return its number of steps."""
+        return len(self)
+
+    agent_steps = env_steps
+
+    def get_return(self) -> float:
+        """Return the sum of its rewards, the lookback's without."""
+        return float(np.sum(self.rewards[self._lookback :]))
+
+    def get_duration_s(self) -> float:
+        """Return the seconds from its begin to its last step."""
+        return self._seconds
+
+    def get_observations(
+        self,
+        indices: Any = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Return observations.
+
+        Args:
+            indices: One, a list, or a slice; -1 is the last one. Default: all of this part.
+            neg_index_as_lookback: Whether -1 is the last one of the lookback.
+            fill: What stands for steps that are not there. Default: an IndexError.
+            one_hot_discrete: Whether numbers of ``Discrete`` spaces become one-hot.
+        """
+        found = self._chosen(self.observations, indices, neg_index_as_lookback, fill)
+        return self._hot(self.observation_space, found) if one_hot_discrete else found
+
+    def get_actions(
+        self,
+        indices: Any = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Return actions, as :meth:`get_observations` does."""
+        found = self._chosen(self.actions, indices, neg_index_as_lookback, fill)
+        return self._hot(self.action_space, found) if one_hot_discrete else found
+
+    def get_rewards(
+        self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None
+    ) -> Any:
+        """Return rewards, as :meth:`get_observations` does."""
+        return self._chosen(self.rewards, indices, neg_index_as_lookback, fill)
+
+    def get_infos(
+        self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None
+    ) -> Any:
+        """Return infos, as :meth:`get_observations` does."""
+        return self._chosen(self.infos, indices, neg_index_as_lookback, fill)
+
+    def get_extra_model_outputs(
+        self,
+        key: str,
+        indices: Any = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+    ) -> Any:
+        """Return what the module gave besides actions, as :meth:`get_observations` does."""
+        return self._chosen(self.extra_model_outputs[key], indices, neg_index_as_lookback, fill)
+
+    def get_data_dict(self) -> dict[str, Any]:
+        """Return the columns of this part, with ``terminateds`` and ``truncateds`` that end in True at
+        its end.
+        """
+        steps = len(self)
+        terminateds, truncateds = np.zeros(steps, bool), np.zeros(steps, bool)
+        if steps:
+            terminateds[-1], truncateds[-1] = self.is_terminated, self.is_truncated
+        return {
+            Columns.EPS_ID: np.array([self.id_] * steps),
+            Columns.OBS: self.get_observations(slice(0, steps)),
+            Columns.NEXT_OBS: self.get_observations(slice(1, steps + 1)),
+            Columns.ACTIONS: self.get_actions(),
+            Columns.REWARDS: self.get_rewards(),
+            Columns.INFOS: self.get_infos(slice(0, steps)),
+            Columns.TERMINATEDS: terminateds,
+            Columns.TRUNCATEDS: truncateds,
+            Columns.T: np.arange(self.t_started, self.t),
+            **{key: self.get_extra_model_outputs(key) for key in self.extra_model_outputs},
+        }
+
+    def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+        """Return the part of steps ``slice_``."""
+        begin, end, step = slice_.indices(len(self))
+        if step != 1:
+            raise ValueError("An episode is sliced in steps of one.")
+        end = max(begin, end)
+        lookback = self._lookback if len_lookback_buffer is None else len_lookback_buffer
+        lookback = min(lookback, self._lookback + begin)
+        at = self._lookback + begin - lookback
+        to = self._lookback + end
+        over = end == len(self)
+        return SingleAgentEpisode(
+            self.id_,
+            observations=_part(self.observations, at, to + 1),
+            infos=self.infos[at : to + 1],
+            actions=_part(self.actions, at, to),
+            rewards=self.rewards[at:to],
+            extra_model_outputs={k: _part(v, at, to) for k, v in self.extra_model_outputs.items()},
+            terminated=self.is_terminated and over,
+            truncated=self.is_truncated and over,
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            t_started=self.t_started + begin,
+            len_lookback_buffer=lookback,
+            agent_id=self.agent_id,
+            module_id=self.module_id,
+            multi_agent_episode_id=self.multi_agent_episode_id,
+        )
+
+    def __getitem__(self, item: Any) -> SingleAgentEpisode:
+        return self.slice(item)
+
+    # --- changing ---
+
+    def set_observations(
+        self, *, new_data: Any, at_indices: Any = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Replace observations."""
+        self._replace("observations", new_data, at_indices, neg_index_as_lookback)
+
+    def set_actions(
+        self, *, new_data: Any, at_indices: Any = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Replace actions."""
+        self._replace("actions", new_data, at_indices, neg_index_as_lookback)
+
+    def set_rewards(
+        self, *, new_data: Any, at_indices: Any = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Replace rewards."""
+        self._replace("rewards", new_data, at_indices, neg_index_as_lookback)
+
+    def set_extra_model_outputs(
+        self,
+        *,
+        key: str,
+        new_data: Any,
+        at_indices: Any = None,
+        neg_index_as_lookback: bool = False,
+    ) -> None:
+        """Replace, or add, a column of the module."""
+        if key not in self.extra_model_outputs:
+            self.extra_model_outputs[key] = new_data
+            return
+        held = self.extra_model_outputs[key]
+        self.extra_model_outputs[key] = self._replaced(
+            held, new_data, at_indices, neg_index_as_lookback
+        )
+
+    # --- state ---
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what :meth:`from_state` makes the episode of."""
+        return dict(vars(self))
+
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> SingleAgentEpisode:
+        """Make the episode of what :meth:`get_state` returned."""
+        made = SingleAgentEpisode.__new__(SingleAgentEpisode)
+        made.__dict__.update(state)
+        return made
+
+    def __repr__(self) -> str:
+        return (
+            f"SingleAgentEpisode(len={len(self)} done={self.is_done} "
+            f"R={self.get_return()} id_={self.id_})"
+        )
+
+    # --- how ---
+
+    def _at(self, index: int, neg_index_as_lookback: bool, length: int) -> int:
+        if index >= 0 or neg_index_as_lookback:
+            return self._lookback + index
+        return length + index
+
+    def _chosen(self, values: Any, indices: Any, lookback: bool, fill: Any) -> Any:
+        length = _length(values)
+        if indices is None:
+            return _part(values, self._lookback, length)
+        if isinstance(indices, slice):
+            own = length - self._lookback
+            begin = 0 if indices.start is None else indices.start
+            end = own if indices.stop is None else indices.stop
+            if not lookback:
+                begin, end = (own + i if i < 0 else i for i in (begin, end))
+            places = [self._lookback + i for i in range(begin, end, indices.step or 1)]
+            if fill is None:
+                places = [p for p in places if 0 <= p < length]
+                if places and places == list(range(places[0], places[-1] + 1)):
+                    return _part(values, places[0], places[-1] + 1)
+        elif isinstance(indices, (list, tuple, np.ndarray)):
+            places = [self._at(int(i), lookback, length) for i in indices]
+        else:
+            return self._one(values, self._at(int(indices), lookback, length), length, fill)
+        found = [self._one(values, place, length, fill) for place in places]
+        return found if isinstance(values, list) else _stacked(found)
+
+    @staticmethod
+    def _one(values: Any, place: int, length: int, fill: Any) -> Any:
+        if 0 <= place < length:
+            return values[place] if isinstance(values, list) else mapped(lambda a: a[place], values)
+        if fill is None:
+            raise IndexError(
+                f"Step {place} is not in this part of the episode, which has {length}."
+            )
+        if not length:
+            return fill
+        example = values[0] if isinstance(values, list) else mapped(lambda a: a[0], values)
+        return mapped(lambda a: np.full_like(np.asarray(a), fill), example)
+
+    @staticmethod
+    def _hot(space: Any, values: Any) -> Any:
+        if not hasattr(space, "n"):
+            return values
+        return np.eye(int(space.n), dtype=np.float32)[np.asarray(values, int) - int(space.start)]
+
+    def _replace(self, name: str, new: Any, indices: Any, lookback: bool) -> None:
+        setattr(self, name, self._replaced(getattr(self, name), new, indices, lookback))
+
+    def _replaced(self, values: Any, new: Any, indices: Any, lookback: bool) -> Any:
+        length = _length(values)
+        if indices is None:
+            given = _length(new)
+            if given == length - self._lookback and self._lookback:
+                return _appended(_part(values, 0, self._lookback), new, 0)
+            if given != length:
+                raise ValueError(f"new_data has {given} steps, and the episode {length}.")
+            return new
+        many = isinstance(indices, (list, tuple))
+        if isinstance(indices, slice):
+            indices, many = list(range(*indices.indices(length - self._lookback))), True
+        places = [self._at(int(i), lookback, length) for i in (indices if many else [indices])]
+        copied = list(values) if isinstance(values, list) else mapped(np.array, values)
+        for number, place in enumerate(places):
+            item = new
+            if many:
+                item = new[number] if isinstance(new, list) else at(new, number)
+            if isinstance(copied, list):
+                copied[place] = item
+            else:
+                put(copied, place, item)
+        return copied
+
+
+def _length(values: Any) -> int:
+    if isinstance(values, list):
+        return len(values)
+    return int(np.shape(first(values))[0])
+
+
+def _stacked(values: Any) -> Any:
+    if not isinstance(values, list):
+        return values
+    if not values:
+        return np.zeros((0,), np.float32)
+    return mapped(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *values)
+
+
+def _part(values: Any, begin: int, end: int) -> Any:
+    if isinstance(values, list):
+        return values[begin:end]
+    return mapped(lambda a: a[begin:end], values)
+
+
+def _listed(values: Any, begin: int) -> list[Any]:
+    if isinstance(values, list):
+        return values[begin:]
+    return [at(values, i) for i in range(begin, _length(values))]
+
+
+def _appended(mine: Any, theirs: Any, skip: int) -> Any:
+    rest = _part(theirs, skip, _length(theirs))
+    if isinstance(mine, list):
+        return mine + _listed(rest, 0)
+    if isinstance(rest, list):
+        rest = _stacked(rest)
+    if not _length(mine):
+        return rest
+    return mapped(lambda a, b: np.concatenate([a, b]), mine, rest)

@@ -1,0 +1,1 @@
+"""Replay buffers of algorithms."""

@@ -1,0 +1,38 @@
+"""How many threads torch computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from heliostat.core.extras import required
+
+# Multiplications of a forward below which threads cost more than they bring.
+SMALL = 20_000_000
+
+
+@contextmanager
+def threads_for(work: float) -> Iterator[None]:
+    """One thread where there is little to compute, as of small networks; the process's number otherwise.
+
+    Args:
+        work: About how many multiplications one forward makes.
+    """
+    import torch
+
+    required("torch", "ray.rllib", "rllib")
+    before = torch.get_num_threads()
+    if work >= SMALL or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def work_of(module: object, rows: int) -> float:
+    """About how many multiplications a forward of a module makes."""
+    parameters = getattr(module, "parameters", None)
+    return float(rows * sum(p.numel() for p in parameters())) if parameters is not None else 0.0
