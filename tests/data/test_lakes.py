@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import hudi_tables
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -246,3 +247,48 @@ def test_iceberg_refusals(rd: Any, dataset: Any, catalog: dict[str, Any]) -> Non
         )
     found = rd.read_iceberg(table_identifier="db.plain", catalog_kwargs=catalog)
     assert rows_of(found) == ROWS
+
+
+# --- Hudi ------------------------------------------------------------------------------------------
+
+FIRST, SECOND = "20240101000000000", "20240102000000000"
+
+
+@pytest.fixture
+def hudi(tmp_path: Path) -> str:
+    pytest.importorskip("hudi", reason="needs hudi")
+    hudi_tables.make(
+        tmp_path / "table",
+        {
+            FIRST: {("a", "f1"): [(1, FIRST), (2, FIRST)], ("b", "f2"): [(3, FIRST)]},
+            SECOND: {("a", "f1"): [(1, FIRST), (2, SECOND), (4, SECOND)]},
+        },
+    )
+    return str(tmp_path / "table")
+
+
+def ids(dataset: Any) -> list[int]:
+    return sorted(row["id"] for row in dataset.take_all())
+
+
+@pytest.mark.contract("F10.04")
+def test_hudi_as_it_is_as_it_was_and_what_changed(rd: Any, hudi: str) -> None:
+    assert ids(rd.read_hudi(hudi)) == [1, 2, 3, 4]
+    assert ids(rd.read_hudi(hudi, filters=[("city", "=", "b")])) == [3]
+    as_of = {"hoodie.read.as.of.timestamp": FIRST}
+    assert ids(rd.read_hudi(hudi, hudi_options=as_of)) == [1, 2, 3]
+    for name in ("hoodie.read.start.timestamp", "hoodie.read.file_group.start_timestamp"):
+        since = rd.read_hudi(hudi, query_type="incremental", hudi_options={name: FIRST})
+        assert ids(since) == [2, 4]
+    none = rd.read_hudi(hudi, filters=[("city", "=", "c")])
+    assert (none.count(), "id" in none.columns()) == (0, True)
+
+
+@pytest.mark.contract("F10.04")
+def test_hudi_refusals(rd: Any, hudi: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Unsupported query type"):
+        rd.read_hudi(hudi, query_type="all")
+    with pytest.raises(Exception, match=r"hoodie\.properties not found"):
+        rd.read_hudi(str(tmp_path / "nothing")).take_all()
+    with pytest.raises(TypeError, match="did you mean 'filters'"):
+        rd.read_hudi(hudi, filter=[])

@@ -62,6 +62,13 @@ CASES = [
     ),
     ("lance", "import ray; ray.data.read_lance('{tmp}')", "pylance", "lance"),
     ("lance", "import ray; ray.data.range(1).write_lance('{tmp}/l')", "pylance", "lance"),
+    ("hudi", "import ray; ray.data.read_hudi('{tmp}')", "hudi", "hudi"),
+    (
+        "delta_sharing",
+        "import ray; ray.data.read_delta_sharing_tables('p#s.x.t')",
+        "delta-sharing",
+        "delta-sharing",
+    ),
     ("pymongo", "import ray; ray.data.read_mongo('mongodb://h', 'd', 'c')", "pymongo", "mongo"),
     (
         "pymongo",

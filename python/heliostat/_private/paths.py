@@ -146,6 +146,21 @@ ROWS: dict[str, Row] = {
         "sinks of programs", {"data.sinks.datasink": "TaskContext"}
     ),
     "data._internal.pandas_block": Row(_TYPES, {"data.accessor": "PandasBlockAccessor"}),
+    "data._internal.datasource": Row("a package"),
+    "data._internal.datasource.clickhouse_datasink": Row(
+        "settings of sinks", {"data": "ClickHouseTableSettings SinkMode"}
+    ),
+    "data._internal.datasource.databricks_credentials": Row(
+        "credentials of programs",
+        {
+            "data.databricks": (
+                "DatabricksCredentialProvider EnvironmentCredentialProvider StaticCredentialProvider"
+            )
+        },
+    ),
+    "data._internal.datasource.kafka_datasource": Row(
+        "settings of sources", {"data": "KafkaAuthConfig"}
+    ),
     "data._internal.savemode": Row("sinks of programs", {"data": "SaveMode"}),
     # --- train ---
     "train.constants": Row("names of datasets and folders", {"_private.train_constants": "*"}),

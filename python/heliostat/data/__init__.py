@@ -12,6 +12,13 @@ from heliostat.core.extras import explained
 
 if TYPE_CHECKING:
     from heliostat.data import aggregate, collate_fn, exceptions, expressions
+    from heliostat.data.catalog import (
+        Catalog,
+        CatalogAccessMode,
+        DatabricksUnityCatalog,
+        ReaderFormat,
+        ResolvedSource,
+    )
     from heliostat.data.context import DataContext, ExecutionOptions, ExecutionResources
     from heliostat.data.dataset import Dataset, MaterializedDataset, Schema
     from heliostat.data.dataset.summary import DatasetSummary
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from heliostat.data.sinks.files import FilenameProvider, SaveMode
     from heliostat.data.sources.bigquery import read_bigquery
     from heliostat.data.sources.clickhouse import read_clickhouse
+    from heliostat.data.sources.databricks import read_databricks_tables, read_unity_catalog
     from heliostat.data.sources.datasource import (
         Datasource,
         ReadTask,
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     )
     from heliostat.data.sources.delta import read_delta
     from heliostat.data.sources.files import FileShuffleConfig
+    from heliostat.data.sources.hudi import read_hudi
     from heliostat.data.sources.iceberg import read_iceberg
     from heliostat.data.sources.kafka import KafkaAuthConfig, read_kafka
     from heliostat.data.sources.lance import read_lance
@@ -75,6 +84,7 @@ if TYPE_CHECKING:
         read_tfrecords,
         read_webdataset,
     )
+    from heliostat.data.sources.sharing import read_delta_sharing_tables
     from heliostat.data.sources.sql import read_snowflake, read_sql
 
 # name: module
@@ -82,6 +92,7 @@ _HOME = {
     name: module
     for module, names in {
         "seeds": "RandomSeedConfig",
+        "catalog": ("Catalog CatalogAccessMode DatabricksUnityCatalog ReaderFormat ResolvedSource"),
         "context": "DataContext ExecutionOptions ExecutionResources",
         "dataset": "Dataset MaterializedDataset Schema",
         "dataset.summary": "DatasetSummary",
@@ -95,8 +106,10 @@ _HOME = {
         "sources.bigquery": "read_bigquery",
         "sources.clickhouse": "read_clickhouse",
         "sources.datasource": "Datasource ReadTask read_datasource",
+        "sources.databricks": "read_databricks_tables read_unity_catalog",
         "sources.delta": "read_delta",
         "sources.files": "FileShuffleConfig",
+        "sources.hudi": "read_hudi",
         "sources.iceberg": "read_iceberg",
         "sources.kafka": "KafkaAuthConfig read_kafka",
         "sources.lance": "read_lance",
@@ -105,6 +118,7 @@ _HOME = {
             "from_numpy_refs from_pandas from_pandas_refs from_torch range range_tensor"
         ),
         "sources.mongo": "read_mongo",
+        "sources.sharing": "read_delta_sharing_tables",
         "sources.sql": "read_snowflake read_sql",
         "sources.libraries": ("from_daft from_dask from_mars from_modin from_spark from_tf"),
         "sources.read": (
@@ -120,6 +134,7 @@ _ALIASES = {"DatasetContext": "DataContext", "DatasetIterator": "DataIterator"}
 _MODULES = (
     "aggregate",
     "block",
+    "catalog",
     "collate_fn",
     "context",
     "dataset",
@@ -150,6 +165,12 @@ __all__ = [
     "SaveMode",
     "SinkMode",
     "TaskPoolStrategy",
+    # catalogs
+    "Catalog",
+    "CatalogAccessMode",
+    "DatabricksUnityCatalog",
+    "ReaderFormat",
+    "ResolvedSource",
     # datasets
     "BlockBasedFileDatasink",
     "DataIterator",
@@ -182,8 +203,11 @@ __all__ = [
     "read_binary_files",
     "read_clickhouse",
     "read_csv",
+    "read_databricks_tables",
     "read_datasource",
     "read_delta",
+    "read_delta_sharing_tables",
+    "read_hudi",
     "read_iceberg",
     "read_images",
     "read_json",
@@ -196,6 +220,7 @@ __all__ = [
     "read_snowflake",
     "read_sql",
     "read_text",
+    "read_unity_catalog",
     "from_daft",
     "from_dask",
     "from_mars",
@@ -211,6 +236,13 @@ __all__ = [
 
 def set_progress_bars(enabled: bool) -> bool:
     """Turn progress of datasets made from here on on or off; returns what it was."""
+    from heliostat.data.catalog import (
+        Catalog,
+        CatalogAccessMode,
+        DatabricksUnityCatalog,
+        ReaderFormat,
+        ResolvedSource,
+    )
     from heliostat.data.context import DataContext
 
     context = DataContext.get_current()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from heliostat.data import block, tfrecords
+from heliostat.data.catalog import CatalogAccessMode, ReaderFormat, resolved
 from heliostat.data.dataset.base import Base
 from heliostat.data.expressions import Expr
 from heliostat.data.plan.operators import Map, TaskPoolStrategy
@@ -76,6 +77,7 @@ class Write(Base):
         partition_cols: list[str] | None = None,
         arrow_parquet_args_fn: Any = None,
         max_rows_per_file: int | None = None,
+        catalog: Any = None,
         **options: Any,
     ) -> None:
         """Write Parquet files into a folder. If it fails or is interrupted, its files are deleted.
@@ -85,6 +87,7 @@ class Write(Base):
             partition_cols: Columns that become folders, ``name=value``.
             arrow_parquet_args_fn: Gives options of ``pyarrow.parquet.write_table`` in the task.
             max_rows_per_file: Larger blocks become several files.
+            catalog: A ``Catalog`` that knows where the table is whose name is ``path``.
             **options: ``filesystem``, ``mode`` (a ``SaveMode``), ``min_rows_per_file``,
                 ``filename_provider``, ``concurrency``, ``ray_remote_args``, ``try_create_dir``,
                 ``arrow_open_stream_args``; ``schema``, a ``pyarrow.Schema`` that says the columns'
@@ -100,6 +103,10 @@ class Write(Base):
                 f"max_rows_per_file ({max_rows_per_file}) must be at least 1, and at least "
                 f"min_rows_per_file ({least})."
             )
+        if catalog is not None:
+            found = resolved(catalog, path, ReaderFormat.PARQUET, CatalogAccessMode.WRITE)
+            path = found.path or ""
+            options["filesystem"] = found.filesystem or options.get("filesystem")
         ours, theirs = _split("write_parquet", options, _of_parquet)
         encode = files.ParquetBytes(theirs, arrow_parquet_args_fn, list(partition_cols or []))
         self._write(
@@ -215,7 +222,8 @@ class Write(Base):
         """Write to a Delta table, in one commit at the end; a table that is not there is made.
 
         Args:
-            path: The table's folder or URI.
+            path: The table's folder or URI; its name, if there is a catalog.
+            catalog: A ``Catalog`` that knows where the table is, and has the credentials.
             mode: APPEND adds rows, OVERWRITE replaces all, ERROR and CREATE refuse a table that is
                 there, IGNORE leaves it as it is.
             partition_by: Columns by whose values the rows lie in folders. Default: the table's.
@@ -231,13 +239,17 @@ class Write(Base):
             ImportError: deltalake is not installed.
             ValueError: There is such a table (ERROR, CREATE), or one of other partitions or columns. While
                 executing: Delta tables have no type for a column.
-            NotImplementedError: ``catalog`` or ``filesystem`` is given.
+            NotImplementedError: ``filesystem`` is given, or the catalog's credentials are such that deltalake
+                does not take.
             deltalake.exceptions.CommitFailedError: Others have changed the table meanwhile.
         """
-        if catalog is not None or filesystem is not None:
+        if filesystem is not None:
             raise NotImplementedError(
-                "write_delta takes no catalog and no filesystem so far: pass storage_options."
+                "write_delta takes no filesystem so far: pass storage_options."
             )
+        if catalog is not None:
+            found = resolved(catalog, path, ReaderFormat.DELTA, CatalogAccessMode.WRITE)
+            path, storage_options = found.path or "", found.storage_options or storage_options
         from heliostat.data.sinks.delta import DeltaSink
 
         sink = DeltaSink(
@@ -273,6 +285,7 @@ class Write(Base):
         Args:
             table_identifier: Its name, such as "namespace.table".
             catalog_kwargs: Arguments of ``pyiceberg.catalog.load_catalog``.
+            catalog: A ``Catalog`` that gives these arguments, unless there are some.
             snapshot_properties: Kept with the snapshot.
             mode: APPEND adds rows. OVERWRITE replaces all, or those of ``overwrite_filter``. UPSERT
                 replaces those with the same keys.
@@ -287,13 +300,17 @@ class Write(Base):
             ImportError: pyiceberg is not installed.
             ValueError: The mode is another, or there are no keys. While executing: a column cannot be
                 cast to the table's type, or two rows have the same keys.
-            NotImplementedError: ``catalog`` is given, or an ``overwrite_filter`` of this library.
+            NotImplementedError: There is an ``overwrite_filter`` of this library.
             pyiceberg.exceptions.NoSuchTableError: There is no such table.
             pyiceberg.exceptions.CommitFailedException: Others have changed the table meanwhile.
         """
         save = SaveMode(mode)
-        if catalog is not None:
-            raise NotImplementedError("write_iceberg takes catalog_kwargs and no catalog so far.")
+        if catalog is not None and not catalog_kwargs:
+            where = resolved(
+                catalog, table_identifier, ReaderFormat.ICEBERG, CatalogAccessMode.WRITE
+            )
+            table_identifier = where.table_identifier or table_identifier
+            catalog_kwargs = where.catalog_kwargs
         if isinstance(overwrite_filter, Expr):
             raise NotImplementedError(
                 "overwrite_filter takes a text such as 'x > 3' or an expression of pyiceberg so far."
@@ -437,8 +454,6 @@ def _split(
     Raises:
         TypeError: The format has no such option.
     """
-    if options.pop("catalog", None) is not None:
-        raise NotImplementedError("catalogs are not in this release; pass a path.")
     ours = {k: options.pop(k) for k in _OURS if k in options}
     if options:
         known = set(theirs())

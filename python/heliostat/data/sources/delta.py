@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import urllib.parse
 from collections.abc import Iterator
 from functools import partial
@@ -13,8 +14,9 @@ import pyarrow.fs
 from heliostat.core.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
+from heliostat.data.catalog import ReaderFormat, resolved
 from heliostat.data.dataset import Dataset
-from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
+from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
 
 PATH = "path"  # the column of ``include_paths``
@@ -37,24 +39,30 @@ def read_delta(
     """Return a dataset of a Delta table as it is now, or as it was.
 
     Args:
-        path: The table's folder or URI, such as ``s3://bucket/table``.
+        path: The table's folder or URI, such as ``s3://bucket/table``; its name, if there is a catalog.
         version: Of the table. Default: the last one when this is called.
         storage_options: What the storage needs (credentials, region), as ``deltalake.DeltaTable`` takes
             it.
         filesystem: A ``pyarrow.fs.FileSystem`` to read the files with. Default: deltalake's own.
+        catalog: A :class:`Catalog` that knows where the table is, and has the credentials.
         columns: Which to read. Default: all.
+        shuffle: "files": read the files in random order.
         include_paths: Add the column "path", the file that a row comes from.
         **options: Those of :func:`read_datasource`.
 
     Raises:
         ImportError: deltalake is not installed.
         ValueError: There is no such column, or several paths are given.
-        NotImplementedError: ``catalog`` or ``shuffle`` is given.
+        NotImplementedError: The catalog's credentials are such that deltalake does not take.
         deltalake.exceptions.DeltaError: There is no such table or version, or it has deletion vectors
             or another feature that the package cannot read.
     """
-    if catalog is not None or shuffle is not None:
-        raise NotImplementedError("read_delta takes no catalog and no shuffle so far.")
+    if shuffle not in (None, "files"):
+        raise ValueError(f"read_delta: shuffle is {shuffle!r}; there is 'files' only.")
+    if catalog is not None:
+        found = resolved(catalog, path, ReaderFormat.DELTA)
+        path, storage_options = found.path or "", found.storage_options or storage_options
+        filesystem = found.filesystem or filesystem
     if not isinstance(path, str):
         if len(path) != 1:
             raise ValueError(f"read_delta reads one table, not {len(path)}.")
@@ -65,9 +73,10 @@ def read_delta(
     if wrong:
         raise ValueError(f"read_delta: {missing.no_columns(wrong, known)}")
     source = _DeltaSource(
-        path, table.version(), storage_options, filesystem, columns, include_paths
+        path, table.version(), storage_options, filesystem, columns, include_paths, bool(shuffle)
     )
-    return read_datasource(source, **options)
+    known = ("path", "version", "storage_options", "filesystem", "catalog", "columns", "shuffle")
+    return dataset_of(source, "read_delta", options, (*known, "include_paths"))
 
 
 def _table(path: str, version: int | None, storage_options: Storage) -> Any:
@@ -90,7 +99,9 @@ class _DeltaSource(Datasource):
         filesystem: Any,
         columns: list[str] | None,
         include_paths: bool,
+        is_shuffled: bool,
     ) -> None:
+        self._is_shuffled = is_shuffled
         self._open = partial(_table, path, version, storage_options)
         self._filesystem, self._columns = filesystem, columns
         self._include_paths = include_paths
@@ -118,6 +129,8 @@ class _DeltaSource(Datasource):
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
         files = self._files()
+        if self._is_shuffled:
+            random.shuffle(files)
         count = max(1, min(parallelism, len(files)))
         # A table without files has its columns all the same.
         return [self._task(files[a:b]) for a, b in list(spans(len(files), count)) or [(0, 0)]]

@@ -98,7 +98,9 @@ def find(
         if info.type == pafs.FileType.NotFound:
             if ignore_missing:
                 continue
-            raise FileNotFoundError(f"there is no file or folder {path}")
+            pattern = any(one in path for one in "*?[")
+            hint = "; paths are no patterns: pass a list, such as glob.glob(...)" if pattern else ""
+            raise FileNotFoundError(f"there is no file or folder {path}{hint}")
         if info.type == pafs.FileType.Directory:
             found += _below(used, path)
         else:

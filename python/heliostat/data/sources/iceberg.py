@@ -11,9 +11,10 @@ import pyarrow as pa
 from heliostat.core.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
+from heliostat.data.catalog import ReaderFormat, resolved
 from heliostat.data.dataset import Dataset
 from heliostat.data.iceberg import iceberg_table
-from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
+from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
 
 
@@ -38,16 +39,18 @@ def read_iceberg(
         snapshot_id: Of the table. Default: the last one.
         scan_kwargs: Further arguments of ``pyiceberg.table.Table.scan``.
         catalog_kwargs: Arguments of ``pyiceberg.catalog.load_catalog``.
+        catalog: A :class:`Catalog` that gives these arguments, unless there are some.
         **options: Those of :func:`read_datasource`.
 
     Raises:
         ImportError: pyiceberg is not installed.
         ValueError: There is no such column or snapshot.
-        NotImplementedError: ``catalog`` is given.
         pyiceberg.exceptions.NoSuchTableError: There is no such table.
     """
-    if catalog is not None:
-        raise NotImplementedError("read_iceberg takes catalog_kwargs and no catalog so far.")
+    if catalog is not None and not catalog_kwargs:
+        found = resolved(catalog, table_identifier, ReaderFormat.ICEBERG)
+        table_identifier = found.table_identifier or table_identifier
+        catalog_kwargs = found.catalog_kwargs
     table = iceberg_table(table_identifier, catalog_kwargs)
     names = list(table.schema().column_names)
     wrong = [name for name in selected_fields if name != "*" and name not in names]
@@ -57,7 +60,18 @@ def read_iceberg(
     if row_filter is not None:
         given["row_filter"] = row_filter
     scan = table.scan(snapshot_id=snapshot_id, **given)
-    return read_datasource(_IcebergSource(scan), **options)
+    return dataset_of(_IcebergSource(scan), "read_iceberg", options, _NAMES)
+
+
+_NAMES = (
+    "table_identifier",
+    "row_filter",
+    "selected_fields",
+    "snapshot_id",
+    "scan_kwargs",
+    "catalog_kwargs",
+    "catalog",
+)
 
 
 class _IcebergSource(Datasource):

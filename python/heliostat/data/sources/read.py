@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from heliostat.data.catalog import ReaderFormat, resolved
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
@@ -43,8 +44,6 @@ def _source(
     partitioning: Partitioning | None,
 ) -> tuple[Source, int | None]:
     blocks = shared.blocks(options, stacklevel=4)
-    if options.pop("catalog", None) is not None:
-        raise NotImplementedError("catalogs are not in this release; pass paths.")
     given = options.pop("partitioning", partitioning)
     source = Source(
         paths,
@@ -69,7 +68,6 @@ def _open_args(options: dict[str, Any]) -> dict[str, Any]:
 FILES = (
     "arrow_open_file_args",
     "arrow_open_stream_args",
-    "catalog",
     "file_extensions",
     "filesystem",
     "ignore_missing_paths",
@@ -296,7 +294,8 @@ def read_parquet(
         columns: Columns of the dataset, in this order, those of the folders' names and "path" included;
             the others are not touched. Default: all.
         **options: Those of all readers, see :func:`read_csv`; ``filter``, a ``pyarrow.dataset``
-            expression that leaves out rows while reading; ``schema``, checked against nothing.
+            expression that leaves out rows while reading; ``catalog``, a :class:`Catalog` that knows where
+            the table is whose name is ``paths``; ``schema``, checked against nothing.
 
     Raises:
         FileNotFoundError: A path does not exist.
@@ -307,6 +306,11 @@ def read_parquet(
         twice = [name for name in columns if columns.count(name) > 1]
         if twice:
             raise ValueError(f"read_parquet: columns={columns} has {twice[0]!r} twice.")
+    catalog = options.pop("catalog", None)
+    if catalog is not None:
+        found = resolved(catalog, paths, ReaderFormat.PARQUET)
+        paths = found.path or ""
+        options["filesystem"] = found.filesystem or options.get("filesystem")
     source, concurrency = _source(paths, options, ["parquet"], Partitioning("hive"))
     remote = shared.of_tasks(options)
     row_filter = options.pop("filter", None)
