@@ -74,7 +74,7 @@ def test_a_bad_trial_goes_on_from_a_good_one(population: Any) -> None:
     assert report(machine, bad, 2, 1) == PAUSE
     assert bad.config["k"] == 7, "the whole configuration is taken over"
     assert bad.config["lr"] in (1, 3), "a neighbour in the list"
-    assert bad.handed == ("/kept/t1/2", 2, 1.0)
+    assert bad.handed == ("/kept/t1/2", 2, 1.0, {})
     assert bad.experiment_tag == f"tag0@perturbed[lr={bad.config['lr']}]"
     assert bad.is_changed
     assert good.config == {"lr": 2, "k": 7}

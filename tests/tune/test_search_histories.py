@@ -125,7 +125,7 @@ class World:
         assert trial.trial_id not in self.processes, f"{trial} is started while it runs"
         assert trial.status in (PENDING, PAUSED), f"{trial} is started though it is {trial.status}"
         if trial.handed is not None:
-            path, trial.restore_iteration, trial.restore_total_s = trial.handed
+            path, trial.restore_iteration, trial.restore_total_s = trial.handed[:3]
             trial.checkpoint_path, trial.handed = path, None
             self.store.checkpointed(trial)
         if trial.is_changed:

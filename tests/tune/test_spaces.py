@@ -90,7 +90,7 @@ def test_grids_are_multiplied_out_once_per_sample() -> None:
     space["in"] = {"y": tune.grid_search(["a", "b"])}
     made = configs(space, 2)
     pairs = [(config["x"], config["in"]["y"]) for config in made]
-    assert pairs == [(1, "a"), (2, "a"), (3, "a"), (1, "b"), (2, "b"), (3, "b")] * 2
+    assert pairs == [(1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "a"), (3, "b")] * 2
 
 
 def test_a_choice_may_be_a_space() -> None:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _UNSET: Any = object()
 
 
+class NoSuchMetric(ValueError, RuntimeError):
+    """No checkpoint has a number for a metric, for which Ray raises ``RuntimeError``."""
+
+
 class Result:
     """The outcome of a run.
 
@@ -88,7 +92,7 @@ class Result:
             return local_filesystem()
         return self._filesystem
 
-    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
         """Return the kept checkpoint with the best value of ``metric``, which NaN never is.
 
         Args:
@@ -96,19 +100,22 @@ class Result:
             mode: "max" or "min".
 
         Raises:
-            ValueError: Another mode, or no checkpoint has a number for that metric.
+            ValueError: Another mode, or no checkpoint has a number for that metric (a ``RuntimeError``, too).
+            RuntimeError: There is no checkpoint.
         """
         if mode not in ("max", "min"):
             raise ValueError(f"mode={mode!r} must be 'max' or 'min'.")
         if not self.best_checkpoints:
-            return None
+            raise RuntimeError(
+                f"There is no checkpoint in {self.path}: report one, with checkpoint=, or save at steps."
+            )
         found = [(lookup(m, metric), c) for c, m in self.best_checkpoints]
         scored = [(v, c) for v, c in found if isinstance(v, numbers.Real) and v == v]
         if not scored:
             if any(v is not None for v, _ in found):
-                raise ValueError(f"The metric {metric!r} is a number in no checkpoint.")
+                raise NoSuchMetric(f"The metric {metric!r} is a number in no checkpoint.")
             known = sorted({k for _, m in self.best_checkpoints for k in m})
-            raise ValueError(f"No checkpoint has the metric {metric!r}; there are {known}.")
+            raise NoSuchMetric(f"No checkpoint has the metric {metric!r}; there are {known}.")
         choose = max if mode == "max" else min
         best: tuple[Any, Checkpoint] = choose(scored, key=lambda pair: pair[0])
         return best[1]

@@ -13,7 +13,7 @@ from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.filesystems import resolve
 from heliostat.tune.environment import delimiter
 from heliostat.tune.error import TuneError
-from heliostat.tune.result_grid import SCOPES, best_index, best_row, flat_row
+from heliostat.tune.result_grid import SCOPES, best_index, best_row, check_filter, flat_row
 from heliostat.tune.runner.mirror import JOURNAL, fetch, has_search
 from heliostat.tune.runner.store import read_results, read_trials
 from heliostat.tune.runner.trial import Trial, rank
@@ -142,15 +142,16 @@ class ExperimentAnalysis:
         """Return a table with a row for each trial that reported: a report, ``config/`` and ``logdir``.
 
         Args:
-            metric, mode: Take the report with the best value. Default: the last report.
+            metric, mode: Take the report with the best value. Default: the last report; of the mode, what the
+                search has.
 
         Raises:
-            ValueError: One of both is missing, or ``mode`` is neither "min" nor "max".
+            ValueError: One of both is not known, or ``mode`` is neither "min" nor "max".
         """
         pandas = required("pandas", "Tables of trials", "tune")
 
-        if bool(metric) != bool(mode) or mode not in ("min", "max", None):
-            raise ValueError("Pass both of metric and mode ('min' or 'max'), or neither.")
+        mode = mode or (self.default_mode if metric else None)
+        check_filter(metric, mode)
         rows = []
         for trial in self.trials:
             result: dict[str, Any] | None = trial.last_result

@@ -180,7 +180,7 @@ class TuneConfig:
         search_alg: What suggests configurations. Default: grids and random values.
         scheduler: What stops bad trials early. Default: nothing does.
         num_samples: How many times the space is sampled (each grid whole); -1: without end.
-        max_concurrent_trials: How many trials run at a time. Default: as many as fit.
+        max_concurrent_trials: How many trials run at a time. Default, and below 1: as many as fit.
         time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
         reuse_actors: Class trainables go on in the same process if their ``reset_config`` returns
             True. Functions that use no GPU always do.

@@ -5,16 +5,32 @@ from __future__ import annotations
 import datetime
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from heliostat.tune.config import CheckpointConfig, RunConfig, SyncConfig, of_search
-from heliostat.tune.registry import registered
+from heliostat.tune.error import TuneError
+from heliostat.tune.registry import register_trainable, registered
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.stopper import Stopper, stopper_of
 from heliostat.tune.trainable.output import log_files
-from heliostat.tune.trainable.util import check, check_checkpoints, name_of
+from heliostat.tune.trainable.util import check, check_checkpoints, is_class, name_of
 
 __all__ = ["Experiment", "Trial"]
+
+_IN_SPEC = (
+    "time_budget_s",
+    "resources_per_trial",
+    "num_samples",
+    "checkpoint_config",
+    "trial_name_creator",
+    "trial_dirname_creator",
+    "max_failures",
+    "restore",
+)
+
+
+class NoTrainable(TuneError, TypeError):
+    """A class that is no trainable, for which Ray raises ``TypeError``."""
 
 
 class Experiment:
@@ -41,7 +57,14 @@ class Experiment:
         ValueError: ``run`` takes no config, ``name`` cannot be the name of a folder, ``stop`` or
             ``log_to_file`` makes no sense, or a function is to be saved after so many steps.
         DeprecationWarning: ``local_dir`` was given.
+
+    Attributes:
+        name: Of the search and its folder.
+        spec: What was given, by the names of the arguments, as trials are made of it.
     """
+
+    # What callbacks are told of it.
+    PUBLIC_KEYS = frozenset(("stop", "num_samples", "time_budget_s"))
 
     def __init__(
         self,
@@ -68,16 +91,30 @@ class Experiment:
         if local_dir is not None:
             raise DeprecationWarning("`Experiment(local_dir)` is gone: pass `storage_path`.")
         trainable = registered(run) if isinstance(run, str) else run
+        if inspect.isclass(trainable) and not is_class(trainable):
+            raise NoTrainable(
+                f"run={trainable.__name__} is a class that does not inherit from tune.Trainable."
+            )
         check(trainable)
+        if config is not None and not isinstance(config, Mapping):
+            raise ValueError(
+                f"config must be a dict of names and values, not {type(config).__name__}."
+            )
         if isinstance(checkpoint_config, Mapping):
             checkpoint_config = CheckpointConfig(**checkpoint_config)
         checkpoint_config = of_search(checkpoint_config) or CheckpointConfig()
         check_checkpoints(trainable, checkpoint_config)
-        self._stopper = stopper_of(stop, time_budget_s)
-        log_files(log_to_file)
+        stops: Stopper | None = stopper_of(stop, time_budget_s)
+        if time_budget_s is None and (stop is None or isinstance(stop, Mapping)):
+            stops = None
+        self._stopper = stops
+        files = log_files(log_to_file)
         if isinstance(sync_config, Mapping):
             sync_config = SyncConfig(**sync_config)
-        self.name, self.run = name, run
+        self.name = (
+            name or f"{self.get_trainable_name(run)}_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
+        )
+        self.run = run
         # What tune.run takes besides.
         self.arguments: dict[str, Any] = {
             "stop": stop,
@@ -96,7 +133,16 @@ class Experiment:
             "max_failures": max_failures,
             "restore": restore,
         }
-        self._place = RunConfig(name=name, storage_path=storage_path)
+        self._place = RunConfig(name=self.name, storage_path=storage_path)
+        kept = {key: self.arguments[key] for key in _IN_SPEC}
+        self.spec: dict[str, Any] = {
+            **kept,
+            "run": self.run_identifier,
+            "stop": self.public_spec["stop"],
+            "config": dict(config or {}),
+            "log_to_file": tuple(files) if files else (None, None),
+            "export_formats": list(export_formats or []),
+        }
 
     @property
     def path(self) -> str:
@@ -109,8 +155,23 @@ class Experiment:
         return self.path
 
     @property
-    def stopper(self) -> Stopper:
-        """What ends trials."""
+    def remote_path(self) -> str:
+        """The folder of the search, which is where it is stored, too."""
+        return self.path
+
+    @property
+    def local_dir(self) -> NoReturn:
+        """Refused (DeprecationWarning): ``local_path`` is the folder of the search."""
+        raise DeprecationWarning("Use `local_path` instead of `local_dir`.")
+
+    @property
+    def checkpoint_dir(self) -> NoReturn:
+        """Refused (DeprecationWarning): ``local_path`` is the folder of the search."""
+        raise DeprecationWarning("Use `local_path` instead of `checkpoint_dir`.")
+
+    @property
+    def stopper(self) -> Stopper | None:
+        """What ends trials; None where nothing does but the bounds in ``spec["stop"]``."""
         return self._stopper
 
     @property
@@ -132,7 +193,33 @@ class Experiment:
     @property
     def run_identifier(self) -> str:
         """The name under which trials are shown."""
-        return self.run if isinstance(self.run, str) else name_of(self.run)
+        return self.get_trainable_name(self.run)
+
+    @classmethod
+    def get_trainable_name(cls, run_object: Any) -> str:
+        """Return the name under which trials of a trainable are shown.
+
+        Raises:
+            TuneError: It is neither a name nor something to call.
+        """
+        if isinstance(run_object, str):
+            return run_object
+        if not callable(run_object):
+            raise TuneError(f"{run_object!r} is neither a trainable nor the name of one.")
+        return name_of(run_object)
+
+    @classmethod
+    def register_if_needed(cls, run_object: Any) -> str:
+        """Register a trainable under its own name, and return that; a string is a name already.
+
+        Raises:
+            TypeError: It is neither a function nor a class of trials.
+        """
+        if isinstance(run_object, str):
+            return run_object
+        name = cls.get_trainable_name(run_object)
+        register_trainable(name, run_object)
+        return name
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
@@ -141,10 +228,11 @@ class Experiment:
         Raises:
             TuneError: There is no "run", or a name is no argument.
         """
-        from heliostat.tune.error import TuneError
-
         if "run" not in spec:
             raise TuneError(f"The experiment {name!r} has no 'run': name its trainable there.")
+        spec = dict(spec)
+        if "env" in spec:  # of reinforcement learning: a value of the configuration
+            spec["config"] = {**(spec.get("config") or {}), "env": spec.pop("env")}
         try:
             inspect.signature(cls).bind(name, **spec)
         except TypeError as error:
@@ -153,13 +241,13 @@ class Experiment:
 
 
 def experiments_of(given: Any) -> list[Experiment]:
-    """The experiments in one, in a dict by name, or in a list of both.
+    """The experiments in one, in a dict by name, or in a list of both; None has none.
 
     Raises:
         TuneError: It is something else.
     """
-    from heliostat.tune.error import TuneError
-
+    if given is None:
+        return []
     if isinstance(given, Experiment):
         return [given]
     if isinstance(given, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from heliostat.core.extras import required
 from heliostat.train.result import Result
@@ -91,7 +91,15 @@ class ResultGrid:
     def __len__(self) -> int:
         return len(self._trials)
 
-    def __getitem__(self, index: int) -> Result:
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
         trial = self._trials[index]
         position = index % len(self._trials)
         found = self._results[position]
@@ -166,12 +174,16 @@ class ResultGrid:
         """Return a table with a row for each trial: its last report, configuration and folder.
 
         Args:
-            filter_metric, filter_mode: Instead of the last report, the one with the best value.
+            filter_metric, filter_mode: Instead of the last report, the one with the best value. Default
+                of the mode: what ``TuneConfig`` said.
+
+        Raises:
+            ValueError: There is no metric, or a mode that is neither "min" nor "max".
         """
         pandas = required("pandas", "Tables of trials", "tune")
 
-        if bool(filter_metric) != bool(filter_mode):
-            raise ValueError("filter_metric and filter_mode go together.")
+        filter_mode = filter_mode or (self._mode if filter_metric else None)
+        check_filter(filter_metric, filter_mode)
         rows = []
         for trial in self._trials:
             result = trial.last_result
@@ -190,7 +202,20 @@ class ResultGrid:
 
 def _rows_of(folder: str) -> Callable[[], list[dict[str, Any]]]:
     """The reports of a trial as rows of a table, read when they are asked for."""
-    return lambda: [flattened(row) for row in read_results(folder)]
+
+    def rows() -> list[dict[str, Any]]:
+        found = [flattened(row) for row in read_results(folder)]
+        return [{name: row[name] for name in row if name != "experiment_tag"} for row in found]
+
+    return rows
+
+
+def check_filter(metric: str | None, mode: str | None) -> None:
+    """Raise ``ValueError`` where what is the best report is said by half."""
+    if bool(metric) != bool(mode) or mode not in ("min", "max", None):
+        raise ValueError(
+            f"metric={metric!r}, mode={mode!r}: pass a metric with its mode ('min' or 'max'), or neither."
+        )
 
 
 def best_index(

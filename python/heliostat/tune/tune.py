@@ -70,7 +70,7 @@ def run(
     Args:
         run_or_experiment: A function of a config that calls ``tune.report``, a subclass of
             ``tune.Trainable``, the name of a registered one, or an ``Experiment``, whose own arguments
-            then count.
+            then count. A list of experiments is run one after the other; all their trials are returned.
         name, storage_path: The search's folder is ``storage_path/name``. Default: ``~/ray_results``, and
             the trainable's name with the time.
         metric, mode: What is optimized, and "min" or "max".
@@ -112,9 +112,9 @@ def run(
     """
     if isinstance(run_or_experiment, list | tuple) and len(run_or_experiment) == 1:
         run_or_experiment = run_or_experiment[0]
-    if isinstance(run_or_experiment, list | tuple):
-        raise TuneError("tune.run runs one search: pass a list to tune.run_experiments.")
     given = dict(locals())
+    if isinstance(run_or_experiment, list | tuple):
+        return _run_each(given)
     if isinstance(run_or_experiment, Experiment):
         given.update(run_or_experiment.arguments, name=run_or_experiment.name)
         given["run_or_experiment"] = run_or_experiment.run
@@ -202,6 +202,29 @@ def run_experiments(
     if failed and raise_on_failed_trial:
         raise TuneError("Trials did not complete", failed)
     return trials
+
+
+def _run_each(given: dict[str, Any]) -> ExperimentAnalysis:
+    """The searches of several experiments, one after the other, and the trials of all of them."""
+    experiments = experiments_of(given.pop("run_or_experiment"))
+    if not experiments:
+        raise TuneError("There is no experiment in the list: tune.run has nothing to run.")
+    raises = given.pop("raise_on_failed_trial")
+    trials: list[Trial] = []
+    for experiment in experiments:
+        given["scheduler"] = copy.deepcopy(given["scheduler"])
+        last = run(experiment, raise_on_failed_trial=False, **given)
+        trials.extend(last.trials)
+    failed = [trial for trial in trials if trial.status == ERROR]
+    if failed and raises:
+        raise TuneError("Trials did not complete", failed)
+    return ExperimentAnalysis(
+        last.experiment_path,
+        storage_filesystem=given["storage_filesystem"],
+        trials=trials,
+        default_metric=given["metric"],
+        default_mode=given["mode"],
+    )
 
 
 _INSTEAD = {

@@ -29,7 +29,7 @@ from heliostat.tune.config import (
     said,
 )
 from heliostat.tune.environment import variables
-from heliostat.tune.error import TuneError, TuneValueError
+from heliostat.tune.error import NoSearch, TuneError, search_error
 from heliostat.tune.execution.placement_groups import as_resources, is_function_of_config
 from heliostat.tune.logger import CSVLoggerCallback, TBXLoggerCallback
 from heliostat.tune.progress import Progress
@@ -129,6 +129,7 @@ class Tuner:
         self._storage: ArrowStorage | None = None  # of the search, where that is no disk
         self._restored_from = ""  # as the program wrote it
         self._grid: ResultGrid | None = None
+        self._folders = {trial.folder for trial in _restored[1]} if _restored else set()
 
     # --- running ---
 
@@ -223,8 +224,9 @@ class Tuner:
                     f"The search cannot write {error.filename}: {error.strerror}. Make it possible, and go "
                     f"on with {_again(folder)}."
                 ) from error
-            kind = TuneValueError if isinstance(error, ValueError) else TuneError
-            raise kind(f"The search ended with {type(error).__name__}: {error}") from error
+            raise search_error(error)(
+                f"The search ended with {type(error).__name__}: {error}"
+            ) from error
         told.end(search.get_trials(), "INTERRUPTED" if is_interrupted else "FINISHED")
         callbacks.on_experiment_end(trials=search.get_trials())
         progress.end(search.get_trials(), self._address)
@@ -356,13 +358,22 @@ class Tuner:
 
     def _prepared(self, searcher: Searcher, store: Store) -> Searcher:
         config = self._tune
-        if config.max_concurrent_trials and not isinstance(searcher, ConcurrencyLimiter):
-            searcher = ConcurrencyLimiter(searcher, config.max_concurrent_trials)
+        most = config.max_concurrent_trials or 0
+        if most > 0 and not isinstance(searcher, ConcurrencyLimiter):
+            searcher = ConcurrencyLimiter(searcher, most)
         saved = os.path.join(store.folder, SEARCHER)
         if self._restored is not None and os.path.exists(saved):
             searcher.restore(saved)
             return searcher
-        taken = searcher.set_search_properties(config.metric, config.mode, self._space)
+        stop = self._run.stop
+        taken = searcher.set_search_properties(
+            config.metric,
+            config.mode,
+            self._space,
+            stop=stop if isinstance(stop, Mapping) else {},
+            num_samples=config.num_samples,
+            time_budget_s=config.time_budget_s,
+        )
         if not taken and next(unresolved(self._space), None) is not None:
             raise ValueError(
                 "The search space was given to the Tuner and to the search algorithm: pass it to one of "
@@ -389,6 +400,9 @@ class Tuner:
             raise ValueError(
                 f"trial_dirname_creator returned {trial.folder!r}: the name of a folder has no '/'."
             )
+        if trial.folder in self._folders:  # two trials would write into the same files
+            trial.folder = f"{trial.folder}_{trial_id}"
+        self._folders.add(trial.folder)
         return trial
 
     # --- restoring ---
@@ -429,13 +443,14 @@ class Tuner:
             storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``path`` is a path on.
 
         Raises:
-            ValueError: There is no search in that folder, both ways to go on after errors are asked for, the
-                trainable has another name than that of the search, or the space other keys.
+            ValueError: There is no search in that folder (a ``FileNotFoundError``, too), both ways to go on
+                after errors are asked for, the trainable has another name than that of the search, or the
+                space other keys.
         """
         if resume_errored and restart_errored:
             raise ValueError("Pass one of resume_errored and restart_errored.")
         if not cls.can_restore(path, storage_filesystem):
-            raise ValueError(
+            raise NoSearch(
                 f"There is no search in {path}: {TUNER} or {JOURNAL} is missing. Give the folder of a "
                 "search, which Tuner.fit() prints."
             )
@@ -646,6 +661,7 @@ def _resume(trial: Trial, resume: ResumeConfig) -> None:
     trial.checkpoint_count = len(trial.checkpoints)
     if way == ResumeType.RESTART:
         trial.checkpoint_path, trial.restore_iteration, trial.restore_total_s = None, 0, 0.0
+        trial.restore_counts = {}
 
 
 def _fields(pickles: dict[str, bytes]) -> dict[str, Any]:

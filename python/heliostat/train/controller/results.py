@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import pickle
 import socket
 import time
 from typing import Any
@@ -17,7 +20,7 @@ from heliostat.train.errors import TrainingFailedError
 from heliostat.train.messages import ReportedRow
 from heliostat.train.metrics import LegacyFields
 from heliostat.train.result import Result
-from heliostat.train.storage.base import SNAPSHOT_FILE, open_storage
+from heliostat.train.storage.base import SNAPSHOT_FILE, Storage, open_storage
 
 PAGE_FILE = "run.html"
 REPORTS_FILE = "reports.json"
@@ -135,6 +138,9 @@ def result_from_path(path: str, filesystem: Any | None) -> Result:
     snapshot = storage.read(SNAPSHOT_FILE)
     reports = storage.read(REPORTS_FILE)
     if snapshot is None and reports is None:
+        found = _result_of_trial(storage)
+        if found is not None:
+            return found
         raise RuntimeError(
             f"There is no run at {path}: neither {SNAPSHOT_FILE} nor {REPORTS_FILE} is in it."
         )
@@ -164,3 +170,34 @@ def result_from_path(path: str, filesystem: Any | None) -> Result:
         summary=saved.summary,
         _rows=lambda: rows,
     )
+
+
+def _result_of_trial(storage: Storage) -> Result | None:
+    """The result of a search's trial, by the files of its folder; None where it has none of these."""
+    file = storage.read(TRIAL_FILE)
+    if file is None:
+        return None
+    rows: list[dict[str, Any]] = []
+    for line in file.decode().splitlines():
+        with contextlib.suppress(ValueError):  # the torn line of a process that was killed
+            rows.append(json.loads(line))
+    named = [(row.get("checkpoint_dir_name"), row) for row in rows]
+    kept = [
+        (checkpoint_of(storage, name), row) for name, row in named if name and storage.exists(name)
+    ]
+    error = storage.read("error.pkl")
+    config = rows[-1].pop("config", None) if rows else None
+    return Result(
+        metrics={**rows[-1], "config": config} if rows else None,
+        checkpoint=kept[-1][0] if kept else None,
+        error=None if error is None else pickle.loads(error),
+        path=storage.path,
+        best_checkpoints=kept,
+        config=config,
+        _storage_filesystem=storage.filesystem,
+        _rows=lambda: rows,
+    )
+
+
+# The reports of a trial, a line of JSON each.
+TRIAL_FILE = "result.json"

@@ -48,8 +48,8 @@ def as_resources(resources: Any) -> PlacementGroupFactory:
 
 
 def resource_dict_to_pg_factory(spec: Mapping[str, float] | None = None) -> PlacementGroupFactory:
-    """Return what a dict such as ``{"cpu": 2}`` means for a trial; None: one CPU."""
-    return as_resources({"cpu": 1} if spec is None else spec)
+    """Return what a dict such as ``{"cpu": 2}`` means for a trial; None or ``{}``: one CPU."""
+    return as_resources(spec or {"cpu": 1})
 
 
 def is_function_of_config(resources: Any) -> bool:

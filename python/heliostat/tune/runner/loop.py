@@ -29,6 +29,7 @@ from heliostat.tune.runner.trial import RUNNING, Trial, best_checkpoints
 from heliostat.tune.trainable.actor import TrialActor
 from heliostat.tune.trainable.output import LogFiles
 from heliostat.tune.trainable.spec import Batch, Spec
+from heliostat.tune.trainable.timing import counts_of
 from heliostat.tune.trainable.util import is_class
 
 logger = logging.getLogger("heliostat")
@@ -83,7 +84,7 @@ class Loop:
         self._trainable_ref: Any = None
         self._checkpoints, self._callbacks, self._progress = checkpoints, callbacks, progress
         self._reuse = reuse_actors
-        self._max_concurrent = max_concurrent or CONCURRENT_MAX
+        self._max_concurrent = max_concurrent if max_concurrent > 0 else CONCURRENT_MAX
         self._save_searcher, self._saved_at = save_searcher, time.monotonic()
         self._log_files = log_files
         self._variables = variables
@@ -209,6 +210,7 @@ class Loop:
             checkpoints=trial.checkpoint_count,
             iteration=trial.restore_iteration,
             total_s=trial.restore_total_s if trial.checkpoint_path else 0.0,
+            counts=trial.restore_counts if trial.checkpoint_path else {},
             checkpoint_frequency=config.checkpoint_frequency or 0,
             checkpoint_at_end=bool(config.checkpoint_at_end),
             log_files=self._log_files,
@@ -230,8 +232,9 @@ class Loop:
             trial.is_changed = False
             self._store.configured(trial)
         if trial.handed is not None:
-            path, trial.restore_iteration, trial.restore_total_s = trial.handed
-            trial.checkpoint_path, trial.handed = path, None
+            handed, trial.handed = trial.handed, None
+            trial.checkpoint_path, trial.restore_counts = handed.checkpoint_path, handed.counts
+            trial.restore_iteration, trial.restore_total_s = handed.iteration, handed.total_s
             self._store.checkpointed(trial)
 
     def _make_actor(self, resources: PlacementGroupFactory) -> tuple[Any, Any]:
@@ -356,6 +359,7 @@ class Loop:
             trial.checkpoint_path = path
             trial.restore_iteration = int(trial.last_result.get("training_iteration", 0))
             trial.restore_total_s = float(trial.last_result.get("time_total_s", 0.0))
+            trial.restore_counts = counts_of(trial.last_result)
             trial.checkpoints.append((path, self._kept_of(trial.last_result)))
             self._keep_best(trial)
         self._search.saved(trial)

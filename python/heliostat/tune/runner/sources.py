@@ -15,9 +15,9 @@ from heliostat.tune.search.variant_generator import (
     copied,
     experiment_tag,
     flat_name,
+    paths_of,
     unresolved,
 )
-from heliostat.tune.stopper import flattened
 
 MakeTrial = Callable[[str, dict[str, Any], Mapping[Path, Any], str], Trial]
 
@@ -114,11 +114,9 @@ class SearcherSource:
             )
         number, self._number = self._number, self._number + 1
         self.is_finished = self.total is not None and self._number >= self.total
-        chosen: dict[Path, Any] = {
-            tuple(name.split("/")): value for name, value in flattened(suggestion).items()
-        }
         config = _merged(self._constants, suggestion)
-        return self._make(trial_id, config, chosen, experiment_tag(number + 1, chosen))
+        tag = experiment_tag(number + 1, paths_of(config))
+        return self._make(trial_id, config, paths_of(suggestion), tag)
 
     def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
         self.searcher.on_trial_result(trial.trial_id, result)

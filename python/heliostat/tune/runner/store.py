@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from heliostat.tune.error import TuneError
+from heliostat.tune.error import TuneTypeError
 from heliostat.tune.runner.mirror import JOURNAL, TUNER, Mirror
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.stopper import flattened
@@ -143,7 +143,7 @@ class Store:
         try:
             config = cloudpickle.dumps(trial.config)
         except Exception as error:
-            raise TuneError(_unpicklable(trial.config, error)) from error
+            raise TuneTypeError(_unpicklable(trial.config, error)) from error
         about = (
             config,
             cloudpickle.dumps(trial.evaluated_params),
@@ -186,7 +186,7 @@ class Store:
 
     def checkpointed(self, trial: Trial) -> None:
         """The list of a trial's checkpoints has changed, or it goes on from one of another trial."""
-        came = (trial.restore_iteration, trial.restore_total_s)
+        came = (trial.restore_iteration, trial.restore_total_s, trial.restore_counts)
         self._record(
             "checkpoints", trial.trial_id, (trial.checkpoint_path, trial.checkpoints, *came)
         )
@@ -308,7 +308,8 @@ def read_trials(folder: str) -> list[Trial]:
             trial.config, trial.experiment_tag = pickle.loads(value[0]), value[1]
         elif kind == "checkpoints":
             trial.checkpoint_path, trial.checkpoints = value[:2]
-            trial.restore_iteration, trial.restore_total_s = value[2:] or _came(trial)
+            trial.restore_iteration, trial.restore_total_s = value[2:4] or _came(trial)
+            trial.restore_counts = value[4] if len(value) > 4 else {}
         elif kind == "stopped":
             trial.stopped_by = value
         elif kind == "status":

@@ -6,8 +6,9 @@ import datetime
 import math
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field
+from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from heliostat.core import settings
@@ -33,6 +34,7 @@ class Handed(NamedTuple):
     checkpoint_path: str
     iteration: int
     total_s: float
+    counts: dict[str, float]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -51,6 +53,13 @@ class Trial:
         num_failures: How many times it failed.
         placement_group_factory: What it takes of the cluster.
         stopping_criterion: Bounds of metrics, for ``should_stop``; a search has its own stopper.
+        checkpoint_config, max_failures, export_formats, restore_path, log_to_file: What was asked for a trial
+            of no search; a search has its own.
+        trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and its
+            folder's.
+
+    Raises:
+        ValueError: ``trial_dirname_creator`` returned a name with a "/".
     """
 
     PENDING: ClassVar[str] = PENDING
@@ -73,6 +82,7 @@ class Trial:
     num_failures: int = 0
     num_restore_failures: int = 0  # those that do not count
     restore_total_s: float = 0.0  # how long it had run then
+    restore_counts: dict[str, float] = field(default_factory=dict)  # what it had counted then
     handed: Handed | None = None  # what it goes on from instead, of another trial
     is_changed: bool = False  # whether its configuration is another than the files have
     error: BaseException | None = None
@@ -86,11 +96,41 @@ class Trial:
     )
     stopping_criterion: dict[str, float] = field(default_factory=dict)
     storage: ArrowStorage | None = None  # of its checkpoints, where that is no disk
+    checkpoint_config: CheckpointConfig | None = None
+    max_failures: int = 0
+    export_formats: list[str] | None = None
+    restore_path: str | None = None
+    log_to_file: Any = (None, None)
+    custom_dirname: str | None = None
+    trial_name_creator: InitVar[Callable[[Trial], str] | None] = None
+    trial_dirname_creator: InitVar[Callable[[Trial], str] | None] = None
     stub: InitVar[bool] = True  # Ray's: that the trainable need not be registered
     _told: list[dict[str, Any]] = field(default_factory=list)  # results of no search
 
+    def __post_init__(
+        self,
+        trial_name_creator: Callable[[Trial], str] | None,
+        trial_dirname_creator: Callable[[Trial], str] | None,
+        stub: bool,
+    ) -> None:
+        if trial_name_creator is not None:
+            self.custom_name = str(trial_name_creator(self))
+        if trial_dirname_creator is not None:
+            self.custom_dirname = str(trial_dirname_creator(self))
+            if "/" in self.custom_dirname:
+                raise ValueError(
+                    f"trial_dirname_creator returned {self.custom_dirname!r}: the name of a folder has "
+                    "no '/'."
+                )
+
     def __str__(self) -> str:
-        return self.custom_name or f"{self.trainable_name}_{self.trial_id}"
+        if self.custom_name:
+            return self.custom_name
+        parts = [self.trainable_name, self.trial_id]
+        if "env" in self.config:  # trainables of reinforcement learning are told apart by it
+            env = self.config["env"]
+            parts.insert(1, env.__name__ if isinstance(env, type) else str(env))
+        return "_".join(parts).replace("/", "_")
 
     __repr__ = __str__
 
@@ -144,6 +184,47 @@ class Trial:
         """Return the text of its last error; None if it never failed."""
         return self.error_text or None
 
+    def get_pickled_error(self) -> BaseException | None:
+        """Return its last error; None if it never failed."""
+        return self.error
+
+    def get_ray_actor_ip(self) -> str | None:
+        """Return the address of the node that it reported from last; None before that."""
+        return self.node_ip
+
+    def get_trainable_cls(self) -> Any:
+        """Return the class whose steps it runs; None where no trainable of that name is registered."""
+        from heliostat.tune.registry import get_trainable_cls, trainable_exists
+
+        known = trainable_exists(self.trainable_name)
+        return get_trainable_cls(self.trainable_name) if known else None
+
+    @property
+    def checkpoint_freq(self) -> int:
+        """After how many results a checkpoint is made; 0: never."""
+        return (self.checkpoint_config and self.checkpoint_config.checkpoint_frequency) or 0
+
+    @property
+    def checkpoint_at_end(self) -> bool:
+        """Whether a checkpoint is made at the end."""
+        return bool(self.checkpoint_config and self.checkpoint_config.checkpoint_at_end)
+
+    def should_checkpoint(self) -> bool:
+        """Return whether a checkpoint is due after the last result."""
+        if self.last_result.get("done") and self.checkpoint_at_end:
+            return True
+        iteration = self.last_result.get("training_iteration", 0)
+        return bool(self.checkpoint_freq) and iteration % self.checkpoint_freq == 0
+
+    def should_recover(self) -> bool:
+        """Return whether it is tried again after a failure."""
+        return self.max_failures < 0 or self.num_failures <= self.max_failures
+
+    @property
+    def has_reported_at_least_once(self) -> bool:
+        """Whether there is a result."""
+        return bool(self.last_result)
+
     def has_checkpoint(self) -> bool:
         """Return whether there is a checkpoint."""
         return self.checkpoint_path is not None
@@ -157,15 +238,19 @@ class Trial:
         """Return the checkpoint with a path, such as one of ``checkpoints``."""
         return checkpoint_at(path, self.storage)
 
-    def set_config(self, config: dict[str, Any], experiment_tag: str) -> None:
-        """Give the trial another configuration, from its next start on."""
-        self.config, self.experiment_tag, self.is_changed = config, experiment_tag, True
+    def set_config(self, config: dict[str, Any], experiment_tag: str | None = None) -> None:
+        """Give the trial another configuration (and tag), from its next start on."""
+        self.config, self.is_changed = config, True
+        self.experiment_tag = self.experiment_tag if experiment_tag is None else experiment_tag
 
     def take_over(self, other: Trial) -> None:
         """Go on from the checkpoint of another trial, from the next start on."""
         if other.checkpoint_path is not None:
             self.handed = Handed(
-                other.checkpoint_path, other.restore_iteration, other.restore_total_s
+                other.checkpoint_path,
+                other.restore_iteration,
+                other.restore_total_s,
+                other.restore_counts,
             )
 
     def update_resources(self, resources: Mapping[str, float] | PlacementGroupFactory) -> None:
@@ -250,12 +335,14 @@ class Trial:
         found: dict[str, list[float]] = {}
         for row in self.results():
             for name, value in row.items():
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    found.setdefault(name, []).append(value)
+                if isinstance(value, Number):
+                    found.setdefault(name, []).append(value)  # type: ignore[arg-type] # it has an order
         return found
 
     def default_folder(self) -> str:
         """A folder's name that says which trial it is."""
+        if self.custom_dirname:
+            return self.custom_dirname
         kept = "".join(c if c.isalnum() or c in "_-.,=+" else "_" for c in self.experiment_tag)
         stem = f"{self}_{kept}".replace("/", "_")[: settings.whole("TUNE_MAX_LEN_IDENTIFIER")]
         return f"{stem}_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"

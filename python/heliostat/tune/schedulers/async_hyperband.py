@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
+from heliostat.tune.error import ArgumentError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 
 if TYPE_CHECKING:
@@ -42,17 +43,17 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         stop_last_trials: bool = True,
     ) -> None:
         if max_t <= 0:
-            raise ValueError(f"max_t={max_t!r} must be above 0.")
+            raise ArgumentError(f"max_t={max_t!r} must be above 0.")
         if not 0 < grace_period <= max_t:
-            raise ValueError(
+            raise ArgumentError(
                 f"grace_period={grace_period!r} must be from above 0 to max_t={max_t!r}."
             )
         if reduction_factor <= 1:
-            raise ValueError(f"reduction_factor={reduction_factor!r} must be above 1.")
+            raise ArgumentError(f"reduction_factor={reduction_factor!r} must be above 1.")
         if brackets < 1:
-            raise ValueError(f"brackets={brackets!r} must be 1 or more.")
+            raise ArgumentError(f"brackets={brackets!r} must be 1 or more.")
         if mode not in ("min", "max", None):
-            raise ValueError(f"mode={mode!r} must be 'min' or 'max'.")
+            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
         self._time_attr, self._metric, self._mode = time_attr, metric, mode
         self._max_t, self._factor, self._stop_last = max_t, reduction_factor, stop_last_trials
         self._brackets = [

@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
+from heliostat.tune.error import ArgumentError
+from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, may_grow
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.search import Search
@@ -79,11 +80,11 @@ class HyperBandScheduler(FIFOScheduler):
         stop_last_trials: bool = True,
     ) -> None:
         if max_t <= 0:
-            raise ValueError(f"max_t={max_t!r} must be above 0.")
+            raise ArgumentError(f"max_t={max_t!r} must be above 0.")
         if reduction_factor <= 1:
-            raise ValueError(f"reduction_factor={reduction_factor!r} must be above 1.")
+            raise ArgumentError(f"reduction_factor={reduction_factor!r} must be above 1.")
         if mode not in ("min", "max", None):
-            raise ValueError(f"mode={mode!r} must be 'min' or 'max'.")
+            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
         self._time_attr, self._metric, self._mode = time_attr, metric, mode
         self._max_t, self._factor, self._stop_last = max_t, reduction_factor, stop_last_trials
         self._in_round = round(math.log(max_t) / math.log(reduction_factor)) + 1
@@ -191,7 +192,7 @@ class HyperBandScheduler(FIFOScheduler):
 
     def _is_complete(self, controller: Search, bracket: _Bracket) -> bool:
         """Whether nobody is missing, and all have come to the milestone."""
-        if not bracket.results or (controller.has_more and not bracket.is_full):
+        if not bracket.results or (may_grow(controller) and not bracket.is_full):
             return False
         return not any(self._goes_on(bracket, trial) for trial in bracket.results)
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
+from heliostat.tune.error import ArgumentError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class MedianStoppingRule(FIFOScheduler):
         grace_period: No trial stops before; the first results up to it do not count.
         min_samples_required: How many other trials must have come as far to compare with.
         min_time_slice: For how long a trial runs before it is judged.
-        hard_stop: False: pause instead of stop.
+        hard_stop: False: pause such a trial once instead; it is not judged again.
     """
 
     compares = True
@@ -41,7 +42,7 @@ class MedianStoppingRule(FIFOScheduler):
         hard_stop: bool = True,
     ) -> None:
         if mode not in ("min", "max", None):
-            raise ValueError(f"mode={mode!r} must be 'min' or 'max'.")
+            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
         self._time_attr, self._metric, self._mode = time_attr, metric, mode
         self._grace, self._min_samples = grace_period, min_samples_required
         self._min_time_slice, self._hard_stop = min_time_slice, hard_stop
@@ -60,7 +61,7 @@ class MedianStoppingRule(FIFOScheduler):
         if self._time_attr not in result or self._metric not in result:
             return self.CONTINUE
         if trial.trial_id in self._stopped:
-            return self.STOP if self._hard_stop else self.PAUSE
+            return self.CONTINUE  # it was paused once, and goes on like any other
         time, value = result[self._time_attr], result[self._metric]
         own = self._values[trial.trial_id]
         own.append((time, value if self._mode == "max" else -value))
@@ -71,15 +72,25 @@ class MedianStoppingRule(FIFOScheduler):
             for trial_id, values in self._values.items()
             if trial_id != trial.trial_id and values[-1][0] >= time
         ]
+        means = [mean for mean in means if math.isfinite(mean)]
         if len(means) < self._min_samples:
             return self.CONTINUE
         np = required("numpy", "Quantiles of trials", "tune")
 
-        # A NaN among them makes the median NaN, below which nothing is.
         if not max(value for _, value in own) < np.median(means):
             return self.CONTINUE
         self._stopped.add(trial.trial_id)
         return self.STOP if self._hard_stop else self.PAUSE
+
+    def on_trial_complete(
+        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
+    ) -> None:
+        has_both = self._time_attr in result and self._metric in result
+        if not has_both or trial.trial_id in self._stopped:
+            return
+        value = result[self._metric or ""]
+        own = self._values[trial.trial_id]
+        own.append((result[self._time_attr], value if self._mode == "max" else -value))
 
     def _mean(self, values: list[tuple[float, float]], until: float) -> float:
         """The mean of what a trial had from the grace period up to a time; NaN where it had nothing."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from heliostat.tune.error import TuneError
-from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
+from heliostat.tune.error import ArgumentError, TuneError
+from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, may_grow
 from heliostat.tune.search.sample import Domain, Function
 from heliostat.tune.search.variant_generator import formatted
 
@@ -100,7 +100,7 @@ class PopulationBasedTraining(FIFOScheduler):
         if perturbation_interval <= 0:
             raise ValueError(f"perturbation_interval={perturbation_interval!r} must be above 0.")
         if mode not in ("min", "max", None):
-            raise ValueError(f"mode={mode!r} must be 'min' or 'max'.")
+            raise ArgumentError(f"mode={mode!r} must be 'min' or 'max'.")
         self._time_attr, self._metric, self._mode = time_attr, metric, mode
         self._interval, self._burn_in = perturbation_interval, burn_in_period
         self._mutations, self._custom = mutations, custom_explore_fn
@@ -114,7 +114,7 @@ class PopulationBasedTraining(FIFOScheduler):
     # --- what the search says ---
 
     def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:
-        if tune_controller.has_searcher:
+        if getattr(tune_controller, "has_searcher", False):
             raise ValueError(
                 f"Search algorithms cannot be used with {type(self).__name__}: leave out search_alg."
             )
@@ -150,7 +150,7 @@ class PopulationBasedTraining(FIFOScheduler):
         state.perturbed_at = time
         lower, upper = self._quantiles(tune_controller)
         self._save_or_exploit(tune_controller, trial, lower, upper)
-        others_wait = tune_controller.has_more or any(
+        others_wait = may_grow(tune_controller) or any(
             other.status in ("PENDING", "PAUSED") for other in tune_controller.get_live_trials()
         )
         is_copy = trial.handed is not None or state.waits_for is not None
@@ -217,7 +217,7 @@ class PopulationBasedTraining(FIFOScheduler):
         states = [self._states[trial.trial_id] for trial in trials]
         if (
             not trials
-            or controller.has_more
+            or may_grow(controller)
             or any(state.trained_to < self._next_sync for state in states)
         ):
             return

@@ -102,6 +102,11 @@ class TrialScheduler:
             self.__dict__.update(pickle.load(file))
 
 
+def may_grow(controller: Any) -> bool:
+    """Whether there will be more trials. Who drives a scheduler by hand, without a search, has all."""
+    return bool(getattr(controller, "has_more", False))
+
+
 class FIFOScheduler(TrialScheduler):
     """Runs every trial to its end."""
 

@@ -26,7 +26,8 @@ class BasicVariantGenerator(SearchAlgorithm):
     """Grids multiplied out, once per sample; other values drawn at random for each trial.
 
     Args:
-        points_to_evaluate: Configurations, or parts of them, to begin with. They count as samples.
+        points_to_evaluate: Configurations, or parts of them, to begin with. They count as samples; where
+            there are more of them than samples, all of them are tried.
         max_concurrent: How many trials may run at a time; 0: as many as fit.
         constant_grid_search: Draw random values once per sample, the same for its whole grid.
         random_state: A seed or a numpy generator. Default: numpy's global one.
@@ -45,6 +46,7 @@ class BasicVariantGenerator(SearchAlgorithm):
         self.constant_grid_search = constant_grid_search
         self.random_state = random_state
         self._added: list[tuple[Experiment, Iterator[Any]]] = []
+        self._open: set[str] = set()  # of those that `next_trial` made
 
     # --- on its own, without a tuner ---
 
@@ -54,6 +56,14 @@ class BasicVariantGenerator(SearchAlgorithm):
         return self.count(space, count)
 
     def next_trial(self) -> Trial | None:
+        if self._is_finished or 0 < self.max_concurrent <= len(self._open):
+            return None
+        trial = self._next()
+        if trial is not None:
+            self._open.add(trial.trial_id)
+        return trial
+
+    def _next(self) -> Trial | None:
         while self._added:
             experiment, left = self._added[0]
             made = next(left, None)
@@ -62,26 +72,31 @@ class BasicVariantGenerator(SearchAlgorithm):
             self._added.pop(0)
         return None
 
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        self._open.discard(trial_id)
+
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from an earlier state: the trials that were made are passed over."""
         for _ in range(state["number"] - self._number):
-            self.next_trial()
+            self._next()
         super().set_state(state)
 
     def count(self, space: Mapping[str, Any], num_samples: int) -> int | None:
         """How many configurations there are; None: without end."""
         if num_samples < 0:
             return None
-        points = self.points[:num_samples]
-        given = sum(grid_size(_with_point(space, point)) for point in points)
-        return given + (num_samples - len(points)) * grid_size(space)
+        given = sum(grid_size(_with_point(space, point)) for point in self.points)
+        return given + max(0, num_samples - len(self.points)) * grid_size(space)
 
     def configurations(
         self, space: Mapping[str, Any], num_samples: int
     ) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
         """The configurations, in order, with the values that were chosen in each."""
         rng = generator(self.random_state)
-        samples = itertools.count() if num_samples < 0 else range(num_samples)
+        last = max(num_samples, len(self.points))
+        samples = itertools.count() if num_samples < 0 else range(last)
         for sample in samples:
             point = self.points[sample] if sample < len(self.points) else {}
             given = _with_point(space, point)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
+from heliostat.tune.error import ArgumentError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -141,7 +142,7 @@ class Normal(Sampler):
 
     def __init__(self, mean: float = 0.0, sd: float = 0.0) -> None:
         if sd <= 0:
-            raise ValueError(f"The standard deviation must be greater than 0, not {sd}.")
+            raise ArgumentError(f"The standard deviation must be greater than 0, not {sd}.")
         self.mean, self.sd = mean, sd
 
     def _draw(self, domain: Any, rng: Any, config: Any) -> float:
@@ -358,7 +359,7 @@ class Spec(dict[str, Any]):
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name == "config":
+        if name == "config" and not isinstance(self.get("config"), dict):
             return self
         try:
             return self[name]
@@ -420,7 +421,7 @@ def _takes_one(func: Callable[..., Any]) -> bool:
 
 
 class Unresolved(Exception):
-    """A function asked for a value that is not known yet."""
+    """A function asked for a value that is not known yet; a ``KeyError`` is its cause where there is none."""
 
 
 class _BackwardsCompatibleNumpyRng:

@@ -76,6 +76,7 @@ class SearchAlgorithm:
         config: dict[str, Any],
         chosen: Mapping[Path, Any],
         trial_id: str | None = None,
+        tag: str | None = None,
     ) -> Trial:
         from heliostat.tune.runner.trial import Trial
 
@@ -85,7 +86,7 @@ class SearchAlgorithm:
             config=config,
             trial_id=trial_id or f"{self._prefix}_{number:05d}",
             evaluated_params={"/".join(map(str, path)): value for path, value in chosen.items()},
-            experiment_tag=experiment_tag(number, chosen),
+            experiment_tag=tag or experiment_tag(number, chosen),
             local_experiment_path=experiment.path,
         )
         trial.folder = trial.default_folder()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.error import ArgumentError
 from heliostat.tune.search.search_algorithm import SearchAlgorithm
 from heliostat.tune.search.searcher import Searcher
-from heliostat.tune.stopper import flattened
+from heliostat.tune.search.variant_generator import experiment_tag, paths_of
 
 if TYPE_CHECKING:
     from heliostat.tune.experiment import Experiment
@@ -21,12 +22,12 @@ class SearchGenerator(SearchAlgorithm):
         searcher: What suggests configurations.
 
     Raises:
-        TypeError: ``searcher`` is no ``Searcher``.
+        ValueError: ``searcher`` is no ``Searcher``.
     """
 
     def __init__(self, searcher: Searcher) -> None:
         if not isinstance(searcher, Searcher):
-            raise TypeError(f"searcher={searcher!r} must be a Searcher.")
+            raise ArgumentError(f"searcher={searcher!r} must be a Searcher.")
         super().__init__()
         self.searcher = searcher
 
@@ -52,10 +53,11 @@ class SearchGenerator(SearchAlgorithm):
             self._is_finished = suggestion is not None
             return None
         assert isinstance(suggestion, dict)
-        chosen = {tuple(name.split("/")): value for name, value in flattened(suggestion).items()}
+        chosen = paths_of(suggestion)
         experiment = self._experiments[0]
         config = {**(experiment.arguments["config"] or {}), **suggestion}
-        return self._made(experiment, config, chosen, trial_id)
+        tag = experiment_tag(self._number + 1, paths_of(config))
+        return self._made(experiment, config, chosen, trial_id, tag)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         self.searcher.on_trial_result(trial_id, result)

@@ -7,6 +7,8 @@ import os
 import pickle
 from typing import Any
 
+from heliostat.tune.error import ArgumentError
+
 UNDEFINED_METRIC_MODE = (
     "Trying to sample a configuration from {cls}, but the `metric` ({metric}) or `mode` ({mode}) parameters "
     "have not been set. Pass them to `tune.TuneConfig()` or to the search algorithm."
@@ -30,13 +32,18 @@ class Searcher:
 
     def __init__(self, metric: Any = None, mode: Any = None) -> None:
         several = isinstance(metric, list | tuple), isinstance(mode, list | tuple)
+        is_named = isinstance(metric, str) or several[0]
+        if metric is not None and not is_named:
+            raise ArgumentError(
+                f"metric={metric!r} must be the name of a metric, or a list of them."
+            )
         if metric is not None and mode is not None and several[1] and several != (True, True):
-            raise ValueError(f"mode={mode!r} is a list: pass a list of as many metrics.")
+            raise ArgumentError(f"mode={mode!r} is a list: pass a list of as many metrics.")
         if all(several) and len(metric) != len(mode):
-            raise ValueError(f"mode={mode!r} must have one entry for each of {list(metric)}.")
+            raise ArgumentError(f"mode={mode!r} must have one entry for each of {list(metric)}.")
         modes = mode if several[1] else [mode]
         if any(one not in ("min", "max", None) for one in modes):
-            raise ValueError(f"`mode` must be 'min' or 'max', not {mode!r}.")
+            raise ArgumentError(f"`mode` must be 'min' or 'max', not {mode!r}.")
         self._metric, self._mode = metric, mode
 
     @property
@@ -170,8 +177,11 @@ class ConcurrencyLimiter(Searcher):
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:
-        if max_concurrent < 1:
-            raise ValueError(f"max_concurrent={max_concurrent!r} must be a whole number from 1 up.")
+        most: Any = max_concurrent
+        if not isinstance(most, int) or most < 1:
+            raise ArgumentError(
+                f"max_concurrent={max_concurrent!r} must be a whole number from 1 up."
+            )
         if not isinstance(searcher, Searcher):
             raise TypeError(f"{searcher!r} is no Searcher.")
         super().__init__(searcher.metric, searcher.mode)
@@ -179,6 +189,11 @@ class ConcurrencyLimiter(Searcher):
         self._is_limited_there = searcher.set_max_concurrency(max_concurrent)
         self._open: set[str] = set()
         self._waiting: dict[str, tuple[dict[str, Any] | None, bool]] = {}
+
+    @property
+    def live_trials(self) -> set[str]:
+        """Ids of the trials whose suggestions are without a result."""
+        return set(self._open)
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any

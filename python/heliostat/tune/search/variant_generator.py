@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import copy
 import itertools
+import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.tune.error import TuneError, TuneValueError
-from heliostat.tune.search.sample import Categorical, Domain, Unresolved, generator
+from heliostat.tune.search.sample import Categorical, Domain, Function, Unresolved, generator
+from heliostat.tune.stopper import flattened
 
 GRID = "grid_search"
 Path = tuple[Any, ...]
 
 
 class RecursiveDependencyError(TuneError):
-    """Functions of ``sample_from`` ask for each other's values, or for one that is not there."""
+    """Functions of ``sample_from`` ask for each other's values."""
 
 
 def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
@@ -28,12 +31,29 @@ def unresolved(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """The grids and domains in a space, with where they are."""
     if isinstance(space, Domain) or _is_grid(space):
         yield path, space
+    elif _is_evaluated(space):
+        yield path, _evaluated(space)
     elif isinstance(space, Mapping):
         for key, value in space.items():
             yield from unresolved(value, (*path, key))
     elif isinstance(space, list | tuple):
         for index, value in enumerate(space):
             yield from unresolved(value, (*path, index))
+
+
+def _is_evaluated(value: Any) -> bool:
+    """Whether it is ``{"eval": "an expression of spec"}``, the older way to write ``sample_from``."""
+    return type(value) is dict and len(value) == 1 and isinstance(value.get("eval"), str)
+
+
+def _evaluated(value: Any) -> Function:
+    """The function that an expression of ``spec``, ``random`` and ``np`` stands for."""
+
+    def function(spec: Any) -> Any:
+        known = {"random": random, "np": required("numpy", "Search spaces", "tune"), "spec": spec}
+        return eval(value["eval"], known)  # it is the program's own text
+
+    return Function(function)
 
 
 def _is_grid(value: Any) -> bool:
@@ -51,6 +71,12 @@ def _grid_values(value: Any) -> list[Any]:
     return list(value.categories if isinstance(value, Categorical) else value[GRID])
 
 
+def _grids(found: Iterable[tuple[Path, Any]]) -> list[tuple[Path, list[Any]]]:
+    """The grids among what was found, by name and not by where a dict has them, as on Ray."""
+    grids = [(path, _grid_values(value)) for path, value in found if _is_grid(value)]
+    return sorted(grids, key=lambda grid: [(type(part).__name__, part) for part in grid[0]])
+
+
 def grid_size(space: Any) -> int:
     """How many configurations one sample of the space makes."""
     size = 1
@@ -66,7 +92,7 @@ def variants(
     """One sample: each combination of the grids, with the values that were chosen in it."""
     rng = generator(random_state)
     found = list(unresolved(space))
-    grids = [(path, _grid_values(value)) for path, value in found if _is_grid(value)]
+    grids = _grids(found)
     domains = [(path, value) for path, value in found if not _is_grid(value)]
     plain = [(path, domain) for path, domain in domains if not domain.is_function()]
     shared = (
@@ -74,7 +100,7 @@ def variants(
         if constant_grid_search
         else None
     )
-    # The first grid changes fastest.
+    # The first name changes fastest.
     for values in itertools.product(*(values for _, values in reversed(grids))):
         config: dict[str, Any] = copied(space)
         chosen: dict[Path, Any] = {}
@@ -128,7 +154,10 @@ def _call_functions(
             chosen[path] = value
         if len(later) == len(waiting):
             path, _, unknown = later[0]
-            raise RecursiveDependencyError(
+            kind: type[TuneError] = RecursiveDependencyError
+            if all(isinstance(error.__cause__, KeyError | AttributeError) for _, _, error in later):
+                kind = TuneValueError  # no function of the space would give it
+            raise kind(
                 f"sample_from of {flat_name(path)!r} asks for a value that is not there: {unknown}"
             ) from unknown
         waiting = [(path, domain) for path, domain, _ in later]
@@ -183,7 +212,7 @@ def parse_spec_vars(
     Grids are pairs of their keys and the list of their values.
     """
     found = list(unresolved(spec))
-    grids = [(path, _grid_values(value)) for path, value in found if _is_grid(value)]
+    grids = _grids(found)
     domains = [(path, value) for path, value in found if not _is_grid(value)]
     return list(_constants(spec, {path for path, _ in found})), domains, grids
 
@@ -204,6 +233,11 @@ def _constants(space: Any, choices: set[Path], path: Path = ()) -> Iterator[tupl
 def format_vars(resolved_vars: Mapping[Path, Any]) -> str:
     """Return chosen values as a short text, such as ``lr=0.1000,layers=2``, for names of folders."""
     return formatted(resolved_vars)
+
+
+def paths_of(config: Mapping[str, Any]) -> dict[Path, Any]:
+    """The values of a configuration, by the keys that lead to them."""
+    return {tuple(name.split("/")): value for name, value in flattened(config).items()}
 
 
 def flat_name(path: Path) -> str:

@@ -175,7 +175,7 @@ class ExperimentPlateauStopper(Stopper):
         std: Stop when the standard deviation of the best values is at most this.
         top: How many values that are.
         mode: Which are best.
-        patience: For how many results it must have been so.
+        patience: For how many results it must have been so; at least for one.
     """
 
     def __init__(
@@ -188,7 +188,8 @@ class ExperimentPlateauStopper(Stopper):
             raise ValueError("`top` must be a whole number above 1.")
         if patience < 0:
             raise ValueError("`patience` must be a whole number from 0 up.")
-        if std <= 0:
+        given: Any = std
+        if not isinstance(given, int | float) or given <= 0:
             raise ValueError("`std` must be a number above 0.")
         self._metric, self._std, self._top, self._mode = metric, std, top, mode
         self._patience = patience
@@ -198,12 +199,15 @@ class ExperimentPlateauStopper(Stopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         self._best.append(result[self._metric])
         self._best = sorted(self._best, reverse=self._mode == "max")[: self._top]
-        is_steady = len(self._best) == self._top and statistics.pstdev(self._best) <= self._std
-        self._steady = self._steady + 1 if is_steady else 0
+        self._steady = self._steady + 1 if self.has_plateaued() else 0
         return self.stop_all()
 
+    def has_plateaued(self) -> bool:
+        """Return whether the best values lie close together now."""
+        return len(self._best) == self._top and statistics.pstdev(self._best) <= self._std
+
     def stop_all(self) -> bool:
-        return self._steady > self._patience
+        return self._steady >= max(1, self._patience)
 
 
 class CombinedStopper(Stopper):

@@ -31,6 +31,7 @@ class TrialActor:
         try:
             os.makedirs(spec.folder, exist_ok=True)
             if settings.flag("CHDIR_TO_TRIAL_DIR"):
+                os.environ["TUNE_ORIG_WORKING_DIR"] = self._home
                 os.chdir(spec.folder)
             if spec.log_files is not None:
                 self._output = Copied(spec.folder, spec.log_files)

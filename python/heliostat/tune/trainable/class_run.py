@@ -32,7 +32,7 @@ class ClassRun:
                 earlier.stop()
             self.object = trainable(config=dict(spec.config))
         self.object._spec = spec
-        self.object._timing = Timing(spec.iteration, spec.total_s)
+        self.object._timing = Timing(spec.iteration, spec.total_s, spec.counts)
         if spec.checkpoint:
             try:
                 with spec.checkpoint_at(spec.checkpoint).as_directory() as folder:

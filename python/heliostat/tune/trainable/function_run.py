@@ -34,7 +34,7 @@ class FunctionRun:
     def __init__(self, function: Callable[[dict[str, Any]], Any], spec: Spec) -> None:
         self.spec, self.checkpoint = spec, spec.checkpoint
         self._function = function
-        self._timing = Timing(spec.iteration, spec.total_s)
+        self._timing = Timing(spec.iteration, spec.total_s, spec.counts)
         self._saved = spec.checkpoints
         self._changed = threading.Condition()
         self._made: list[dict[str, Any]] = []

@@ -29,6 +29,7 @@ class Spec:
     checkpoints: int = 0  # how many it has made
     iteration: int = 0
     total_s: float = 0.0
+    counts: dict[str, float] = field(default_factory=dict)  # of steps, up to the checkpoint
     checkpoint_frequency: int = 0
     checkpoint_at_end: bool = False
     log_files: tuple[str, str] | None = None  # in the folder: for output, for errors

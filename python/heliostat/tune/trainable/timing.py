@@ -6,14 +6,26 @@ import datetime
 import os
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any
+
+from heliostat.tune.result import (
+    EPISODES_THIS_ITER,
+    EPISODES_TOTAL,
+    TIMESTEPS_THIS_ITER,
+    TIMESTEPS_TOTAL,
+)
 
 
 class Timing:
     """Counts a trial's results and the time that they took."""
 
-    def __init__(self, iteration: int = 0, total_s: float = 0.0) -> None:
+    def __init__(
+        self, iteration: int = 0, total_s: float = 0.0, counts: Mapping[str, float] | None = None
+    ) -> None:
         self.iteration, self.total_s = iteration, total_s
+        self.counts = dict(counts or {})  # by the names of the totals
+        self._counted_at = self.counts.get(TIMESTEPS_TOTAL, 0)
         self._since_restore, self._restored_at = 0.0, iteration
         self._last = time.perf_counter()
 
@@ -42,7 +54,24 @@ class Timing:
         }
         for name, value in added.items():
             metrics.setdefault(name, value)
+        for name, total in COUNTED.items():
+            if isinstance(metrics.get(name), int | float):
+                self.counts[total] = self.counts.get(total, 0) + metrics[name]
+        for total, count in self.counts.items():
+            metrics.setdefault(total, count)
+        if TIMESTEPS_TOTAL in self.counts:
+            since = self.counts[TIMESTEPS_TOTAL] - self._counted_at
+            metrics.setdefault("timesteps_since_restore", since)
         return metrics
 
+
+def counts_of(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """How much was counted up to a result, by the names of the totals."""
+    found = {total: metrics.get(total) for total in COUNTED.values()}
+    return {total: count for total, count in found.items() if isinstance(count, int | float)}
+
+
+# What trainables report of a step, and where its sum stands in their results.
+COUNTED = {TIMESTEPS_THIS_ITER: TIMESTEPS_TOTAL, EPISODES_THIS_ITER: EPISODES_TOTAL}
 
 HOSTNAME = socket.gethostname()

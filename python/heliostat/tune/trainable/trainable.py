@@ -9,6 +9,7 @@ import tempfile
 from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.error import ArgumentError
 from heliostat.tune.trainable.timing import Timing
 
 DICT_FILE = "_dict_checkpoint.pkl"
@@ -76,8 +77,10 @@ class Trainable:
         """Run one step; its metrics with what is added to them."""
         metrics = self.step()
         if not isinstance(metrics, dict):
-            raise ValueError(f"step() needs to return a dict, not {type(metrics).__name__}.")
+            raise ArgumentError(f"step() needs to return a dict, not {type(metrics).__name__}.")
         result = self._timing.fill(dict(metrics), self.trial_id)
+        if self._spec is None:
+            result["config"] = self.config
         self.log_result(result)
         return result
 
@@ -95,9 +98,13 @@ class Trainable:
             )
         if self._spec is None:
             with open(os.path.join(folder, TIMING_FILE), "w") as file:
-                json.dump(
-                    {"iteration": self._timing.iteration, "total_s": self._timing.total_s}, file
-                )
+                timing = self._timing
+                came = {
+                    "iteration": timing.iteration,
+                    "total_s": timing.total_s,
+                    "counts": timing.counts,
+                }
+                json.dump(came, file)
         return Checkpoint(folder)
 
     def restore(self, checkpoint_path: Any) -> None:

@@ -139,8 +139,8 @@ def with_resources(
         return type(trainable.__name__, (trainable,), own)
 
     @functools.wraps(trainable)
-    def made(config: dict[str, Any]) -> Any:
-        return trainable(config)
+    def made(config: dict[str, Any], **bound: Any) -> Any:  # by with_parameters
+        return trainable(config, **bound)
 
     made._resources = wanted  # type: ignore[attr-defined] # ours
     return made
