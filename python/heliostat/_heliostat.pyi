@@ -295,6 +295,12 @@ def session() -> Session:
 def session_epoch() -> int:
     """Of the present session; without one it changes whenever one ends. 0: there never was one."""
 
+def set_tracer(tracer: Callable[[str, str, str], tuple[Any, dict[str, str]]] | None) -> None:
+    """From here on each call of this process asks it for a span, and what travels with the call.
+
+    It is given "function" or "actor", the name of what is called, and the actor's id as hex or "".
+    """
+
 def choose_session(epoch: int) -> int:
     """From here on the session of that epoch is this thread's present one; 0: that of the process.
 

@@ -26,6 +26,7 @@ DISTRIBUTIONS = {
     "lance": "pylance",
     "material": "mkdocs-material",
     "mkdocstrings_handlers": "mkdocstrings-python",
+    "opentelemetry": "opentelemetry-sdk",
     "sklearn": "scikit-learn",
     "tensorboardX": "tensorboardx",
     "xgboost": "xgboost-cpu",

@@ -261,6 +261,9 @@ pub(crate) struct Offer {
     /// The node's name, for people [default: its IP].
     #[arg(long, value_name = "NAME")]
     pub(crate) node_name: Option<String>,
+    /// A function that sets OpenTelemetry up, MODULE:FUNCTION: drivers that begin on this node trace their calls.
+    #[arg(long, value_name = "HOOK")]
+    pub(crate) tracing_startup_hook: Option<String>,
     /// The port for measurements in the format of Prometheus [default: any].
     #[arg(long, value_name = "PORT")]
     pub(crate) metrics_export_port: Option<u16>,
@@ -619,7 +622,6 @@ const IGNORED: &[(&str, bool)] = &[
     ("no-monitor", false),
     ("include-log-monitor", true),
     ("disable-usage-stats", false),
-    ("tracing-startup-hook", true),
     ("enable-object-reconstruction", false),
     ("redis-shard-ports", true),
     ("proxy-server-url", true),

@@ -274,6 +274,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                 "is_head": args.head,
                 "webui_url": webui_url,
                 "gateway_address": gateway_address,
+                "tracing_startup_hook": offer.tracing_startup_hook,
                 "entrance": guest.as_ref().map(|guest| guest.entrance),
             });
             tracing::info!(node_id = %ready.node_id, host, port = ready.port, "node is ready");

@@ -194,6 +194,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     add("memory", offer.memory.map(|value| value.to_string()));
     add("object-store-memory", offer.object_store_memory.map(|value| value.to_string()));
     add("node-name", offer.node_name.clone());
+    add("tracing-startup-hook", offer.tracing_startup_hook.clone());
     add("metrics-export-port", offer.metrics_export_port.map(|value| value.to_string()));
     let agent_port = offer.dashboard_agent_listen_port;
     add("dashboard-agent-listen-port", agent_port.map(|value| value.to_string()));

@@ -304,6 +304,8 @@ settings! {
         LOGGING_CONFIG_ENCODING = Both "LOGGING_CONFIG_ENCODING" text("") "TEXT or JSON", DRIVER;
         /// 0: what workers print is not shown at the driver, where `log_to_driver` is not given.
         LOG_TO_DRIVER = Both "LOG_TO_DRIVER" flag(true) "", DRIVER;
+        /// A function without parameters that sets OpenTelemetry up: calls of tasks and actors get spans.
+        TRACING_STARTUP_HOOK = Both "TRACING_STARTUP_HOOK" text("") "module:function", DRIVER;
         /// 1: lines of workers are shown without prefix and without folding.
         LOG_TO_STDERR = Both "LOG_TO_STDERR" flag(false) "", DRIVER;
         /// 1: lines of workers are shown without prefix.
@@ -330,6 +332,10 @@ settings! {
     SERVE "Serve" {
         /// 1: `serve.run` runs applications within the driver, for tests.
         SERVE_FORCE_LOCAL_TESTING_MODE = Both "SERVE_FORCE_LOCAL_TESTING_MODE" flag(false) "", DRIVER;
+        /// A function without parameters that returns OpenTelemetry's span processors: requests are traced.
+        SERVE_TRACING_EXPORTER_IMPORT_PATH = Both "SERVE_TRACING_EXPORTER_IMPORT_PATH" text("") "module:name", DRIVER;
+        /// The part of requests that is traced, where the client does not say whether its own is.
+        SERVE_TRACING_SAMPLING_RATIO = Both "SERVE_TRACING_SAMPLING_RATIO" number(0.01, 0.0, 1.0) "", DRIVER;
     }
     DATA "Datasets" {
         /// The least number of blocks that a large read is split into.

@@ -35,7 +35,7 @@ mod _heliostat {
     use crate::calls::{
         ActorHandleBase, ActorMethod, ActorOptions, Definition, MethodOptions, MethodSlot,
         Placement, TaskCaller, TaskOptions, actor_pending_calls, create_actor, expect, kill_actor,
-        know_actor, new_actor_id,
+        know_actor, new_actor_id, set_tracer,
     };
     #[pymodule_export]
     use crate::codec::refs::{_restore_ref, _take_ref};

@@ -35,6 +35,9 @@ _server: _Server | None = None
 _warned: set[str] = set()
 
 
+_CARRIER = "_ray_trace_ctx"  # that of `tracing`, which most actors do without
+
+
 def prepare(max_concurrency: int, groups: Mapping[str, int]) -> None:
     """Make the loops, before the constructor asks for one."""
     global _server
@@ -55,6 +58,11 @@ def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -
 async def _construct(
     cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, BaseException | None]:
+    if _CARRIER in kwargs:
+        from heliostat.core import tracing
+
+        with tracing.within(kwargs.pop(_CARRIER)):
+            return await _construct(cls, args, kwargs)
     # An exception that ends the process is not to end the loop.
     try:
         if not inspect.iscoroutinefunction(cls.__init__):  # type: ignore[misc] # looked at, not called

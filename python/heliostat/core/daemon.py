@@ -108,6 +108,7 @@ class NodeAddress:
     is_head: bool
     webui_url: str = ""  # of the HTTP server: `host:port`; empty: this daemon has none
     gateway_address: str | None = None  # for drivers outside the cluster: `host:port`
+    tracing_startup_hook: str | None = None  # that drivers of this node trace with
     entrance: int | None = (
         None  # the port that leads into the cluster, where this machine is outside of it
     )
@@ -115,7 +116,8 @@ class NodeAddress:
     @classmethod
     def from_json(cls, text: str | bytes) -> NodeAddress:
         """From the daemon's line; raises ``ValueError`` or ``KeyError`` for others."""
-        found = {"webui_url": "", "gateway_address": None, "entrance": None, **json.loads(text)}
+        absent = {"gateway_address": None, "entrance": None, "tracing_startup_hook": None}
+        found = {"webui_url": "", **absent, **json.loads(text)}
         return cls(**{name: found[name] for name in cls.__dataclass_fields__})
 
 

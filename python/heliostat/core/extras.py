@@ -70,6 +70,7 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "tensorboard": (("tensorboardX", "tensorboardX"),),
     "tensorflow": (("tensorflow", "tensorflow"),),
     "tfrecord": (("google", "protobuf"), ("google_crc32c", "google-crc32c")),
+    "tracing": (("opentelemetry", "opentelemetry-sdk"),),
     "train": (("rich", "rich"), ("sklearn", "scikit-learn"), ("torch", "torch")),
     "transformers": (("datasets", "datasets"), ("transformers", "transformers")),
     "turbopuffer": (("turbopuffer", "turbopuffer"),),

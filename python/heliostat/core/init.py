@@ -43,10 +43,7 @@ _OF_THE_DAEMON = (
     "object_spilling_directory",
     "_system_config",
 )
-_WITHOUT_EFFECT = (
-    "_tracing_startup_hook",
-    "_plasma_directory",
-)
+_WITHOUT_EFFECT = ("_plasma_directory",)
 _IGNORED = (
     "_credentials",
     "_metadata",
@@ -57,7 +54,7 @@ _IGNORED = (
     "_redis_username",
     "_skip_env_hook",
 )
-_HIDDEN = (*_OF_THE_DAEMON, *_WITHOUT_EFFECT, *_IGNORED)
+_HIDDEN = (*_OF_THE_DAEMON, *_WITHOUT_EFFECT, *_IGNORED, "_tracing_startup_hook")
 
 logger = logging.getLogger("heliostat")
 
@@ -193,6 +190,8 @@ def init(
         node = found or NodeOptions(head=False, gateway=gateway, owned=True, temp_dir=temp_dir)
         begun = session.begin(node, job, _log_to_driver(log_to_driver), beside=allow_multiple)
         logger.info("Connected to the cluster at %s", begun.address.control_address)
+    hook = kwargs.get("_tracing_startup_hook") or settings.text("TRACING_STARTUP_HOOK")
+    _trace(hook or begun.address.tracing_startup_hook, begun)
     if job.py_logging_config is not None:
         job.py_logging_config.apply()
     with session.chosen(begun.epoch):
@@ -239,6 +238,20 @@ def _refuse_unknown(hidden: Mapping[str, Any], local_mode: bool) -> None:
         known = inspect.signature(init).parameters
         hints = "".join(did_you_mean(name, known) for name in unknown)
         raise RuntimeError(f"Unknown keyword argument(s): {', '.join(unknown)}.{hints}")
+
+
+def _trace(hook: str | None, begun: session.Session) -> None:
+    """Have calls traced, where there is a hook; without it the session would not do what was asked for."""
+    if not hook:
+        return
+    from heliostat.core import tracing
+
+    try:
+        tracing.start(hook)
+    except BaseException:
+        with session.chosen(begun.epoch):
+            session.end()
+        raise
 
 
 def _again(ignore: bool) -> RayContext:

@@ -241,6 +241,8 @@ def end() -> None:
         for session in ended:
             del _sessions[session.epoch]
             session.close()
+        if not _sessions and (tracing := sys.modules.get("heliostat.core.tracing")) is not None:
+            tracing.end()
 
 
 def is_beside(epoch: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.core import settings
+from heliostat.core.extras import required
 from heliostat.serve import local, specs
 from heliostat.serve.controller import actor as controller_actor
 from heliostat.serve.deployment import UNSET, Application, Deployment, build, configured
@@ -21,6 +22,7 @@ from heliostat.serve.options import (
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,
+    TracingConfig,
     gRPCOptions,
     of,
 )
@@ -97,7 +99,6 @@ def deployment(
 
 # Parameters that Ray has and Heliostat refuses: why, and what does the same.
 _REFUSED = {
-    "tracing_config": "Serve records no traces. Lines of the log have ids of requests, `x-request-id`.",
     "external_scaler_enabled": "there is no route that sets a number of replicas. Deploy again with another "
     "`num_replicas`, or give the `autoscaling_config` a `policy`.",
 }
@@ -124,11 +125,11 @@ def start(
     when the port is taken, or a file of TLS is of no use. ``grpc_options``: with
     ``grpc_servicer_functions`` a gRPC server runs besides, at port 9000 of the same host; raises
     ``ModuleNotFoundError`` or ``ValueError`` where a function is not there. ``logging_config``: of
-    the replicas that have none of their own.
+    the replicas that have none of their own. ``tracing_config``: a ``TracingConfig`` or a dict of its fields;
+    raises ``ImportError`` where OpenTelemetry's SDK is missing.
     ``controller_options``: ``{"runtime_env": {"env_vars": …}}`` of Serve's controller. Options have no effect
     where Serve runs already.
     """
-    _refuse(tracing_config=tracing_config)
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
     options = of(HTTPOptions, http_options)
@@ -136,7 +137,8 @@ def start(
     if options.host is None:
         location = ProxyLocation.Disabled
     logged = None if logging_config is None else of(LoggingConfig, logging_config)
-    controller(options, location, logged, controller_options, of(gRPCOptions, grpc_options))
+    traced = of(TracingConfig, tracing_config)
+    controller(options, location, logged, controller_options, of(gRPCOptions, grpc_options), traced)
 
 
 def controller(
@@ -145,9 +147,13 @@ def controller(
     logged: LoggingConfig | None = None,
     own: Any = None,
     grpc: gRPCOptions | None = None,
+    traced: TracingConfig | None = None,
 ) -> Any:
     """The controller, started where there is none, then with its ``own`` options."""
     chosen = of(ControllerOptions, own)
+    traced = traced or TracingConfig()
+    if traced.enabled:
+        required("opentelemetry.sdk.trace", "Tracing")
     calls = (grpc or gRPCOptions()).resolved()
     if not ray.is_initialized():
         ray.init(namespace=specs.NAMESPACE)
@@ -175,7 +181,7 @@ def controller(
             runtime_env=chosen.runtime_env or None,
             get_if_exists=True,
         )
-        .remote(options or HTTPOptions(), location, logged, calls)
+        .remote(options or HTTPOptions(), location, logged, calls, traced)
     )
     try:
         ray.get(made.start.remote())

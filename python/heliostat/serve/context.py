@@ -23,6 +23,7 @@ class RequestContext(NamedTuple):
     route: str = ""
     app_name: str = ""
     multiplexed_model_id: str = ""
+    trace: tuple[str, str] = ("", "")  # W3C's traceparent and tracestate of the span above
 
 
 _NO_REQUEST = RequestContext()

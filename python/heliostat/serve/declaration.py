@@ -24,6 +24,7 @@ from heliostat.serve.options import (
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,
+    TracingConfig,
     check_route_prefix,
     of,
 )
@@ -56,6 +57,11 @@ def _remote(env: dict[str, Any]) -> dict[str, Any]:
 def _logging(given: dict[str, Any] | None) -> dict[str, Any] | None:
     if given is not None:
         of(LoggingConfig, given)  # raises
+    return given
+
+
+def _tracing(given: dict[str, Any] | None) -> dict[str, Any] | None:
+    of(TracingConfig, given)  # raises
     return given
 
 
@@ -205,7 +211,7 @@ class ServeDeploySchema(_Schema):
     grpc_options: gRPCOptionsSchema = gRPCOptionsSchema()
     controller_options: Annotated[dict[str, Any] | None, AfterValidator(_controller)] = None
     logging_config: Annotated[dict[str, Any] | None, AfterValidator(_logging)] = None
-    tracing_config: dict[str, Any] | None = None
+    tracing_config: Annotated[dict[str, Any] | None, AfterValidator(_tracing)] = None
     applications: Annotated[list[ServeApplicationSchema], AfterValidator(_unlike)]
     target_capacity: float | None = Field(None, ge=0, le=100)
 
@@ -216,7 +222,6 @@ class ServeDeploySchema(_Schema):
 
 
 # What this release does not act on: a file that asks for it is refused rather than half followed.
-_NOT_YET = ("tracing_config",)
 _APP_NOT_YET = ("external_scaler_enabled",)
 
 
@@ -229,13 +234,13 @@ def parsed(config: object) -> ServeDeploySchema:
     except ValidationError as error:
         rows = [f"{_path(one['loc'])}: {_words(one['msg'])}" for one in error.errors()]
         raise ValueError("\n".join(["The configuration is not valid:", *rows])) from None
-    asked = [name for name in _NOT_YET if getattr(schema, name)]
+    asked: list[str] = []
     for number, app in enumerate(schema.applications):
         asked += [f"applications[{number}].{one}" for one in _APP_NOT_YET if getattr(app, one)]
     if asked:
         raise ValueError(
             f"These fields have no effect in Heliostat: {', '.join(asked)}. Leave them out: Serve has no "
-            "traces and no route that sets a number of replicas."
+            "route that sets a number of replicas."
         )
     return schema
 

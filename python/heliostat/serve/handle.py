@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import heliostat as ray
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
+from heliostat.serve import tracing
 from heliostat.serve.context import RequestContext, request_context
 from heliostat.serve.exceptions import RayServeException, RequestCancelledError
 from heliostat.serve.router import Call, Reservation, router_of, was_not_begun
@@ -402,7 +403,17 @@ class DeploymentHandle:
 
         Responses of other calls may be arguments: the deployment gets their values.
         """
-        call = self._made(Call, args, kwargs)
+        if not tracing.is_enabled():
+            return self._called(self._context(), args, kwargs)
+        with tracing.of_call(
+            self._id, self._context(), self._method, streams=self._stream
+        ) as request:
+            return self._called(request, args, kwargs)
+
+    def _called(
+        self, request: RequestContext, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        call = self._made(Call, request, args, kwargs)
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
         if given:
             _after(given, call.args, call.kwargs, functools.partial(_submit, call))
@@ -412,11 +423,17 @@ class DeploymentHandle:
             call.router.submit(call)
         return DeploymentResponseGenerator(call) if self._stream else DeploymentResponse(call)
 
-    def _made(self, kind: type[C], args: tuple[Any, ...], kwargs: dict[str, Any]) -> C:
+    def _made(
+        self,
+        kind: type[C],
+        request: RequestContext,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> C:
         """A call as this handle makes it."""
         return kind(
             router_of(self._id),
-            self._context(),
+            request,
             self._method,
             self._stream,
             args,
@@ -433,7 +450,7 @@ class DeploymentHandle:
         which nothing was sent is given back at the end of the block. Raises as a call does that finds no
         replica.
         """
-        place = self._made(Reservation, args, kwargs)
+        place = self._made(Reservation, self._context(), args, kwargs)
         place.router.submit(place)
         try:
             load = await _Response(place)._settled_async()
@@ -477,11 +494,12 @@ class DeploymentHandle:
 
     def _context(self) -> RequestContext:
         here = request_context.get()
-        return here._replace(
+        request = here._replace(
             request_id=here.request_id or str(uuid.uuid4()),
             app_name=here.app_name or self._id.app_name,
             multiplexed_model_id=self._model,
         )
+        return tracing.carried(request)
 
     def broadcast(self, method_name: str, *args: Any, **kwargs: Any) -> DeploymentBroadcastResponse:
         """Call a method of every replica that runs, however many calls it has: to reset caches, say.

@@ -36,6 +36,7 @@ __all__ = [
     "LoggingConfig",
     "ReplicaRank",
     "RequestRouterConfig",
+    "TracingConfig",
     "gRPCOptions",
 ]
 
@@ -367,3 +368,25 @@ class LoggingConfig(_Options):
     @classmethod
     def _each_once(cls, value: list[str]) -> list[str]:
         return list(dict.fromkeys(value))
+
+
+class TracingConfig(_Options):
+    """Traces of requests by OpenTelemetry.
+
+    ``enabled``: default whether RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH is set; ``exporter_import_path``: a
+    function without parameters that returns a list of OpenTelemetry's ``SpanProcessor``, default that
+    variable, and where it is empty, spans are written as JSON to ``logs/serve/spans`` of the session;
+    ``sampling_ratio``: the part of traces that is recorded, from 0 to 1, default
+    RAY_SERVE_TRACING_SAMPLING_RATIO, or 0.01.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    _kind = options.TracingConfig
+
+    enabled: bool = Field(default_factory=lambda: options.TracingConfig().enabled)
+    exporter_import_path: str = Field(
+        default_factory=lambda: options.TracingConfig().exporter_import_path
+    )
+    sampling_ratio: float = Field(
+        default_factory=lambda: options.TracingConfig().sampling_ratio, ge=0, le=1
+    )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from cloudpickle.cloudpickle import list_registry_pickle_by_value
 
 from heliostat import cloudpickle
+from heliostat.core import settings
 from heliostat.core.placement import check_arguments
 
 if TYPE_CHECKING:
@@ -184,6 +185,34 @@ class LoggingConfig:
             raise ValueError(
                 f"`additional_log_standard_attrs`: a record has no {sorted(unknown)[0]!r}."
             )
+
+
+@dataclass
+class TracingConfig:
+    """Traces of requests by OpenTelemetry.
+
+    ``enabled``: default whether RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH is set. ``exporter_import_path``: a
+    function without parameters that returns a list of OpenTelemetry's ``SpanProcessor``, default that
+    variable; where it is empty, spans are written as JSON to ``logs/serve/spans`` of the session.
+    ``sampling_ratio``: the part of traces that is recorded, from 0 to 1, default
+    RAY_SERVE_TRACING_SAMPLING_RATIO, or 0.01; a request whose ``traceparent`` says that it is recorded is
+    recorded.
+    """
+
+    enabled: bool = dataclasses.field(
+        default_factory=lambda: bool(settings.text("SERVE_TRACING_EXPORTER_IMPORT_PATH"))
+    )
+    exporter_import_path: str = dataclasses.field(
+        default_factory=lambda: settings.text("SERVE_TRACING_EXPORTER_IMPORT_PATH")
+    )
+    sampling_ratio: float = dataclasses.field(
+        default_factory=lambda: settings.number("SERVE_TRACING_SAMPLING_RATIO")
+    )
+
+    def __post_init__(self) -> None:
+        ratio: Any = self.sampling_ratio
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+            raise ValueError(f"`sampling_ratio` must be a number from 0 to 1, not {ratio!r}.")
 
 
 _LOG_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime"}

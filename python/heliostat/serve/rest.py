@@ -13,7 +13,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.serve import api, specs
 from heliostat.serve.controller import details
-from heliostat.serve.options import HTTPOptions, gRPCOptions
+from heliostat.serve.options import HTTPOptions, TracingConfig, gRPCOptions, of
 
 _SOURCES = ("imperative", "declarative")
 
@@ -32,6 +32,7 @@ def deploy(config: object) -> Any:
         schema.proxy_location,
         own=schema.controller_options or None,
         grpc=gRPCOptions(**schema.grpc_options.model_dump()),
+        traced=of(TracingConfig, schema.tracing_config),
     )
     apps = [
         {"name": app.name, "route_prefix": app.route_prefix, **app.model_dump(exclude_unset=True)}

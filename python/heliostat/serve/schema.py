@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat.core.extras import part
 
 if TYPE_CHECKING:
-    from heliostat.serve.models import LoggingConfig
+    from heliostat.serve.models import LoggingConfig, TracingConfig
 
 __all__ = [
     "ApplicationStatus",
@@ -20,6 +20,7 @@ __all__ = [
     "ProxyStatus",
     "ReplicaState",
     "ServeStatus",
+    "TracingConfig",
 ]
 
 
@@ -146,6 +147,7 @@ _MODELS = (
     "LoggingConfig",
     "ReplicaRank",
     "RequestRouterConfig",
+    "TracingConfig",
 )
 _TASKS = ("CeleryAdapterConfig", "TaskProcessorAdapter", "TaskProcessorConfig", "TaskResult")
 

@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::actor_handle::ActorHandleBase;
 use super::method_slot::MethodSlot;
+use super::spans::{self, Called};
 use crate::codec::args::{Passed, pack};
 use crate::{errors, session};
 
@@ -69,6 +70,9 @@ impl ActorMethod {
             );
             return Err(errors::named(py, "PendingCallsLimitExceeded", &message));
         }
+        let called = || Called::Method(&slot.template.front.function_name, actor.hex());
+        let spanned = spans::begin(py, called, kwargs)?;
+        let kwargs = spanned.as_ref().map(|spanned| &spanned.kwargs).or(kwargs);
         let packed = pack(&session, &Passed { args, kwargs, name: &slot.method })?;
         let ids = session
             .runtime

@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use super::options::{ActorOptions, Placement};
 use super::plan::Plan;
+use super::spans::{self, Called};
 use crate::codec::args::{Passed, pack};
 use crate::gil::{GilSite, detached};
 use crate::ids::ActorID;
@@ -54,6 +55,8 @@ pub(crate) fn create_actor<'py>(
     let plan = Plan(plan);
     let spec = spec(options, placement.strategy(), &plan, session.namespace())?;
     let template = Arc::new(template(&plan, &spec)?);
+    let spanned = spans::begin(py, || Called::Constructor(&spec.class_name), Some(kwargs))?;
+    let kwargs = spanned.as_ref().map_or(kwargs, |spanned| &spanned.kwargs);
     let packed = pack(&session, &Passed { args, kwargs: Some(kwargs), name: &spec.class_name })?;
     let args = packed.args;
     let created = detached(py, GilSite::Control, |interrupt| {

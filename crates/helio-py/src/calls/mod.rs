@@ -12,6 +12,7 @@ mod method_slot;
 mod options;
 mod plan;
 mod returns;
+mod spans;
 mod task_caller;
 
 pub(crate) use actor_handle::ActorHandleBase;
@@ -22,4 +23,5 @@ pub(crate) use creation::{
 pub(crate) use definition::Definition;
 pub(crate) use method_slot::MethodSlot;
 pub(crate) use options::{ActorOptions, MethodOptions, Placement, TaskOptions};
+pub(crate) use spans::{call, set_tracer};
 pub(crate) use task_caller::TaskCaller;

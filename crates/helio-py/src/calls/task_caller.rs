@@ -13,6 +13,7 @@ use super::arity::Arity;
 use super::options::{Placement, TaskOptions};
 use super::plan::Plan;
 use super::returns::Returns;
+use super::spans::{self, Called};
 use crate::codec::args::{Passed, pack};
 use crate::errors;
 use crate::session::{self, Session};
@@ -64,6 +65,9 @@ impl TaskCaller {
         let session = session::active(py)?;
         let ready = self.ready(py, &session)?;
         self.arity.check(args, kwargs)?;
+        let called = || Called::Function(&ready.template.front.function_name);
+        let spanned = spans::begin(py, called, kwargs)?;
+        let kwargs = spanned.as_ref().map(|spanned| &spanned.kwargs).or(kwargs);
         let packed = pack(&session, &Passed { args, kwargs, name: &ready.template.name })?;
         let returns = ready.returns;
         let ids = session

@@ -11,6 +11,7 @@ use super::title::Title;
 use super::{
     ASYNC, THREADED, asynchronous, devices, failure, functions, job, pool, process, threads, title,
 };
+use crate::calls;
 use crate::codec::args;
 use crate::current::{self, Actor, Running};
 use crate::session::{self, Session};
@@ -101,5 +102,5 @@ fn instance<'py>(
         let construct = py.import("heliostat.core.async_actor")?.getattr("construct")?;
         return construct.call1((class.bind(py), unpacked.args, unpacked.kwargs));
     }
-    class.bind(py).call(&unpacked.args, unpacked.kwargs.as_ref())
+    calls::call(class.bind(py), &unpacked.args, unpacked.kwargs.as_ref())
 }

@@ -16,6 +16,7 @@ use super::failure::{self, Failure};
 use super::functions::{self, Callable, Entry, Target};
 use super::main_loop::{Flow, leaving, linger};
 use super::{cancel, ending, job, leftovers, results, stream, title};
+use crate::calls;
 use crate::codec::args::{self, Unpacked};
 use crate::current::{self, Running};
 use crate::session::{self, Session};
@@ -116,7 +117,7 @@ pub(super) fn apply<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Unpacked { args, kwargs } = unpacked;
     match &entry.target {
-        Target::Function(function) => function.bind(py).call(args, kwargs.as_ref()),
+        Target::Function(function) => calls::call(function.bind(py), args, kwargs.as_ref()),
         Target::Method(method) => {
             let instance = current::instance(py).ok_or_else(|| {
                 PyTypeError::new_err("a method call reached a process that is no actor")
@@ -129,9 +130,9 @@ pub(super) fn apply<'py>(
                 Ok(Callable::Function(function)) => {
                     let all = std::iter::once(instance.clone()).chain(args.iter());
                     let all = PyTuple::new(py, all.collect::<Vec<_>>())?;
-                    function.call(all, kwargs.as_ref())
+                    calls::call(&function, &all, kwargs.as_ref())
                 }
-                Ok(Callable::Bound(bound)) => bound.call(args, kwargs.as_ref()),
+                Ok(Callable::Bound(bound)) => calls::call(&bound, args, kwargs.as_ref()),
                 Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
                     built_in(&instance, &entry.template.name, args, unpacked).unwrap_or(Err(error))
                 }
@@ -157,7 +158,7 @@ fn built_in<'py>(
                 let function = args.get_item(0)?;
                 let mut all = vec![instance.clone()];
                 all.extend(args.iter().skip(1));
-                function.call(PyTuple::new(py, all)?, unpacked.kwargs.as_ref())
+                calls::call(&function, &PyTuple::new(py, all)?, unpacked.kwargs.as_ref())
             };
             Some(call())
         }

@@ -44,6 +44,7 @@ from heliostat.serve.options import (
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,
+    TracingConfig,
     gRPCOptions,
 )
 from heliostat.serve.replica.actor import ReplicaActor
@@ -81,7 +82,9 @@ class ServeController:
         location: ProxyLocation,
         logging: LoggingConfig | None = None,
         grpc: gRPCOptions | None = None,
+        traced: TracingConfig | None = None,
     ) -> None:
+        self._traced = traced
         self._options = options
         self._grpc = grpc or gRPCOptions()
         self._logging = logging
@@ -507,6 +510,7 @@ class ServeController:
                     self._options.root_path,
                     self._machine.target(key),
                     tuple(self._grpc.grpc_servicer_functions),
+                    self._traced,
                 )
             )
         except Exception:

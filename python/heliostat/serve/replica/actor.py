@@ -19,7 +19,7 @@ import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, encryption, serving
 from heliostat.core.extras import required
-from heliostat.serve import asgi, context, logs, multiplex, servicers, sockets, specs
+from heliostat.serve import asgi, context, logs, multiplex, servicers, sockets, specs, tracing
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
 from heliostat.serve.options import (
@@ -27,6 +27,7 @@ from heliostat.serve.options import (
     BackpressureConfig,
     DeploymentConfig,
     LoggingConfig,
+    TracingConfig,
 )
 from heliostat.serve.replica import rpc
 from heliostat.serve.replica.answers import TEXT, answer_of
@@ -99,7 +100,9 @@ class ReplicaActor:
         root_path: str = "",
         world_size: int = 1,
         servicers: tuple[str, ...] = (),
+        traced: TracingConfig | None = None,
     ) -> None:
+        self._traced = traced
         self._root_path = root_path
         self._servicers = servicers
         self._rpc_methods: dict[str, Method] = {}
@@ -147,6 +150,7 @@ class ReplicaActor:
         if not self._address:
             self._context.ranks = ranks
             self._log()
+            tracing.set_up(self._traced, self._id, serving.session()["session_dir"])
             await self.prepare(*cloudpickle.loads(self._spec.code))
             self._metadata = await self._said_of_itself()
             await self._listen(ingress_node)
@@ -267,7 +271,10 @@ class ReplicaActor:
         """A call of a handle."""
         await self._enter()
         began, outcome = time.perf_counter(), "ERROR"
-        with self._meter.request(request.route):
+        with (
+            self._meter.request(request.route),
+            tracing.of_replica(self._id, request, method),
+        ):
             try:
                 request_context.set(request)
                 value = await self._call(self._method(method), args, kwargs)
@@ -286,7 +293,10 @@ class ReplicaActor:
     ) -> AsyncIterator[Any]:
         """A call of a handle whose answers come one by one."""
         await self._enter()
-        with self._meter.request(request.route):
+        with (
+            self._meter.request(request.route),
+            tracing.of_replica(self._id, request, method, streams=True),
+        ):
             try:
                 request_context.set(request)
                 async for item in self._items(method, self._method(method)(*args, **kwargs)):
@@ -372,38 +382,17 @@ class ReplicaActor:
                 scope["root_path"] = self._root_path + scope["root_path"]
                 scope["path"] = self._root_path + scope["path"]
                 scope["raw_path"] = self._root_path.encode() + scope["raw_path"]
-            request_id = model = ""
-            for name, value in scope["headers"]:
-                if name == b"x-request-id":
-                    request_id = value.decode("latin-1")
-                elif name in (b"serve_multiplexed_model_id", b"multiplexed_model_id"):
-                    model = value.decode("latin-1")
-            request_context.set(
-                RequestContext(request_id, self._route, self._id.deployment_id.app_name, model)
-            )
-            with self._meter.request(self._route):
-                if scope["type"] == "grpc":
-                    await self._serve_rpc(exchange, request_id)
-                elif scope["type"] == "websocket":
-                    await self._converse(exchange)
-                elif self._app is not None:
-                    await self._app(scope, exchange.receive, exchange.send)
-                else:
-                    await self._answer(exchange)
-        except asyncio.CancelledError:
-            raise
-        except OSError:
-            if not exchange.is_gone:
-                self._failed(exchange)
-        except BackPressureError as error:
-            if not exchange.has_begun:
-                after = BackpressureConfig(retry_after_s=error.retry_after_s).as_row()[
-                    "retry_after"
-                ]
-                again = [] if after is None else [(b"retry-after", str(after).encode())]
-                exchange.answer(error.status_code, [*TEXT, *again], str(error).encode())
-        except Exception:
-            self._failed(exchange)
+            request = self._request(scope["headers"])
+            request_context.set(request)
+            with tracing.of_replica(self._id, request, "__call__") as span:
+                try:
+                    with self._meter.request(self._route):
+                        await self._serve(exchange, request.request_id, span)
+                except Exception as error:
+                    self._refuse_or_fail(exchange, error)
+                    span.failed(error)
+                if scope["type"] == "http":
+                    span.of_http(scope["method"], exchange.status, self._route)
         finally:
             if exchange.status and exchange.scope["type"] != "grpc":
                 method = exchange.scope.get("method", "WEBSOCKET")
@@ -414,7 +403,41 @@ class ReplicaActor:
                     logs.access(f"{method} {path}", str(exchange.status), began)
             self._leave()
 
-    async def _serve_rpc(self, exchange: Exchange, request_id: str) -> None:
+    def _request(self, headers: list[tuple[bytes, bytes]]) -> RequestContext:
+        request_id = model = ""
+        for name, value in headers:
+            if name == b"x-request-id":
+                request_id = value.decode("latin-1")
+            elif name in (b"serve_multiplexed_model_id", b"multiplexed_model_id"):
+                model = value.decode("latin-1")
+        app, above = self._id.deployment_id.app_name, tracing.of_headers(headers)
+        return RequestContext(request_id, self._route, app, model, above)
+
+    async def _serve(self, exchange: Exchange, request_id: str, span: tracing.Span) -> None:
+        if exchange.scope["type"] == "grpc":
+            await self._serve_rpc(exchange, request_id, span)
+        elif exchange.scope["type"] == "websocket":
+            await self._converse(exchange)
+        elif self._app is not None:
+            await self._app(exchange.scope, exchange.receive, exchange.send)
+        else:
+            await self._answer(exchange)
+
+    def _refuse_or_fail(self, exchange: Exchange, error: Exception) -> None:
+        if isinstance(error, OSError):
+            if not exchange.is_gone:
+                self._failed(exchange)
+        elif isinstance(error, BackPressureError):
+            if not exchange.has_begun:
+                after = BackpressureConfig(retry_after_s=error.retry_after_s).as_row()[
+                    "retry_after"
+                ]
+                again = [] if after is None else [(b"retry-after", str(after).encode())]
+                exchange.answer(error.status_code, [*TEXT, *again], str(error).encode())
+        else:
+            self._failed(exchange)
+
+    async def _serve_rpc(self, exchange: Exchange, request_id: str, span: tracing.Span) -> None:
         """A call of gRPC: the deployment's method of its name, with a message or a stream of them."""
         if not self._rpc_methods:
             self._rpc_methods = servicers.methods_of(self._servicers)
@@ -434,6 +457,7 @@ class ReplicaActor:
                 logger.error("Call %s failed:\n%s", path, traceback.format_exc())
         code, details = call.outcome(error)
         await call.end(code, details)
+        span.of_rpc(path, code, error)
         if self._is_told:
             logs.access(f"GRPC {path}", str(code), began)
 
@@ -610,6 +634,7 @@ class ReplicaActor:
             except asyncio.TimeoutError:
                 logger.warning("Replica %s still had requests after %s s.", self._id, timeout_s)
         self._meter.tell()
+        tracing.end()
         if self._lifespan is not None:
             await self._lifespan.stop()
         if self._server is not None:

@@ -1,0 +1,230 @@
+"""Traces of requests by OpenTelemetry: a span for each request at its replica, and for each call of a handle.
+
+Spans carry the names and attributes of Ray Serve's. What a client sends as ``traceparent`` (W3C Trace
+Context) is the parent of the replica's span; calls of handles take the present span along, so that the
+spans of one request are one trace. The HTTP server in front writes no spans of its own.
+
+Nothing here imports OpenTelemetry before traces are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from heliostat.core.extras import required
+from heliostat.serve.context import ReplicaID, RequestContext
+from heliostat.serve.options import TracingConfig, attribute
+from heliostat.serve.specs import DeploymentID
+
+_PARENT, _STATE = "traceparent", "tracestate"
+_SCOPE = "ray.serve"
+
+_tracer: Any = None
+
+
+def is_enabled() -> bool:
+    """Whether this process writes spans."""
+    return _tracer is not None
+
+
+def set_up(config: TracingConfig | None, replica: ReplicaID, session_dir: str) -> None:
+    """Have this process, which is the replica, write spans, if the configuration says so.
+
+    Raises:
+        ImportError: OpenTelemetry's SDK is missing, or the exporter's module.
+        TypeError: The exporter is not a function without parameters that returns span processors.
+    """
+    global _tracer
+    if config is None or not config.enabled or _tracer is not None:
+        return
+    sdk = required("opentelemetry.sdk.trace", "Tracing")
+    sampling = required("opentelemetry.sdk.trace.sampling", "Tracing")
+    resources = required("opentelemetry.sdk.resources", "Tracing")
+    from opentelemetry import trace
+
+    key = replica.deployment_id
+    resource = resources.Resource.create({"service.name": f"{key.app_name}#{key.name}"})
+    sampler = sampling.ParentBasedTraceIdRatio(config.sampling_ratio)
+    provider = sdk.TracerProvider(sampler=sampler, resource=resource)
+    for processor in _processors(config, replica, session_dir):
+        provider.add_span_processor(processor)
+    trace.set_tracer_provider(provider)
+    _tracer = provider.get_tracer(_SCOPE)
+
+
+def _processors(config: TracingConfig, replica: ReplicaID, session_dir: str) -> list[Any]:
+    if not config.exporter_import_path:
+        return [_into_file(replica, session_dir)]
+    path = config.exporter_import_path
+    make = attribute(path)
+    if not inspect.isfunction(make) or inspect.signature(make).parameters:
+        raise TypeError(f"The exporter of traces, {path}, has to be a function without parameters.")
+    made = make()
+    kind = required("opentelemetry.sdk.trace", "Tracing").SpanProcessor
+    if not isinstance(made, list) or not all(isinstance(one, kind) for one in made):
+        raise TypeError(
+            f"The exporter of traces, {path}, has to return a list of OpenTelemetry's SpanProcessor."
+        )
+    return made
+
+
+def _into_file(replica: ReplicaID, session_dir: str) -> Any:
+    """Spans as JSON, one after the other, in ``logs/serve/spans`` of the session."""
+    export = required("opentelemetry.sdk.trace.export", "Tracing")
+    key = replica.deployment_id
+    name = f"replica_{key.app_name}_{key.name}_{replica.unique_id}".replace(os.sep, "_")
+    folder = os.path.join(session_dir, "logs", "serve", "spans")
+    os.makedirs(folder, exist_ok=True)
+    # The process has it until its end.
+    file = open(os.path.join(folder, f"{name}_tracing.json"), "a", encoding="utf-8")  # noqa: SIM115
+    return export.SimpleSpanProcessor(export.ConsoleSpanExporter(out=file))
+
+
+def end() -> None:
+    """What processors hold back is exported: the replica leaves."""
+    if _tracer is not None:
+        from opentelemetry import trace
+
+        provider: Any = trace.get_tracer_provider()
+        provider.force_flush()
+
+
+def carried(request: RequestContext) -> RequestContext:
+    """The request with the present span of this thread or task as the parent of what its replica does.
+
+    Also in a driver that has spans of its own.
+    """
+    if "opentelemetry.trace" not in sys.modules:
+        return request
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation import tracecontext
+
+    if not trace.get_current_span().get_span_context().is_valid:
+        return request
+    carrier: dict[str, str] = {}
+    tracecontext.TraceContextTextMapPropagator().inject(carrier)
+    return request._replace(trace=(carrier.get(_PARENT, ""), carrier.get(_STATE, "")))
+
+
+def of_headers(headers: list[tuple[bytes, bytes]]) -> tuple[str, str]:
+    """What a client says of the span that its request belongs to."""
+    if _tracer is None:
+        return ("", "")
+    found = {name: value.decode("latin-1") for name, value in headers if name.startswith(b"trace")}
+    return found.get(_PARENT.encode(), ""), found.get(_STATE.encode(), "")
+
+
+class Span:
+    """A span that is written, or, where there are no traces, nothing."""
+
+    def __init__(self, span: Any = None) -> None:
+        self._span = span
+
+    def of_http(self, method: str | None, status: int, route: str) -> None:
+        """The answer over HTTP, if there is one: ``status`` is not 0."""
+        if self._span is not None and status:
+            said = {"http.method": method, "http.status_code": status, "http.route": route}
+            self._span.set_attributes(_known(said))
+
+    def of_rpc(self, path: str, code: int, error: BaseException | None) -> None:
+        """The answer to a call of ``/package.Service/Method``; ``error`` is what the user's code raised."""
+        if self._span is not None:
+            service, _, method = path.strip("/").rpartition("/")
+            said = {"rpc.system": "grpc", "rpc.method": method, "rpc.service": service}
+            self._span.set_attributes({**said, "rpc.grpc.status_code": code})
+            if error is not None:
+                self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """The user's code raised that."""
+        if self._span is not None:
+            from opentelemetry.trace import Status, StatusCode
+
+            self._span.record_exception(error)
+            self._span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+
+
+_NONE = Span()
+
+
+@contextlib.contextmanager
+def of_replica(
+    replica: ReplicaID, request: RequestContext, method: str, *, streams: bool = False
+) -> Iterator[Span]:
+    """The span of a request at its replica; spans that user code begins within are its children."""
+    if _tracer is None:
+        yield _NONE
+        return
+    from opentelemetry.trace.propagation import tracecontext
+
+    parent, state = request.trace
+    carrier = {_PARENT: parent, _STATE: state}
+    above = tracecontext.TraceContextTextMapPropagator().extract(carrier)
+    key = replica.deployment_id
+    attributes = {
+        "request_id": request.request_id,
+        "replica_id": replica.unique_id,
+        "deployment": key.name,
+        "app": key.app_name,
+        "call_method": method,
+        "route": request.route,
+        "multiplexed_model_id": request.multiplexed_model_id,
+        "is_streaming": streams,
+    }
+    from opentelemetry import context, trace
+
+    span = _tracer.start_span(
+        f"replica_handle_request {key.name} {method}",
+        context=above,
+        kind=trace.SpanKind.SERVER,
+        attributes=_known(attributes),
+    )
+    # For good: each request has a task, and a context, of its own.
+    context.attach(trace.set_span_in_context(span))
+    made = Span(span)
+    try:
+        yield made
+    except Exception as error:
+        made.failed(error)
+        raise
+    finally:
+        span.end()
+
+
+@contextlib.contextmanager
+def of_call(
+    called: DeploymentID, request: RequestContext, method: str, *, streams: bool = False
+) -> Iterator[RequestContext]:
+    """The span of a handle's call within a replica, until it was given to a replica or waits for one.
+
+    Gives the request as it goes on, below that span.
+    """
+    if _tracer is None:
+        yield carried(request)
+        return
+    attributes = {
+        "request_id": request.request_id,
+        "deployment": called.name,
+        "app": called.app_name,
+        "call_method": method,
+        "route": request.route,
+        "multiplexed_model_id": request.multiplexed_model_id,
+        "is_streaming": streams,
+    }
+    from opentelemetry import trace
+
+    with _tracer.start_as_current_span(
+        f"route_to_replica {called.name} {method}",
+        kind=trace.SpanKind.CLIENT,
+        attributes=_known(attributes),
+    ):
+        yield carried(request)
+
+
+def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value not in (None, "")}
