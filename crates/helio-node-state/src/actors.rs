@@ -15,7 +15,7 @@ use helio_proto::node::{ActorReady, Exit};
 use helio_scheduler::{InGroup, taken};
 use helio_types::{
     ActorId, Assigned, DeathCause, DeathKind, JobId, PlacementGroupId, ResourceSet, WorkerAddress,
-    WorkerId,
+    WorkerId, mutant,
 };
 
 use crate::context::{Context, Violation};
@@ -258,9 +258,9 @@ impl Actors {
         let spec = &actor.launch.spec;
         let takes = taken(&spec.placement_resources, &spec.strategy);
         let has_room = ledger.available().covers(&takes);
-        let Some(assigned) =
-            has_room.then(|| ledger.take(&spec.resources, &spec.strategy)).flatten()
-        else {
+        let none = ResourceSet::default();
+        let holds = if mutant!("actors-hold-nothing") { &none } else { &spec.resources };
+        let Some(assigned) = has_room.then(|| ledger.take(holds, &spec.strategy)).flatten() else {
             self.queued.push_back(key);
             return None;
         };

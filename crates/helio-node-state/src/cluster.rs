@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::control::{NodeInfo, Strategy};
 use helio_scheduler::{NodeIndex, NodeView, Placement, place, why};
-use helio_types::{NodeAddress, NodeId, ResourceSet};
+use helio_types::{NodeAddress, NodeId, ResourceSet, mutant};
 
 use crate::context::Context;
 use crate::limits::{DEAD_NODES_MAX, NODE_ABSENT_MS_MAX, VIEW_LAG_MS_MAX};
@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
     /// Nodes that the control service has not spoken of since it was reached again. One that started
     /// anew does not know those that died while it was away, and will never say so.
     unconfirmed: BTreeSet<NodeId>,
+    /// When they count as dead.
+    absent_at: u64,
     /// What was taken from the view of a node for requests that were sent there, and until when that
     /// counts: no news come of a node on which nothing changed, because the request was withdrawn or its
     /// task was quick.
@@ -61,6 +63,7 @@ impl Cluster {
             dead_addresses: BTreeMap::new(),
             heirs: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
+            absent_at: 0,
             promised: VecDeque::new(),
             cursor: 0,
             is_known: false,
@@ -86,6 +89,11 @@ impl Cluster {
     pub(crate) fn set_own_draining(&mut self, is_draining: bool) {
         let view = NodeView { is_draining, ..self.own_view().clone() };
         self.nodes.set(view);
+    }
+
+    /// Whether this node offers itself for work.
+    pub(crate) fn is_own_open(&self) -> bool {
+        !self.own_view().is_draining
     }
 
     /// The node to which this one gives its objects: one that stays, with the largest store.
@@ -253,14 +261,29 @@ impl Cluster {
     pub(crate) fn await_confirmations(&mut self, ctx: &mut Context) {
         let others = self.nodes.alive().skip(1);
         self.unconfirmed = others.map(|node| node.address.node_id).collect();
+        self.wait_until(ctx.now() + NODE_ABSENT_MS_MAX, ctx);
+    }
+
+    fn wait_until(&mut self, absent_at: u64, ctx: &mut Context) {
+        self.absent_at = absent_at;
         if !self.unconfirmed.is_empty() {
-            ctx.set_timer(ctx.now() + NODE_ABSENT_MS_MAX, Timer::Absent);
+            ctx.set_timer(absent_at, Timer::Absent);
         }
     }
 
-    /// The nodes of which the control service has said nothing since it was reached again.
-    pub(crate) fn take_unconfirmed(&mut self) -> BTreeSet<NodeId> {
-        std::mem::take(&mut self.unconfirmed)
+    /// Nothing came to pass here for so long, or the machine's clock was set: nodes may have been spoken of meanwhile.
+    pub(crate) fn on_standstill(&mut self, for_ms: u64, ctx: &mut Context) {
+        if !mutant!("own-standstill-taken-for-absence") {
+            self.wait_until(self.absent_at + for_ms, ctx);
+        }
+    }
+
+    /// The nodes of which the control service has said nothing for so long since it was reached the last time.
+    pub(crate) fn take_unconfirmed(&mut self, now: u64) -> BTreeSet<NodeId> {
+        match self.absent_at <= now {
+            true => std::mem::take(&mut self.unconfirmed),
+            false => BTreeSet::new(),
+        }
     }
 
     /// Whether the node is known to be dead; of a node that nobody has heard of that is not known.

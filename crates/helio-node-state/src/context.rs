@@ -37,9 +37,11 @@ impl Context {
         }
     }
 
-    /// An event happens at `now_ms`. Time never goes back, whatever the shell's clock does.
-    pub(crate) fn begin(&mut self, now_ms: u64) {
-        self.now = self.now.max(now_ms);
+    /// An event happens at `now_ms`; how long after the one before. Time never goes back, whatever the shell's clock does.
+    pub(crate) fn begin(&mut self, now_ms: u64) -> u64 {
+        let before = self.now;
+        self.now = before.max(now_ms);
+        self.now - before
     }
 
     /// The event has been handled: hands over its effects, in their order.

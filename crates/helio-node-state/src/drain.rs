@@ -58,7 +58,7 @@ impl Drain {
     pub(crate) fn cancel(&mut self) -> bool {
         let can_stay =
             self.order.as_ref().is_some_and(|order| order.heir.is_none() && !order.is_over);
-        if can_stay {
+        if can_stay && !mutant!("leaves-although-it-is-to-stay") {
             self.order = None;
         }
         can_stay

@@ -30,6 +30,29 @@ struct Slot {
     device: u32,
     size: i64,
     free: i64,
+    /// What is lent of it to those who may have any bundle of the group: they do not know which one it is.
+    to_any: Vec<i64>,
+}
+
+impl Slot {
+    /// Lends a part of it; the device.
+    fn lend(&mut self, part: i64, place: InGroup) -> u32 {
+        self.free -= part;
+        if place.bundle.is_none() {
+            self.to_any.push(part);
+        }
+        self.device
+    }
+
+    fn take_back(&mut self, part: i64, place: InGroup) {
+        self.free += part;
+        assert!(self.free <= self.size, "a bundle would lend more of a device than it has");
+        if place.bundle.is_none()
+            && let Some(at) = self.to_any.iter().position(|lent| *lent == part)
+        {
+            self.to_any.swap_remove(at);
+        }
+    }
 }
 
 impl Ledger {
@@ -120,19 +143,14 @@ impl Ledger {
         });
         if amount < UNIT {
             let slot = inside.filter(|slot| slot.free >= amount).min_by_key(|slot| slot.free)?;
-            slot.free -= amount;
-            return Some(vec![slot.device]);
+            return Some(vec![slot.lend(amount, place)]);
         }
         let count = usize::try_from(amount / UNIT).ok()?;
         let whole: Vec<&mut Slot> = inside.filter(|slot| slot.free == UNIT).take(count).collect();
         if whole.len() < count || amount % UNIT != 0 {
             return None;
         }
-        let take = |slot: &mut Slot| {
-            slot.free = 0;
-            slot.device
-        };
-        Some(whole.into_iter().map(take).collect())
+        Some(whole.into_iter().map(|slot| slot.lend(UNIT, place)).collect())
     }
 
     fn give_back_devices(&mut self, assigned: &Assigned, strategy: &Strategy) {
@@ -163,14 +181,18 @@ impl Ledger {
     ) {
         let Some(slots) = self.bundle_devices.get_mut(&place.group_id) else { return };
         for device in indices {
-            let suits = |slot: &&mut Slot| {
-                slot.kind == kind
-                    && slot.device == *device
-                    && slot.free + part <= slot.size
-                    && place.bundle.is_none_or(|bundle| bundle == slot.bundle)
+            let has_lent = |slot: &Slot| match place.bundle {
+                Some(bundle) => bundle == slot.bundle,
+                None if mutant!("part-given-back-to-another-bundle") => {
+                    slot.free + part <= slot.size
+                }
+                None => slot.to_any.contains(&part),
             };
-            let slot = slots.iter_mut().find(suits);
-            slot.expect("a device is given back as often as it was taken").free += part;
+            let is_it =
+                |slot: &&mut Slot| slot.kind == kind && slot.device == *device && has_lent(slot);
+            let slot = slots.iter_mut().find(is_it);
+            let slot = slot.expect("a device is given back as often as it was taken");
+            slot.take_back(part, place);
         }
     }
 
@@ -192,6 +214,7 @@ impl Ledger {
                 device: *device,
                 size,
                 free: size,
+                to_any: Vec::new(),
             };
             let slots = indices.iter().map(slot);
             self.bundle_devices.entry(group_id).or_default().extend(slots);
@@ -305,6 +328,36 @@ mod tests {
         ledger.give_back(&half, &inside(1), false);
         ledger.give_back(&any, &inside(-1), false);
         ledger.give_back(&own, &anywhere(), false);
+        for (number, assigned) in (0..).zip(&bundles) {
+            ledger.close_bundle(group_id, number, &assigned.resources);
+            ledger.remove_bundle(group_id, number, assigned);
+        }
+        assert!(ledger.is_whole());
+    }
+
+    /// Two bundles have a half of one device each; what users of any bundle had goes back to where it came from.
+    #[test]
+    fn parts_of_a_device_go_back_to_their_bundle() {
+        let mut ledger = Ledger::new(gpu(1.0), &gpus(&[0]));
+        let group_id = inside(0).placement_group;
+        let bundles: Vec<Assigned> =
+            [0.5, 0.5].map(|n| ledger.take(&gpu(n), &anywhere()).unwrap()).into();
+        for (number, assigned) in (0..).zip(&bundles) {
+            ledger.add_bundle(group_id, number, assigned);
+        }
+        let take = |ledger: &mut Ledger, amount, bundle| {
+            (ledger.take(&gpu(amount), &inside(bundle)).unwrap(), bundle)
+        };
+        let first = take(&mut ledger, 0.25, 0);
+        let second = take(&mut ledger, 0.4, 1);
+        // Of bundle 0: 0.1 is left of the other one.
+        let any = take(&mut ledger, 0.25, -1);
+        let other = take(&mut ledger, 0.1, -1);
+        ledger.give_back(&second.0, &inside(second.1), false);
+        let late = take(&mut ledger, 0.4, 1);
+        for (assigned, bundle) in [any, other, first, late] {
+            ledger.give_back(&assigned, &inside(bundle), false);
+        }
         for (number, assigned) in (0..).zip(&bundles) {
             ledger.close_bundle(group_id, number, &assigned.resources);
             ledger.remove_bundle(group_id, number, assigned);

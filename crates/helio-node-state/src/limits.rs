@@ -1,5 +1,7 @@
 //! **LIMIT-1** The bounds of the node's tables, and what happens at each.
 
+use helio_config::control::HEARTBEAT_MS;
+
 /// How long a worker may take from its start to its registration; then it is killed and counts as
 /// failed.
 pub const WORKER_START_MS_MAX: u64 = 60_000;
@@ -148,3 +150,5 @@ pub const PULL_RETRY_MS: u64 = 50;
 /// How long after the control service was reached again a node may go unmentioned before it counts as
 /// dead: longer than a service that started anew waits for nodes to come back.
 pub const NODE_ABSENT_MS_MAX: u64 = 12_000;
+/// A daemon that takes nothing in for so long stood still: the control service answers its heartbeats.
+pub const STANDSTILL_MS: u64 = 3 * HEARTBEAT_MS;

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use helio_proto::control::{Strategy, StrategyKind};
-use helio_types::{PlacementGroupId, Quantity, ResourceSet};
+use helio_types::{PlacementGroupId, Quantity, ResourceSet, mutant};
 
 /// How much of the marker a bundle has, in ten-thousandths: 1000, as in Ray.
 const MARKER: Quantity = Quantity(10_000_000);
@@ -76,6 +76,9 @@ impl fmt::Display for InGroup {
 #[must_use]
 pub fn taken<'a>(need: &'a ResourceSet, strategy: &Strategy) -> Cow<'a, ResourceSet> {
     match InGroup::of(strategy) {
+        Some(place) if mutant!("bundles-lent-without-end") => {
+            Cow::Owned(place.marked(&ResourceSet::default(), MARKER_USED))
+        }
         Some(place) => Cow::Owned(place.marked(need, MARKER_USED)),
         None => Cow::Borrowed(need),
     }

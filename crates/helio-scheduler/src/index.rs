@@ -260,7 +260,8 @@ impl NodeIndex {
     ) -> Choice {
         let mut answer = self.by_labels(local, need, strategy, &strategy.labels, cursor, touched);
         for fallback in &strategy.fallbacks {
-            if matches!(answer, Choice::On(_)) {
+            let is_settled = matches!(answer, Choice::On(_)) && !mutant!("fallback-first");
+            if is_settled || mutant!("fallback-ignored") {
                 break;
             }
             match self.by_labels(local, need, strategy, &fallback.labels, cursor, touched) {

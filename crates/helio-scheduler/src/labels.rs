@@ -47,7 +47,8 @@ impl Selector {
             Values::Any => true,
             Values::Of(values) => values.iter().any(|one| one == value),
         };
-        value.is_some_and(is_one) != self.negated || mutant!("label-selector-ignored")
+        let is_negated = self.negated && !mutant!("negated-selector-turned-round");
+        value.is_some_and(is_one) != is_negated || mutant!("label-selector-ignored")
     }
 }
 

@@ -31,7 +31,8 @@ pub fn place(
     let by = |labels: &[Label]| by_labels(nodes, local, need, strategy, labels, cursor, touched);
     let mut answer = by(&strategy.labels);
     for fallback in &strategy.fallbacks {
-        if matches!(answer, Choice::On(_)) {
+        let is_settled = matches!(answer, Choice::On(_)) && !mutant!("fallback-first");
+        if is_settled || mutant!("fallback-ignored") {
             break;
         }
         match by(&fallback.labels) {

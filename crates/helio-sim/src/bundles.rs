@@ -59,8 +59,13 @@ impl Bundles {
         self.all
             .retain(|(group, _), bundle| !bundle.is_returned || bundle.is_held && is_used(*group));
         let of_group = self.all.iter_mut().filter(|((group, _), _)| *group == said.group_id);
-        for (_, bundle) in of_group.filter(|(_, bundle)| bundle.attempt == said.attempt) {
+        for ((group, number), bundle) in
+            of_group.filter(|(_, bundle)| bundle.attempt == said.attempt)
+        {
             bundle.is_held |= said.refused.is_empty();
+            if bundle.is_held {
+                core.bundles.entry((node, *group)).or_default().insert(*number);
+            }
         }
         let (taken, has) = (self.all.values(), core.daemons[node].room);
         let taken: f64 = taken.filter(|bundle| bundle.is_held).map(|bundle| bundle.room).sum();

@@ -17,7 +17,7 @@ pub enum Part {
 }
 
 /// What is drawn from a seed grows from edition to edition; a case of an older one stays what it was.
-pub const EDITION: u32 = 7;
+pub const EDITION: u32 = 8;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -36,6 +36,7 @@ fn is_to_be_lost(core: &mut Core, message: &ControlToNode) -> bool {
         ControlToNode::LaunchActor(_) => Order::Launch,
         ControlToNode::StopActor(_) => Order::Stop,
         ControlToNode::ReturnBundles(_) => Order::Return,
+        ControlToNode::Drain(order) if order.is_cancelled => Order::Stay,
         ControlToNode::Drain(_) => Order::Leave,
         _ => return false,
     };
@@ -189,11 +190,12 @@ impl ControlHost {
                     if let Err(text) = self.evidence.sent(node_id, &message, is_new) {
                         core.violation(text);
                     }
-                    if matches!(message, ControlToNode::Drain(_))
+                    if let ControlToNode::Drain(order) = &message
                         && let Some(node) = core.daemon(node_id)
                     {
-                        core.facts.count("nodes told to leave");
-                        core.daemons[node].is_draining = true;
+                        let told = ["nodes told to leave", "nodes told to stay"];
+                        core.facts.count(told[usize::from(order.is_cancelled)]);
+                        core.daemons[node].is_draining = !order.is_cancelled;
                         core.facts.history.node_drained(node_id);
                     }
                 }
@@ -208,7 +210,7 @@ impl ControlHost {
                         let head = core.daemons[core.head].address.node_id;
                         let now = core.now;
                         match self.evidence.declared_dead(node_id, head, now) {
-                            Ok(is_silent) => core.declared_dead.push((node_id, is_silent)),
+                            Ok(verdict) => core.declared_dead.push((node_id, verdict)),
                             Err(text) => {
                                 core.violation(format!("node {node_id} is declared dead: {text}"));
                             }
@@ -239,20 +241,21 @@ impl ControlHost {
     }
 
     /// A client of the head's node asks for the end of a node, which waits for what runs there, so many milliseconds
-    /// at most (0: as long as it takes). Whether it could ask.
+    /// at most (0: as long as it takes), or, without that, has it stay. Whether it could ask.
     pub(crate) fn asked_to_drain(
         &mut self,
         core: &mut Core,
         head: NodeId,
         node_id: NodeId,
-        grace_ms: u64,
+        grace_ms: Option<u64>,
     ) -> bool {
         let is_in = |node| self.open.contains_key(&node) && self.evidence.knows(node);
         if !is_in(head) || !is_in(node_id) {
             return false;
         }
         let reason = "it is not needed any more".to_owned();
-        let request = DrainNode { node_id, reason, grace_ms, is_cancelled: false }.into();
+        let (is_cancelled, grace_ms) = (grace_ms.is_none(), grace_ms.unwrap_or_default());
+        let request = DrainNode { node_id, reason, grace_ms, is_cancelled }.into();
         let call = ControlCall { request, ..ControlCall::default() };
         let message = FromClient { call, ..FromClient::default() }.into();
         self.apply(core, Event::Node { node_id: head, message });

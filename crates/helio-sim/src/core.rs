@@ -5,8 +5,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use helio_node_state::Exit;
-use helio_types::{Assigned, NodeAddress, NodeId, ObjectId, TaskId, WorkerId};
+use helio_types::{
+    ActorId, Assigned, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId,
+};
 
+use crate::evidence::Verdict;
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
 use crate::node::GPU;
@@ -189,6 +192,12 @@ pub(crate) struct Core {
     running: BTreeMap<usize, BTreeMap<(usize, TaskId), u32>>,
     /// The devices of each node that are in use: by which process and call, and how much of it, in hundredths.
     devices: BTreeMap<(usize, u32), BTreeMap<(usize, TaskId), u32>>,
+    /// What calls and actors take of the bundles of each group on each node, by process and call, in hundredths.
+    in_groups: BTreeMap<(usize, PlacementGroupId), BTreeMap<(usize, TaskId), u32>>,
+    /// What actors take of the slots of each node, by process, in hundredths.
+    in_slots: BTreeMap<usize, BTreeMap<usize, u32>>,
+    /// The bundles of each group that each node ever held.
+    pub(crate) bundles: BTreeMap<(usize, PlacementGroupId), BTreeSet<u32>>,
     /// Where the first calls began that are to go to different nodes.
     went_apart: Vec<usize>,
     /// Processes that have waited: their CPU was lent, and is taken back whether or not there is room.
@@ -212,8 +221,8 @@ pub(crate) struct Core {
     pub(crate) lost_orders: Vec<Order>,
     /// That part has sent so many, and dies before anything else happens.
     pub(crate) torn: Option<End>,
-    /// Nodes that the control service has just declared dead, and whether it is for their silence.
-    pub(crate) declared_dead: Vec<(NodeId, bool)>,
+    /// Nodes that the control service has just declared dead, and why.
+    pub(crate) declared_dead: Vec<(NodeId, Verdict)>,
 }
 
 impl Core {
@@ -234,6 +243,9 @@ impl Core {
             by_id: BTreeMap::new(),
             running: BTreeMap::new(),
             devices: BTreeMap::new(),
+            in_groups: BTreeMap::new(),
+            in_slots: BTreeMap::new(),
+            bundles: BTreeMap::new(),
             went_apart: Vec::new(),
             have_waited: BTreeSet::new(),
             control: None,
@@ -411,27 +423,23 @@ impl Core {
     /// A task begins in a process. What runs on its node in processes that have not waited yet fits its CPUs.
     pub(crate) fn task_begins(&mut self, pid: usize, task: TaskId) {
         let (node, takes) = (self.people[pid].node, self.facts.history.takes_cpu(task));
-        let owner = self.facts.history.owner(task.object(1));
-        let home = owner.and_then(|owner| self.person(owner)).map(|owner| self.people[owner].node);
-        let is_right = match self.facts.history.target(task) {
-            Target::Here => home.is_none_or(|home| home == node),
-            Target::Zone => self.daemons[node].is_in_head_zone,
-            Target::Anywhere | Target::Spread | Target::RatherHere => true,
-        };
-        if !is_right {
-            let wanted = self.facts.history.target(task);
-            self.violation(format!("a task that is to run {wanted:?} begins on node {node}"));
+        let (target, wanted) = self.facts.history.target(task);
+        if !self.is_right_node(node, target, wanted) {
+            self.violation(format!("a task that is to run {target:?} begins on node {node}"));
         }
-        if self.plan.scene == Some(Scene::Apart)
-            && self.facts.history.target(task) == Target::Spread
-            && self.went_apart.len() < self.plan.cpus.len()
+        if target == Target::OtherZoneOrHeads
+            && self.daemons[node].is_in_head_zone
+            && self.facts.begun.len() == 1
+            && self.facts.history.has_all_nodes()
         {
-            self.went_apart.push(node);
-            let nodes: BTreeSet<usize> = self.went_apart.iter().copied().collect();
-            if nodes.len() < self.went_apart.len() {
-                let text = format!("calls that go apart began on nodes {:?}", self.went_apart);
-                self.violation(text);
-            }
+            let text = "the first call of all rather runs in the other zone, which has room";
+            self.violation(format!("{text}, and begins on node {node}"));
+        }
+        if self.plan.scene == Some(Scene::Apart) && target == Target::Spread {
+            self.goes_apart("calls", node);
+        }
+        if let Some((group, takes)) = self.facts.history.takes_of_group(task) {
+            self.begins_in_group(pid, task, group, takes);
         }
         let here = self.running.entry(node).or_default();
         let takes = if self.have_waited.contains(&pid) { 0 } else { takes };
@@ -440,6 +448,79 @@ impl Core {
         if taken > has {
             self.violation(format!(
                 "tasks that take {taken} hundredths of a CPU run on node {node}, which has {has}"
+            ));
+        }
+    }
+
+    /// Whether what is to run there may run on that node.
+    fn is_right_node(&self, node: usize, target: Target, wanted: NodeId) -> bool {
+        let daemon = &self.daemons[node];
+        match target {
+            Target::Here | Target::There => daemon.address.node_id == wanted,
+            Target::Zone | Target::NoZoneOrHeads => daemon.is_in_head_zone,
+            Target::OtherZone => !daemon.is_in_head_zone,
+            Target::Anywhere
+            | Target::Spread
+            | Target::RatherHere
+            | Target::RatherThere
+            | Target::AnyZone
+            | Target::OtherZoneOrHeads => true,
+        }
+    }
+
+    /// One of the first that go apart begins: each on another node.
+    fn goes_apart(&mut self, what: &str, node: usize) {
+        if self.went_apart.len() >= self.plan.cpus.len() || !self.facts.history.has_all_nodes() {
+            return;
+        }
+        self.went_apart.push(node);
+        let nodes: BTreeSet<usize> = self.went_apart.iter().copied().collect();
+        if nodes.len() < self.went_apart.len() {
+            self.violation(format!("{what} that go apart began on nodes {:?}", self.went_apart));
+        }
+    }
+
+    /// An actor's constructor begins in a process: on a node where the actor may live.
+    pub(crate) fn actor_begins(&mut self, pid: usize, actor: ActorId) {
+        let node = self.people[pid].node;
+        let (target, wanted) = self.facts.history.actor_target(actor);
+        if !self.is_right_node(node, target, wanted) {
+            self.violation(format!("an actor that is to live {target:?} begins on node {node}"));
+        }
+        if target != Target::Anywhere {
+            self.facts.count("actors with a strategy");
+        }
+        let (group, takes) = self.facts.history.actor_takes(actor);
+        if !group.is_nil() {
+            self.begins_in_group(pid, TaskId::NIL, group, takes);
+        } else if takes > 0 {
+            let here = self.in_slots.entry(node).or_default();
+            here.insert(pid, takes);
+            let (taken, has) = (here.values().sum::<u32>(), 100 * self.plan.slots);
+            if taken > has {
+                self.violation(format!(
+                    "actors that take {taken} hundredths of a slot live on node {node}, which has {has}"
+                ));
+            }
+        }
+        if self.plan.scene == Some(Scene::Placed) && target == Target::Spread {
+            self.goes_apart("actors", node);
+        }
+    }
+
+    /// A call or, without one, an actor begins in a placement group: what runs in that on its node fits the bundles there,
+    /// whether or not it waits.
+    fn begins_in_group(&mut self, pid: usize, task: TaskId, group: PlacementGroupId, takes: u32) {
+        let node = self.people[pid].node;
+        let here = self.in_groups.entry((node, group)).or_default();
+        here.insert((pid, task), takes);
+        let Some(promise) = self.facts.groups.get(&group) else { return };
+        let held = self.bundles.get(&(node, group)).into_iter().flatten();
+        let has: u32 = held.filter_map(|number| promise.bundles.get(*number as usize)).sum();
+        let taken = here.values().sum::<u32>();
+        if taken > 100 * has {
+            self.violation(format!(
+                "{taken} hundredths are taken of the bundles of {group} on node {node}, which have {has}"
             ));
         }
     }
@@ -517,6 +598,9 @@ impl Core {
         if let Some(here) = self.running.get_mut(&self.people[pid].node) {
             here.remove(&(pid, task));
         }
+        for users in self.in_groups.values_mut() {
+            users.remove(&(pid, task));
+        }
         for users in self.devices.values_mut() {
             users.remove(&(pid, task));
         }
@@ -525,6 +609,12 @@ impl Core {
     /// A process is gone, with all that it had.
     pub(crate) fn process_gone(&mut self, pid: usize) {
         self.tasks_gone(pid);
+        if let Some(here) = self.in_slots.get_mut(&self.people[pid].node) {
+            here.remove(&pid);
+        }
+        for users in self.in_groups.values_mut() {
+            users.retain(|(other, _), _| *other != pid);
+        }
         for users in self.devices.values_mut() {
             users.retain(|(other, _), _| *other != pid);
         }
@@ -638,10 +728,6 @@ impl Core {
             [End::Process(from), End::Node(to)] => {
                 let (process, node) = (self.people[from].id, self.daemons[to].address.node_id);
                 self.facts.history.daemon_cut(process, node);
-            }
-            [End::Node(node), _] if kind == Kind::Control => {
-                let node_id = self.daemons[node].address.node_id;
-                self.facts.history.node_lost(node_id);
             }
             _ => {}
         }

@@ -24,6 +24,17 @@ use helio_types::{ActorId, NodeId, PlacementGroupId, ResourceSet};
 /// Clocks tell whole milliseconds.
 const TICK_US: u64 = 1_000;
 
+/// Why a node is dead for the control service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It said that it leaves.
+    Left,
+    /// Its connection broke, or it did not come back.
+    Lost,
+    /// It was silent.
+    Silent,
+}
+
 /// What a program wants of a placement group.
 #[derive(Clone, Debug)]
 pub struct GroupPromise {
@@ -149,7 +160,7 @@ impl Evidence {
         self.waiting.clear();
     }
 
-    /// The control service declares a node dead; whether it is for its silence.
+    /// The control service declares a node dead.
     ///
     /// # Errors
     /// Without the evidence that it needs.
@@ -158,7 +169,7 @@ impl Evidence {
         node: NodeId,
         head: NodeId,
         now: u64,
-    ) -> Result<bool, String> {
+    ) -> Result<Verdict, String> {
         let drift = self.drift_ppm_max;
         let since = |at: u64| (now - at) + (now - at) / 1_000 * drift / 1_000 + TICK_US;
         self.lives_over(|_, _, at| at == node);
@@ -170,8 +181,11 @@ impl Evidence {
         }
         let is_over = |at: u64, ms: u64| since(at) >= ms * 1_000;
         let is_absent = heard.is_none() && is_over(self.began, RECOVERY_MS_MAX);
-        if is_leaving || is_absent || lost.is_some_and(|at| is_over(at, RECONNECT_MS_MAX)) {
-            return Ok(false);
+        if is_leaving {
+            return Ok(Verdict::Left);
+        }
+        if is_absent || lost.is_some_and(|at| is_over(at, RECONNECT_MS_MAX)) {
+            return Ok(Verdict::Lost);
         }
         let Some(heard) = heard else { return Err("it never registered".to_owned()) };
         let silence_ms_max = HEARTBEATS_MISSED_MAX * HEARTBEAT_MS;
@@ -183,7 +197,7 @@ impl Evidence {
             false => HEADLESS_MS_MAX + HEADLESS_MARGIN_MS,
         };
         if is_over(heard, needed_ms) {
-            return Ok(true);
+            return Ok(Verdict::Silent);
         }
         let witnesses = self.unreached.get(&node).map_or(0, BTreeSet::len);
         Err(format!(
@@ -213,6 +227,7 @@ impl Evidence {
         is_new: bool,
     ) -> Result<(), String> {
         match message {
+            ControlToNode::Drain(order) if order.is_cancelled => drop(self.drained.remove(&node)),
             ControlToNode::Drain(_) => drop(self.drained.insert(node)),
             // One of them may have been refused, or cannot be placed.
             ControlToNode::ToClient(to) if is_refusal(&to.message) => self.waiting.clear(),

@@ -4,6 +4,7 @@ use helio_node_state::{Exit, MemoryUse};
 use helio_types::NodeId;
 
 use crate::core::Event;
+use crate::evidence::Verdict;
 use crate::holds::Scope;
 use crate::net::{End, Kind};
 use crate::node::NodeHost;
@@ -116,6 +117,7 @@ impl World {
             }
             Fault::Drain => self.drain_some(0),
             Fault::DrainBy { grace_ms } => self.drain_some(grace_ms),
+            Fault::Stay => self.keep_some(),
             Fault::Join => {
                 let cpus = self.core.plan.cpus[0];
                 self.core.facts.count("faults: machine that joins");
@@ -195,9 +197,25 @@ impl World {
             self.core.daemons[self.core.head].address.node_id,
         );
         let Some(control) = &mut self.control else { return };
-        if control.asked_to_drain(&mut self.core, head, node_id, grace_ms) {
+        if control.asked_to_drain(&mut self.core, head, node_id, Some(grace_ms)) {
             self.core.facts.count("faults: drained node");
             self.core.daemons[node].is_hurried = grace_ms > 0;
+        }
+    }
+
+    /// Somebody asks that a node which is to leave stays after all.
+    fn keep_some(&mut self) {
+        let leaving: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.nodes[*node].is_some() && self.core.daemons[*node].is_draining)
+            .collect();
+        let Some(node) = self.core.rng.pick(&leaving).copied() else { return };
+        let (node_id, head) = (
+            self.core.daemons[node].address.node_id,
+            self.core.daemons[self.core.head].address.node_id,
+        );
+        let Some(control) = &mut self.control else { return };
+        if control.asked_to_drain(&mut self.core, head, node_id, None) {
+            self.core.facts.count("faults: node that stays after all");
         }
     }
 
@@ -388,19 +406,23 @@ impl World {
         }
     }
 
-    /// The control service has declared a node dead. One that stood still or was cut off just then lives on:
-    /// where its connection had broken before, that takes a shorter silence than [`SILENCE_US_MIN`].
-    pub(crate) fn declared_dead(&mut self, node_id: NodeId, is_silent: bool) {
+    /// The control service has declared a node dead. One that stood still or was cut off just then lives on, with all that
+    /// it has: for the others that is lost.
+    pub(crate) fn declared_dead(&mut self, node_id: NodeId, verdict: Verdict) {
         let Some(node) = self.core.daemon(node_id) else { return };
         // A daemon that is cut off and can act has stopped its workers by then: what they do counts no more.
         let has_workers = self.nodes[node].as_ref().is_some_and(|host| !host.workers.is_empty());
         let can_act = self.holds.parts(node) && !self.core.facts.history.was_hung(node_id);
-        if is_silent && has_workers && can_act && !self.suspended.contains_key(&node) {
+        if verdict == Verdict::Silent
+            && has_workers
+            && can_act
+            && !self.suspended.contains_key(&node)
+        {
             let text = format!("node {node} is declared dead, and has not stopped its workers");
             self.core.violation(text);
         }
         if let Some(node) = self.core.daemon(node_id)
-            && self.holds.parts(node)
+            && verdict != Verdict::Left
         {
             self.silenced(node);
         }

@@ -32,6 +32,8 @@ struct Call {
     /// Where it ended with a value.
     done: BTreeSet<WorkerId>,
     needs: Needs,
+    /// A node has told its owner that it makes no process for what waits.
+    is_refused: bool,
     /// Its caller has its reply.
     is_answered: bool,
     /// Calls that were made with a reference to a result of it.
@@ -45,7 +47,12 @@ struct Call {
 struct Actor {
     creator: WorkerId,
     max_restarts: i64,
+    /// It outlives its creator.
+    is_detached: bool,
     group: PlacementGroupId,
+    /// How much it takes of slots or, in a group, of its bundles, in hundredths.
+    takes: u32,
+    target: (Target, NodeId),
     needs: Needs,
     /// The processes that have begun its constructor, in that order.
     constructed: Vec<WorkerId>,
@@ -88,8 +95,6 @@ pub struct History {
     parted: BTreeSet<(WorkerId, NodeId)>,
     /// How many processes could not be made on each node.
     starts_failed: BTreeMap<NodeId, u32>,
-    /// Processes that a node has told that it makes none for them.
-    refused: BTreeSet<WorkerId>,
     calls: BTreeMap<TaskId, Call>,
     /// Whose each call and each `put` is.
     owners: BTreeMap<TaskId, WorkerId>,
@@ -98,12 +103,12 @@ pub struct History {
     /// Calls that raise each time, and are tried again each time.
     raise_again: BTreeSet<TaskId>,
     /// Where a call is to run, if that matters.
-    targets: BTreeMap<TaskId, Target>,
+    targets: BTreeMap<TaskId, (Target, NodeId)>,
     /// Calls that somebody cancelled.
     cancelled: BTreeSet<TaskId>,
     actors: BTreeMap<ActorId, Actor>,
-    /// Who made each placement group.
-    group_makers: BTreeMap<PlacementGroupId, WorkerId>,
+    /// Who made each placement group that ends with its maker; `None`: it is detached.
+    group_makers: BTreeMap<PlacementGroupId, Option<WorkerId>>,
     /// Placement groups that a program removed, or that the control service may have refused.
     removed: BTreeSet<PlacementGroupId>,
     /// Those that it may have refused.
@@ -207,12 +212,18 @@ impl History {
         self.starts_failed.get(&node).is_some_and(|times| *times >= WORKER_START_FAILURES_MAX)
     }
 
-    /// A node tells a process that it makes none for its calls.
+    /// A node tells a process that it makes none for its calls, of which some wait.
     ///
     /// # Errors
     /// When it could make enough of them.
     pub fn refused(&mut self, process: WorkerId, by: NodeId) -> Result<(), String> {
-        self.refused.insert(process);
+        let waits = self.calls.iter().filter(|(task, call)| {
+            call.owner == process && !call.is_answered && !self.runs_now(**task)
+        });
+        let waits: Vec<TaskId> = waits.map(|(task, _)| *task).collect();
+        for task in waits {
+            self.calls.entry(task).or_default().is_refused = true;
+        }
         match self.may_refuse(by) {
             true => Ok(()),
             false => Err(format!("node {by} refuses a lease, and could make processes")),

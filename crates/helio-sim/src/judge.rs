@@ -11,6 +11,7 @@
 //! | a call was cancelled | it was, or one above it |
 //! | a placement group is gone | that group was removed, or its maker ended |
 //! | a group cannot be made | it was asked for while the head's disk had no room |
+//! | it cannot be placed | it may be on one node alone, and that was lost or takes no work |
 //! | a runtime environment | it is the one that can never be made |
 //! | no room, no memory | the disk of the reader's node was full, the worker of that call was ended for memory |
 
@@ -90,9 +91,10 @@ impl Facts {
                     "its runtime environment can be made".to_owned()
                 })
             }
-            ErrorKind::ActorUnschedulable | ErrorKind::ObjectFreed => {
-                Err("nothing ever causes that".to_owned())
-            }
+            ErrorKind::ActorUnschedulable => owed(history.lost_actor_target(error.actor), || {
+                "the node on which alone it may live takes actors".to_owned()
+            }),
+            ErrorKind::ObjectFreed => Err("nothing ever causes that".to_owned()),
         }
     }
 

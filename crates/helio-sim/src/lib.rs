@@ -103,6 +103,7 @@ const LATER_SCENES: u64 = 0x6c61_7465_7273;
 const FIFTH_SCENES: u64 = 0x6669_6674_6873;
 const SIXTH_SCENES: u64 = 0x7369_7874_6873;
 const SEVENTH_SCENES: u64 = 0x7365_7665_6e74;
+const EIGHTH_SCENES: u64 = 0x6569_6768_7468;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
@@ -122,6 +123,9 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     }
     if edition > 6 {
         plan.draw_seventh_scene(&mut Rng::new(mix(seed) ^ SEVENTH_SCENES));
+    }
+    if edition > 7 {
+        plan.draw_eighth_scene(&mut Rng::new(mix(seed) ^ EIGHTH_SCENES));
     }
     change(&mut plan);
     let scripts = (0..plan.n_drivers)

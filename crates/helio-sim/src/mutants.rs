@@ -215,6 +215,18 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     row("placement", "affinity-ignored", "a task that is bound to a node runs on another"),
     row("placement", "label-selector-ignored", "a task runs on a node without the label"),
+    row(
+        "placement",
+        "negated-selector-turned-round",
+        "a selector that excludes a label's value asks for it",
+    ),
+    row(
+        "placement",
+        "fallback-first",
+        "a fallback is taken although the first selectors have room",
+    ),
+    row("placement", "fallback-ignored", "the fallbacks of a label selector are never tried"),
+    row("placement", "actors-strategy-ignored", "an actor goes anywhere, whatever its strategy"),
     row("placement", "bundles-not-given-back", "the bundles of a removed group stay"),
     row(
         "fencing",
@@ -248,6 +260,18 @@ pub const MUTANTS: &[Mutant] = &[
         "lost-order-to-leave-not-repeated",
         "a node whose connection broke never hears that it is to leave",
     ),
+    row("drains", "order-to-stay-not-sent", "a node never hears that it is to stay after all"),
+    row(
+        "drains",
+        "lost-order-to-stay-not-repeated",
+        "a node whose connection broke never hears that it is to stay after all",
+    ),
+    row(
+        "drains",
+        "leaves-although-it-is-to-stay",
+        "a node leaves although its drain was taken back",
+    ),
+    row("drains", "node-that-stays-takes-no-work", "a node that is to stay takes no work any more"),
     row("drains", "heir-not-named", "nobody learns who has a drained node's objects"),
     row("drains", "heir-ignored", "owners do not look for objects where they went"),
     row("drains", "drained-node-gets-work", "what is drained takes new work"),
@@ -265,7 +289,28 @@ pub const MUTANTS: &[Mutant] = &[
         "damaged-file-taken-for-whole",
         "bytes of a file that differ from what was written are read",
     ),
+    row(
+        "leases",
+        "all-classes-refused-with-one",
+        "calls that need something else fail when a node can make no process",
+    ),
+    row(
+        "placement",
+        "bundles-lent-without-end",
+        "what runs in a placement group takes nothing of its bundles",
+    ),
+    row("placement", "actors-hold-nothing", "an actor that lives has none of its resources"),
+    row(
+        "placement",
+        "detached-group-ends-with-its-job",
+        "a detached placement group ends with its job",
+    ),
     row("devices", "part-of-a-gpu-not-counted", "parts of a GPU are lent without end"),
+    row(
+        "devices",
+        "part-given-back-to-another-bundle",
+        "a part of a GPU goes back to another bundle than it came from",
+    ),
     row("devices", "shared-gpu-lent-whole", "a GPU is lent whole of which somebody has a part"),
     row(
         "environments",
@@ -311,6 +356,11 @@ pub const MUTANTS: &[Mutant] = &[
         "clocks",
         "heads-standstill-taken-for-silence",
         "nodes are declared dead because the head's clock jumped",
+    ),
+    row(
+        "clocks",
+        "own-standstill-taken-for-absence",
+        "others are dead for a node whose own clock jumped after the control service had restarted",
     ),
     row("names", "name-given-twice", "`get_if_exists` makes a second actor of a name"),
     row("table", "put-overwrites-anyway", "`overwrite=False` overwrites"),

@@ -27,9 +27,10 @@ const BULK_MIN: u64 = 700;
 /// How much may be laid on disk for readers.
 const OVERFLOW: u64 = 4 << 20;
 
-/// The label that every node has, and its value at the head.
+/// The label that every node has, and its values: at the head, and where it is another one.
 pub(crate) const ZONE: &str = "zone";
 pub(crate) const HEAD_ZONE: &str = "a";
+pub(crate) const OTHER_ZONE: &str = "b";
 
 /// What GPUs are called.
 pub(crate) const GPU: &str = "GPU";
@@ -58,7 +59,7 @@ fn env_of(variables: &BTreeMap<String, String>) -> Env {
 }
 
 fn zone(index: usize, is_head: bool) -> &'static str {
-    if is_head || index.is_multiple_of(3) { HEAD_ZONE } else { "b" }
+    if is_head || index.is_multiple_of(3) { HEAD_ZONE } else { OTHER_ZONE }
 }
 
 /// Whatever differs in a byte has another one.
@@ -103,6 +104,10 @@ pub(crate) struct NodeHost {
     pub(crate) is_down: bool,
     /// It was told to leave.
     pub(crate) is_to_leave: bool,
+    /// It was told to stay before it had offered anything to another node.
+    is_to_stay: bool,
+    /// It has offered objects to another node since it was told to leave.
+    has_offered: bool,
     /// It has handed over what it had, and ends.
     pub(crate) has_left: bool,
     /// It ends, and starts anew as another node.
@@ -183,6 +188,8 @@ impl NodeHost {
             workers: BTreeSet::new(),
             is_down: false,
             is_to_leave: false,
+            is_to_stay: false,
+            has_offered: false,
             has_left: false,
             is_to_rejoin: false,
             suspends: None,
@@ -257,7 +264,10 @@ impl NodeHost {
                     None => self.unsent.push(message),
                 }
             }
-            Action::Ask { to, message } => self.ask(core, &to, &message),
+            Action::Ask { to, message } => {
+                self.has_offered |= matches!(message, NodeToNode::Inherit(_));
+                self.ask(core, &to, &message);
+            }
             Action::Answer { conn, message } => core.send(conn.0, self.me(), encode(&message)),
             // Large objects come over the same link here, but the other shell takes their bytes.
             Action::Serve { conn, request_id, offset, size, .. } => {
@@ -364,6 +374,9 @@ impl NodeHost {
             Action::Resume => self.suspends = Some(false),
             Action::Leave { reason, heir } => {
                 core.note(|| format!("node {} leaves: {reason}, heir {}", self.index, heir.host));
+                if self.is_to_stay {
+                    core.violation(format!("node {} leaves, and was told to stay", self.index));
+                }
                 if let Some(control) = self.control {
                     let leaving = NodeToControl::Leaving(NodeLeaving { reason, heir });
                     core.send(control, self.me(), encode(&leaving));
@@ -380,6 +393,21 @@ impl NodeHost {
                 (self.is_down, self.is_to_rejoin) = (true, true);
             }
         }
+    }
+
+    /// The control service orders it to leave, or to stay after all: which it does unless it hands over what it has.
+    fn told_to_leave(&mut self, is_cancelled: bool) {
+        if !is_cancelled {
+            (self.has_offered, self.is_to_stay) = (self.has_offered && self.is_to_leave, false);
+            self.is_to_leave = true;
+        } else if !self.has_offered {
+            (self.is_to_leave, self.is_to_stay) = (false, true);
+        }
+    }
+
+    /// Whether it takes new work.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.node.info().is_draining
     }
 
     /// It is told to end, and tells the control service, as the real shell does.
@@ -615,7 +643,9 @@ impl NodeHost {
                     self.control_said_at = core.now;
                     match decode::<ControlToNode>(&bytes) {
                         Ok(message) => {
-                            self.is_to_leave |= matches!(message, ControlToNode::Drain(_));
+                            if let ControlToNode::Drain(order) = &message {
+                                self.told_to_leave(order.is_cancelled);
+                            }
                             self.bundles.ordered(&message);
                             self.apply(core, Event::ControlSaid(message));
                         }

@@ -127,6 +127,8 @@ pub enum Fault {
         /// How long.
         grace_ms: u64,
     },
+    /// A node that was told to leave is told to stay.
+    Stay,
     /// A machine joins.
     Join,
     /// All machines stand still at once for so many microseconds, as under a debugger of virtual machines.
@@ -147,6 +149,8 @@ pub enum Order {
     Return,
     /// To leave.
     Leave,
+    /// To stay after all.
+    Stay,
 }
 
 /// What drivers' programs do again and again beside other things, while the faults that matter to it happen: what
@@ -211,6 +215,10 @@ pub enum Scene {
     Chains,
     /// Actors and tasks are called for the first time while no connection can be made to their nodes.
     Unreached,
+    /// Tasks and actors go where each scheduling strategy says.
+    Placed,
+    /// Nodes are told to leave, and to stay after all.
+    Staying,
 }
 
 /// Which direction of a partition is blocked.
@@ -238,6 +246,25 @@ pub enum Target {
     Here,
     /// There if that may be.
     RatherHere,
+    /// On a node of the caller's choice and nowhere else.
+    There,
+    /// There if that may be.
+    RatherThere,
+    /// On nodes outside the head's zone.
+    OtherZone,
+    /// On nodes of some zone.
+    AnyZone,
+    /// On nodes of a zone that is nowhere, or else of the head's.
+    NoZoneOrHeads,
+    /// On nodes outside the head's zone while they have room, or else in it.
+    OtherZoneOrHeads,
+}
+
+impl Target {
+    /// Whether it is one node.
+    pub(crate) fn is_node(self) -> bool {
+        matches!(self, Self::Here | Self::RatherHere | Self::There | Self::RatherThere)
+    }
 }
 
 /// See the module.
@@ -406,6 +433,7 @@ impl Plan {
             | Fault::ControlTorn { .. }
             | Fault::Drain
             | Fault::DrainBy { .. }
+            | Fault::Stay
             | Fault::NodeTorn { .. } => false,
         };
         !self.faults.iter().all(|(_, fault)| harmless(fault))

@@ -169,6 +169,8 @@ pub(crate) struct GroupWish {
     pub(crate) resource: &'static str,
     /// How much of it each bundle has.
     pub(crate) bundles: Vec<u32>,
+    /// How many hundredths of a GPU each has.
+    pub(crate) gpu: u32,
     pub(crate) strategy: GroupStrategy,
     pub(crate) detached: bool,
 }
@@ -190,6 +192,8 @@ pub(crate) struct Wish {
     pub(crate) to: Slot,
     /// The placement group that it lives in.
     pub(crate) place: Option<InGroup>,
+    /// Where it lives if it lives in none.
+    pub(crate) target: Target,
     /// Its methods are coroutines.
     pub(crate) is_async: bool,
     pub(crate) needs: Needs,
@@ -210,6 +214,7 @@ impl Wish {
             get_if_exists: false,
             to,
             place: None,
+            target: Target::Anywhere,
             is_async: false,
             needs: Needs::default(),
         }
@@ -491,8 +496,10 @@ impl<'a> Author<'a> {
             kept: 0,
             ops: Vec::new(),
         };
-        if plan.scene == Some(Scene::Apart) {
-            author.apart();
+        match plan.scene {
+            Some(Scene::Apart) => author.apart(),
+            Some(Scene::Placed) => author.placed_first(),
+            _ => {}
         }
         for _ in 0..plan.n_ops {
             author.one();
@@ -633,6 +640,7 @@ impl<'a> Author<'a> {
             get_if_exists: false,
             to,
             place: None,
+            target: Target::Anywhere,
             is_async: false,
             needs: Needs::default(),
         };
@@ -667,7 +675,7 @@ impl<'a> Author<'a> {
         };
         let n_bundles = bundles.len() as u64;
         let detached = keeps && self.rng.one_in(2);
-        let wish = GroupWish { to, ready, resource, bundles, strategy, detached };
+        let wish = GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached };
         self.ops.push(Op::Group(Box::new(wish)));
         if self.rng.one_in(2) {
             self.ops.push(Op::Get { slots: vec![ready], open: false });

@@ -123,6 +123,10 @@ impl World {
                 found
                     .push(format!("node {} is drained and does not leave: {census:?}", host.index));
             }
+            let stays = !self.core.daemons[host.index].is_draining && must_leave;
+            if stays && !host.is_open() {
+                found.push(format!("node {} is to stay, and takes no work", host.index));
+            }
         }
         for text in found {
             self.core.violation(text);

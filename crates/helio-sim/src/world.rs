@@ -121,8 +121,8 @@ impl World {
         let head = self.core.head;
         let Some(event) = self.holds.keep(&self.core, head, event) else { return };
         self.happen(event);
-        for (node_id, is_silent) in std::mem::take(&mut self.core.declared_dead) {
-            self.declared_dead(node_id, is_silent);
+        for (node_id, verdict) in std::mem::take(&mut self.core.declared_dead) {
+            self.declared_dead(node_id, verdict);
         }
         if let Some(end) = self.core.torn.take() {
             self.die(end);

@@ -230,3 +230,17 @@ fn what_workers_own_on_a_node_that_has_to_leave_goes_with_them() {
         check_edition(5, seed);
     }
 }
+
+/// An assertion ended a daemon: users of any bundle had parts of the GPU of which two bundles have a half each, and gave
+/// them back to the wrong one.
+#[test]
+fn parts_of_a_gpu_go_back_to_the_bundle_that_they_came_from() {
+    check_edition(8, 119);
+}
+
+/// OWN-1: the control service had restarted, and a node whose clock jumped then took the others, of which it had not been
+/// told yet, for dead.
+#[test]
+fn a_clock_that_jumps_after_a_restart_buries_nobody() {
+    check_edition(8, 1_394);
+}

@@ -81,6 +81,7 @@ fn the_first_seeds_reach_everything() {
     }
     for what in [
         "actors",
+        "actors with a strategy",
         "actors found by name",
         "blocks",
         "calls and actors with GPUs",
@@ -114,6 +115,7 @@ fn the_first_seeds_reach_everything() {
         "faults: memory for some of them",
         "faults: message cut in the middle",
         "faults: node",
+        "faults: node that stays after all",
         "faults: partition",
         "faults: slow commit",
         "faults: stopped node",
@@ -134,6 +136,7 @@ fn the_first_seeds_reach_everything() {
         "method calls",
         "nodes declared dead",
         "nodes that left",
+        "nodes told to stay",
         "puts",
         "questions why",
         "reads given up",

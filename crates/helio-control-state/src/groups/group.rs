@@ -331,6 +331,8 @@ impl Group {
     /// Nodes are asked to hold the missing bundles; the attempt's number.
     pub(super) fn begin_attempt(&mut self, plan: Plan) -> u32 {
         assert!(self.attempt.is_none(), "what nodes hold for the attempt before would stay theirs");
+        let is_placed = plan.keys().any(|bundle| self.places.contains_key(bundle));
+        assert!(!is_placed, "two nodes would hold one bundle");
         self.attempts += 1;
         let open = plan.values().copied().collect();
         let number = self.attempts;

@@ -381,6 +381,11 @@ impl Nodes {
         self.nodes.get(&node_id)?.drain.as_ref()
     }
 
+    /// Whether the node was told to stay after all, and has not said yet that it does.
+    pub(crate) fn is_staying(&self, node_id: NodeId) -> bool {
+        self.nodes.get(&node_id).is_some_and(|node| node.is_staying)
+    }
+
     pub(crate) fn is_draining(&self, node_id: NodeId) -> bool {
         self.nodes.get(&node_id).is_some_and(|node| node.info.is_draining)
     }

@@ -3,7 +3,7 @@
 use helio_config::control::{HEARTBEAT_MS, LIST_ROWS_MAX, WHY_AFTER_MS};
 use helio_proto::control::{PendingDemand, Strategy};
 use helio_scheduler::{Choice, InGroup, fails_when_infeasible, taken, why, why_infeasible};
-use helio_types::{ActorId, DeathCause, DeathKind, NodeId};
+use helio_types::{ActorId, DeathCause, DeathKind, NodeId, mutant};
 
 use crate::actors::State;
 use crate::durable;
@@ -39,6 +39,8 @@ impl Control {
     fn place_shape(&mut self, shape: &Shape) {
         while let Some((actor_id, strategy)) = self.queue.first(shape) {
             let creator = self.actors.get(actor_id).map(|actor| actor.spec.owner.node_id);
+            let none = Strategy::default();
+            let strategy = if mutant!("actors-strategy-ignored") { &none } else { strategy };
             match self.nodes.choose(creator, &shape.0, strategy, self.n_placed) {
                 Choice::On(node_id) => {
                     self.n_placed += 1;

@@ -42,9 +42,16 @@ impl Control {
             return Failure::new(FailureKind::NotFound, text).into();
         }
         self.publish_views();
-        self.out.send(node_id, Drain { is_cancelled: true, ..Drain::default() });
+        if !mutant!("order-to-stay-not-sent") {
+            self.tell_to_stay(node_id);
+        }
         self.follow_ups.has_room = true;
         Empty {}.into()
+    }
+
+    /// Also to a node that registers again and is to leave as far as it knows: the order was lost with its connection.
+    pub(crate) fn tell_to_stay(&mut self, node_id: NodeId) {
+        self.out.send(node_id, Drain { is_cancelled: true, ..Drain::default() });
     }
 
     /// The node drains itself already: the others are to know.

@@ -32,7 +32,8 @@ impl Control {
     /// Whether what made the group is still there.
     fn group_outlives(&self, spec: &GroupSpec) -> bool {
         let creator_lives = self.actors.is_living(spec.creator);
-        spec.detached || creator_lives || self.jobs.is_running(spec.job_id)
+        let is_detached = spec.detached && !mutant!("detached-group-ends-with-its-job");
+        is_detached || creator_lives || self.jobs.is_running(spec.job_id)
     }
 
     pub(crate) fn remove_group(&mut self, group_id: PlacementGroupId, reason: &str) {

@@ -45,6 +45,12 @@ impl Control {
         if !has_heard && !mutant!("lost-order-to-leave-not-repeated") {
             self.drain_again(node_id);
         }
+        if has_heard
+            && self.nodes.is_staying(node_id)
+            && !mutant!("lost-order-to-stay-not-repeated")
+        {
+            self.tell_to_stay(node_id);
+        }
         self.reconcile_bundles(node_id, &bundles);
         self.reconcile_actors(node_id, &actors);
         if clients_known {

@@ -153,6 +153,24 @@ fn an_order_to_leave_can_be_taken_back() {
     assert!(desk.member(2).is_draining, "now it drains itself");
 }
 
+/// An order is lost with the connection that carried it.
+#[test]
+fn a_node_that_registers_again_without_having_heard_that_it_stays_is_told_again() {
+    let mut desk = Desk::with_driver(1.0);
+    desk.register(2, CPUS);
+    desk.ask(1, 1, drain(2, 0));
+    desk.ask(1, 1, DrainNode { is_cancelled: true, ..drain(2, 0) });
+    desk.apply(Event::Disconnected { node_id: node(2) });
+    desk.drain_orders();
+    let leaves = NodeInfo { is_draining: true, ..info(2, CPUS, CPUS) };
+    desk.say(2, RegisterNode { info: leaves, ..RegisterNode::default() });
+    assert_eq!(desk.drain_orders(), [(2, Drain { is_cancelled: true, ..Drain::default() })]);
+    assert!(!desk.member(2).is_draining);
+    desk.status(2, CPUS, CPUS);
+    desk.say(2, RegisterNode { info: info(2, CPUS, CPUS), ..RegisterNode::default() });
+    assert_eq!(desk.drain_orders(), [], "it has said that it stays");
+}
+
 /// F8.01: its gateway ends its connection when it is to be given up.
 #[test]
 fn a_drivers_machine_outside_the_cluster_is_silent_as_long_as_its_connection_lives() {

@@ -86,6 +86,10 @@ impl Node {
                 ));
             }
         }
+        if self.cluster.is_own_open() == self.drain.is_ordered() {
+            let leaves = if self.drain.is_ordered() { "is to leave" } else { "stays" };
+            return Err(format!("the node {leaves}, and offers itself for work as if it did not"));
+        }
         self.arguments.check()?;
         self.leases.check()?;
         self.store.check()

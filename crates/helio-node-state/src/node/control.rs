@@ -91,7 +91,7 @@ impl Node {
 
     /// Nodes that the control service has not mentioned for so long are dead.
     pub(super) fn on_nodes_absent(&mut self) {
-        for node_id in self.cluster.take_unconfirmed() {
+        for node_id in self.cluster.take_unconfirmed(self.ctx.now()) {
             self.cluster.mark_dead(node_id);
             self.on_node_died(node_id);
         }

@@ -32,7 +32,7 @@ impl Node {
     }
 
     fn on_drain_cancelled(&mut self) {
-        if self.drain.cancel() {
+        if self.drain.cancel() && !mutant!("node-that-stays-takes-no-work") {
             self.cluster.set_own_draining(false);
             self.ctx.capacity_changed();
         }

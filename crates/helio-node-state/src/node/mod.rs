@@ -43,7 +43,7 @@ use crate::jobs::Jobs;
 use crate::kept::KeptFree;
 use crate::leases::Leases;
 use crate::ledger::Ledger;
-use crate::limits::OWNER_MS_MAX;
+use crate::limits::{OWNER_MS_MAX, STANDSTILL_MS};
 use crate::liveness::Liveness;
 use crate::memory::Memory;
 use crate::owners::Owners;
@@ -126,7 +126,10 @@ impl Node {
     /// Takes in an event at `now` (milliseconds) and returns the actions, in the order in which they are
     /// to be executed. Total: any event may come at any time.
     pub fn apply(&mut self, event: Event, now: u64) -> Vec<Action> {
-        self.ctx.begin(now);
+        let since_ms = self.ctx.begin(now);
+        if since_ms >= STANDSTILL_MS {
+            self.cluster.on_standstill(since_ms, &mut self.ctx);
+        }
         self.on_event(event);
         while let Some(timer) = self.ctx.due_timer() {
             self.on_timer(timer);

@@ -96,6 +96,7 @@ impl Store {
     ) {
         match wants {
             Wants::Create { conn, request_id, owner } => {
+                assert!(size <= extent.length, "a client would write over the next object");
                 self.objects.begin_write(object_id, conn, extent, size, owner);
                 env.ctx.send(conn, ObjectCreated { request_id, offset: extent.offset });
             }
@@ -103,6 +104,7 @@ impl Store {
             Wants::Restore => {
                 if self.objects.place_restored(object_id, extent) {
                     let offset = extent.offset;
+                    assert!(size <= extent.length, "a file would be read over the next object");
                     env.ctx.push(Action::Restore { object_id, offset, size });
                 }
             }

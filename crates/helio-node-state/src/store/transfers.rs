@@ -177,6 +177,7 @@ impl Store {
         if let (true, Some(extent)) = (pull.is_bulk, pull.extent) {
             let (from, request_id) = (pull.from.clone(), pull.number);
             let (offset, size) = (extent.offset, start.size);
+            assert!(size <= extent.length, "an object would be written over the one behind it");
             return env.ctx.push(Action::Receive { from, request_id, offset, size });
         }
         self.finish_pull(object_id, env);

@@ -260,7 +260,12 @@ impl Owner {
             _ => ErrorKind::System,
         };
         // What is refused for one is refused for all of the class.
-        for task in class.queue.take_all() {
+        let mut refused = class.queue.take_all();
+        if mutant!("all-classes-refused-with-one") {
+            let others = self.leases.classes.iter_mut();
+            refused.extend(others.flat_map(|class| class.queue.take_all()));
+        }
+        for task in refused {
             let error = SystemError { task, ..SystemError::new(kind, failure.message.clone()) };
             self.fail(task, &Stored::Error(Arc::new(error.to_payload())), now, out);
         }

@@ -202,6 +202,7 @@ impl<P: Clone> Inbox<P> {
             return None;
         }
         let waiting = self.queue.remove(self.next_place()?)?;
+        assert!(waiting.is_complete(), "a call would begin without its arguments");
         self.has_remade &= !self.queue.is_empty() || !self.lacking.is_empty();
         if let Item::Call { task, caller, template, .. } = &waiting.item {
             self.running.add(Begun {
@@ -221,6 +222,8 @@ impl<P: Clone> Inbox<P> {
         while back.len() < max {
             match self.queue.back() {
                 Some(Waiting { item: Item::Call { task, caller, lease: Some(_), .. }, .. }) => {
+                    let runs = self.running.get(*task).is_some();
+                    assert!(!runs, "a call would run here and where it is handed back to");
                     back.push((*task, caller.clone()));
                     if mutant!("handed-back-call-begins-too") {
                         break;

@@ -40,6 +40,7 @@ impl Output {
             true if mutant!("part-of-a-message-sent-again") => 0,
             _ => n,
         };
+        assert!(self.written <= self.bytes.len(), "bytes would be sent that nobody has written");
         if self.written < self.bytes.len() {
             return;
         }

@@ -5,19 +5,43 @@ use std::collections::BTreeSet;
 use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
 use super::{Actor, History};
+use crate::plan::Target;
 use crate::program::Needs;
 
 impl History {
-    /// A process made an actor, in a placement group or in none.
+    /// A process made an actor, which takes so many hundredths of a placement group's bundles or, without a group, of
+    /// slots.
     pub fn actor_made(
         &mut self,
         actor: ActorId,
         creator: WorkerId,
-        max_restarts: i64,
-        group: PlacementGroupId,
+        (max_restarts, is_detached): (i64, bool),
+        (group, takes): (PlacementGroupId, u32),
     ) {
-        let made = Actor { creator, max_restarts, group, ..Actor::default() };
+        let made = Actor { creator, max_restarts, is_detached, group, takes, ..Actor::default() };
         self.actors.insert(actor, made);
+    }
+
+    /// The placement group of an actor, or none, and how many hundredths it takes there.
+    pub(crate) fn actor_takes(&self, actor: ActorId) -> (PlacementGroupId, u32) {
+        self.actors.get(&actor).map(|known| (known.group, known.takes)).unwrap_or_default()
+    }
+
+    /// An actor is to live there; on which node, where it is one.
+    pub fn actor_targeted(&mut self, actor: ActorId, target: Target, node: NodeId) {
+        self.actors.entry(actor).or_default().target = (target, node);
+    }
+
+    /// Where an actor is to live, and on which node, where it is one.
+    #[must_use]
+    pub fn actor_target(&self, actor: ActorId) -> (Target, NodeId) {
+        self.actors.get(&actor).map(|known| known.target).unwrap_or_default()
+    }
+
+    /// Whether the only node on which an actor may live was lost, or takes no work any more.
+    #[must_use]
+    pub fn lost_actor_target(&self, actor: ActorId) -> bool {
+        self.is_target_lost(self.actor_target(actor))
     }
 
     /// What an actor needs besides a CPU.
@@ -129,17 +153,19 @@ impl History {
     }
 
     /// Whether an actor may be over for good although it lived: it was killed for good, its constructor raised, it
-    /// ended with its handles, its group or its creator, or a node on which it was to live could make no process.
+    /// ended with its handles, its group, its creator or its only node, or a node on which it was to live could make no
+    /// process.
     #[must_use]
     pub fn actor_may_be_over(&self, actor: ActorId) -> bool {
         self.actors.get(&actor).is_none_or(|known| {
-            let creator_lost = self.is_lost(&known.creator);
+            let creator_lost = !known.is_detached && self.is_lost(&known.creator);
             let has_no_process = known.places.iter().any(|(_, node)| self.may_refuse(*node));
             known.is_over
                 || known.is_let_go
                 || creator_lost
                 || has_no_process
                 || self.actor_lost_group(actor)
+                || self.is_target_lost(known.target)
         })
     }
 
@@ -166,8 +192,8 @@ impl History {
     }
 
     /// A process made a placement group.
-    pub fn group_made(&mut self, group: PlacementGroupId, by: WorkerId) {
-        self.group_makers.insert(group, by);
+    pub fn group_made(&mut self, group: PlacementGroupId, by: WorkerId, is_detached: bool) {
+        self.group_makers.insert(group, (!is_detached).then_some(by));
     }
 
     /// A program removed a placement group.
@@ -199,7 +225,7 @@ impl History {
     }
 
     fn is_group_over(&self, group: PlacementGroupId) -> bool {
-        let is_maker_lost = |by: &WorkerId| self.is_lost(by);
+        let is_maker_lost = |by: &Option<WorkerId>| by.is_some_and(|by| self.is_lost(&by));
         !group.is_nil()
             && (self.removed.contains(&group)
                 || self.group_makers.get(&group).is_none_or(is_maker_lost))

@@ -35,25 +35,35 @@ impl History {
         Some((self.tries(task), call.retries as usize + 1))
     }
 
-    /// A task is to run there.
-    pub fn targeted(&mut self, task: TaskId, target: Target) {
+    /// A task is to run there; on which node, where it is one.
+    pub fn targeted(&mut self, task: TaskId, target: Target, node: NodeId) {
         if target != Target::Anywhere {
-            self.targets.insert(task, target);
+            self.targets.insert(task, (target, node));
         }
     }
 
-    /// Where a task is to run.
+    /// Where a task is to run, and on which node, where it is one.
     #[must_use]
-    pub fn target(&self, task: TaskId) -> Target {
+    pub fn target(&self, task: TaskId) -> (Target, NodeId) {
         self.targets.get(&task).copied().unwrap_or_default()
     }
 
     /// Whether the only node on which a task may run was lost, or takes no work any more.
     #[must_use]
     pub fn lost_target(&self, task: TaskId) -> bool {
-        let home = self.owners.get(&task).and_then(|owner| self.homes.get(owner));
-        self.target(task) == Target::Here
-            && home.is_none_or(|home| self.drained.contains(home) || self.nodes_lost.contains(home))
+        self.is_target_lost(self.target(task))
+    }
+
+    /// Whether what may run on one node alone has lost it, or that takes no work any more.
+    pub(super) fn is_target_lost(&self, (target, node): (Target, NodeId)) -> bool {
+        matches!(target, Target::Here | Target::There)
+            && (self.drained.contains(&node) || self.nodes_lost.contains(&node))
+    }
+
+    /// Whether no node was lost so far, or told to leave.
+    #[must_use]
+    pub fn has_all_nodes(&self) -> bool {
+        self.nodes_lost.is_empty() && self.drained.is_empty()
     }
 
     /// What a call needs besides a CPU.
@@ -160,7 +170,7 @@ impl History {
     }
 
     /// Whether the attempt of a call that its owner waits for has begun, as far as one can know.
-    fn runs_now(&self, task: TaskId) -> bool {
+    pub(super) fn runs_now(&self, task: TaskId) -> bool {
         let Some(call) = self.calls.get(&task) else { return false };
         let Some(at) = call.sent.last().filter(|at| call.begun.last() == Some(at)) else {
             return false;
@@ -226,6 +236,12 @@ impl History {
         })
     }
 
+    /// The placement group that a call runs in, and how many hundredths it takes of its bundles.
+    pub(crate) fn takes_of_group(&self, task: TaskId) -> Option<(PlacementGroupId, u32)> {
+        let call = self.calls.get(&task).filter(|call| !call.group.is_nil())?;
+        Some((call.group, call.takes))
+    }
+
     /// How often a call may be tried again; `None`: it is no call.
     #[must_use]
     pub fn retries(&self, task: TaskId) -> Option<i32> {
@@ -267,10 +283,10 @@ impl History {
         call.begun.iter().filter(|at| self.starved.contains(at)).count()
     }
 
-    /// Whether a node told the call's owner that it makes no processes for its calls.
+    /// Whether a node told the call's owner that it makes no processes, while the call waited for one.
     #[must_use]
     pub fn call_refused(&self, task: TaskId) -> bool {
-        self.calls.get(&task).is_some_and(|call| self.refused.contains(&call.owner))
+        self.calls.get(&task).is_some_and(|call| call.is_refused)
     }
 
     /// Whether a worker that this call was sent to ended, or was cut off from the call's owner, or was
@@ -351,11 +367,9 @@ impl History {
     #[must_use]
     pub fn items_unread(&self, task: TaskId, made: u32) -> u32 {
         let Some(call) = self.calls.get(&task) else { return 0 };
-        let is_first = call.begun.len() < 2;
         let mut written = self.written.keys().filter(|object| object.task() == task);
         // Where one of its items is lost, nobody can read, and it goes on to its end.
-        if !is_first
-            || written.any(|object| self.object_lost(*object))
+        if written.any(|object| self.object_lost(*object))
             || self.left.contains(&task)
             || self.is_lost(&call.owner)
             || self.was_cancelled(task)

@@ -250,4 +250,41 @@ impl Plan {
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
+
+    /// Gives a third of the runs without a scene one that the eighth edition has brought.
+    pub(crate) fn draw_eighth_scene(&mut self, rng: &mut Rng) {
+        use Scene::{Placed, Staying};
+        let Some(scene) = self.begin_scene(rng, 3, &[Placed, Staying], 2..=4, 2) else { return };
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        let losses = [Fault::Worker, Fault::Caller, Fault::Peer, Fault::Node];
+        self.faults = match scene {
+            Placed => match at(0, 2) {
+                0 => vec![(at(50_000, 1_500_000), losses[at(0, 3) as usize])],
+                _ => Vec::new(),
+            },
+            Staying => {
+                let mut one = || {
+                    let told = at(50_000, 1_500_000);
+                    let drain = [Fault::Drain, Fault::DrainBy { grace_ms: at(1, 1_000) }];
+                    let stays = (told + at(1, 300_000), Fault::Stay);
+                    [(told, drain[at(0, 1) as usize]), stays]
+                };
+                let mut faults = [one(), one()].concat();
+                let more = match at(0, 3) {
+                    0 | 1 => Some(Fault::LostOrder(Order::Stay)),
+                    2 => Some(Fault::NodeTorn { after: at(0, 5) as u32 }),
+                    _ => None,
+                };
+                faults.extend(more.map(|fault| (at(10_000, 1_500_000), fault)));
+                faults
+            }
+            // These are drawn above.
+            _ => Vec::new(),
+        };
+        if scene == Placed {
+            // Nobody else has work, so that every node has room.
+            self.n_drivers = 1;
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
 }

@@ -10,6 +10,7 @@ use super::user::{Frame, Held, Step};
 use crate::bundles::ROOM;
 use crate::core::Core;
 use crate::evidence::GroupPromise;
+use crate::node::GPU;
 use crate::program::{GroupWish, Slot};
 use crate::rng::hash;
 use crate::value::{Expect, Val};
@@ -27,7 +28,10 @@ impl Process {
         group_id.0[..8].copy_from_slice(&machine.unique().to_le_bytes());
         group_id.0[14..].copy_from_slice(&job_id.0);
         let bundle = |amount: &u32| Bundle {
-            resources: ResourceSet::from_units([(wish.resource, f64::from(*amount))]),
+            resources: ResourceSet::from_units([
+                (wish.resource, f64::from(*amount)),
+                (GPU, f64::from(wish.gpu) / 100.0),
+            ]),
             labels: Vec::new(),
         };
         let spec = GroupSpec {
@@ -42,11 +46,11 @@ impl Process {
         if wish.detached {
             core.facts.groups_left.insert(group_id);
         }
-        core.facts.history.group_made(group_id, self.id);
+        core.facts.history.group_made(group_id, self.id, wish.detached);
         let promise = GroupPromise {
             strategy: wish.strategy,
             bundles: wish.bundles.clone(),
-            is_everywhere: wish.resource == ROOM,
+            is_everywhere: wish.resource == ROOM && wish.gpu == 0,
         };
         core.facts.groups.insert(group_id, promise);
         core.note(|| format!("p{} makes group {group_id} {wish:?}", self.pid));

@@ -21,7 +21,9 @@ use helio_process_state::{Action, Event, Identity, Memory, Peer};
 use helio_proto::node::{ClientToNode, Expect, JobConfig, LeaseClass, NodeToClient, Register};
 use helio_proto::template::{CallKind, Template};
 use helio_proto::{decode, encode, frame};
-use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{
+    ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId,
+};
 
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
@@ -74,7 +76,7 @@ pub(crate) type Payload = helio_process_state::Payload<Rc<Pin>>;
 
 /// The job, hundredths of a CPU, the place in a placement group, if there is one, or where else it runs, whether
 /// its worker runs no other, and what else it needs.
-type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, Target, bool, Needs);
+type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, (Target, NodeId), bool, Needs);
 
 /// See the module.
 pub(crate) struct Process {

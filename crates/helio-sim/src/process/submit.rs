@@ -8,18 +8,18 @@ use helio_owner_state::{
 };
 use helio_process_state::{Answer, Event as ProcessEvent};
 use helio_proto::control::{
-    ActorSpec, ControlResponse, FailureKind, Label, Strategy, StrategyKind,
+    ActorSpec, ControlResponse, FailureKind, Label, Selectors, Strategy, StrategyKind,
 };
 use helio_proto::encode;
 use helio_proto::node::{LeaseClass, SealObject};
 use helio_proto::peer::STREAMING;
 use helio_proto::template::{CallKind, Template};
-use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
+use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, ResourceSet, TaskId};
 
 use super::Process;
 use super::user::{Frame, Held, Kind, Step, Wait};
 use crate::core::Core;
-use crate::node::{GPU, HEAD_ZONE, ZONE, runtime_env};
+use crate::node::{GPU, HEAD_ZONE, OTHER_ZONE, ZONE, runtime_env};
 use crate::plan::Target as Where;
 use crate::program::{AGAIN, Env, InGroup, Job, Plea, Slot, Wish, returns};
 use crate::rng::hash;
@@ -35,6 +35,32 @@ fn strategy(frame: &Frame, place: Option<InGroup>) -> Strategy {
         bundle: place.bundle,
         ..Strategy::default()
     }
+}
+
+/// The strategy of a target, which may be that node.
+fn targeted(target: Where, node_id: NodeId) -> Strategy {
+    let kind = match target {
+        Where::Spread => StrategyKind::Spread,
+        _ if target.is_node() => StrategyKind::NodeAffinity,
+        _ => StrategyKind::Default,
+    };
+    let zone = |selector: &str| vec![Label { key: ZONE.to_owned(), value: selector.to_owned() }];
+    let labels = match target {
+        Where::Zone => zone(HEAD_ZONE),
+        Where::OtherZone => zone(&format!("!{HEAD_ZONE}")),
+        Where::AnyZone => zone(&format!("in({HEAD_ZONE},{OTHER_ZONE})")),
+        Where::NoZoneOrHeads => zone("nowhere"),
+        Where::OtherZoneOrHeads => zone(OTHER_ZONE),
+        _ => Vec::new(),
+    };
+    let fallbacks = match target {
+        Where::NoZoneOrHeads | Where::OtherZoneOrHeads => {
+            vec![Selectors { labels: zone(HEAD_ZONE) }]
+        }
+        _ => Vec::new(),
+    };
+    let soft = matches!(target, Where::RatherHere | Where::RatherThere);
+    Strategy { kind, node_id, soft, labels, fallbacks, ..Strategy::default() }
 }
 
 /// Calls that an actor of several places runs side by side: more than any program makes, because a call
@@ -60,6 +86,9 @@ pub(super) fn group(actor: ActorId, salt: u64) -> &'static str {
 fn is_last_call(core: &Core, salt: u64) -> bool {
     core.plan.edition > 1 && salt.is_multiple_of(13)
 }
+
+/// How many hundredths an actor takes of the bundles that it lives in.
+const IN_GROUP: u32 = 10;
 
 /// How long the user waits before a value for which there was no room is written again.
 const WRITE_AGAIN_US: u64 = 100_000;
@@ -187,33 +216,35 @@ impl Process {
         made.clone()
     }
 
-    fn targeted(&self, target: Where) -> Strategy {
-        let node_id = self.machine.as_ref().map(|machine| machine.address().node_id);
-        let kind = match target {
-            Where::Anywhere | Where::Zone => StrategyKind::Default,
-            Where::Spread => StrategyKind::Spread,
-            Where::Here | Where::RatherHere => StrategyKind::NodeAffinity,
-        };
-        let zone = Label { key: ZONE.to_owned(), value: HEAD_ZONE.to_owned() };
-        Strategy {
-            kind,
-            node_id: node_id.filter(|_| kind == StrategyKind::NodeAffinity).unwrap_or_default(),
-            soft: target == Where::RatherHere,
-            labels: if target == Where::Zone { vec![zone] } else { Vec::new() },
-            ..Strategy::default()
+    /// The node that a target means, if it is one: of others that live, the salt chooses.
+    fn node_of(&self, core: &Core, target: Where, salt: u64) -> NodeId {
+        let alive = core.daemons.iter().filter(|daemon| daemon.is_alive && !daemon.is_draining);
+        let alive: Vec<NodeId> = alive.map(|daemon| daemon.address.node_id).collect();
+        let chosen = alive.get((salt % (alive.len().max(1) as u64)) as usize);
+        let own = self.machine.as_ref().map(|machine| machine.address().node_id);
+        match target {
+            Where::There | Where::RatherThere => chosen.copied().unwrap_or_default(),
+            Where::Here | Where::RatherHere => own.unwrap_or_default(),
+            _ => NodeId::default(),
         }
     }
 
-    fn class(&mut self, frame: &Frame, plea: &Plea, is_last: bool) -> Arc<LeaseClass> {
+    fn class(
+        &mut self,
+        frame: &Frame,
+        plea: &Plea,
+        is_last: bool,
+        node_id: NodeId,
+    ) -> Arc<LeaseClass> {
         let job_id = self.job().job_id;
         let strategy = match plea.place {
             Some(_) => strategy(frame, plea.place),
-            None => self.targeted(plea.target),
+            None => targeted(plea.target, node_id),
         };
         let place = plea.place.map(|place| (strategy.placement_group, place.bundle));
         let made = self
             .classes
-            .entry((job_id, plea.cpu, place, plea.target, is_last, plea.needs))
+            .entry((job_id, plea.cpu, place, (plea.target, node_id), is_last, plea.needs))
             .or_insert_with(|| {
                 // What runs in a group takes of what its bundles are made of.
                 let resource = plea.place.map_or("CPU", |place| place.resource);
@@ -342,8 +373,9 @@ impl Process {
         let raises_again = plea.job == Job::Raise && plea.count == AGAIN;
         let retry = Retry { max: plea.retries, on_error: plea.job == Job::Flaky || raises_again };
         let template = self.template(plea, actor);
+        let node_id = self.node_of(core, plea.target, plea.salt);
         let target = match actor {
-            None => Target::Class(self.class(frame, plea, is_last_call(core, plea.salt))),
+            None => Target::Class(self.class(frame, plea, is_last_call(core, plea.salt), node_id)),
             Some(actor) => Target::Actor(actor),
         };
         let handle = actor.and_then(|actor| self.owner()?.actor(&actor)?.handle());
@@ -362,7 +394,7 @@ impl Process {
             core.facts.history.raises_again(id);
         }
         if plea.place.is_none() && actor.is_none() {
-            core.facts.history.targeted(id, plea.target);
+            core.facts.history.targeted(id, plea.target, node_id);
         }
         core.note(|| {
             format!(
@@ -415,9 +447,12 @@ impl Process {
         let may_fail = raises || wish.fails || wish.needs.env == Env::Broken;
         let is_detached = wish.name.is_some();
         let request = machine.mint_request();
+        let node_id = self.node_of(core, wish.target, wish.salt);
+        let Some(machine) = &mut self.machine else { return Step::Next };
         let needs = match wish.place {
             Some(place) => {
-                let little = ResourceSet::from_units([(place.resource, 0.1)]);
+                let little = f64::from(IN_GROUP) / 100.0;
+                let little = ResourceSet::from_units([(place.resource, little)]);
                 (little.clone(), little)
             }
             None => {
@@ -438,7 +473,10 @@ impl Process {
             max_restarts: wish.max_restarts,
             placement_resources: needs.0,
             resources: needs.1,
-            strategy: strategy(frame, wish.place),
+            strategy: match wish.place {
+                Some(_) => strategy(frame, wish.place),
+                None => targeted(wish.target, node_id),
+            },
             class_name: "Actor".to_owned(),
             template: encode::<Template>(&Template {
                 kind: CallKind::Constructor,
@@ -459,8 +497,11 @@ impl Process {
         let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
         core.facts.count("actors");
         let group = spec.strategy.placement_group;
-        core.facts.history.actor_made(actor, self.id, wish.max_restarts, group);
+        let takes = if group.is_nil() { (100.0 * wish.slots) as u32 } else { IN_GROUP };
+        let promise = (wish.max_restarts, is_detached);
+        core.facts.history.actor_made(actor, self.id, promise, (group, takes));
         core.facts.history.actor_needs(actor, wish.needs);
+        core.facts.history.actor_targeted(actor, wish.target, node_id);
         if may_fail {
             core.facts.history.actor_over(actor);
         }

@@ -380,6 +380,7 @@ impl Process {
                 };
                 self.actor = Some(state);
                 core.facts.history.actor_constructs(spec.actor_id, self.id);
+                core.actor_begins(self.pid, spec.actor_id);
                 let needs = core.facts.history.actor_needs_of(spec.actor_id);
                 core.takes_devices(self.pid, TaskId::NIL, needs, &construct.assigned);
                 let kind = Kind::Construct { actor: spec.actor_id };

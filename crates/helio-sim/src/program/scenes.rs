@@ -46,6 +46,12 @@ impl Author<'_> {
             Scene::Makers => self.makers(),
             Scene::Chains => self.chains(),
             Scene::Unreached => self.unreached(),
+            Scene::Placed => self.placed(),
+            Scene::Staying => match self.rng.below(3) {
+                0 => self.moving(),
+                1 => self.leaving(),
+                _ => self.placed(),
+            },
             // Its play is the first thing that happens.
             Scene::Apart => self.relay_from_everywhere(),
         }
@@ -383,6 +389,34 @@ impl Author<'_> {
         self.read(&calls);
         self.drop_all(&calls);
         self.drop_all(&[actor]);
+        if self.plan.edition > 7 {
+            self.devices_in_bundles();
+        }
+    }
+
+    /// A placement group whose bundles have a GPU, or a part of one, and tasks that share it.
+    fn devices_in_bundles(&mut self) {
+        let (to, ready) = (self.slot(), self.slot());
+        let gpu = *self.rng.pick(&[50, 100]).unwrap_or(&100);
+        let bundles = vec![1; if gpu == 50 { self.rng.range(1, 2) as usize } else { 1 }];
+        let n_bundles = bundles.len() as u64;
+        let strategy = GroupStrategy::Pack;
+        let (resource, detached) = (ROOM, false);
+        let wish = GroupWish { to, ready, resource, bundles, gpu, strategy, detached };
+        self.ops.push(Op::Group(Box::new(wish)));
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 6) {
+            let bundle = if self.rng.one_in(2) { -1 } else { self.rng.below(n_bundles) as i64 };
+            let job = *self.rng.pick(&[Job::Slow, Job::Leaf]).unwrap_or(&Job::Slow);
+            let mut call = self.call(job, 3, Target::Anywhere);
+            call.place = Some(InGroup { slot: to, bundle, resource });
+            (call.cpu, call.needs.gpu) =
+                (20, (*self.rng.pick(&[20, 25, 50, 100]).unwrap_or(&50)).min(gpu));
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.ops.push(Op::RemoveGroup(to));
+        self.drop_all(&[made, vec![ready]].concat());
     }
 
     /// Tasks and actors of several runtime environments, one after the other and side by side.
@@ -626,7 +660,8 @@ impl Author<'_> {
             let (to, ready) = (self.slot(), self.slot());
             let bundles = self.rng.pick(&[vec![2], vec![1, 1]]).cloned().unwrap_or_default();
             let (resource, strategy) = (ROOM, GroupStrategy::StrictPack);
-            let wish = GroupWish { to, ready, resource, bundles, strategy, detached: false };
+            let wish =
+                GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
             self.ops.push(Op::Group(Box::new(wish)));
             self.read(&[ready]);
             let mut made = Vec::new();
@@ -691,6 +726,88 @@ impl Author<'_> {
         for _ in 0..self.rng.below(3) {
             let call = self.call(Job::Leaf, 0, Target::Spread);
             made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&actors);
+    }
+
+    /// Where tasks and actors may go in this run: with nodes that die, only where some node is left.
+    fn strategies(&self) -> &'static [Target] {
+        use Target::{
+            AnyZone, Anywhere, Here, NoZoneOrHeads, OtherZone, OtherZoneOrHeads, RatherHere,
+            RatherThere, Spread, There, Zone,
+        };
+        match self.plan.may_lose_nodes() {
+            true => &[There, RatherThere, Zone, AnyZone, NoZoneOrHeads, OtherZoneOrHeads, Spread],
+            false => &[
+                Anywhere,
+                Spread,
+                Zone,
+                Here,
+                RatherHere,
+                There,
+                RatherThere,
+                OtherZone,
+                AnyZone,
+                NoZoneOrHeads,
+                OtherZoneOrHeads,
+            ],
+        }
+    }
+
+    /// The first task of all rather goes to one zone, and the first actors apart, while every node has room.
+    pub(super) fn placed_first(&mut self) {
+        self.ops.push(Op::Sleep(APART_AFTER_US));
+        let call = self.call(Job::Leaf, 0, Target::OtherZoneOrHeads);
+        let first = self.submit_plea(call);
+        self.read(&[first]);
+        let actors: Vec<Slot> = (0..self.plan.cpus.len())
+            .map(|_| {
+                let actor = self.new_actor(0, None);
+                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+                    wish.target = Target::Spread;
+                }
+                actor
+            })
+            .collect();
+        let mut made = Vec::new();
+        for actor in &actors {
+            let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
+            call.actor = Some(*actor);
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&[made, actors, vec![first]].concat());
+    }
+
+    /// Tasks and actors of all strategies, also as calls in calls.
+    fn placed(&mut self) {
+        let targets = self.strategies();
+        let (mut made, mut actors) = (Vec::new(), Vec::new());
+        for _ in 0..self.rng.range(2, 8) {
+            let target = *self.rng.pick(targets).unwrap_or(&Target::Anywhere);
+            if self.rng.one_in(3) {
+                let restarts = *self.rng.pick(&[0, 1, -1]).unwrap_or(&0);
+                let actor = self.new_actor(restarts, None);
+                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+                    wish.target = target;
+                }
+                for _ in 0..self.rng.range(1, 4) {
+                    let mut call = self.call(Job::Slow, 0, Target::Anywhere);
+                    call.actor = Some(actor);
+                    made.push(self.submit_plea(call));
+                }
+                actors.push(actor);
+                continue;
+            }
+            let job = *self.rng.pick(&[Job::Leaf, Job::Slow, Job::Big]).unwrap_or(&Job::Leaf);
+            let mut call = self.call(job, 3, target);
+            call.cpu = 50;
+            made.push(self.submit_plea(call));
+            if self.rng.one_in(3) {
+                self.wait(100_000);
+            }
         }
         self.read(&made);
         self.drop_all(&made);

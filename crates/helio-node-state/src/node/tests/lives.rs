@@ -1,6 +1,8 @@
 //! Clients, workers and jobs: how they come and go, and who is told.
 
-use helio_proto::cluster::{AskLiveness, FlushJobLogs, NodeToControl, NodeToNode, TellLiveness};
+use helio_proto::cluster::{
+    AskLiveness, FlushJobLogs, NodeAccepted, NodeToControl, NodeToNode, TellLiveness,
+};
 use helio_proto::control::{FailureKind, KvGet};
 use helio_proto::environment::RuntimeEnv;
 use helio_proto::hello::Role;
@@ -11,7 +13,9 @@ use helio_proto::node::{
 use helio_types::{DeathCause, DeathKind, JobId, WorkerAddress, WorkerId};
 
 use super::{World, node_id};
-use crate::limits::{LIVENESS_MS, OWNER_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_MS_MAX};
+use crate::limits::{
+    LIVENESS_MS, NODE_ABSENT_MS_MAX, OWNER_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_MS_MAX,
+};
 use crate::{Conn, Event, Exit, Setup};
 
 fn liveness(world: &mut World, conn: Conn) -> Option<(bool, DeathCause)> {
@@ -211,6 +215,32 @@ fn the_clients_of_a_node_are_told_once_when_another_dies() {
         assert_eq!(world.take(client, died), Some(node_id(3)));
         assert_eq!(world.take(client, died), None, "once");
     }
+}
+
+/// A control service that started anew does not know who died meanwhile, and tells of the others one by one.
+#[test]
+fn a_node_that_stood_still_does_not_take_its_sleep_for_the_others_absence() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.view(&[(2, true, 1.0)]);
+    let died = |message: &NodeToClient| matches!(message, NodeToClient::NodeDied(_));
+    let accepted = |world: &mut World| {
+        let sent_ms = world.now;
+        let accepted = NodeAccepted { silence_ms: 5_000, sent_ms, ..NodeAccepted::default() };
+        world.feed(Event::ControlSaid(accepted.into()));
+    };
+    accepted(&mut world);
+    world.pass(NODE_ABSENT_MS_MAX / 2);
+    // Reached once more: the time begins anew.
+    accepted(&mut world);
+    let second = |world: &mut World| world.pass(1_000);
+    (0..NODE_ABSENT_MS_MAX / 1_000 - 1).for_each(|_| second(&mut world));
+    assert!(!world.took(driver, died));
+    world.now += 2 * NODE_ABSENT_MS_MAX;
+    world.feed(Event::Tick);
+    assert!(!world.took(driver, died), "it stood still, or its clock was set");
+    (0..2).for_each(|_| second(&mut world));
+    assert!(world.took(driver, died), "nobody has spoken of it for so long");
 }
 
 #[test]
