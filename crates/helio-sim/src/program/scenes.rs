@@ -6,9 +6,6 @@ use super::{Author, Env, GroupWish, InGroup, Job, Needs, Op, Plea, Slot, Wish};
 use crate::bundles::ROOM;
 use crate::plan::{Scene, Target, WAIT_US_MAX};
 
-/// By then every node knows of the others, or every call has begun, in microseconds.
-const APART_AFTER_US: u64 = 4_000_000;
-
 impl Author<'_> {
     pub(super) fn scene(&mut self, scene: Scene) {
         match scene {
@@ -58,7 +55,7 @@ impl Author<'_> {
     }
 
     /// A task of that kind; its first result goes where the call says.
-    fn call(&mut self, job: Job, retries: i32, target: Target) -> Plea {
+    pub(super) fn call(&mut self, job: Job, retries: i32, target: Target) -> Plea {
         Plea {
             job,
             salt: self.rng.draw(),
@@ -78,27 +75,27 @@ impl Author<'_> {
         }
     }
 
-    fn submit_plea(&mut self, plea: Plea) -> Slot {
+    pub(super) fn submit_plea(&mut self, plea: Plea) -> Slot {
         let to = plea.to.first().copied().unwrap_or_default();
         self.ops.push(Op::Submit(Box::new(plea)));
         to
     }
 
-    fn read(&mut self, slots: &[Slot]) {
+    pub(super) fn read(&mut self, slots: &[Slot]) {
         for some in slots.chunks(super::READ_MAX) {
             self.ops.push(Op::Get { slots: some.to_vec(), open: false });
         }
     }
 
-    fn wait(&mut self, us_max: u64) {
+    pub(super) fn wait(&mut self, us_max: u64) {
         self.ops.push(Op::Sleep(self.rng.range(us_max / 4, us_max)));
     }
 
-    fn drop_all(&mut self, slots: &[Slot]) {
+    pub(super) fn drop_all(&mut self, slots: &[Slot]) {
         self.ops.extend(slots.iter().map(|slot| Op::Drop(*slot)));
     }
 
-    fn new_actor(&mut self, max_restarts: i64, name: Option<String>) -> Slot {
+    pub(super) fn new_actor(&mut self, max_restarts: i64, name: Option<String>) -> Slot {
         let to = self.slot();
         let wish = Wish { name: name.clone(), ..Wish::plain(self.rng, max_restarts, to) };
         self.ops.push(Op::Actor(Box::new(wish)));
@@ -394,31 +391,6 @@ impl Author<'_> {
         }
     }
 
-    /// A placement group whose bundles have a GPU, or a part of one, and tasks that share it.
-    fn devices_in_bundles(&mut self) {
-        let (to, ready) = (self.slot(), self.slot());
-        let gpu = *self.rng.pick(&[50, 100]).unwrap_or(&100);
-        let bundles = vec![1; if gpu == 50 { self.rng.range(1, 2) as usize } else { 1 }];
-        let n_bundles = bundles.len() as u64;
-        let strategy = GroupStrategy::Pack;
-        let (resource, detached) = (ROOM, false);
-        let wish = GroupWish { to, ready, resource, bundles, gpu, strategy, detached };
-        self.ops.push(Op::Group(Box::new(wish)));
-        let mut made = Vec::new();
-        for _ in 0..self.rng.range(2, 6) {
-            let bundle = if self.rng.one_in(2) { -1 } else { self.rng.below(n_bundles) as i64 };
-            let job = *self.rng.pick(&[Job::Slow, Job::Leaf]).unwrap_or(&Job::Slow);
-            let mut call = self.call(job, 3, Target::Anywhere);
-            call.place = Some(InGroup { slot: to, bundle, resource });
-            (call.cpu, call.needs.gpu) =
-                (20, (*self.rng.pick(&[20, 25, 50, 100]).unwrap_or(&50)).min(gpu));
-            made.push(self.submit_plea(call));
-        }
-        self.read(&made);
-        self.ops.push(Op::RemoveGroup(to));
-        self.drop_all(&[made, vec![ready]].concat());
-    }
-
     /// Tasks and actors of several runtime environments, one after the other and side by side.
     fn environments(&mut self) {
         let mut made = Vec::new();
@@ -570,23 +542,6 @@ impl Author<'_> {
         self.drop_all(&[late]);
     }
 
-    /// As many calls as there are nodes, each of which goes on until it is read: one on each node.
-    pub(super) fn apart(&mut self) {
-        self.ops.push(Op::Sleep(APART_AFTER_US));
-        let streams: Vec<Slot> = (0..self.plan.cpus.len())
-            .map(|_| {
-                let mut call = self.call(Job::Stream, 0, Target::Spread);
-                (call.count, call.backpressure) = (6, 2);
-                self.submit_plea(call)
-            })
-            .collect();
-        self.ops.push(Op::Sleep(APART_AFTER_US));
-        for stream in streams {
-            self.read_stream(stream);
-            self.ops.push(Op::DropStream(stream));
-        }
-    }
-
     /// Others call an actor by the handle that they were given, which may be before it is made: it waits for an argument.
     /// More actors are made than there are slots for.
     fn handles(&mut self) {
@@ -726,88 +681,6 @@ impl Author<'_> {
         for _ in 0..self.rng.below(3) {
             let call = self.call(Job::Leaf, 0, Target::Spread);
             made.push(self.submit_plea(call));
-        }
-        self.read(&made);
-        self.drop_all(&made);
-        self.drop_all(&actors);
-    }
-
-    /// Where tasks and actors may go in this run: with nodes that die, only where some node is left.
-    fn strategies(&self) -> &'static [Target] {
-        use Target::{
-            AnyZone, Anywhere, Here, NoZoneOrHeads, OtherZone, OtherZoneOrHeads, RatherHere,
-            RatherThere, Spread, There, Zone,
-        };
-        match self.plan.may_lose_nodes() {
-            true => &[There, RatherThere, Zone, AnyZone, NoZoneOrHeads, OtherZoneOrHeads, Spread],
-            false => &[
-                Anywhere,
-                Spread,
-                Zone,
-                Here,
-                RatherHere,
-                There,
-                RatherThere,
-                OtherZone,
-                AnyZone,
-                NoZoneOrHeads,
-                OtherZoneOrHeads,
-            ],
-        }
-    }
-
-    /// The first task of all rather goes to one zone, and the first actors apart, while every node has room.
-    pub(super) fn placed_first(&mut self) {
-        self.ops.push(Op::Sleep(APART_AFTER_US));
-        let call = self.call(Job::Leaf, 0, Target::OtherZoneOrHeads);
-        let first = self.submit_plea(call);
-        self.read(&[first]);
-        let actors: Vec<Slot> = (0..self.plan.cpus.len())
-            .map(|_| {
-                let actor = self.new_actor(0, None);
-                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-                    wish.target = Target::Spread;
-                }
-                actor
-            })
-            .collect();
-        let mut made = Vec::new();
-        for actor in &actors {
-            let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
-            call.actor = Some(*actor);
-            made.push(self.submit_plea(call));
-        }
-        self.read(&made);
-        self.drop_all(&[made, actors, vec![first]].concat());
-    }
-
-    /// Tasks and actors of all strategies, also as calls in calls.
-    fn placed(&mut self) {
-        let targets = self.strategies();
-        let (mut made, mut actors) = (Vec::new(), Vec::new());
-        for _ in 0..self.rng.range(2, 8) {
-            let target = *self.rng.pick(targets).unwrap_or(&Target::Anywhere);
-            if self.rng.one_in(3) {
-                let restarts = *self.rng.pick(&[0, 1, -1]).unwrap_or(&0);
-                let actor = self.new_actor(restarts, None);
-                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-                    wish.target = target;
-                }
-                for _ in 0..self.rng.range(1, 4) {
-                    let mut call = self.call(Job::Slow, 0, Target::Anywhere);
-                    call.actor = Some(actor);
-                    made.push(self.submit_plea(call));
-                }
-                actors.push(actor);
-                continue;
-            }
-            let job = *self.rng.pick(&[Job::Leaf, Job::Slow, Job::Big]).unwrap_or(&Job::Leaf);
-            let mut call = self.call(job, 3, target);
-            call.cpu = 50;
-            made.push(self.submit_plea(call));
-            if self.rng.one_in(3) {
-                self.wait(100_000);
-            }
         }
         self.read(&made);
         self.drop_all(&made);
