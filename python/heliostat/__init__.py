@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from heliostat.core import foreign
+from heliostat.core import foreign, optuna_urls
 
 # A worker does what its driver does; that one has said it.
 if sys.argv[:1] != ["heliostat-worker"]:
     foreign.warn()
+
+optuna_urls.listen()
 
 # `typing` takes longer to load than everything here; type checkers know the name.
 TYPE_CHECKING = False

@@ -178,3 +178,30 @@ def test_boosting(run: Run, library: str) -> None:
     assert after(done, f"{library} checkpoints") == 2
     # Each worker has seen half of the rows; the model knows all of them.
     assert after(done, f"{library} accuracy") > 0.95
+
+
+@pytest.mark.contract("F11.01", "F11.06")
+def test_013_asha(run: Run) -> None:
+    done = run("tune_asha")
+    assert float(text_after(done, "accuracy")) > 0.8
+    trained, most = map(int, text_after(done, "epochs").split(" of "))
+    assert trained < most * 2 / 3, "bad ones end early"
+
+
+@pytest.mark.contract("F11.01", "F11.06")
+def test_014_population(run: Run) -> None:
+    done = run("tune_pbt")
+    assert float(text_after(done, "accuracy")) > 0.85
+    assert int(text_after(done, "copies")) > 0
+    assert len(after(done, "learning rates of the best")) > 1, "it changed on the way"
+
+
+@pytest.mark.contract("F11.01", "F11.07")
+def test_015_two_aims(run: Run) -> None:
+    pytest.importorskip("optuna")
+    done = run("tune_multi_objective")
+    assert int(text_after(done, "forests")) == 24
+    found = re.findall(r"^ *(\d+) nodes, accuracy ([\d.]+)", done.stdout, re.MULTILINE)
+    assert len(found) > 1
+    nodes, values = [int(one) for one, _ in found], [float(one) for _, one in found]
+    assert (nodes, values) == (sorted(nodes), sorted(values)), "who is larger is better"

@@ -8,15 +8,20 @@ before is taken: there are no gaps, and the first number without a key is the en
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from optuna.storages import JournalStorage
+from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.storages.journal import BaseJournalBackend
+from optuna.trial import TrialState
 
 from heliostat.experimental import internal_kv
 
 NAMESPACE = "_optuna_journals"
+BEATS = "_optuna_heartbeats"
 
 
 class HeadJournal(BaseJournalBackend):  # type: ignore[misc] # not typed
@@ -54,3 +59,60 @@ class HeadJournal(BaseJournalBackend):  # type: ignore[misc] # not typed
 
     def _key(self, number: int) -> str:
         return f"{self._name}/{number:012d}"
+
+
+class HeadStorage(JournalStorage, BaseHeartbeat):  # type: ignore[misc] # not typed
+    """A storage whose journal is with the head, as the last sign of life of each running trial is.
+
+    Of the signs there is one key for each trial, ``<name>/<trial's number in the storage>``, with the time by the
+    clock of its process. It goes with the trial.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interval_s: int | None,
+        grace_s: int | None,
+        failed: Callable[[Any, Any], None] | None,
+    ) -> None:
+        super().__init__(HeadJournal(name))
+        self._name, self._interval_s, self._failed = name, interval_s, failed
+        self._grace_s = grace_s or 2 * (interval_s or 0)
+
+    def set_trial_state_values(self, trial_id: int, state: Any, values: Any = None) -> bool:
+        """As the journal's own; the sign of life of a trial that has ended goes."""
+        done = bool(super().set_trial_state_values(trial_id, state, values))
+        if self._interval_s is not None and state.is_finished():
+            internal_kv._internal_kv_del(self._beat(trial_id), namespace=BEATS)
+        return done
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """The process of a trial lives."""
+        now = str(time.time()).encode()
+        internal_kv._internal_kv_put(self._beat(trial_id), now, overwrite=True, namespace=BEATS)
+
+    def _get_stale_trial_ids(self, study_id: int) -> list[int]:
+        """The running trials that have given no sign of life for too long; not those that never gave one."""
+        running = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.RUNNING,))
+        oldest = time.time() - self._grace_s
+        stale = []
+        for trial in running:
+            seen = internal_kv._internal_kv_get(self._beat(trial._trial_id), namespace=BEATS)
+            if seen is not None and float(seen) < oldest:
+                stale.append(trial._trial_id)
+        return stale
+
+    def get_heartbeat_interval(self) -> int | None:
+        """Seconds between two signs of life; None: there are none."""
+        return self._interval_s
+
+    def get_heartbeat_stale_trial_callback(self) -> Callable[[Any, Any], None] | None:
+        """What is told of a trial that has failed for want of them."""
+        return self._failed
+
+    def get_failed_trial_callback(self) -> Callable[[Any, Any], None] | None:
+        """The same, by the name that Optuna had for it before version 4.9."""
+        return self._failed
+
+    def _beat(self, trial_id: int) -> str:
+        return f"{self._name}/{trial_id}"
