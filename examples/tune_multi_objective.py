@@ -3,8 +3,8 @@
 python examples/tune_multi_objective.py
 python examples/tune_multi_objective.py --samples 100
 
-Optuna's sampler suggests how many trees there are and how deep they go. What is printed is the front: the forests
-for which no other one is both smaller and better.
+Optuna's sampler suggests how many trees there are and how deep they go. What is printed is the front:
+the forests for which no other one is both smaller and better.
 """
 
 from __future__ import annotations
@@ -66,9 +66,8 @@ def main() -> None:
     rows = [{**result.config, **result.metrics} for result in results]
     print(f"forests: {len(rows)}")
     for row in front(rows):
-        print(
-            f"{row['nodes']:6} nodes, accuracy {row['accuracy']:.3f}: {row['trees']} trees, depth {row['depth']}"
-        )
+        size = f"{row['trees']} trees, depth {row['depth']}"
+        print(f"{row['nodes']:6} nodes, accuracy {row['accuracy']:.3f}: {size}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 python examples/tune_pbt.py
 
-Four classifiers begin with learning rates that are too small or too large. Every three epochs the worst takes over
-the weights of the best, and its learning rate times 0.8 or 1.2. At the end the history of the best is printed.
+Four classifiers begin with learning rates that are too small. Every three epochs the worse two take over
+the weights of the better ones, with their learning rate times 0.8 or 1.2. At the end the learning rates
+that the best one had are printed.
 """
 
 from __future__ import annotations

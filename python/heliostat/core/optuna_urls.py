@@ -1,4 +1,4 @@
-"""What a program's own ``import optuna`` brings beside Optuna: ``storage="heliostat://..."`` is a URL that it takes.
+"""What ``import optuna`` brings beside Optuna: ``storage="heliostat://..."`` is a URL that it takes.
 
 Optuna has no place where others add kinds of URLs. ``optuna.storages.get_storage`` is what turns each
 ``storage=`` into a storage; it is told of ours when it is imported, or now if it is there already.

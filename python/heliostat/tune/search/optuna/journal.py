@@ -64,8 +64,8 @@ class HeadJournal(BaseJournalBackend):  # type: ignore[misc] # not typed
 class HeadStorage(JournalStorage, BaseHeartbeat):  # type: ignore[misc] # not typed
     """A storage whose journal is with the head, as the last sign of life of each running trial is.
 
-    Of the signs there is one key for each trial, ``<name>/<trial's number in the storage>``, with the time by the
-    clock of its process. It goes with the trial.
+    Of the signs there is one key for each trial, ``<name>/<trial's number in the storage>``, with the time
+    by the clock of its process. It goes with the trial.
     """
 
     def __init__(
