@@ -10,7 +10,7 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed.
-const OF_EXTRAS: [&str; 22] = [
+const OF_EXTRAS: [&str; 23] = [
     "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/cli/test_takeover.py",
@@ -20,6 +20,7 @@ const OF_EXTRAS: [&str; 22] = [
     "tests/dashboard/test_rays_own_client.py",
     "tests/data/test_jax_batches.py",
     "tests/data/test_lakes.py",
+    "tests/data/test_media.py",
     "tests/data/test_record_files.py",
     "tests/frameworks/test_table.py",
     "tests/machines/test_launcher.py",

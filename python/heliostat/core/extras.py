@@ -14,6 +14,7 @@ from typing import Any
 # By extra: (module, package) of what it brings, where something of ours may miss it.
 _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "aim": (("aim", "aim"),),
+    "audio": (("soundfile", "soundfile"),),
     "avro": (("fastavro", "fastavro"),),
     "aws": (("boto3", "boto3"),),
     "ax": (("ax", "ax-platform"),),
@@ -49,6 +50,7 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "lance": (("lance", "pylance"),),
     "lightgbm": (("lightgbm", "lightgbm"),),
     "lightning": (("lightning", "lightning"),),
+    "mcap": (("mcap", "mcap"),),
     "mlflow": (("mlflow", "mlflow"),),
     "modin": (("modin", "modin[ray]"),),
     "mongo": (("bson", "pymongo"), ("pymongo", "pymongo"), ("pymongoarrow", "pymongoarrow")),
@@ -74,6 +76,7 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "train": (("rich", "rich"), ("sklearn", "scikit-learn"), ("torch", "torch")),
     "transformers": (("datasets", "datasets"), ("transformers", "transformers")),
     "turbopuffer": (("turbopuffer", "turbopuffer"),),
+    "video": (("av", "av"),),
     "wandb": (("wandb", "wandb"),),
     "xgboost": (("xgboost", "xgboost"),),
     "zoopt": (("zoopt", "zoopt"),),

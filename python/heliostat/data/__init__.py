@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         from_spark,
         from_tf,
     )
+    from heliostat.data.sources.media import read_audio, read_mcap, read_videos
     from heliostat.data.sources.memory import (
         from_arrow,
         from_arrow_refs,
@@ -117,6 +118,7 @@ _HOME = {
             "from_arrow from_arrow_refs from_blocks from_huggingface from_items from_numpy "
             "from_numpy_refs from_pandas from_pandas_refs from_torch range range_tensor"
         ),
+        "sources.media": "read_audio read_mcap read_videos",
         "sources.mongo": "read_mongo",
         "sources.sharing": "read_delta_sharing_tables",
         "sources.sql": "read_snowflake read_sql",
@@ -199,6 +201,7 @@ __all__ = [
     "from_torch",
     "range",
     "range_tensor",
+    "read_audio",
     "read_bigquery",
     "read_binary_files",
     "read_clickhouse",
@@ -213,6 +216,7 @@ __all__ = [
     "read_json",
     "read_kafka",
     "read_lance",
+    "read_mcap",
     "read_mongo",
     "read_numpy",
     "read_orc",
@@ -221,6 +225,7 @@ __all__ = [
     "read_sql",
     "read_text",
     "read_unity_catalog",
+    "read_videos",
     "from_daft",
     "from_dask",
     "from_mars",

@@ -79,11 +79,19 @@ FILES = (
 )
 
 
-def _refuse(name: str, options: dict[str, Any], *known: str) -> None:
+def refuse(name: str, options: dict[str, Any], *known: str) -> None:
     """Raise ``TypeError`` for options that are left, of which the function takes those ``known``."""
     there = (*FILES, *known)
     left = [k for k, v in options.items() if k not in known and (v is not None or k not in there)]
     shared.refuse(name, left, there)
+
+
+def begun(
+    paths: Any, options: dict[str, Any], extensions: list[str] | None
+) -> tuple[Source, int | None, dict[str, Any], dict[str, Any]]:
+    """(the files, tasks at a time, options of the tasks, options of opening); they are taken out."""
+    source, concurrency = _source(paths, options, extensions, None)
+    return source, concurrency, shared.of_tasks(options), _open_args(options)
 
 
 def read_csv(paths: str | list[str], **options: Any) -> Dataset:
@@ -104,7 +112,7 @@ def read_csv(paths: str | list[str], **options: Any) -> Dataset:
     source, concurrency = _source(paths, options, None, Partitioning("hive"))
     remote = shared.of_tasks(options)
     open_args, options = _open_args(options), _without(options, "arrow_csv_args")
-    _refuse("read_csv", options, "read_options", "parse_options", "convert_options", "memory_pool")
+    refuse("read_csv", options, "read_options", "parse_options", "convert_options", "memory_pool")
     form = formats.Csv(open_args, options=options)
     return dataset("CSV", source, form, remote, concurrency)
 
@@ -123,7 +131,7 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) ->
     source, concurrency = _source(paths, options, _JSON, Partitioning("hive"))
     remote = shared.of_tasks(options)
     open_args = _open_args(options)
-    _refuse("read_json", options, "read_options", "parse_options", "memory_pool")
+    refuse("read_json", options, "read_options", "parse_options", "memory_pool")
     form = formats.Json(open_args, lines, options)
     return dataset("JSON", source, form, remote, concurrency)
 
@@ -140,7 +148,7 @@ def read_orc(paths: str | list[str], **options: Any) -> Dataset:
     """
     source, concurrency = _source(paths, options, ["orc"], None)
     remote = shared.of_tasks(options)
-    _refuse("read_orc", options)
+    refuse("read_orc", options)
     return dataset("ORC", source, formats.Orc(), remote, concurrency)
 
 
@@ -155,7 +163,7 @@ def read_text(
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
     form = formats.Text(_open_args(options), encoding, drop_empty_lines)
-    _refuse("read_text", options, "encoding", "drop_empty_lines")
+    refuse("read_text", options, "encoding", "drop_empty_lines")
     return dataset("Text", source, form, remote, concurrency)
 
 
@@ -164,7 +172,7 @@ def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
     form = formats.Binary(_open_args(options))
-    _refuse("read_binary_files", options)
+    refuse("read_binary_files", options)
     return dataset("Binary", source, form, remote, concurrency)
 
 
@@ -173,7 +181,7 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
     source, concurrency = _source(paths, options, ["npy"], None)
     remote = shared.of_tasks(options)
     open_args = _open_args(options)
-    _refuse("read_numpy", options, *_OF_NUMPY)
+    refuse("read_numpy", options, *_OF_NUMPY)
     form = formats.Numpy(open_args, allow_pickle, options)
     return dataset("Numpy", source, form, remote, concurrency)
 
@@ -187,7 +195,7 @@ def read_avro(paths: str | list[str], **options: Any) -> Dataset:
     source, concurrency = _source(paths, options, ["avro"], None)
     remote = shared.of_tasks(options)
     form = Avro(_open_args(options))
-    _refuse("read_avro", options)
+    refuse("read_avro", options)
     return dataset("Avro", source, form, remote, concurrency)
 
 
@@ -210,7 +218,7 @@ def read_tfrecords(paths: str | list[str], *, tf_schema: Any = None, **options: 
     remote = shared.of_tasks(options)
     form = TfRecords(_open_args(options), kinds_of(tf_schema))
     options.pop("tfx_read_options", None)
-    _refuse("read_tfrecords", options, "tf_schema")
+    refuse("read_tfrecords", options, "tf_schema")
     return dataset("TFRecords", source, form, remote, concurrency)
 
 
@@ -248,7 +256,7 @@ def read_webdataset(
     source, concurrency = _source(paths, options, ["tar"], None)
     remote = shared.of_tasks(options)
     form = WebDataset(_open_args(options), decoder, fileselect, filerename, suffixes, expand_json)
-    _refuse(
+    refuse(
         "read_webdataset", options, "decoder", "fileselect", "filerename", "suffixes", "expand_json"
     )
     return dataset("WebDataset", source, form, remote, concurrency)
@@ -277,7 +285,7 @@ def read_images(
     source, concurrency = _source(paths, options, _IMAGES, None)
     remote = shared.of_tasks(options)
     form = formats.Images(_open_args(options), size, mode)
-    _refuse("read_images", options, "size", "mode")
+    refuse("read_images", options, "size", "mode")
     return dataset("Images", source, form, remote, concurrency)
 
 
@@ -319,7 +327,7 @@ def read_parquet(
             warnings.warn(f"read_parquet: `{name}` has no effect here.", UserWarning, stacklevel=2)
     options.pop("arrow_open_file_args", None)
     scan = dict(options.pop("arrow_parquet_args", None) or {})
-    _refuse("read_parquet", options, *_OF_SCANNER)
+    refuse("read_parquet", options, *_OF_SCANNER)
     scan.update(options)
     form = Parquet({}, columns, row_filter, scan)
     return parquet(source, form, remote, concurrency)
