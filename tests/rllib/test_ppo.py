@@ -21,6 +21,8 @@ from ray.tune.registry import register_env
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CLUSTER = {"num_cpus": 4}
+# Every process of these tests loads torch, which takes a minute on a busy machine.
+pytestmark = pytest.mark.timeout(900)
 ours = pytest.mark.heliostat_only("our own words")
 
 
@@ -51,7 +53,14 @@ class Walk(gym.Env):  # type: ignore[misc,name-defined]
 def small(**runners: Any) -> PPOConfig:
     return (
         PPOConfig()
-        .env_runners(**{"num_env_runners": 0, "num_envs_per_env_runner": 2, **runners})
+        .env_runners(
+            **{
+                "num_env_runners": 0,
+                "num_envs_per_env_runner": 2,
+                "sample_timeout_s": 600,
+                **runners,
+            }
+        )
         .training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
         .rl_module(model_config={"fcnet_hiddens": [16]})
         .debugging(seed=3)

@@ -261,7 +261,7 @@ class Algorithm(Checkpointable, Trainable):
             self._seq_no = getattr(self, "_seq_no", -1) + 1
             weights = self.learner_group.get_weights(inference_only=True)
             self._weights_ref = self.env_runner_group.sync_weights(
-                weights_of(weights), self._seq_no
+                weights_of(weights), self._seq_no, self._timesteps
             )
 
     def _restore_runners(self) -> None:
@@ -305,7 +305,7 @@ class Algorithm(Checkpointable, Trainable):
         self.callbacks.call("on_evaluate_start", algorithm=self, metrics_logger=self.metrics)
         with self.metrics.log_time((names.TIMERS, "evaluation_iteration")):
             weights = self.learner_group.get_weights(inference_only=True)
-            ref = group.sync_weights(weights_of(weights), getattr(self, "_seq_no", 0))
+            ref = group.sync_weights(weights_of(weights), self._seq_no, self._timesteps)
             if config.custom_evaluation_function is not None:
                 found = config.custom_evaluation_function(self, group)
                 results = found[0] if isinstance(found, tuple) else found

@@ -40,6 +40,7 @@ class EnvRunner(Checkpointable):
         self.env: Any = None
         self.module: Any = None
         self.weights_seq_no = 0
+        self.timesteps = 0  # of all runners together, as far as this one knows
         self._create = config.env_creator or creator(config.env)
         self._seed()
         self.make_env()
@@ -114,3 +115,4 @@ class EnvRunner(Checkpointable):
         if "rl_module" in state:
             self.module.set_state(state["rl_module"])
         self.weights_seq_no = state.get("weights_seq_no", self.weights_seq_no)
+        self.timesteps = state.get("num_env_steps_sampled_lifetime", self.timesteps)

@@ -132,13 +132,16 @@ class EnvRunnerGroup:
         self._judge(failed)
         return found + [results[index] for index in sorted(results)]
 
-    def sync_weights(self, weights: Any, seq_no: int, *, local: bool = True) -> Any:
+    def sync_weights(self, weights: Any, seq_no: int, timesteps: int = 0) -> Any:
         """Give every runner the weights: one object, read where the runners are. Return its reference."""
-        if local and self._local is not None:
-            self._local.set_state({"rl_module": weights, "weights_seq_no": seq_no})
-        if not self._actors:
-            return None
-        return heliostat.put({"rl_module": weights, "weights_seq_no": seq_no})
+        state = {
+            "rl_module": weights,
+            "weights_seq_no": seq_no,
+            "num_env_steps_sampled_lifetime": timesteps,
+        }
+        if self._local is not None:
+            self._local.set_state(state)
+        return heliostat.put(state) if self._actors else None
 
     def sample(
         self, *, weights: Any = None, timeout_s: float | None = None, **how: Any
@@ -172,7 +175,55 @@ class EnvRunnerGroup:
         wait = self.config.sample_timeout_s if timeout_s is None else timeout_s
         results, failed = self._gathered(calls, wait)
         self._judge(failed)
-        if results:
+        self._count_failures(bool(results), failed)
+        return [results[index] for index in sorted(results)]
+
+    def sample_some(self, weights: Any = None, **how: Any) -> list[tuple[Any, dict[Any, Any]]]:
+        """Let every runner sample without end, and take what is ready: at least one sample, unless all
+        failed.
+
+        Args:
+            weights: A reference to the state that those begin with that sample anew.
+            how: As of ``sample_rollout``.
+
+        Returns:
+            Rollouts and metrics.
+
+        Raises:
+            RayError: As of :meth:`sample`.
+        """
+        if not self._actors:
+            return self.sample(**how)
+        running: dict[Any, int] = self.__dict__.setdefault("_running", {})
+        busy: dict[int, int] = {}
+        for index in running.values():
+            busy[index] = busy.get(index, 0) + 1
+        for index, actor in self._actors.items():
+            for _ in range(busy.get(index, 0), self.config.max_requests_in_flight_per_env_runner):
+                running[actor.apply.remote(_sample, weights, how)] = index
+        done, _ = heliostat.wait(
+            list(running), num_returns=1, timeout=self.config.sample_timeout_s, fetch_local=True
+        )
+        if len(running) > len(done):  # those that are ready by now, too
+            done, _ = heliostat.wait(list(running), num_returns=len(running), timeout=0)
+        results: list[Any] = []
+        failed: dict[int, Exception] = {}
+        if not done:
+            failed = dict.fromkeys(self._actors, self._late())
+        for ref in done:
+            index = running.pop(ref)
+            try:
+                results.append(heliostat.get(ref))
+            except RayError as error:
+                failed[index] = error
+        if failed:
+            self._running = {r: i for r, i in running.items() if i not in failed}
+        self._judge(failed)
+        self._count_failures(bool(results), failed)
+        return results
+
+    def _count_failures(self, some: bool, failed: dict[int, Exception]) -> None:
+        if some:
             self._failures = self._raised = 0
         elif failed:
             self._failures += 1
@@ -185,7 +236,12 @@ class EnvRunnerGroup:
                 or self._failures > self.config.num_consecutive_env_runner_failures_tolerance
             ):
                 raise next(iter(failed.values()))
-        return [results[index] for index in sorted(results)]
+
+    def _late(self) -> Exception:
+        return GetTimeoutError(
+            f"No env runner answered within {self.config.sample_timeout_s} s: give "
+            "env_runners(sample_timeout_s=...) more, or make rollout_fragment_length smaller."
+        )
 
     def _gathered(
         self, calls: dict[int, Any], timeout_s: float | None

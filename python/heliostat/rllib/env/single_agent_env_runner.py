@@ -17,7 +17,7 @@ from heliostat.rllib.env.rollout import Rollout
 from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
 from heliostat.rllib.env.vector import resets_later, stepped, vectorized
 from heliostat.rllib.utils.nest import at, mapped, put
-from heliostat.rllib.utils.spaces import clipped, empty, unsquashed
+from heliostat.rllib.utils.spaces import clipped, empty, squashed, unsquashed
 from heliostat.rllib.utils.threads import threads_for, work_of
 
 torch = required("torch", "ray.rllib", "rllib")
@@ -126,6 +126,7 @@ class SingleAgentEnvRunner(EnvRunner):
         with threads_for(work_of(self.module, self.num_envs)):
             rollout = self._run(steps, num_episodes, explore, random_actions, whole)
         count = rollout.env_steps
+        self.timesteps += count * max(1, self.num_workers or 0)
         log = self.metrics.log_value
         for name in ("num_env_steps_sampled", "num_env_steps_sampled_lifetime"):
             kind = "sum" if name.endswith("sampled") else "lifetime_sum"
@@ -290,7 +291,9 @@ class SingleAgentEnvRunner(EnvRunner):
             actions = empty(self._action_space, (self.num_envs,))
             for env, action in enumerate(drawn):
                 put(actions, env, action)
-            return {Columns.ACTIONS: actions, Columns.ACTIONS_FOR_ENV: _Raw(actions)}
+            # As the module would have given them.
+            scaled = self.config.normalize_actions
+            return {Columns.ACTIONS: squashed(self._action_space, actions) if scaled else actions}
         batch: dict[str, Any] = {Columns.OBS: mapped(torch.from_numpy, self._obs)}
         found: dict[str, Any] = {}
         if self._state is not None:
@@ -298,8 +301,11 @@ class SingleAgentEnvRunner(EnvRunner):
             batch[Columns.STATE_IN] = mapped(torch.from_numpy, self._state)
             found[Columns.STATE_IN] = self._state
         with torch.inference_mode():
-            forward = self.module.forward_exploration if explore else self.module.forward_inference
-            out = forward(batch)
+            out = (
+                self.module.forward_exploration(batch, t=self.timesteps)
+                if explore
+                else self.module.forward_inference(batch)
+            )
             if self._state is not None:
                 self._state = mapped(_array, out.pop(Columns.STATE_OUT))
                 out = {key: mapped(lambda x: x.squeeze(1), value) for key, value in out.items()}
@@ -322,8 +328,6 @@ class SingleAgentEnvRunner(EnvRunner):
         return found
 
     def _for_env(self, actions: Any) -> Any:
-        if isinstance(actions, _Raw):
-            return actions.actions
         if self.config.normalize_actions:
             actions = unsquashed(self._action_space, actions)
         elif self.config.clip_actions:
@@ -393,13 +397,6 @@ class SingleAgentEnvRunner(EnvRunner):
             put(self._state, env, self._first_state)
         if self._heard:
             self._begin(env)
-
-
-class _Raw:
-    """Actions that go to environments as they are."""
-
-    def __init__(self, actions: Any) -> None:
-        self.actions = actions
 
 
 def _array(value: Any) -> Any:

@@ -318,8 +318,10 @@ class Learner(Checkpointable):
                 log((name, f"{optimizer}_learning_rate"), rate, reduce="item")
             module = self.module[name]
             if hasattr(module, "parameters"):
-                number = sum(p.numel() for p in module.parameters() if p.requires_grad)
-                log((name, "num_trainable_parameters"), number, reduce="item")
+                known = self.__dict__.setdefault("_numbers", {})
+                if name not in known:
+                    known[name] = sum(p.numel() for p in module.parameters() if p.requires_grad)
+                log((name, "num_trainable_parameters"), known[name], reduce="item")
         for key in ("num_env_steps_trained", "num_module_steps_trained"):
             self.metrics.log_value((ALL_MODULES, key), total, reduce="sum")
             self.metrics.log_value((ALL_MODULES, f"{key}_lifetime"), total, reduce="lifetime_sum")

@@ -102,6 +102,14 @@ class Stats:
         function = {"min": np.min, "max": np.max}.get(self.reduce, np.mean)
         return _plain(function(values))
 
+    def successor(self, root: bool) -> Stats:
+        """What takes the next values, after these were handed on."""
+        made = Stats(self.reduce, self.window, self.ema_coeff, self.percentiles)
+        made.__dict__ |= {k: v for k, v in vars(self).items() if k in ("leaf", "at")}
+        made.moving, made.last = self.moving, self.last
+        made.total = self.total if root else 0.0
+        return made
+
     def clear(self) -> None:
         """Forget what a result has had, unless a window keeps it."""
         if self.window is None:
@@ -250,13 +258,10 @@ class MetricsLogger:
             for stats in self.stats.values():
                 stats.clear()
             return dict(found)
-        import copy
-
-        given = {name: copy.deepcopy(stats) for name, stats in self.stats.items()}
-        for stats in self.stats.values():
-            stats.clear()
-            if stats.window is not None and not self.root:
-                stats.values.clear()
+        # What was logged goes as it is; moving means and sums over the lifetime of a root go on here.
+        given, self.stats = self.stats, {}
+        for name, stats in given.items():
+            self.stats[name] = stats.successor(self.root)
         return given
 
     def compile(self) -> dict[str, Any]:

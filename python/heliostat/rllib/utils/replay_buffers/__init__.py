@@ -1,1 +1,10 @@
-"""Replay buffers of algorithms."""
+"""Replay buffers."""
+
+from __future__ import annotations
+
+from heliostat.rllib.utils.replay_buffers.episode_replay_buffer import (
+    EpisodeReplayBuffer,
+    PrioritizedEpisodeReplayBuffer,
+)
+
+__all__ = ["EpisodeReplayBuffer", "PrioritizedEpisodeReplayBuffer"]

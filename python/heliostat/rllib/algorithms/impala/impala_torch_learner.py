@@ -1,0 +1,125 @@
+"""The learner of IMPALA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from heliostat.core.extras import required
+from heliostat.rllib.algorithms.ppo.ppo_torch_learner import ValueLearner
+from heliostat.rllib.core import DEFAULT_MODULE_ID
+from heliostat.rllib.core.columns import Columns
+from heliostat.rllib.core.learner.batches import flat, flat_columns, rows_of, seq_len
+from heliostat.rllib.core.learner.torch.torch_learner import masked_mean
+from heliostat.rllib.utils.nest import mapped
+from heliostat.rllib.utils.postprocessing import vtrace
+from heliostat.rllib.utils.schedules import Scheduler
+
+torch = required("torch", "ray.rllib", "rllib")
+
+
+class IMPALATorchLearner(ValueLearner):
+    """A policy gradient with V-trace: actions of an older policy count by how likely they are now."""
+
+    def build(self) -> None:
+        """Make the modules, their optimizers, and the schedule of each one's entropy."""
+        super().build()
+        if not hasattr(self, "entropy_coeffs"):
+            self.entropy_coeffs: dict[str, Scheduler] = {}
+        for module_id in list(self.module.keys()):
+            config = self.config.get_config_for_module(module_id)
+            self.entropy_coeffs.setdefault(module_id, Scheduler(config.entropy_coeff))
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Make the optimizer that ``opt_type`` names."""
+        params = self.get_parameters(self.module[module_id])
+        optimizer: Any = torch.optim.Adam(params, lr=1e-3)
+        if config.opt_type == "rmsprop":
+            optimizer = torch.optim.RMSprop(
+                params, lr=1e-3, alpha=config.decay, momentum=config.momentum, eps=config.epsilon
+            )
+        self.register_optimizer(
+            module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=config.lr
+        )
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Set learning rates and coefficients to those of the number of steps sampled so far."""
+        super().before_gradient_based_update(timesteps=timesteps)
+        for scheduler in self.entropy_coeffs.values():
+            scheduler.update(self._timestep)
+
+    def batch_of_rollouts(self, rollouts: list[Any]) -> dict[str, dict[str, Any]]:
+        """Return the columns of rollouts with V-trace's targets and advantages."""
+        module_id = DEFAULT_MODULE_ID
+        module, config = self.module[module_id], self.config.get_config_for_module(module_id)
+        parts = [flat_columns(r, self._targets_of(r, module, config)) for r in rollouts]
+        return {module_id: rows_of(parts, module, seq_len(module))}
+
+    def _targets_of(self, rollout: Any, module: Any, config: Any) -> dict[str, Any]:
+        values, following, over = self.valued(rollout, module, config)
+        rewards = rollout.columns[Columns.REWARDS]
+        logp = self.logp_now(rollout, module)
+        ratios = logp - rollout.columns[Columns.ACTION_LOGP]
+        if not config.vtrace:
+            ratios = np.zeros_like(ratios)
+        targets, advantage = vtrace(
+            ratios,
+            rewards,
+            values,
+            following,
+            over,
+            config.gamma,
+            config.vtrace_clip_rho_threshold,
+            config.vtrace_clip_pg_rho_threshold,
+        )
+        return {
+            Columns.VALUE_TARGETS: targets.astype(np.float32),
+            Columns.ADVANTAGES: advantage.astype(np.float32),
+        }
+
+    def logp_now(self, rollout: Any, module: Any) -> Any:
+        """How likely the policy of now takes the actions of a rollout, as logs."""
+        columns = {
+            key: mapped(flat, rollout.columns[key])
+            for key in (Columns.OBS, Columns.ACTIONS, Columns.STATE_IN)
+            if key in rollout.columns
+        }
+        if module.is_stateful():
+            columns[Columns.OBS] = mapped(lambda leaf: leaf[:, None], columns[Columns.OBS])
+        batch = self._convert_batch_type(columns)
+        with torch.no_grad():
+            out = module.forward_train(batch)[Columns.ACTION_DIST_INPUTS]
+            if module.is_stateful():
+                out = out.squeeze(1)
+            found = module.get_train_action_dist_cls().from_logits(out).logp(batch[Columns.ACTIONS])
+        steps, count = rollout.shape
+        return found.cpu().numpy().reshape(count, steps).T
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        """Return the loss."""
+        module = self.module[module_id]
+        dist = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+        logp = dist.logp(batch[Columns.ACTIONS])
+        policy = self.policy_loss(module_id, config, batch, dist, logp)
+        entropy = masked_mean(dist.entropy(), batch)
+        values = module.compute_values(batch, embeddings=fwd_out.get(Columns.EMBEDDINGS))
+        value_loss = 0.5 * masked_mean((values - batch[Columns.VALUE_TARGETS]).pow(2), batch)
+        coefficient = self.entropy_coeffs[module_id].get_current_value()
+        for key, value in (
+            ("policy_loss", policy),
+            ("pi_loss", policy),
+            ("vf_loss", value_loss),
+            ("entropy", entropy),
+            ("curr_entropy_coeff", coefficient),
+        ):
+            self._later((module_id, key), value)
+        return policy + config.vf_loss_coeff * value_loss - coefficient * entropy
+
+    def policy_loss(
+        self, module_id: str, config: Any, batch: dict[str, Any], dist: Any, logp: Any
+    ) -> Any:
+        """The policy's part of the loss."""
+        return -masked_mean(logp * batch[Columns.ADVANTAGES], batch)

@@ -1,1 +1,0 @@
-"""Offline of algorithms."""

@@ -1,0 +1,32 @@
+"""The example of language-model reinforcement learning runs, and its reward rises."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.heliostat_only("the examples import heliostat"),
+]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_answers_get_better_by_their_rewards(run_driver: Any) -> None:
+    done = run_driver(
+        EXAMPLES / ("grpo" + ".py"),
+        args=["--steps", "60", "--rollouts", "1", "--learners", "2"],
+        env={"OMP_NUM_THREADS": "1"},
+        timeout=1150,
+    ).check()
+    first, last = (
+        float(re.findall(rf"^{name} reward: ([\d.]+)$", done.stdout, re.MULTILINE)[0])
+        for name in ("first", "last")
+    )
+    assert first < 0.3
+    assert last > first + 0.25
