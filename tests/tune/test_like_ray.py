@@ -238,6 +238,8 @@ def test_experiments_tell_what_they_were_made_of() -> None:
     assert one.spec["log_to_file"] == ("stdout", "stderr")
     assert one.stopper is None
     assert Experiment("n", run="told").stopper is None
+    timed = Experiment("n", run="told", stop=stop, time_budget_s=3)
+    assert type(timed.stopper).__name__ == "TimeoutStopper"
     assert one.remote_path == one.path
     for name in ("local_dir", "checkpoint_dir"):
         with pytest.raises(DeprecationWarning, match="local_path"):

@@ -104,10 +104,10 @@ class Experiment:
             checkpoint_config = CheckpointConfig(**checkpoint_config)
         checkpoint_config = of_search(checkpoint_config) or CheckpointConfig()
         check_checkpoints(trainable, checkpoint_config)
-        stops: Stopper | None = stopper_of(stop, time_budget_s)
-        if time_budget_s is None and (stop is None or isinstance(stop, Mapping)):
-            stops = None
-        self._stopper = stops
+        # Bounds are in the spec.
+        other = None if isinstance(stop, Mapping) else stop
+        said = other is not None or time_budget_s is not None
+        self._stopper = stopper_of(other, time_budget_s) if said else None
         files = log_files(log_to_file)
         if isinstance(sync_config, Mapping):
             sync_config = SyncConfig(**sync_config)
