@@ -350,8 +350,17 @@ def test_the_log_of_the_head_is_followed_and_two_do_not_start_at_once(cluster: C
     cluster.write(worker_ips=[], more="setup_commands: ['cat ~/pipe']\n")
     argv = [str(RAY), "up", str(cluster.file), "--yes"]
     first = subprocess.Popen(cluster.desk.command(argv), env=harness.clean_env())
+
+    def write_end() -> int | None:
+        assert first.poll() is None, "the first one has ended before its command read"
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            return None
+
     # It opens when the first one's command reads: then that one has the cluster to itself.
-    with pipe.open("w") as file:
+    opened = harness.wait_until(write_end, within=240, what="the command of the first one")
+    with open(opened, "w") as file:
         second = cluster.ray("up", "--yes", check=False)
         file.write("now\n")
     assert first.wait(120) == 0

@@ -339,8 +339,7 @@ def limits() -> object:
 @stranger("ray#51758", [1, 1, 1])
 def a_series_in_each_block() -> object:
     """add_column with a Series whose index begins at 0 in each block leaves no row empty."""
-    frame = pd.DataFrame({"a": [1, 2, 3]})
-    ds = ray.data.from_pandas(frame, override_num_blocks=3)
+    ds = ray.data.from_pandas([pd.DataFrame({"a": [number]}) for number in (1, 2, 3)])
     added = ds.add_column("x", lambda df: pd.Series([1] * len(df)), batch_format="pandas")
     return [row["x"] for row in rows(added, "a")]
 

@@ -10,7 +10,7 @@ import time
 import urllib.error
 
 import ray
-from strangers.kit import main, raised, stranger
+from strangers.kit import main, raised, stranger, until
 
 
 class Quota(Exception):
@@ -383,15 +383,23 @@ def errors_of_actors_name_the_actor() -> object:
         def leave(self) -> None:
             os._exit(1)
 
-    def named(actor: object, call: str = "id") -> bool:
-        error = raised(lambda: ray.get(getattr(actor, call).remote()))
+    def ended(actor: object) -> Exception | None:
+        try:
+            ray.get(actor.id.remote())
+        except ray.exceptions.RayError as error:
+            return error
+        return None
+
+    def named(actor: object) -> bool:
+        error = until(lambda: ended(actor), "the actor has ended")
         assert isinstance(error, ray.exceptions.RayActorError), error
         return error.actor_id == actor._actor_id.hex()
 
     killed, left, failed = Plain.remote(), Plain.remote(), Plain.remote(True)
     ray.get([killed.id.remote(), left.id.remote()])
     ray.kill(killed)
-    return [named(killed), named(left, "leave"), named(failed)]
+    left.leave.remote()
+    return [named(killed), named(left), named(failed)]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from heliostat._heliostat import ObjectRef
 from heliostat.core.version import RAY_VERSION
-from heliostat.util.state import ask, logs
+from heliostat.util.state import ask, logs, logs_afar
 from heliostat.util.state.common import (
     DEFAULT_LIMIT,
     DEFAULT_RPC_TIMEOUT,
@@ -517,11 +517,15 @@ def list_logs(
 ) -> dict[str, list[str]]:
     """The names of a node's log files by kind (``worker_out``, ``worker_err``, ``raylet``, ...).
 
-    ``AssertionError`` unless a node is named; ``RayStateApiException``: there is no such node.
+    ``address`` is another cluster's: the URL of its head's server, or its address. ``AssertionError``
+    unless a node is named; ``RayStateApiException``: there is no such node.
     """
     assert node_ip is not None or node_id is not None, (
         "At least one of node ip and node id is required"
     )
+    there = logs_afar.server(address)
+    if there is not None:
+        return logs_afar.names(there, node_id, node_ip, glob_filter or "*", timeout)
     return logs.names(node_id, node_ip, glob_filter or "*", timeout)
 
 
@@ -547,10 +551,28 @@ def get_log(
     """A log file in parts: that of an actor, a task, a process or a submitted job's driver, or a file by its
     name on a node.
 
-    ``tail`` are its last lines, -1: all; ``follow``: what is written from now on too. ``suffix`` is
-    ``out`` or ``err``. Parts are bytes with ``encoding=None``. ``ValueError``: it is not said which
-    file; ``RayStateApiException``: there is none.
+    ``address`` is another cluster's: the URL of its head's server, or its address. ``tail`` are the
+    file's last lines, -1: all; ``follow``: what is written from now on too. ``suffix`` is ``out`` or
+    ``err``. Parts are bytes with ``encoding=None``. ``ValueError``: it is not said which file;
+    ``RayStateApiException``: there is none.
     """
+    there = logs_afar.server(address)
+    decode = None if encoding is None else (encoding, errors or "strict")
+    if there is not None:
+        asked = {
+            "node_id": node_id,
+            "node_ip": node_ip,
+            "filename": filename,
+            "actor_id": actor_id,
+            "task_id": task_id,
+            "pid": pid,
+            "lines": tail,
+            "suffix": suffix,
+            "submission_id": submission_id,
+            "attempt_number": attempt_number or None,
+            "filter_ansi_code": 1 if filter_ansi_code else None,
+        }
+        return logs_afar.parts(there, asked, follow=follow, timeout=timeout, decode=decode)
     return logs.parts(
         logs.which(
             node_id,
@@ -566,6 +588,6 @@ def get_log(
         follow=follow,
         tail=tail,
         interval=_interval,
-        decode=None if encoding is None else (encoding, errors or "strict"),
+        decode=decode,
         without_colours=filter_ansi_code,
     )

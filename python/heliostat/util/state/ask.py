@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import heliostat
 from heliostat import _heliostat
-from heliostat.core import daemon
+from heliostat.core import daemon, settings
 from heliostat.util.http import Server
 from heliostat.util.state.common import RAY_MAX_LIMIT_FROM_API_SERVER
 from heliostat.util.state.exception import RayStateApiException, ServerUnavailable
@@ -31,10 +31,11 @@ class Found:
 
 def rows(resource: str, address: str | None, limit: int | None = None) -> Found:
     """The rows of a resource, in the columns of the core; the first ``limit``, if one is given."""
-    if _is_ours(address):
+    address = meant(address)
+    if is_ours(address):
         text, silent, _ = _heliostat.state_rows(resource, limit)
         return Found(json.loads(text), silent)
-    if _is_url(address):
+    if is_url(address):
         return _from_server(str(address), resource, limit)
     most = str(RAY_MAX_LIMIT_FROM_API_SERVER if limit is None else limit)
     command = ["list", resource, "--format", "json", "--detail", "--limit", most]
@@ -44,9 +45,10 @@ def rows(resource: str, address: str | None, limit: int | None = None) -> Found:
 
 def summary(resource: str, address: str | None) -> tuple[str, int]:
     """Counts as JSON, and how many did not answer."""
-    if _is_ours(address):
+    address = meant(address)
+    if is_ours(address):
         return _heliostat.state_summary(resource)
-    if _is_url(address):
+    if is_url(address):
         found = _told(Server(str(address)), f"/api/v0/{resource}/summarize")
         counts = found["result"]["node_id_to_summary"]["cluster"]
         return json.dumps(counts), _silent(found["partial_failure_warning"])
@@ -58,7 +60,19 @@ def own_address() -> str:
     return heliostat.get_runtime_context().gcs_address if _heliostat.is_connected() else ""
 
 
-def _is_ours(address: str | None) -> bool:
+def meant(address: str | None) -> str | None:
+    """The address; where none is given and this process has no cluster, the URL of the environment.
+
+    It stands in RAY_API_SERVER_ADDRESS or in RAY_ADDRESS.
+    """
+    if address not in (None, "auto") or is_ours(address):
+        return address
+    named = settings.text("API_SERVER_ADDRESS") or settings.text("ADDRESS")
+    return named if is_url(named) else address
+
+
+def is_ours(address: str | None) -> bool:
+    """Whether an address means the cluster of this process."""
     return _heliostat.is_connected() and address in (None, "auto", own_address())
 
 
@@ -87,7 +101,8 @@ def _silent(said: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _is_url(address: str | None) -> bool:
+def is_url(address: str | None) -> bool:
+    """Whether an address is that of a head's HTTP server."""
     return address is not None and address.startswith(("http://", "https://"))
 
 
