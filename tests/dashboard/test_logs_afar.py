@@ -14,7 +14,7 @@ from ray.util.state.exception import RayStateApiException
 from web import Head
 
 pytestmark = [
-    pytest.mark.contract("F6.24"),
+    pytest.mark.contract("F6.18"),
     pytest.mark.heliostat_only("the head is Heliostat's"),
 ]
 
