@@ -44,6 +44,7 @@ class Set(NamedTuple):
 EXTRAS = ("data", "serve", "train", "tune")
 # What `make test` has not, for its size or what it pins. No comet and no aim: their tests have stand-ins.
 LIBRARIES = (
+    "audio",
     "avro",
     "ax",
     "bayesopt",
@@ -52,12 +53,14 @@ LIBRARIES = (
     "dask",
     "delta",
     "hebo",
+    "hudi",
     "hyperopt",
     "iceberg",
     "images",
     "jax",
     "lance",
     "lightning",
+    "mcap",
     "mlflow",
     "msgpack",
     "nevergrad",
@@ -65,6 +68,7 @@ LIBRARIES = (
     "tensorboard",
     "tensorflow",
     "tfrecord",
+    "video",
     "wandb",
     "zoopt",
 )

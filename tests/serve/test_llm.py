@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_models
 from harness import IS_HELIOSTAT
 from serving import Client
 
 transformers = pytest.importorskip("transformers", reason="the extra `transformers` brings it")
-tokenizers = pytest.importorskip("tokenizers", reason="transformers brings it")
+pytest.importorskip("tokenizers", reason="transformers brings it")
 if not IS_HELIOSTAT:
     pytest.skip("Ray's needs vLLM or SGLang", allow_module_level=True)
 
-from heliostat.serve.llm.engine import Sampling, Stops  # noqa: E402
-from heliostat.serve.llm.transformers_engine import TransformersEngine  # noqa: E402
+from heliostat.util.engines.engine import Sampling, Stops  # noqa: E402
+from heliostat.util.engines.transformers_engine import TransformersEngine  # noqa: E402
 from ray import serve  # noqa: E402
 from ray.serve.llm import (  # noqa: E402
     LLMConfig,
@@ -42,29 +43,8 @@ pytestmark = pytest.mark.contract("F12.10")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of a GPT-2 of two layers, with the bytes of UTF-8 as its tokens."""
-    import torch
-
-    folder = tmp_path_factory.mktemp("model")
-    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    words = {text: number for number, text in enumerate([*alphabet, "<end>"])}
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=words, merges=[]))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>")
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        vocab_size=len(words),
-        n_positions=128,
-        n_embd=32,
-        n_layer=2,
-        n_head=2,
-        eos_token_id=words["<end>"],
-        bos_token_id=words["<end>"],
-    )
-    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
-    return str(folder)
+    """The folder of a small GPT-2."""
+    return small_models.make(tmp_path_factory.mktemp("model"))
 
 
 def config(model: str, name: str = "tiny", **options: Any) -> LLMConfig:
@@ -192,7 +172,7 @@ async def read(engine: Any, prompt: str, sampling: Sampling) -> tuple[str, Any]:
 
 def test_an_answer_ends_at_a_stop_and_its_reader_may_go(model: str) -> None:
     async def steps() -> None:
-        engine = TransformersEngine(config(model))
+        engine = TransformersEngine(config(model).model)
         whole, last = await read(engine, "hello", Sampling(20, 0))
         assert (last.tokens, last.finish_reason) == (20, "length")
         stop = whole[4:6]
@@ -255,16 +235,16 @@ def test_vllm_is_asked_where_it_is_named(model: str, monkeypatch: pytest.MonkeyP
     named = config(model).model_copy(
         update={"llm_engine": "vLLM", "engine_kwargs": {"max_model_len": 9}}
     )
-    from heliostat.serve.llm import engine
+    from heliostat.util.engines import engine
 
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ImportError, match="pip install vllm"):
-        engine.load(named)
+        engine.load(named.model)
     fake: Any = types.ModuleType("vllm")
     fake.AsyncLLMEngine = FakeEngine
     fake.AsyncEngineArgs = fake.SamplingParams = types.SimpleNamespace
     monkeypatch.setitem(sys.modules, "vllm", fake)
-    made: Any = engine.load(named)
+    made: Any = engine.load(named.model)
     assert vars(made._engine.arguments) == {"model": model, "max_model_len": 9}
     text, last = asyncio.run(read(made, "hi", Sampling(3)))
     assert (text, last.prompt_tokens, last.tokens, last.finish_reason) == ("ababab", 2, 3, "length")

@@ -50,6 +50,7 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "lance": (("lance", "pylance"),),
     "lightgbm": (("lightgbm", "lightgbm"),),
     "lightning": (("lightning", "lightning"),),
+    "llm": (("aiohttp", "aiohttp"), ("jinja2", "jinja2")),
     "mcap": (("mcap", "mcap"),),
     "mlflow": (("mlflow", "mlflow"),),
     "modin": (("modin", "modin[ray]"),),

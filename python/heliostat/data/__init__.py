@@ -147,6 +147,7 @@ _MODULES = (
     "extensions",
     "grouped_data",
     "iterator",
+    "llm",
     "preprocessor",
     "preprocessors",
     "random_access_dataset",

@@ -81,7 +81,7 @@ def read_videos(
         ImportError: av is not installed.
         ValueError: ``fps`` or ``resize`` is not positive. While executing: a file is no film.
     """
-    if fps is not None and (not isinstance(fps, int) or fps <= 0):
+    if fps is not None and fps <= 0:
         raise ValueError(f"Expected `fps` to be a positive integer, but got {fps} instead.")
     if resize is not None and (len(tuple(resize)) != 2 or min(resize) <= 0):
         raise ValueError(
@@ -126,11 +126,11 @@ def read_mcap(
     required("mcap", "Recordings of MCAP")
     source, concurrency, remote, _ = begun(paths, options, ["mcap"])
     refuse("read_mcap", options, "topics", "time_range", "message_types", "include_metadata")
-    span = (None, None) if time_range is None else (time_range.start_time, time_range.end_time)
     form = Mcap(
         {},
         list(topics) if topics else None,
-        *span,
+        time_range.start_time if time_range else None,
+        time_range.end_time if time_range else None,
         list(message_types) if message_types else None,
         include_metadata,
     )

@@ -1,7 +1,7 @@
 """Language models behind OpenAI's routes: ``build_openai_app``.
 
-Reading order: ``config`` (what users write), ``messages`` (bodies of requests and answers), ``engine`` (what
-makes text), ``deployment`` (a model's replicas), ``ingress`` (the routes).
+Reading order: ``config`` (what users write), ``messages`` (bodies of requests and answers), ``deployment`` (a
+model's replicas), ``ingress`` (the routes). What makes text is in ``heliostat.util.engines``.
 """
 
 from __future__ import annotations

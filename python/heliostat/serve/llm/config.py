@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator,
 
 from heliostat.core.extras import required
 from heliostat.serve.options import attribute
+from heliostat.util.engines.engine import Model
 
 __all__ = ["LLMConfig", "LLMServingArgs", "LoraConfig", "ModelLoadingConfig"]
 
@@ -102,6 +103,12 @@ class LLMConfig(_Model):
         if self.llm_engine:
             return str(self.llm_engine)
         return "vLLM" if importlib.util.find_spec("vllm") else "transformers"
+
+    @property
+    def model(self) -> Model:
+        """The model, as engines load it."""
+        tokenizer = self.model_loading_config.tokenizer_source
+        return Model(self.source, tokenizer, self.engine, dict(self.engine_kwargs))
 
     @classmethod
     def from_file(cls, path: str) -> LLMConfig:

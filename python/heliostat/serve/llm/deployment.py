@@ -10,9 +10,7 @@ from typing import Any
 
 from heliostat.serve import api
 from heliostat.serve.deployment import Application
-from heliostat.serve.llm import engine
 from heliostat.serve.llm.config import LLMConfig
-from heliostat.serve.llm.engine import TOKENS_USUAL, Piece, Sampling
 from heliostat.serve.llm.openai_api_models import (
     ChatChoice,
     ChatCompletionRequest,
@@ -33,6 +31,7 @@ from heliostat.serve.llm.openai_api_models import (
     Usage,
     new_id,
 )
+from heliostat.util.engines.engine import TOKENS_USUAL, Piece, Sampling, load
 
 __all__ = ["LLMServer", "build_llm_deployment"]
 
@@ -48,9 +47,9 @@ class LLMServer:
         loop = asyncio.get_running_loop()
         # vLLM belongs to the event loop; loading another model takes long.
         if llm_config.engine == "vLLM":
-            self._engine = engine.load(llm_config)
+            self._engine = load(llm_config.model)
         else:
-            self._engine = await loop.run_in_executor(None, engine.load, llm_config)
+            self._engine = await loop.run_in_executor(None, load, llm_config.model)
 
     async def check_health(self) -> None:
         """Raises when the engine has ended."""

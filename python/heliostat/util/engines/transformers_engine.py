@@ -12,26 +12,35 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from heliostat.core.extras import required
-from heliostat.serve.llm.config import LLMConfig
-from heliostat.serve.llm.engine import Piece, Sampling, Stops
+from heliostat.util.engines.engine import (
+    TOKENS_USUAL,
+    Completion,
+    Model,
+    Piece,
+    Sampling,
+    Stops,
+)
+
+TOGETHER_MAX = 32  # prompts
 
 
 class TransformersEngine:
     """The engine."""
 
-    def __init__(self, config: LLMConfig) -> None:
+    def __init__(self, model: Model) -> None:
         loaded = required("transformers", "Models of transformers")
         self._torch = required("torch", "Models of transformers")
-        source = config.model_loading_config.tokenizer_source or config.source
-        self._tokenizer = loaded.AutoTokenizer.from_pretrained(source)
+        self._tokenizer = loaded.AutoTokenizer.from_pretrained(model.tokenizer or model.source)
         self._model = loaded.AutoModelForCausalLM.from_pretrained(
-            config.source, **config.engine_kwargs
+            model.source, **model.options
         ).eval()
         if self._torch.cuda.is_available():
             self._model.to("cuda")
         limit = getattr(self._model.config, "max_position_embeddings", None)
         self._tokens_max = int(limit or 1 << 20)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "generate")
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[list[int], dict[str, Any], Any]] = []
 
     async def check(self) -> None:
         """Nothing can happen to it that would not end the process."""
@@ -126,6 +135,76 @@ class TransformersEngine:
         several = given if isinstance(given, list) else [given]
         return {one for one in (*several, self._tokenizer.eos_token_id) if one is not None}
 
+    async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
+        """How a prompt goes on, with parameters of ``generate`` and vLLM's names of the usual ones.
+
+        Prompts that wait while others are gone on with do so together, where their parameters are the same.
+        """
+        tokens = self._encoded(prompt) if isinstance(prompt, str) else list(prompt)
+        said = prompt if isinstance(prompt, str) else self._tokenizer.decode(tokens)
+        done: concurrent.futures.Future[list[int]] = concurrent.futures.Future()
+        given = _parameters(params, self._tokens_max - len(tokens))
+        stops = Stops(given.pop("stop"))
+        with self._lock:
+            self._waiting.append((tokens, given, done))
+        self._thread.submit(self._complete_some)
+        made = await asyncio.wrap_future(done)
+        ends = self._ends()
+        is_over = bool(made) and made[-1] in ends
+        text = self._tokenizer.decode(made, skip_special_tokens=True)
+        text = stops.take(text, is_last=True)
+        reason = "stop" if is_over or stops.was_met else "length"
+        return Completion(said, tokens, made, text, finish_reason=reason)
+
+    async def pool(self, prompt: str | list[int], task: str, params: dict[str, Any]) -> Completion:
+        """The mean of the last layer over a prompt's tokens, of length 1.
+
+        Raises:
+            ValueError: The task is another than "embed".
+        """
+        if task != "embed":
+            raise ValueError(f"The engine transformers knows no task {task!r}: it has 'embed'.")
+        tokens = self._encoded(prompt) if isinstance(prompt, str) else list(prompt)
+        loop = asyncio.get_running_loop()
+        (vector,) = await loop.run_in_executor(self._thread, self._vectors, [tokens])
+        return Completion(prompt if isinstance(prompt, str) else "", tokens, vectors=vector)
+
+    def _complete_some(self) -> None:
+        """Go on with the first prompt that waits, and with those that may go with it."""
+        with self._lock:
+            if not self._waiting:
+                return  # they went with others
+            _, given, _ = self._waiting[0]
+            some = [one for one in self._waiting if one[1] == given][:TOGETHER_MAX]
+            self._waiting = [one for one in self._waiting if one not in some]
+        try:
+            made = self._completed([tokens for tokens, _, _ in some], given)
+        except BaseException as error:
+            for _, _, done in some:
+                done.set_exception(error)
+            return
+        for (_, _, done), tokens in zip(some, made, strict=True):
+            done.set_result(tokens)
+
+    def _completed(self, several: list[list[int]], given: dict[str, Any]) -> list[list[int]]:
+        """The tokens that come after each prompt."""
+        torch = self._torch
+        given, seed = dict(given), given.get("seed")
+        given.pop("seed", None)
+        if seed is not None:
+            torch.manual_seed(seed)
+        width, fill = max(map(len, several)), self._tokenizer.eos_token_id or 0
+        shape = {"device": self._model.device}
+        ids = torch.tensor([[fill] * (width - len(one)) + one for one in several], **shape)
+        mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in several], **shape)
+        with torch.inference_mode():
+            made = self._model.generate(ids, attention_mask=mask, pad_token_id=fill, **given)
+        ends, found = self._ends(), []
+        for row in made[:, width:].tolist():
+            at = next((number + 1 for number, token in enumerate(row) if token in ends), len(row))
+            found.append(row[:at])
+        return found
+
     async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
         """The mean of the last layer over a text's tokens, of length 1."""
         several = [self._encoded(text) for text in texts]
@@ -142,6 +221,26 @@ class TransformersEngine:
                 mean = layers[-1][0].float().mean(0)
                 vectors.append((mean / mean.norm()).tolist())
         return vectors
+
+
+def _parameters(params: dict[str, Any], room: int) -> dict[str, Any]:
+    """Parameters of ``generate``, of such in its names or in vLLM's, and "stop".
+
+    Raises:
+        ValueError: There is no room for an answer.
+    """
+    given = {name: value for name, value in params.items() if value is not None}
+    stop = given.pop("stop", [])
+    wanted = given.pop("max_tokens", None) or given.pop("max_new_tokens", None) or TOKENS_USUAL
+    if room < 1:
+        raise ValueError("The prompt fills the model's context: there is no room for an answer.")
+    temperature = given.pop("temperature", 1.0)
+    made: dict[str, Any] = {"max_new_tokens": min(wanted, room), "do_sample": bool(temperature)}
+    drawn = {name: given.pop(name) for name in ("top_p", "top_k") if name in given}
+    if temperature:
+        made["temperature"] = temperature
+        made.update({name: value for name, value in drawn.items() if value not in (-1, 0)})
+    return {**made, **given, "stop": [stop] if isinstance(stop, str) else list(stop)}
 
 
 class _Answer:

@@ -6,10 +6,18 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from heliostat.serve.llm.config import LLMConfig
-
 # Tokens of an answer whose request names no length, as OpenAI's completions have them.
 TOKENS_USUAL = 16
+
+
+@dataclass(frozen=True)
+class Model:
+    """Where a model and its tokenizer are, and the engine that is to load it, with the engine's options."""
+
+    source: str
+    tokenizer: str | None = None  # default: where the model is
+    engine: str = "transformers"
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,29 @@ class Piece:
     prompt_tokens: int
     tokens: int
     finish_reason: str | None = None  # of the last piece: `stop` or `length`
+
+
+@dataclass(frozen=True)
+class Completion:
+    """How a prompt went on, or the vectors that were asked for."""
+
+    prompt: str
+    prompt_tokens: list[int]
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    vectors: Any = None
+    metrics: dict[str, Any] | None = None
+    finish_reason: str | None = None
+
+
+class Batches(Protocol):
+    """What datasets ask of an engine."""
+
+    async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
+        """How a text, or tokens, go on, with parameters in the names of the engine's package."""
+
+    async def pool(self, prompt: str | list[int], task: str, params: dict[str, Any]) -> Completion:
+        """The vectors of a text, or of tokens, for a task such as "embed"."""
 
 
 class Engine(Protocol):
@@ -77,12 +108,16 @@ def _overlap(text: str, stop: str) -> int:
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
 
 
-def load(config: LLMConfig) -> Engine:
-    """The engine that a configuration names, with its model. Raises ``ImportError`` where it is missing."""
-    if config.engine == "vLLM":
-        from heliostat.serve.llm.vllm_engine import VLLMEngine
+def load(model: Model) -> Any:
+    """The engine of a model, with the model. Raises ``ImportError`` where it is missing."""
+    if model.engine == "vLLM":
+        from heliostat.util.engines.vllm_engine import VLLMEngine
 
-        return VLLMEngine(config)
-    from heliostat.serve.llm.transformers_engine import TransformersEngine
+        return VLLMEngine(model)
+    if model.engine == "SGLang":
+        from heliostat.util.engines.sglang_engine import SGLangEngine
 
-    return TransformersEngine(config)
+        return SGLangEngine(model)
+    from heliostat.util.engines.transformers_engine import TransformersEngine
+
+    return TransformersEngine(model)

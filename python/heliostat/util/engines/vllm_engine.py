@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from heliostat.serve.llm.config import LLMConfig
-from heliostat.serve.llm.engine import Piece, Sampling
+from heliostat.util.engines.engine import Completion, Model, Piece, Sampling
 
 
 class VLLMEngine:
     """The engine. Raises ``ImportError`` where vLLM is not installed."""
 
-    def __init__(self, config: LLMConfig) -> None:
+    def __init__(self, model: Model) -> None:
         try:
             self._vllm: Any = importlib.import_module("vllm")
         except ImportError as error:
             raise ImportError(
-                "The engine vLLM is not installed: pip install vllm, or name `llm_engine='transformers'`."
+                "The engine vLLM is not installed: pip install vllm, or take the engine transformers "
+                "(`llm_engine='transformers'` of Serve, TransformersEngineProcessorConfig of datasets)."
             ) from error
         vllm = self._vllm
-        arguments = {"model": config.source, **config.engine_kwargs}
-        if config.model_loading_config.tokenizer_source:
-            arguments["tokenizer"] = config.model_loading_config.tokenizer_source
+        arguments = {"model": model.source, **model.options}
+        if model.tokenizer:
+            arguments["tokenizer"] = model.tokenizer
         self._engine = vllm.AsyncLLMEngine.from_engine_args(vllm.AsyncEngineArgs(**arguments))
         # vLLM brings it.
         transformers: Any = importlib.import_module("transformers")
-        named = arguments.get("tokenizer", config.source)
+        named = arguments.get("tokenizer", model.source)
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(named)
 
     async def check(self) -> None:
@@ -59,6 +60,34 @@ class VLLMEngine:
             new, shown = made.text[shown:], len(made.text)
             asked = len(out.prompt_token_ids or ())
             yield Piece(new, asked, len(made.token_ids), made.finish_reason)
+
+    async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
+        """How a prompt goes on, with vLLM's ``SamplingParams``."""
+        given = prompt if isinstance(prompt, str) else {"prompt_token_ids": prompt}
+        parameters = self._vllm.SamplingParams(**params)
+        async for out in self._engine.generate(given, parameters, uuid.uuid4().hex):
+            last = out
+        made, asked = last.outputs[0], list(last.prompt_token_ids or ())
+        told = last.metrics
+        return Completion(
+            last.prompt or (prompt if isinstance(prompt, str) else ""),
+            asked,
+            list(made.token_ids),
+            made.text,
+            metrics=None if told is None else dataclasses.asdict(told),
+            finish_reason=made.finish_reason,
+        )
+
+    async def pool(self, prompt: str | list[int], task: str, params: dict[str, Any]) -> Completion:
+        """What the model's pooler makes of a prompt, with vLLM's ``PoolingParams``."""
+        given = prompt if isinstance(prompt, str) else {"prompt_token_ids": prompt}
+        parameters = self._vllm.PoolingParams(**{"task": task, **params})
+        async for out in self._engine.encode(given, parameters, uuid.uuid4().hex):
+            last = out
+        vectors = last.outputs.data
+        vectors = vectors.float().cpu().numpy() if hasattr(vectors, "cpu") else vectors
+        said = prompt if isinstance(prompt, str) else ""
+        return Completion(said, list(last.prompt_token_ids or ()), vectors=vectors)
 
     async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
         """As the model's pooler makes them."""

@@ -1,0 +1,255 @@
+"""What batch inference is told: Pydantic models under Ray's names."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from heliostat.util.engines.engine import Model
+
+TASKS = ("generate", "embed", "classify", "score")
+ERROR = "__inference_error__"  # the column of ``should_continue_on_error``
+
+Concurrency = int | tuple[int, int]
+
+
+def _workers(value: Any) -> Any:
+    """A number of workers, or the least and the most of them.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    several = value if isinstance(value, tuple) else (value, value)
+    if value is not None and (min(several) < 1 or several[0] > several[1]):
+        raise ValueError(
+            f"concurrency is {value!r}: it is a number from 1 on, or (least, most) of workers."
+        )
+    return value
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),
+        validate_assignment=True,
+    )
+
+
+class _StageConfig(_Config):
+    enabled: bool = True
+    batch_size: int | None = Field(default=None, ge=1)
+    concurrency: Concurrency | None = None
+    runtime_env: dict[str, Any] | None = None
+    num_cpus: float | None = Field(default=None, ge=0)
+    memory: float | None = Field(default=None, ge=0)
+
+    _are_workers = field_validator("concurrency")(_workers)
+
+
+class ChatTemplateStageConfig(_StageConfig):
+    """How "messages" become a "prompt".
+
+    ``model_source``: whose tokenizer has the template, default the processor's; ``chat_template``: another
+    one; ``chat_template_kwargs``: variables of it. All stages have ``enabled``, ``batch_size``,
+    ``concurrency``, ``runtime_env``, ``num_cpus`` and ``memory`` (bytes) of their workers, default the
+    processor's.
+    """
+
+    model_source: str | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class TokenizerStageConfig(_StageConfig):
+    """How a "prompt" becomes "tokenized_prompt"; ``model_source``: whose tokenizer, as above."""
+
+    model_source: str | None = None
+
+
+class DetokenizeStageConfig(_StageConfig):
+    """How "generated_tokens" become "generated_text"; ``model_source``: whose tokenizer, as above."""
+
+    model_source: str | None = None
+
+
+class PrepareMultimodalStageConfig(_StageConfig):
+    """Pictures and sounds in messages. They are not prepared here: a processor refuses this stage."""
+
+    model_config_kwargs: dict[str, Any] | None = None
+    chat_template_content_format: Literal["string", "openai"] | None = "string"
+    apply_sys_msg_formatting: bool | None = False
+
+
+class HttpRequestStageConfig(_StageConfig):
+    """How requests are sent."""
+
+
+class ProcessorConfig(_Config):
+    """What all processors are told.
+
+    ``batch_size``: rows that go through a stage together. ``concurrency``: workers of a stage, or (least,
+    most). ``accelerator_type``: the kind of GPU of a worker with a model. Raises ``ValueError`` for what
+    cannot be.
+    """
+
+    batch_size: int = Field(default=32, ge=1)
+    accelerator_type: str | None = None
+    concurrency: Concurrency = 1
+
+    _are_workers = field_validator("concurrency")(_workers)
+
+
+class HttpRequestProcessorConfig(ProcessorConfig):
+    """Requests to a service, one for each row: its column "payload" becomes the column "http_response".
+
+    ``url``, ``headers``: of the requests. ``qps``: requests a second at most, of all workers together, which
+    then are under way at the same time; None: one after the other in each worker. ``max_retries``: how
+    often a request is sent again after 408, 429, 502, 503, 504 or a connection that broke, after pauses of
+    ``base_retry_wait_time_in_s`` (s), which double. ``session_factory``: makes an
+    ``aiohttp.ClientSession``, for timeouts and proxies.
+    """
+
+    batch_size: int = Field(default=64, ge=1)
+    url: str
+    headers: dict[str, Any] | None = None
+    qps: float | None = Field(default=None, gt=0)
+    max_retries: int = Field(default=0, ge=0)
+    base_retry_wait_time_in_s: float = Field(default=1, ge=0)
+    session_factory: Any = Field(default=None, exclude=True)
+    http_request_stage: bool | dict[str, Any] | HttpRequestStageConfig = True
+
+
+class ServeDeploymentProcessorConfig(ProcessorConfig):
+    """Calls of a deployment of Serve, one for each row.
+
+    A row has "method", "request_kwargs" and, where ``dtype_mapping`` is given, "dtype": the name of the
+    class in it that is made of them. What the call gives is added to the row. ``request_timeout_s``: how
+    long one may take. ``should_continue_on_error``: rows that fail have the column "__inference_error__".
+    """
+
+    deployment_name: str
+    app_name: str
+    dtype_mapping: dict[str, Any] | None = None
+    should_continue_on_error: bool = False
+    request_timeout_s: float | None = Field(default=None, gt=0)
+
+
+class _OfflineConfig(ProcessorConfig):
+    model_source: str
+    runtime_env: dict[str, Any] | None = None
+    max_pending_requests: int | None = Field(default=None, ge=1)
+    max_concurrent_batches: int = Field(default=8, ge=1)
+    max_tasks_in_flight_per_actor: int | None = Field(default=None, ge=1)
+    should_continue_on_error: bool = False
+    chat_template_stage: bool | dict[str, Any] | ChatTemplateStageConfig = True
+    tokenize_stage: bool | dict[str, Any] | TokenizerStageConfig = True
+    detokenize_stage: bool | dict[str, Any] | DetokenizeStageConfig = True
+    prepare_multimodal_stage: bool | dict[str, Any] | PrepareMultimodalStageConfig = False
+    engine_kwargs: dict[str, Any] = Field(default_factory=dict)
+    task_type: str = "generate"
+    placement_group_config: dict[str, Any] | None = None
+
+    @field_validator("task_type")
+    @classmethod
+    def _is_known(cls, value: Any) -> Any:
+        if value not in TASKS:
+            raise ValueError(f"Invalid task type: {value}; there are {TASKS}.")
+        return value
+
+    @property
+    def model(self) -> Model:
+        """The model, as engines load it."""
+        return Model(self.model_source, None, self._engine(), dict(self.engine_kwargs))
+
+    @property
+    def gpus(self) -> float:
+        """GPUs of each worker with the model."""
+        if self.placement_group_config:
+            bundles = self.placement_group_config.get("bundles")
+            each = self.placement_group_config.get("bundle_per_worker")
+            if bundles is None and each is not None:
+                bundles = [each] * self._parts()
+            return float(sum(one.get("GPU", 0) for one in bundles or ()))
+        return float(self._parts())
+
+    def _parts(self) -> int:
+        """Processes of an engine, each with a GPU."""
+        given = self.engine_kwargs
+        sizes = [given.get(f"{way}_parallel_size", 1) for way in ("tensor", "pipeline")]
+        return int(sizes[0] * sizes[1])
+
+    def _engine(self) -> str:
+        raise NotImplementedError
+
+
+class vLLMEngineProcessorConfig(_OfflineConfig):  # Ray's name
+    """A model of vLLM, which has to be installed.
+
+    A row has "messages" (or "prompt", where ``chat_template_stage=False``) and "sampling_params", in the
+    names of vLLM; added are "prompt", "generated_text", "generated_tokens", "num_input_tokens",
+    "num_generated_tokens" and more; with ``task_type`` "embed", "classify" or "score", "embeddings".
+
+    ``model_source``: a folder, or a name at Hugging Face. ``engine_kwargs``: those of vLLM's engine.
+    ``should_continue_on_error``: rows that fail have the column "__inference_error__", and the others an
+    empty one. ``max_pending_requests``: rows that are with the engine at the same time.
+    ``placement_group_config``: "bundles" or "bundle_per_worker", of which the GPUs count. Each worker has a
+    GPU for each part of the model.
+    """
+
+    log_engine_metrics: bool = True
+    dynamic_lora_loading_path: str | None = None
+
+    @field_validator("dynamic_lora_loading_path")
+    @classmethod
+    def _has_no_adapters(cls, value: Any) -> Any:
+        if value is not None:
+            raise ValueError(
+                "Adapters are not loaded: name a model that has its adapter merged into it."
+            )
+        return value
+
+    def _engine(self) -> str:
+        return "vLLM"
+
+
+class SGLangEngineProcessorConfig(_OfflineConfig):
+    """A model of SGLang, which has to be installed; see ``vLLMEngineProcessorConfig``. It makes text only."""
+
+    @field_validator("task_type")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        if value != "generate":
+            raise ValueError(f"Invalid task type: {value}; SGLang is asked for 'generate' only.")
+        return value
+
+    def _parts(self) -> int:
+        given = self.engine_kwargs
+        return int(given.get("tp_size", 1) * given.get("pp_size", 1))
+
+    def _engine(self) -> str:
+        return "SGLang"
+
+
+class TransformersEngineProcessorConfig(_OfflineConfig):
+    """A model of transformers, for small ones and for CPUs; Heliostat's own.
+
+    As ``vLLMEngineProcessorConfig``; ``engine_kwargs``: those of ``from_pretrained``. Workers have a GPU
+    where ``accelerator_type`` or ``placement_group_config`` says so. ``task_type``: "generate" or "embed".
+    """
+
+    @field_validator("task_type")
+    @classmethod
+    def _is_text_or_vectors(cls, value: Any) -> Any:
+        if value not in ("generate", "embed"):
+            raise ValueError(
+                f"Invalid task type: {value}; transformers does 'generate' and 'embed'."
+            )
+        return value
+
+    def _parts(self) -> int:
+        return int(self.accelerator_type is not None)
+
+    def _engine(self) -> str:
+        return "transformers"

@@ -1,0 +1,242 @@
+"""Batch inference by a small model that is made here, stand-ins for vLLM and SGLang, and a deployment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import clients
+import numpy as np
+import pytest
+import ray
+import small_models
+from harness import IS_HELIOSTAT
+
+pytest.importorskip("transformers", reason="the extra `llm` brings it")
+if not IS_HELIOSTAT:
+    pytest.skip("Ray's needs vLLM or SGLang", allow_module_level=True)
+
+from ray.data.llm import (
+    ServeDeploymentProcessorConfig,
+    SGLangEngineProcessorConfig,
+    TokenizerStageConfig,
+    TransformersEngineProcessorConfig,
+    build_processor,
+    vLLMEngineProcessorConfig,
+)
+
+CLUSTER = clients.cluster()
+# Workers of four stages load PyTorch and transformers, which takes minutes on a machine that is busy.
+pytestmark = [pytest.mark.contract("F10.31"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return small_models.make(tmp_path_factory.mktemp("model"), small_models.TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return small_models.make(tmp_path_factory.mktemp("bare"))
+
+
+def chat(row: dict[str, Any]) -> dict[str, Any]:
+    """Messages of several lengths, with parameters of which not all rows have all."""
+    params: dict[str, Any] = {"max_tokens": 3 + row["id"] % 2, "temperature": 0}
+    if row["id"] == 1:
+        params["stop"] = ["\x00"]
+    return {
+        "messages": [{"role": "user", "content": "x" * (row["id"] + 1)}],
+        "sampling_params": params,
+    }
+
+
+# --- transformers ----------------------------------------------------------------------------------
+
+
+def test_rows_go_through_a_small_model(rd: Any, model: str) -> None:
+    config = TransformersEngineProcessorConfig(model_source=model, batch_size=4)
+    processor = build_processor(config, chat)
+    assert processor.list_stage_names() == [
+        "ChatTemplateStage",
+        "TokenizeStage",
+        "EngineStage",
+        "DetokenizeStage",
+    ]
+    rows = sorted(processor(rd.range(6)).take_all(), key=lambda row: row["id"])
+    assert [row["id"] for row in rows] == list(range(6))
+    assert [row["prompt"] for row in rows] == ["<user>" + "x" * (i + 1) for i in range(6)]
+    assert [row["num_input_tokens"] for row in rows] == [7 + i for i in range(6)]
+    assert all(0 < row["num_generated_tokens"] <= 3 + row["id"] % 2 for row in rows)
+    assert all(len(row["generated_tokens"]) == row["num_generated_tokens"] for row in rows)
+
+    # What goes on together goes on as each alone would.
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    alone = transformers.AutoModelForCausalLM.from_pretrained(model).eval()
+    for row in rows:
+        ids = torch.tensor([tokenizer.encode(row["prompt"])])
+        made = alone.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=3 + row["id"] % 2,
+            do_sample=False,
+            pad_token_id=tokenizer.eos_token_id,
+        )
+        wanted = tokenizer.decode(made[0, ids.shape[1] :], skip_special_tokens=True)
+        assert row["generated_text"] == wanted
+
+
+def test_what_comes_before_and_after(rd: Any, bare: str) -> None:
+    config = TransformersEngineProcessorConfig(
+        model_source=bare,
+        chat_template_stage=False,
+        tokenize_stage=TokenizerStageConfig(batch_size=2),
+        detokenize_stage={"enabled": False},
+    )
+    processor = build_processor(
+        config,
+        lambda row: {"prompt": "hello", "sampling_params": {"max_tokens": 2, "temperature": 0}},
+        lambda row: {"n": row["num_generated_tokens"], "id": row["id"]},
+        postprocess_map_kwargs={"num_cpus": 0.5},
+    )
+    assert processor.list_stage_names() == ["TokenizeStage", "EngineStage"]
+    rows = processor(rd.range(5)).take_all()
+    assert sorted(row["id"] for row in rows) == list(range(5))
+    assert {frozenset(row) for row in rows} == {frozenset({"n", "id"})}
+    with pytest.raises(ValueError, match="Stage Nothing not found"):
+        processor.get_stage_by_name("Nothing")
+
+
+def test_vectors(rd: Any, bare: str) -> None:
+    config = TransformersEngineProcessorConfig(
+        model_source=bare, task_type="embed", chat_template_stage=False
+    )
+    rows = build_processor(config)(rd.from_items([{"prompt": "a"}, {"prompt": "bc"}])).take_all()
+    for row in rows:
+        assert np.linalg.norm(row["embeddings"]) == pytest.approx(1, abs=1e-5)
+        assert row["num_input_tokens"] == len(row["prompt"])
+
+
+def test_rows_that_fail(rd: Any, bare: str) -> None:
+    rows = [
+        {"id": i, "prompt": "x" * (500 if i == 2 else 3), "sampling_params": {"max_tokens": 2}}
+        for i in range(4)
+    ]
+    given = {"model_source": bare, "chat_template_stage": False, "concurrency": 1}
+    config = TransformersEngineProcessorConfig(**given)
+    with pytest.raises(ray.exceptions.RayTaskError, match="fills the model's context"):
+        build_processor(config)(rd.from_items(rows)).take_all()
+    config = TransformersEngineProcessorConfig(**given, should_continue_on_error=True)
+
+    def after(row: dict[str, Any]) -> dict[str, Any]:
+        return {"id": row["id"], "n": row["num_generated_tokens"] + 1}
+
+    found = build_processor(config, postprocess=after)(rd.from_items(rows)).take_all()
+    found.sort(key=lambda row: row["id"])
+    assert [bool(row["__inference_error__"]) for row in found] == [False, False, True, False]
+    assert found[2]["__inference_error__"].startswith("ValueError: The prompt fills")
+    assert found[2]["prompt"] == "x" * 500
+
+
+def test_what_a_stage_needs(rd: Any, model: str, bare: str) -> None:
+    for source, row, said in (
+        (model, {"id": 1}, r"ChatTemplateStage needs the columns \['messages'\]"),
+        (
+            model,
+            {"messages": [{"role": "user", "content": "x"}]},
+            r"EngineStage needs the columns \['sampling_params'\]",
+        ),
+        (bare, {"messages": []}, "has no template of chats"),
+    ):
+        config = TransformersEngineProcessorConfig(model_source=source)
+        with pytest.raises(Exception, match=said):
+            build_processor(config, lambda _, row=row: row)(rd.range(1)).take_all()
+
+
+# --- engines that batch by themselves --------------------------------------------------------------
+
+
+def test_rows_go_through_vllm(rd: Any, model: str) -> None:
+    config = vLLMEngineProcessorConfig(
+        model_source=model,
+        engine_kwargs={"max_model_len": 11},
+        should_continue_on_error=True,
+        placement_group_config={"bundles": [{"CPU": 1}]},
+        max_pending_requests=2,
+        batch_size=8,
+    )
+    rows = sorted(build_processor(config, chat)(rd.range(6)).take_all(), key=lambda r: r["id"])
+    assert [bool(row["__inference_error__"]) for row in rows] == [False] * 5 + [True]
+    assert "12 tokens is too long" in rows[5]["__inference_error__"]
+    assert rows[0]["generated_text"] == "x>r"
+    assert rows[0]["num_generated_tokens"] == 3
+    config = vLLMEngineProcessorConfig(
+        model_source=model,
+        task_type="score",
+        chat_template_stage=False,
+        placement_group_config={"bundle_per_worker": {"CPU": 1}},
+    )
+    (row,) = build_processor(config)(rd.from_items([{"prompt": "abc"}])).take_all()
+    assert list(row["embeddings"]) == [3.0, 5.0]
+
+
+def test_rows_go_through_sglang(rd: Any, model: str) -> None:
+    config = SGLangEngineProcessorConfig(
+        model_source=model,
+        tokenize_stage=False,
+        detokenize_stage=False,
+        placement_group_config={"bundles": [{"CPU": 1}]},
+    )
+    processor = build_processor(
+        config, lambda row: {**chat(row), "sampling_params": {"max_new_tokens": 2}}
+    )
+    (row,) = processor(rd.range(1)).take_all()
+    assert (row["generated_text"], row["generated_tokens"]) == ("x>", [ord("x"), ord(">")])
+
+
+# --- deployments -----------------------------------------------------------------------------------
+
+
+def test_rows_are_calls_of_a_deployment(rd: Any) -> None:
+    pytest.importorskip("pydantic", reason="Serve needs it")
+    from pydantic import BaseModel
+    from ray import serve
+
+    class Ask(BaseModel):
+        n: int
+
+    @serve.deployment
+    class Model:
+        async def double(self, ask: Any) -> Any:
+            n = ask["n"] if isinstance(ask, dict) else ask.n
+            if n == 2:
+                raise ValueError("not two")
+            yield {"twice": n * 2, "kind": type(ask).__name__}
+
+    serve.run(Model.bind(), name="app", route_prefix=None)
+    try:
+        given = {"deployment_name": "Model", "app_name": "app", "dtype_mapping": {"Ask": Ask}}
+
+        def run(dtype: str | None, count: int = 3, **options: Any) -> list[Any]:
+            config = ServeDeploymentProcessorConfig(**given, **options)
+
+            def before(row: dict[str, Any]) -> dict[str, Any]:
+                call = {"method": "double", "request_kwargs": {"n": row["id"]}}
+                return {**call, **({"dtype": dtype} if dtype else {})}
+
+            rows = build_processor(config, before)(rd.range(count)).take_all()
+            return sorted(rows, key=lambda row: row["id"])
+
+        assert [(r["twice"], r["kind"]) for r in run("Ask", 2)] == [(0, "Ask"), (2, "Ask")]
+        assert run(None, 1)[0]["kind"] == "dict"
+        rows = run("Ask", should_continue_on_error=True)
+        assert [bool(row["__inference_error__"]) for row in rows] == [False, False, True]
+        assert "not two" in rows[2]["__inference_error__"]
+        with pytest.raises(ray.exceptions.RayTaskError, match="not two"):
+            run("Ask")
+        with pytest.raises(ray.exceptions.RayTaskError, match="dtype_mapping; there are"):
+            run("Other", 1)
+    finally:
+        serve.shutdown()
