@@ -20,10 +20,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-# Tokens: the digits, `+` and `=`. A question is `a+b=`, its answer two digits.
+# Tokens: the digits, `+` and `=`. A question is `a+b=`, its answer one digit.
 PLUS, EQUALS, VOCABULARY = 10, 11, 12
-QUESTION, ANSWER = 4, 2
-LARGEST = 5
+QUESTION, ANSWER = 4, 1
+LARGEST = 4
+# What a choice that is open is worth: answers that are all the same teach nothing.
+ENTROPY = 0.02
 
 
 class Transformer(nn.Module):
@@ -46,18 +48,16 @@ class Transformer(nn.Module):
         return self.head(self.layers(features, mask=mask, is_causal=True))
 
 
-def answers_logp(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
-    """How likely the model writes each token of the answers, as logs."""
-    logits = model(tokens[:, :-1])[:, QUESTION - 1 :]
+def answers_logp(model: Transformer, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """How likely the model writes each token of the answers, as logs, and the entropy of its choices."""
+    logp = model(tokens[:, :-1])[:, QUESTION - 1 :].log_softmax(-1)
     chosen = tokens[:, QUESTION:].unsqueeze(-1)
-    return logits.log_softmax(-1).gather(-1, chosen).squeeze(-1)
+    return logp.gather(-1, chosen).squeeze(-1), -(logp.exp() * logp).sum(-1)
 
 
 def rewards_of(tokens: torch.Tensor) -> torch.Tensor:
-    """Half a point for each digit of the answer that is right."""
-    total = tokens[:, 0] + tokens[:, 2]
-    right = torch.stack([total // 10, total % 10], dim=1)
-    return (tokens[:, QUESTION:] == right).float().mean(dim=1)
+    """A point for the right answer."""
+    return (tokens[:, QUESTION] == tokens[:, 0] + tokens[:, 2]).float()
 
 
 @ray.remote
@@ -79,7 +79,7 @@ class Rollouts:
                 chances = self.model(tokens)[:, -1].softmax(-1)
                 token = torch.multinomial(chances, 1, generator=self.random)
                 tokens = torch.cat([tokens, token], dim=1)
-            logp = answers_logp(self.model, tokens)
+            logp, _ = answers_logp(self.model, tokens)
         # The heart of GRPO: how good an answer is beside the others to its question.
         rewards = rewards_of(tokens)
         groups = rewards.reshape(questions, answers)
@@ -117,11 +117,12 @@ class Learner:
             for name in samples[0]
         }
         for _ in range(2):
-            ratio = torch.exp(answers_logp(self.model, own["tokens"]) - own["logp"])
+            logp, entropy = answers_logp(self.model, own["tokens"])
+            ratio = torch.exp(logp - own["logp"])
             advantages = own["advantages"].unsqueeze(1)
             better = torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
             self.optimizer.zero_grad()
-            (-better.mean()).backward()
+            (-better.mean() - ENTROPY * entropy.mean()).backward()
             if self.size > 1:
                 for parameter in self.model.parameters():
                     dist.all_reduce(parameter.grad)

@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def test_answers_get_better_by_their_rewards(run_driver: Any) -> None:
     done = run_driver(
-        EXAMPLES / ("grpo" + ".py"),
+        EXAMPLES / "grpo.py",
         args=["--steps", "60", "--rollouts", "1", "--learners", "2"],
         env={"OMP_NUM_THREADS": "1"},
         timeout=1150,
