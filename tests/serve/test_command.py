@@ -209,6 +209,47 @@ def test_what_cannot_be_is_said(cluster: Cluster) -> None:
     assert cluster.web.get("/").text == "hello world"
 
 
+@pytest.mark.contract("F12.06", "F12.07")
+def test_a_scaler_outside_says_how_many_replicas_there_are(cluster: Cluster) -> None:
+    path = "/api/v1/applications/{}/deployments/{}/scale"
+
+    def scale(body: str, app: str = "one", name: str = "Greeter", **options: bool) -> Any:
+        return cluster.head.ask("POST", path.format(app, name), body, **options)
+
+    assert scale('{"target_num_replicas": 2}').status == 503
+    one = {"name": "one", "import_path": "greeting:app", "external_scaler_enabled": True}
+    other = {"name": "other", "import_path": "greeting:app", "route_prefix": "/other"}
+    cluster.serve("deploy", cluster.file(one, other))
+    for name in ("one", "other"):
+        cluster.until_status(name, "RUNNING")
+
+    def replicas() -> list[str]:
+        found = cluster.details()["applications"]["one"]["deployments"]["Greeter"]["replicas"]
+        return sorted(row["state"] for row in found)
+
+    for number in (3, 0, 1):
+        answer = scale(json.dumps({"target_num_replicas": number}))
+        assert (answer.status, "Scaling request" in answer.json()["message"]) == (200, True)
+        cluster.until(lambda number=number: replicas() == ["RUNNING"] * number)
+    applications = cluster.details()["applications"]
+    assert [applications[name]["external_scaler_enabled"] for name in ("one", "other")] == [1, 0]
+
+    answer = scale('{"target_num_replicas": 2}', app="other")
+    assert (answer.status, "external_scaler_enabled" in answer.json()["error"]) == (412, True)
+    for wrong in ({"app": "two"}, {"name": "Other"}):
+        assert scale('{"target_num_replicas": 2}', **wrong).status == 404
+    for body in ("", "[]", '{"target_num_replicas": -1}', '{"target_num_replicas": true}'):
+        assert scale(body).status == 400
+    assert scale('{"target_num_replicas": 2}', token=False).status == 401
+    assert replicas() == ["RUNNING"]
+
+    scaled = {"name": "Greeter", "autoscaling_config": {"max_replicas": 2}}
+    cluster.serve("deploy", cluster.file({**one, "deployments": [scaled]}))
+    cluster.until(
+        lambda: "autoscaling_config" in cluster.details()["applications"]["one"]["message"]
+    )
+
+
 @pytest.mark.contract("F12.07")
 def test_an_application_runs_and_follows_its_files(cluster: Cluster) -> None:
     address = f"--address=127.0.0.1:{cluster.head.port}"

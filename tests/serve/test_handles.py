@@ -395,9 +395,6 @@ def test_options_that_are_refused_say_why() -> None:
         serve.deployment(lambda: None, gang_scheduling_config={"gang_size": 2})
     with pytest.raises(NotImplementedError, match=r"root_url.*root_path"):
         serve.start(http_options={"root_url": "x"})
-    app = serve.deployment(lambda: None).bind()
-    with pytest.raises(NotImplementedError, match=r"external_scaler_enabled.*num_replicas"):
-        serve.run(app, external_scaler_enabled=True)
     with pytest.raises(AttributeError, match="get_actor"):
         serve.get_deployment_actor  # noqa: B018 - It is not there.
 

@@ -32,7 +32,7 @@ from heliostat.serve.options import (
     DeploymentConfig,
 )
 from heliostat.serve.schema import ApplicationStatus, ReplicaState
-from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
+from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, scaled_from_outside
 
 KEY = DeploymentID("app", "d")
 
@@ -241,6 +241,32 @@ def test_a_replica_that_dies_is_replaced_at_once() -> None:
     assert victim not in [one.id for one in world.machine.running(KEY)]
     world.settle()
     assert world.status() is ApplicationStatus.RUNNING
+
+
+@pytest.mark.contract("F12.06")
+def test_a_number_that_is_set_from_outside_stays_until_the_next_deployment() -> None:
+    world = World()
+    spec = scaled_from_outside(app(1), True)
+    world.do(world.machine.deploy(spec, 0))
+    world.settle()
+    world.do(world.machine.scale(KEY, 4, 1))
+    world.settle()
+    assert len(world.running) == world.machine.target(KEY) == 4
+    assert restored(saved(world.machine), 2).target(KEY) == 4
+    world.do(world.machine.scale(KEY, 0, 2))
+    world.settle()
+    assert world.running == {}
+    world.do(world.machine.deploy(scaled_from_outside(app(2), False), 3))
+    world.settle()
+    assert len(world.running) == 2
+    with pytest.raises(PermissionError, match="external_scaler_enabled"):
+        world.machine.scale(KEY, 3, 4)
+    with pytest.raises(LookupError):
+        world.machine.scale(DeploymentID("app", "other"), 3, 4)
+    world.do(world.machine.delete("app", 5))
+    with pytest.raises(LookupError):
+        world.machine.scale(KEY, 3, 5)
+    assert world.machine.target(KEY) == 0
 
 
 @pytest.mark.contract("F12.02")

@@ -251,7 +251,10 @@ def test_an_exporter_of_ones_own(exporters: Path) -> None:
     ],
 )
 def test_exporters_that_cannot_be(exporters: Path, path: str, said: str) -> None:
-    serve.start(tracing_config={"enabled": True, "exporter_import_path": path})
+    options = {"port": free_port()}
+    serve.start(
+        http_options=options, tracing_config={"enabled": True, "exporter_import_path": path}
+    )
     with pytest.raises(RuntimeError, match=said):
         serve.run(Inner.options(max_constructor_retry_count=1).bind(), name="app")
 

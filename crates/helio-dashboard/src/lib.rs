@@ -396,6 +396,10 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/prometheus/sd", get(discovery::targets_now))
         .route("/api/serve/applications", any_of_serve())
         .route("/api/serve/applications/", any_of_serve())
+        .route(
+            "/api/v1/applications/{application}/deployments/{deployment}/scale",
+            post(serve_routes::scale),
+        )
         .route("/api/train/v2/runs/v1", get(train_routes::runs))
         .route("/logical/actors", get(state_routes::actors))
         .route("/nodes", get(state_routes::nodes))

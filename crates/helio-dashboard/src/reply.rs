@@ -45,7 +45,11 @@ pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Reply {
 }
 
 pub(crate) fn json(value: &Value) -> Reply {
-    typed(StatusCode::OK, "application/json", value.to_string())
+    json_with(StatusCode::OK, value)
+}
+
+pub(crate) fn json_with(status: StatusCode, value: &Value) -> Reply {
+    typed(status, "application/json", value.to_string())
 }
 
 pub(crate) fn html(status: StatusCode, text: String) -> Reply {

@@ -1,4 +1,5 @@
-//! Serve's applications: `/api/serve/applications/`, as Ray's command line and KubeRay speak it.
+//! Serve's applications: `/api/serve/applications/`, as Ray's command line and KubeRay speak it, and how many
+//! replicas a deployment is to have, which a scaler outside of the cluster says.
 //!
 //! Applications and their controller are Python: a driver ([`crate::drivers`]) answers each request.
 
@@ -6,9 +7,9 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::App;
 use crate::access::Verdict;
@@ -33,16 +34,31 @@ pub(crate) async fn applications(
         // What a browser shows, others may see.
         "hides_variables": verdict == Verdict::Browser,
     });
+    ask(&app, &request, &body).await
+}
+
+/// `POST /api/v1/applications/{application}/deployments/{deployment}/scale`.
+pub(crate) async fn scale(
+    State(app): State<Arc<App>>,
+    Path((application, deployment)): Path<(String, String)>,
+    body: Body,
+) -> Result<Reply, Refusal> {
+    let body = read(body, BODY_MAX).await?;
+    let request = json!({ "method": "POST", "app": application, "deployment": deployment });
+    ask(&app, &request, &body).await
+}
+
+async fn ask(app: &App, request: &Value, body: &[u8]) -> Result<Reply, Refusal> {
     let said = app
         .drivers
-        .ask("heliostat.serve.rest", &request, &body)
+        .ask("heliostat.serve.rest", request, body)
         .await
         .map_err(Refusal::unavailable)?;
     let status = said["status"].as_u64().and_then(|code| u16::try_from(code).ok());
     let status = status.and_then(|code| StatusCode::from_u16(code).ok());
     match status {
         Some(StatusCode::OK) if said["json"].is_null() => Ok(reply::text(StatusCode::OK, "")),
-        Some(StatusCode::OK) => Ok(reply::json(&said["json"])),
+        Some(code) if !said["json"].is_null() => Ok(reply::json_with(code, &said["json"])),
         Some(code) => Ok(reply::text(code, said["text"].as_str().unwrap_or_default())),
         None => Err(Refusal::unavailable("the driver for the request gave an unexpected answer")),
     }

@@ -46,6 +46,7 @@ class RunTarget:
     name: str = "default"
     route_prefix: str | None = "/"
     logging_config: Any = None
+    external_scaler_enabled: bool = False
 
 
 def deployment(
@@ -95,19 +96,6 @@ def deployment(
         return Deployment(target, target.__name__ if name in (UNSET, None) else name, made)
 
     return decorate(_func_or_class) if callable(_func_or_class) else decorate
-
-
-# Parameters that Ray has and Heliostat refuses: why, and what does the same.
-_REFUSED = {
-    "external_scaler_enabled": "there is no route that sets a number of replicas. Deploy again with another "
-    "`num_replicas`, or give the `autoscaling_config` a `policy`.",
-}
-
-
-def _refuse(**given: Any) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise NotImplementedError(f"`{name}` has no effect in Heliostat: {_REFUSED[name]}")
 
 
 def start(
@@ -222,11 +210,12 @@ def run(
 
     ``route_prefix``: where it answers over HTTP, ``None``: nowhere. With ``blocking`` this waits for Ctrl-C.
     With ``_local_testing_mode``, or RAY_SERVE_FORCE_LOCAL_TESTING_MODE=1 in the environment, it runs within
-    this process and answers its handle alone.
+    this process and answers its handle alone. With ``external_scaler_enabled`` requests to the head's HTTP
+    server say how many replicas its deployments have; raises ``ValueError`` where one has an
+    ``autoscaling_config``.
     Raises ``RuntimeError`` with the constructor's traceback when it does not start.
     """
-    _refuse(external_scaler_enabled=external_scaler_enabled or None)
-    one = RunTarget(target, name, route_prefix, logging_config)
+    one = RunTarget(target, name, route_prefix, logging_config, external_scaler_enabled)
     return run_many(
         [one],
         blocking,
@@ -255,6 +244,7 @@ def run_many(
         if not one.name:
             raise RayServeException("Application name must a non-empty string.")
         app = build(one.target, one.name, one.route_prefix)
+        app = specs.scaled_from_outside(app, one.external_scaler_enabled)
         apps.append(specs.with_logging(app, one.logging_config))
     found = controller(own=controller_options)
     ray.get(found.deploy.remote(apps))

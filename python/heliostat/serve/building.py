@@ -10,7 +10,7 @@ from typing import Any
 from heliostat.serve import deployment
 from heliostat.serve.deployment import Application
 from heliostat.serve.options import attribute
-from heliostat.serve.specs import AppSpec, code_version, with_logging
+from heliostat.serve.specs import AppSpec, code_version, scaled_from_outside, with_logging
 
 
 def application(path: str, args: dict[str, Any], *, again: bool = False) -> Application:
@@ -85,6 +85,7 @@ def overridden(spec: AppSpec, config: dict[str, Any]) -> AppSpec:
         deployments[name] = changed
     route = config.get("route_prefix", "/")
     made = dataclasses.replace(spec, route_prefix=route, deployments=deployments)
+    made = scaled_from_outside(made, bool(config.get("external_scaler_enabled")))
     return with_logging(made, config.get("logging_config"))
 
 

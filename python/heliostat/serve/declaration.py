@@ -221,10 +221,6 @@ class ServeDeploySchema(_Schema):
         return {"applications": []}
 
 
-# What this release does not act on: a file that asks for it is refused rather than half followed.
-_APP_NOT_YET = ("external_scaler_enabled",)
-
-
 def parsed(config: object) -> ServeDeploySchema:
     """The configuration that a file or a request has. Raises ``ValueError`` that names the fields."""
     if not isinstance(config, dict):
@@ -234,14 +230,6 @@ def parsed(config: object) -> ServeDeploySchema:
     except ValidationError as error:
         rows = [f"{_path(one['loc'])}: {_words(one['msg'])}" for one in error.errors()]
         raise ValueError("\n".join(["The configuration is not valid:", *rows])) from None
-    asked: list[str] = []
-    for number, app in enumerate(schema.applications):
-        asked += [f"applications[{number}].{one}" for one in _APP_NOT_YET if getattr(app, one)]
-    if asked:
-        raise ValueError(
-            f"These fields have no effect in Heliostat: {', '.join(asked)}. Leave them out: Serve has no "
-            "route that sets a number of replicas."
-        )
     return schema
 
 

@@ -1,4 +1,6 @@
-"""``/api/serve/applications/``: the driver that the head's HTTP server starts for a request.
+"""``/api/serve/applications/``, and the route that scales a deployment: a request's driver.
+
+The head's HTTP server starts it:
 
 ``python -m heliostat.serve.rest '{"method": …}'`` reads the request's body and prints, as its last line,
 ``{"status", "text"}`` or ``{"status", "json"}``. It may leave Serve's controller behind, which is detached.
@@ -14,6 +16,7 @@ import heliostat as ray
 from heliostat.serve import api, specs
 from heliostat.serve.controller import details
 from heliostat.serve.options import HTTPOptions, TracingConfig, gRPCOptions, of
+from heliostat.serve.specs import DeploymentID
 
 _SOURCES = ("imperative", "declarative")
 
@@ -55,6 +58,8 @@ def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
         except (ModuleNotFoundError, NotImplementedError, ValueError) as error:
             return {"status": 400, "text": str(error)}
         return {"status": 200}
+    if method == "POST":
+        return _scaled(DeploymentID(request["app"], request["deployment"]), body)
     if method == "DELETE":
         api.shutdown()
         return {"status": 200}
@@ -68,6 +73,27 @@ def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
     if request.get("hides_variables"):
         _hide(told)
     return {"status": 200, "json": told}
+
+
+def _scaled(key: DeploymentID, body: bytes) -> dict[str, Any]:
+    """What comes of ``{"target_num_replicas": 3}``."""
+    try:
+        number = json.loads(body)["target_num_replicas"]
+    except (KeyError, TypeError, ValueError):
+        number = None
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        text = (
+            'Invalid request body: it has to be {"target_num_replicas": N}, N a number from 0 on.'
+        )
+        return {"status": 400, "json": {"error": text}}
+    running = api.running()
+    if running is None:
+        return {"status": 503, "json": {"error": "Serve does not run on this cluster."}}
+    status, error = ray.get(running.scale.remote(key, number))
+    if status != 200:
+        return {"status": status, "json": {"error": error}}
+    text = "Scaling request received. Deployment will get scaled asynchronously."
+    return {"status": 200, "json": {"message": text}}
 
 
 def _hide(value: Any) -> None:

@@ -56,6 +56,22 @@ class AppSpec:
     route_prefix: str | None
     ingress: str
     deployments: dict[str, DeploymentSpec]
+    is_scaled_from_outside: bool = False  # a request says how many replicas there are to be
+
+
+def scaled_from_outside(app: AppSpec, is_so: bool) -> AppSpec:
+    """The application, whose replicas a request may count.
+
+    Raises:
+        ValueError: A deployment has an autoscaling configuration, which would count them, too.
+    """
+    own = [one.name for one in app.deployments.values() if one.config.autoscaling_config]
+    if is_so and own:
+        raise ValueError(
+            f"`external_scaler_enabled` is set, but {', '.join(map(repr, own))} of {app.name!r} has an "
+            "`autoscaling_config`. Leave one of the two out."
+        )
+    return dataclasses.replace(app, is_scaled_from_outside=is_so)
 
 
 def with_logging(app: AppSpec, given: Any) -> AppSpec:

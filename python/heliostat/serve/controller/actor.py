@@ -162,6 +162,17 @@ class ServeController:
         for spec in apps:
             self._do(self._machine.deploy(spec, self._now()))
 
+    async def scale(self, key: DeploymentID, number: int) -> tuple[int, str]:
+        """Have a deployment have so many replicas; the status of HTTP, and a sentence where it cannot."""
+        try:
+            self._do(self._machine.scale(key, number, self._now()))
+        except LookupError as error:
+            return 404, str(error)
+        except PermissionError as error:
+            return 412, str(error)
+        self._save_soon()
+        return 200, ""
+
     def _check_prefixes(self, given: dict[str, str | None], stays: Callable[[App], bool]) -> None:
         prefixes = {
             app.spec.route_prefix: name

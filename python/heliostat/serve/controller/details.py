@@ -106,7 +106,7 @@ def app_of(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]
             }
             for key, one in row.deployments.items()
         },
-        "external_scaler_enabled": False,
+        "external_scaler_enabled": app.spec.is_scaled_from_outside,
     }
 
 

@@ -339,6 +339,24 @@ class Machine:
             known.target = min(max(known.target, low), high)
         known.spec = spec
 
+    def scale(self, key: DeploymentID, number: int, now: float) -> list[Action]:
+        """A deployment is to have so many replicas, until its application is deployed again.
+
+        Raises:
+            LookupError: There is no such deployment.
+            PermissionError: Its application is not scaled from outside.
+        """
+        app, known = self.apps.get(key.app_name), self.deployments.get(key)
+        if app is None or app.is_going or known is None or known.is_going:
+            raise LookupError(f"There is no {key}.")
+        if not app.spec.is_scaled_from_outside:
+            raise PermissionError(
+                f"The number of replicas of {key} cannot be set: deploy its application with "
+                "`external_scaler_enabled: true`."
+            )
+        known.target = number
+        return [*self._step(known, now), Publish(key)]
+
     def delete(self, name: str, now: float) -> list[Action]:
         """An application is to go."""
         app = self.apps.get(name)
