@@ -62,6 +62,8 @@ pub(crate) struct Evidence {
     leaving: BTreeSet<NodeId>,
     /// Nodes that take no new work.
     drained: BTreeSet<NodeId>,
+    /// Nodes that were declared dead.
+    dead: BTreeSet<NodeId>,
     /// The last that a node said of another one: it does not reach it.
     unreached: BTreeMap<NodeId, BTreeSet<NodeId>>,
     /// The life of each actor that was ordered last, and its node.
@@ -174,6 +176,7 @@ impl Evidence {
         let since = |at: u64| (now - at) + (now - at) / 1_000 * drift / 1_000 + TICK_US;
         self.lives_over(|_, _, at| at == node);
         self.waiting.clear();
+        self.dead.insert(node);
         let heard = self.heard.remove(&node);
         let (lost, is_leaving) = (self.lost.remove(&node), self.leaving.remove(&node));
         for places in self.places.values_mut() {
@@ -227,6 +230,11 @@ impl Evidence {
         is_new: bool,
     ) -> Result<(), String> {
         match message {
+            ControlToNode::Accepted(accepted)
+                if accepted.refused.is_empty() && self.dead.contains(&node) =>
+            {
+                return Err(format!("node {node} is taken in again, and was declared dead"));
+            }
             ControlToNode::Drain(order) if order.is_cancelled => drop(self.drained.remove(&node)),
             ControlToNode::Drain(_) => drop(self.drained.insert(node)),
             // One of them may have been refused, or cannot be placed.

@@ -171,8 +171,28 @@ impl World {
         (held != placed).then(|| format!("STATE-2: nodes hold {held:?} and should hold {placed:?}"))
     }
 
+    /// A detached placement group that ever had bundles has them until somebody removes it.
+    fn check_detached_groups(&mut self) {
+        let Some(host) = &self.control else { return };
+        let placed = host.control.bundle_places();
+        let is_there = |group| placed.iter().any(|(other, _, _)| *other == group);
+        let core = &self.core;
+        let had = |group| core.bundles.keys().any(|(_, other)| *other == group);
+        let left = core.facts.groups_left.iter().copied();
+        let gone = left.filter(|group| {
+            had(*group) && !is_there(*group) && !core.facts.history.was_group_removed(*group)
+        });
+        let gone: Vec<String> = gone
+            .map(|group| format!("nobody removed the detached group {group}, and it is gone"))
+            .collect();
+        for text in gone {
+            self.core.violation(text);
+        }
+    }
+
     /// One more driver: looks every acknowledged detached actor up, calls it and ends it.
     fn close_up(&mut self) {
+        self.check_detached_groups();
         let mut script = Vec::new();
         let detached = self.core.facts.detached.clone();
         for ((name, actor), to) in detached.into_iter().zip(1..) {

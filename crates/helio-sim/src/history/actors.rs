@@ -201,6 +201,12 @@ impl History {
         self.removed.insert(group);
     }
 
+    /// Whether a program removed the placement group, or it may have been refused.
+    #[must_use]
+    pub fn was_group_removed(&self, group: PlacementGroupId) -> bool {
+        self.removed.contains(&group)
+    }
+
     /// The control service may refuse a placement group: the head's disk has no room for it.
     pub fn group_may_be_refused(&mut self, group: PlacementGroupId) {
         self.groups_refused.insert(group);

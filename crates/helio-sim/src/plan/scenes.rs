@@ -256,11 +256,16 @@ impl Plan {
         use Scene::{Placed, Staying};
         let Some(scene) = self.begin_scene(rng, 3, &[Placed, Staying], 2..=4, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
-        let losses = [Fault::Worker, Fault::Caller, Fault::Peer, Fault::Node];
+        let losses = [Fault::Worker, Fault::Peer, Fault::Peer, Fault::Node];
         self.faults = match scene {
-            Placed => match at(0, 2) {
-                0 => vec![(at(50_000, 1_500_000), losses[at(0, 3) as usize])],
-                _ => Vec::new(),
+            // Connections break while calls run, whose results are large: what they make then nobody takes. The first
+            // calls have what they need by then.
+            Placed => match at(0, 3) {
+                0 => Vec::new(),
+                1 => {
+                    (0..3).map(|_| (at(5_000_000, 9_000_000), losses[at(0, 3) as usize])).collect()
+                }
+                _ => (0..6).map(|_| (at(4_500_000, 7_000_000), Fault::Peer)).collect(),
             },
             Staying => {
                 let mut one = || {
