@@ -84,10 +84,24 @@ def test_settings_of_the_old_stack_say_what_replaces_them(
 def test_what_is_not_built_is_refused() -> None:
     with pytest.raises(ValueError, match="compress_observations is not built"):
         PPOConfig().env_runners(compress_observations=True)
+    with pytest.raises(ValueError, match="action_mask_key is not built"):
+        PPOConfig().environment(action_mask_key="allowed")
     with pytest.raises(ValueError, match="old API stack"):
         PPOConfig().api_stack(enable_rl_module_and_learner=False)
     with pytest.raises(ValueError, match="torch"):
         PPOConfig().framework("tf2")
+
+
+@ours
+def test_what_has_no_effect_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    PPOConfig().env_runners(merge_env_runner_states="training_only", num_env_runners=1)
+    assert caplog.text == ""
+    PPOConfig().env_runners(merge_env_runner_states=False)
+    PPOConfig().offline_data(input_read_method="read_json")
+    assert caplog.messages == [
+        "merge_env_runner_states has no effect in this release of Heliostat.",
+        "input_read_method has no effect in this release of Heliostat.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from heliostat.rllib.algorithms import settings
 from heliostat.rllib.algorithms.settings import GROUPS, NotProvided, attribute
 from heliostat.rllib.core import DEFAULT_MODULE_ID, DEFAULT_POLICY_ID
+
+_log = logging.getLogger("ray.rllib")
 
 Self = TypeVar("Self", bound="AlgorithmConfig")
 
@@ -201,6 +204,8 @@ class AlgorithmConfig:
         now = getattr(self, attribute(name), default)
         if name in settings.NOT_BUILT and value not in (default, now):
             raise ValueError(f"{name}={value!r}: {name} {settings.NOT_BUILT[name]}.")
+        if name in settings.WITHOUT_EFFECT and value not in (default, now):
+            _log.warning("%s has no effect in this release of Heliostat.", name)
         if name == "framework" and value != "torch":
             raise ValueError(
                 f"framework({value!r}): modules are written in torch; leave the framework as it is."

@@ -327,6 +327,26 @@ NOT_BUILT = {
     "learner_connector": f"{_LATER}: override batch_of_rollouts() of a Learner",
     "input_": f"{_LATER}: sample an environment",
     "output": f"{_LATER}: algo.env_runner.sample() returns episodes",
+    "action_mask_key": f"{_LATER}: name the mask 'action_mask'",
+    "is_atari": f"{_LATER}: wrap the environment",
+    "torch_ddp_kwargs": f"{_LATER}: leave it empty",
+    "add_default_connectors_to_env_to_module_pipeline": f"{_LATER}: leave it True",
+    "add_default_connectors_to_module_to_env_pipeline": f"{_LATER}: leave it True",
+    "add_default_connectors_to_learner_pipeline": f"{_LATER}: leave it True",
+}
+# Settings that change no result, and that nothing here acts on: a line says so.
+WITHOUT_EFFECT = {
+    *("create_env_on_local_worker", "episode_lookback_horizon", "merge_env_runner_states"),
+    *("broadcast_env_runner_states", "episodes_to_numpy", "max_requests_in_flight_per_learner"),
+    *("max_requests_in_flight_per_aggregator_actor", "keep_per_episode_custom_metrics"),
+    *("metrics_episode_collection_timeout_s", "log_level", "log_sys_usage"),
+    *("env_runner_health_probe_timeout_s", "env_runner_restore_timeout_s"),
+    *("_use_msgpack_checkpoints", "evaluation_unhealthy_workers_timeout_s"),
+    *("evaluation_auto_duration_min_env_steps_per_sample",),
+    *("evaluation_auto_duration_max_env_steps_per_sample",),
+    *("evaluation_error_after_n_consecutive_skips", "ope_split_batch_by_episode"),
+    # Of data that is recorded or read, which is not built.
+    *(name for name in GROUPS["offline_data"] if name not in NOT_BUILT),
 }
 
 
