@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import clients
@@ -140,19 +141,20 @@ def test_rows_that_fail(rd: Any, bare: str) -> None:
     assert found[2]["prompt"] == "x" * 500
 
 
-def test_what_a_stage_needs(rd: Any, model: str, bare: str) -> None:
-    for source, row, said in (
-        (model, {"id": 1}, r"ChatTemplateStage needs the columns \['messages'\]"),
-        (
-            model,
-            {"messages": [{"role": "user", "content": "x"}]},
-            r"EngineStage needs the columns \['sampling_params'\]",
-        ),
-        (bare, {"messages": []}, "has no template of chats"),
-    ):
-        config = TransformersEngineProcessorConfig(model_source=source)
-        with pytest.raises(Exception, match=said):
-            build_processor(config, lambda _, row=row: row)(rd.range(1)).take_all()
+def test_what_a_stage_needs(model: str, bare: str) -> None:
+    def alone(row: dict[str, Any], source: str, name: str) -> Any:
+        """A row on its way through a stage, in this process."""
+        processor = build_processor(TransformersEngineProcessorConfig(model_source=source))
+        step = processor.get_stage_by_name(name)
+        packed = {"__data": [processor._before(row)["__data"]]}
+        return asyncio.run(step.fn(**step.fn_constructor_kwargs)(packed))
+
+    with pytest.raises(ValueError, match=r"ChatTemplateStage needs the columns \['messages'\]"):
+        alone({"id": 1}, model, "ChatTemplateStage")
+    with pytest.raises(ValueError, match=r"EngineStage needs the columns \['sampling_params'\]"):
+        alone({"prompt": "x"}, model, "EngineStage")
+    with pytest.raises(ValueError, match="has no template of chats"):
+        alone({"messages": []}, bare, "ChatTemplateStage")
 
 
 # --- engines that batch by themselves --------------------------------------------------------------
