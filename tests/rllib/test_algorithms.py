@@ -260,3 +260,22 @@ def test_an_algorithm_is_a_trainable_of_tune(ray_start: Any, tmp_path: Path) -> 
         assert algo.iteration == 2
     finally:
         algo.stop()
+
+
+def test_a_search_finds_an_algorithm_by_its_name(run_driver: Any) -> None:
+    program = """
+from ray.tune.registry import get_trainable_cls, trainable_exists
+
+assert trainable_exists("SAC")
+assert not trainable_exists("sac")
+print("name=" + get_trainable_cls("PPO").__name__)
+"""
+    assert run_driver(program).check().value("name") == "PPO"
+
+
+@pytest.mark.heliostat_only("the registry names those of this release")
+def test_the_registry_of_searches_knows_each_algorithm() -> None:
+    from heliostat.rllib import algorithms
+    from heliostat.tune import registry
+
+    assert sorted(registry._OF_LIBRARIES["heliostat.rllib"]) == sorted(algorithms.NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from heliostat.tune.trainable.util import check, is_class
 _trainables: dict[str, Any] = {}
 _environments: dict[str, Callable[..., Any]] = {}
 _inputs: dict[str, Callable[..., Any]] = {}
+# Trainables that a library above this one registers when it is imported, by its module.
+_OF_LIBRARIES = {"heliostat.rllib": ("APPO", "DQN", "IMPALA", "PPO", "SAC")}
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
@@ -64,7 +67,17 @@ def register_input(name: str, input_creator: Callable[..., Any]) -> None:
 
 def trainable_exists(trainable_name: str) -> bool:
     """Return whether a trainable of that name was registered in this process."""
+    _load_for(trainable_name)
     return trainable_name in _trainables
+
+
+def _load_for(name: str) -> None:
+    """Import the library whose trainable that is, if it is one's; with it come the others."""
+    if name in _trainables:
+        return
+    for module, names in _OF_LIBRARIES.items():
+        if name in names:
+            importlib.import_module(module)
 
 
 def get_trainable_cls(trainable_name: str) -> Any:
@@ -82,7 +95,9 @@ def registered(name: str) -> Any:
 
     Raises:
         TuneError: There is none.
+        ImportError: It is a library's that is missing something.
     """
+    _load_for(name)
     if name not in _trainables:
         known = ", ".join(sorted(_trainables)) or "none"
         raise TuneError(
