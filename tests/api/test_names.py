@@ -212,8 +212,8 @@ NAMES = {
 }
 
 # Parts of Ray that are not in this release: asking for one names it.
-ABSENT_MODULES = ["ray.rllib"]
-ABSENT_NAMES = [("ray", "rllib")]
+ABSENT_MODULES = ["ray.util.spark"]
+ABSENT_NAMES = [("ray.util", "spark")]
 
 PAIRS = [(module, name) for module, names in NAMES.items() for name in names.split()]
 

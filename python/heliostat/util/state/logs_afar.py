@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from heliostat.util.http import Server, server_url
-from heliostat.util.state import ask, logs_command
+from heliostat.util.state import ask
 from heliostat.util.state.exception import RayStateApiException
 
 
@@ -59,6 +59,9 @@ def parts(
     # A part may end within a character.
     reader = codecs.getincrementaldecoder(decode[0])(decode[1]) if decode is not None else None
     try:
+        # The command is a program, too, which Python would warn of if this package had it before.
+        from heliostat.util.state import logs_command
+
         for part in logs_command.parts(where, path, None if follow else timeout):
             text: Any = part if reader is None else reader.decode(part)
             if text:
