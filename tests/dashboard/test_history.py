@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 import web
 from browser import BROWSER, WAIT, accessible, fits
-from harness import wait_until
+from harness import kill_daemon, wait_until
 from web import Answer, Head
 
 pytestmark = [
@@ -172,7 +172,7 @@ def driver_on(head: Head) -> Iterator[None]:
 def kill_head(head: Head) -> Path:
     """The head ends without warning; the folder of its session."""
     session = head.session()
-    os.kill(int((session / "node.pid").read_text()), signal.SIGKILL)
+    kill_daemon(session)
     return session
 
 
