@@ -23,6 +23,17 @@ SECRET = "a value that nobody else may read"
 
 # Values, names and code of every kind go from each machine to each other, through every kind of connection:
 # calls to workers and actors, small and large objects, packages of code, logs, the control service.
+# A machine that was stopped by force is known to be dead only after a while.
+GONE = """
+    import time
+    import ray
+
+    ray.init(logging_level="error")
+    deadline = time.monotonic() + 60
+    while "{resource}" in ray.cluster_resources():
+        assert time.monotonic() < deadline, "the machine counts as alive"
+        time.sleep(0.1)
+"""
 EVERYTHING = """
     import os
     import numpy as np
@@ -433,6 +444,8 @@ def test_clocks_that_are_a_day_off_join_and_work_and_of_forty_days_both_ends_tel
     harness.wait_until(lambda: "refuses the certificate" in head.logs(), what="the head's line")
     # What is running goes on.
     early.join(head, "--tls=auto")
+    gone = GONE.format(resource=f"m{late.index}")
+    head.start_script(gone, name="gone").finish(120).check()
     assert head.start_script(EVERYTHING).finish(120).check().value("machines") == "2"
 
 
