@@ -31,7 +31,7 @@ pub enum Verdict {
     Left,
     /// Its connection broke, or it did not come back.
     Lost,
-    /// It was silent.
+    /// It said nothing for longer than the rules allow.
     Silent,
 }
 

@@ -17,15 +17,9 @@ from typing import Any
 
 from heliostat import _heliostat
 
-CARRIER = "_ray_trace_ctx"
 _HOOK, _NAME, _KIND = "ray.hook", "ray.name", "ray.kind"
 
 _hook = ""  # that this process has run
-
-
-def is_enabled() -> bool:
-    """Whether calls of this process have spans."""
-    return bool(_hook)
 
 
 def start(hook: str) -> None:

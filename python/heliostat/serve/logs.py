@@ -98,10 +98,19 @@ def set_up(config: LoggingConfig | None, replica: ReplicaID, session_dir: str) -
 
 
 def _path(config: LoggingConfig, replica: ReplicaID, session_dir: str) -> str:
+    folder = config.logs_dir or folder_of(session_dir)
+    return os.path.join(folder, f"{stem(replica)}.log")
+
+
+def folder_of(session_dir: str) -> str:
+    """Where a session's files of replicas lie by default."""
+    return os.path.join(session_dir, "logs", "serve")
+
+
+def stem(replica: ReplicaID) -> str:
+    """The names of a replica's files begin with it."""
     key = replica.deployment_id
-    name = f"replica_{key.app_name}_{key.name}_{replica.unique_id}".replace(os.sep, "_")
-    folder = config.logs_dir or os.path.join(session_dir, "logs", "serve")
-    return os.path.join(folder, f"{name}.log")
+    return f"replica_{key.app_name}_{key.name}_{replica.unique_id}".replace(os.sep, "_")
 
 
 def told_path(config: LoggingConfig | None, replica: ReplicaID, session_dir: str) -> str:

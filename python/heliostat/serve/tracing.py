@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heliostat.core.extras import required
+from heliostat.serve import logs
 from heliostat.serve.context import ReplicaID, RequestContext
 from heliostat.serve.options import TracingConfig, attribute
 from heliostat.serve.specs import DeploymentID
@@ -76,12 +77,11 @@ def _processors(config: TracingConfig, replica: ReplicaID, session_dir: str) -> 
 def _into_file(replica: ReplicaID, session_dir: str) -> Any:
     """Spans as JSON, one after the other, in ``logs/serve/spans`` of the session."""
     export = required("opentelemetry.sdk.trace.export", "Tracing")
-    key = replica.deployment_id
-    name = f"replica_{key.app_name}_{key.name}_{replica.unique_id}".replace(os.sep, "_")
-    folder = os.path.join(session_dir, "logs", "serve", "spans")
+    folder = os.path.join(logs.folder_of(session_dir), "spans")
     os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"{logs.stem(replica)}_tracing.json")
     # The process has it until its end.
-    file = open(os.path.join(folder, f"{name}_tracing.json"), "a", encoding="utf-8")  # noqa: SIM115
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
     return export.SimpleSpanProcessor(export.ConsoleSpanExporter(out=file))
 
 
@@ -200,13 +200,10 @@ def of_replica(
 def of_call(
     called: DeploymentID, request: RequestContext, method: str, *, streams: bool = False
 ) -> Iterator[RequestContext]:
-    """The span of a handle's call within a replica, until it was given to a replica or waits for one.
+    """The span of a handle's call within a replica that traces, until the call is sent or has to wait.
 
     Gives the request as it goes on, below that span.
     """
-    if _tracer is None:
-        yield carried(request)
-        return
     attributes = {
         "request_id": request.request_id,
         "deployment": called.name,

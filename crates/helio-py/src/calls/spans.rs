@@ -21,7 +21,7 @@ pub(crate) fn set_tracer(tracer: Option<Py<PyAny>>) {
     *TRACER.write() = tracer;
 }
 
-/// What is called.
+/// The kind of what is called, with its name; of a method also its actor, as hex.
 pub(super) enum Called<'a> {
     Function(&'a str),
     Method(&'a str, String),
