@@ -177,9 +177,10 @@ NAMES = {
         Stopper TimeoutStopper TrialPlateauStopper
     """,
     "ray.serve": """
-        Application Deployment HTTPOptions RunTarget batch delete deployment get_app_handle
-        get_deployment_handle get_multiplexed_model_id get_replica_context ingress multiplexed run
-        run_many shutdown shutdown_async start status
+        Application ControllerOptions Deployment HTTPOptions RunTarget TracingConfig batch delete
+        deployment get_app_handle get_deployment_actor get_deployment_actor_context
+        get_deployment_handle get_multiplexed_model_id get_replica_context get_trace_context ingress
+        multiplexed run run_many shutdown shutdown_async start status
     """,
     "ray.serve.handle": """
         DeploymentBroadcastResponse DeploymentHandle DeploymentResponse DeploymentResponseGenerator
@@ -189,9 +190,13 @@ NAMES = {
         RequestCancelledError
     """,
     "ray.serve.config": """
-        AggregationFunction AutoscalingConfig AutoscalingContext AutoscalingPolicy HTTPOptions
-        ProxyLocation gRPCOptions
+        AggregationFunction AutoscalingConfig AutoscalingContext AutoscalingPolicy
+        BackpressureConfig ControllerOptions DeploymentActorConfig GangPlacementStrategy
+        GangRuntimeFailurePolicy GangSchedulingConfig HTTPOptions ProxyLocation RequestRouterConfig
+        gRPCOptions
     """,
+    "ray.serve.gang": "GangContext",
+    "ray.serve.utils": "get_trace_context",
     "ray.serve.autoscaling_policy": """
         default_autoscaling_policy replica_queue_length_autoscaling_policy
     """,

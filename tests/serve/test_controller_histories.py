@@ -20,16 +20,10 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)
 
 from heliostat.serve.controller.clock import Clock
-from heliostat.serve.controller.machine import (
-    Machine,
-    Publish,
-    Reconfigure,
-    Start,
-    Stop,
-    restored,
-    saved,
-)
-from heliostat.serve.options import AutoscalingConfig, DeploymentConfig
+from heliostat.serve.controller.deployment_actors import ActorID, StartActor, StopActor
+from heliostat.serve.controller.machine import Machine, restored, saved
+from heliostat.serve.controller.parts import Publish, Reconfigure, Start, Stop
+from heliostat.serve.options import AutoscalingConfig, DeploymentActorConfig, DeploymentConfig
 from heliostat.serve.schema import ApplicationStatus, ReplicaState
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 
@@ -43,8 +37,13 @@ REST_S = 120.0
 def app(
     name: str, number: int, code: str, scaling: AutoscalingConfig | None, **config: Any
 ) -> AppSpec:
-    told = DeploymentConfig(num_replicas=number, autoscaling_config=scaling, **config)
-    spec = DeploymentSpec("d", told, b"", code)
+    gang, names = config.pop("gang", 1), config.pop("actors", ())
+    if gang > 1:
+        config["gang_scheduling_config"] = {"gang_size": gang}
+    if names:
+        config["deployment_actors"] = [DeploymentActorConfig(one, "module:Class") for one in names]
+    told = DeploymentConfig(num_replicas=number * gang, autoscaling_config=scaling, **config)
+    spec = DeploymentSpec("d", told, b"", f"{code}-{gang}-{'-'.join(names)}")
     return AppSpec(name, f"/{name}", "d", {"d": spec})
 
 
@@ -67,7 +66,11 @@ class World:
     wall: float = 1e9
     steady: float = 0.0
     actors: dict[str, Actor] = field(default_factory=dict)
-    to_do: list[Start | Stop | Reconfigure] = field(default_factory=list)
+    to_do: list[Start | Stop | Reconfigure | StartActor | StopActor] = field(default_factory=list)
+    # Actors of deployments that are there, and those whose constructor or end is not heard of.
+    shared: dict[tuple[DeploymentID, str, str], ActorID] = field(default_factory=dict)
+    begun: list[ActorID] = field(default_factory=list)
+    over: list[ActorID] = field(default_factory=list)
     dead: dict[str, str] = field(default_factory=dict)  # of whose end the controller has not heard
     started: set[str] = field(default_factory=set)  # ever
     state: bytes = b""
@@ -87,6 +90,8 @@ class World:
             if isinstance(action, Start):
                 assert action.replica not in self.started, "a replica's name is used twice"
                 self.started.add(action.replica)
+                owner = self.machine.deployments[action.deployment]
+                assert owner.actors.are_there(action.spec), "a replica does not find its actors"
             if isinstance(action, Stop):
                 serving = {one.id for one in self.machine.running(action.deployment)}
                 assert action.replica not in serving, "what is to stop gets requests"
@@ -101,6 +106,10 @@ class World:
         for key, known in self.machine.deployments.items():
             for one in known.of(ReplicaState.RUNNING):
                 assert one.id in self.dead or self.actors[one.id].is_ready, f"{one.id} of {key}"
+            there = {one.id for one in known.of(ReplicaState.RUNNING, ReplicaState.STARTING)}
+            for one in known.replicas.values():
+                if one.id in there and one.gang is not None:
+                    assert set(one.gang.members) <= there, f"{one.id} is of half a gang"
             most = known.target + known.spec.config.surge(known.target)
             fresh = [one for one in known.of(ReplicaState.STARTING) if known.is_current(one)]
             assert len(fresh) <= most, f"{len(fresh)} start, {most} may be"
@@ -116,6 +125,30 @@ class World:
             self.actors.pop(action.replica, None)
             self.dead.pop(action.replica, None)
             self.do(self.machine.stopped(action.replica, self.now()))
+        elif isinstance(action, StartActor):
+            self.shared[_named(action.actor)] = action.actor
+            self.begun.append(action.actor)
+        elif isinstance(action, StopActor):
+            self.shared.pop(_named(action.actor), None)
+            self.do(self.machine.actor_ended(action.actor, "", self.now()))
+
+    def get_actor_ready(self) -> None:
+        if self.begun:
+            self.do(self.machine.actor_started(self.begun.pop(0), self.now()))
+
+    def end_actor(self) -> None:
+        """One of them is killed, or its constructor raises."""
+        # Of one that is still to be looked for, the controller hears nothing.
+        sought = {action.actor for action in self.to_do if isinstance(action, StartActor)}
+        there = [name for name, one in self.shared.items() if one not in sought]
+        if there:
+            one = self.shared.pop(self.rng.choice(there))
+            self.begun = [other for other in self.begun if other != one]
+            self.over.append(one)
+
+    def hear_of_actor(self) -> None:
+        if self.over:
+            self.do(self.machine.actor_ended(self.over.pop(), "it was killed", self.now()))
 
     def get_ready(self) -> None:
         waiting = [name for name, one in self.actors.items() if not one.is_told]
@@ -150,12 +183,20 @@ class World:
         routes = self.machine.routes()
         self.to_do.clear()
         self.dead.clear()
+        self.begun.clear()
+        self.over.clear()
         self.restart_clock()
         state = pickle.loads(self.state)
         self.machine = restored(state, self.now())
         assert self.machine.routes() == routes, "a restart of the controller changes what is served"
         self.to_do += state["stopping"]
-        for key, name, _version, _address in state["replicas"]:
+        for known in self.machine.deployments.values():
+            for one in known.actors.running():
+                if _named(one) in self.shared:
+                    self.shared[_named(one)] = one
+                else:
+                    self.over.append(one)
+        for key, name, *_ in state["replicas"]:
             if key not in self.machine.deployments:
                 continue
             if name in self.actors:
@@ -185,6 +226,8 @@ class World:
             rng.choice(("one", "two")),
             scaling,
             user_config=rng.randint(0, 1),
+            gang=rng.choice((1, 1, 2, 3)),
+            actors=rng.choice(((), (), ("x",), ("x", "y"))),
             **shares,
         )
         self.do(self.machine.deploy(spec, self.now()))
@@ -203,9 +246,17 @@ class World:
                 self.act()
             while self.dead:
                 self.hear()
+            while self.over:
+                self.hear_of_actor()
+            while self.begun:
+                self.get_actor_ready()
             while any(not one.is_told for one in self.actors.values()):
                 self.get_ready()
             self.do(self.machine.tick(self.now()))
+
+
+def _named(one: ActorID) -> tuple[DeploymentID, str, str]:
+    return one.deployment, one.version, one.name
 
 
 @pytest.mark.contract("F12.01", "F12.07")
@@ -222,8 +273,10 @@ def test_a_history_comes_to_rest(seed: int) -> None:
         world.count,
         world.set_time,
         world.declare,
+        *[world.get_actor_ready] * 2,
+        world.hear_of_actor,
     ]
-    rare = [world.restart, world.delete]
+    rare = [world.restart, world.delete, world.end_actor]
     world.declare()
     for _ in range(EVENTS):
         world.pass_time(rng.random() * 2)
@@ -236,9 +289,10 @@ def test_a_history_comes_to_rest(seed: int) -> None:
         world.restart()
     wanted = {}
     for name in APPS:
-        number = rng.randint(1, 4)
-        wanted[DeploymentID(name, "d")] = number
-        world.do(world.machine.deploy(app(name, number, "last", None), world.now()))
+        number, gang = rng.randint(1, 4), rng.choice((1, 2, 3))
+        wanted[DeploymentID(name, "d")] = number * gang
+        spec = app(name, number, "last", None, gang=gang, actors=("x",))
+        world.do(world.machine.deploy(spec, world.now()))
     if rng.random() < 0.5:  # a constructor fails, and somebody sets the clock
         while world.to_do:
             world.act()
@@ -253,10 +307,15 @@ def test_a_history_comes_to_rest(seed: int) -> None:
         serving = {one.id for one in world.machine.running(key)}
         there = {name for name, one in world.actors.items() if one.key == key}
         assert serving == there, "a process that no controller knows, or one that is not there"
-        assert [world.actors[one].code for one in serving] == ["last"] * number
+        codes = {world.actors[one].code for one in serving}
+        assert len(serving) == number
+        assert len(codes) == 1
+        assert [one.version for one in world.shared.values() if one.deployment == key] == [*codes]
+        assert next(iter(codes)).startswith("last")
     for name in APPS:
         world.do(world.machine.delete(name, world.now()))
     world.settle()
     assert not world.actors, "what is deleted leaves processes"
+    assert not world.shared, "what is deleted leaves actors"
     assert not world.machine.apps
     assert not world.machine.deployments

@@ -13,7 +13,8 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine and messages", allow_module_level=True)
 
 from heliostat.serve import building, declaration
-from heliostat.serve.controller.machine import Machine, Start, Stop, restored, saved
+from heliostat.serve.controller.machine import Machine, restored, saved
+from heliostat.serve.controller.parts import Start, Stop
 from heliostat.serve.options import AutoscalingConfig, AutoscalingPolicy, DeploymentConfig
 from heliostat.serve.schema import ApplicationStatus, ServeDeploySchema
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec

@@ -11,55 +11,17 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value, StringValue
+from greeter import FUNCTION, GENERATED
 from harness import IS_HELIOSTAT, free_port, wait_until
 from ray import serve
 from ray.serve.config import gRPCOptions
 from ray.serve.generated import serve_pb2, serve_pb2_grpc
 from ray.serve.grpc_util import RayServegRPCContext, gRPCInputStream
+from scraping import until
 
-CLUSTER = {"num_cpus": 4}
+CLUSTER = {"num_cpus": 4, "_metrics_export_port": free_port()}
 # A deadline against a hang.
 S = 60
-
-# What protoc's plugin makes of a service; its messages are those that come with protobuf.
-GENERATED = """
-import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.wrappers_pb2 import Int64Value, StringValue
-
-KINDS = {
-    "Hello": (grpc.unary_unary_rpc_method_handler, StringValue, StringValue),
-    "Fail": (grpc.unary_unary_rpc_method_handler, StringValue, StringValue),
-    "Count": (grpc.unary_stream_rpc_method_handler, Int64Value, Int64Value),
-    "Sum": (grpc.stream_unary_rpc_method_handler, Int64Value, Int64Value),
-    "Chat": (grpc.stream_stream_rpc_method_handler, StringValue, StringValue),
-    "Absent": (grpc.unary_unary_rpc_method_handler, StringValue, StringValue),
-}
-
-FILE = descriptor_pb2.FileDescriptorProto(
-    name="greeter.proto", package="test", dependency=["google/protobuf/wrappers.proto"]
-)
-service = FILE.service.add(name="Greeter")
-for name, (_, asked, said) in KINDS.items():
-    types = (f".{kind.DESCRIPTOR.full_name}" for kind in (asked, said))
-    service.method.add(name=name, **dict(zip(("input_type", "output_type"), types)))
-descriptor_pool.Default().AddSerializedFile(FILE.SerializeToString())
-
-
-def add_GreeterServicer_to_server(servicer, server):
-    handlers = {
-        name: kind(
-            getattr(servicer, name),
-            request_deserializer=asked.FromString,
-            response_serializer=said.SerializeToString,
-        )
-        for name, (kind, asked, said) in KINDS.items()
-    }
-    generic = grpc.method_handlers_generic_handler("test.Greeter", handlers)
-    server.add_generic_rpc_handlers((generic,))
-    server.add_registered_method_handlers("test.Greeter", handlers)
-"""
-FUNCTION = "greeter_pb2_grpc.add_GreeterServicer_to_server"
 
 
 @serve.deployment(max_ongoing_requests=20, ray_actor_options={"num_cpus": 0})
@@ -234,6 +196,12 @@ def test_a_stream_that_fails_gives_what_came_before(calls: Calls) -> None:
     assert heard == [0, 1, 2]
     assert caught.value.code() is grpc.StatusCode.INTERNAL
     assert "no four" in caught.value.details()
+    if IS_HELIOSTAT:
+        tags = {"application": "default", "method": "/test.Greeter/Count"}
+        until("ray_serve_num_grpc_requests_total", 1, status_code="13", **tags)
+        until("ray_serve_num_grpc_error_requests_total", 1, error_code="13", **tags)
+        until("ray_serve_grpc_request_latency_ms_count", 1, **tags)
+        until("ray_serve_num_ongoing_grpc_requests", 0, deployment="Greeter")
 
 
 @pytest.mark.contract("F12.08")

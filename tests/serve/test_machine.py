@@ -14,15 +14,8 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine", allow_module_level=True)
 
 from heliostat.serve.controller.details import options_of
-from heliostat.serve.controller.machine import (
-    Machine,
-    Publish,
-    Reconfigure,
-    Start,
-    Stop,
-    restored,
-    saved,
-)
+from heliostat.serve.controller.machine import Machine, restored, saved
+from heliostat.serve.controller.parts import Publish, Reconfigure, Start, Stop
 from heliostat.serve.controller.scaling import Scaler
 from heliostat.serve.deployment import configured
 from heliostat.serve.options import (
@@ -205,6 +198,48 @@ def test_another_configuration_starts_nothing_anew() -> None:
     world.settle()
     assert len(world.running) == 1
     assert set(world.running) < before  # the youngest went
+
+
+@pytest.mark.contract("F12.01", "F12.07")
+def test_gangs_are_replaced_and_counted_whole() -> None:
+    world = World()
+    gangs = {"gang_scheduling_config": {"gang_size": 3}}
+    world.do(world.machine.deploy(app(6, **gangs), 0))
+    world.settle()
+    world.do(world.machine.deploy(app(6, "two", **gangs), 1))
+    while world.starting or world.stopping:
+        assert len(world.machine.running(KEY)) >= 6
+        old = [name for name, code in world.running.items() if code == "one"]
+        assert len(old) % 3 == 0
+        while world.stopping:
+            world.do(world.machine.stopped(world.stopping.pop(), world.now))
+        if world.starting:
+            world.start_one()
+    assert list(world.running.values()) == ["two"] * 6
+    # Gangs of another size: old ones make room where no whole gang fits.
+    for size, number in ((4, 8), (1, 5), (2, 4)):
+        options = {"gang_scheduling_config": {"gang_size": size}}
+        world.do(world.machine.deploy(app(number, f"of {size}", **options), world.now))
+        world.settle()
+        assert list(world.running.values()) == [f"of {size}"] * number
+    # A load for three replicas, and bounds that are no whole gangs, make gangs of two.
+    scaling = AutoscalingConfig(
+        min_replicas=1,
+        max_replicas=7,
+        target_ongoing_requests=1,
+        upscale_delay_s=0,
+        downscale_delay_s=0,
+        look_back_period_s=1,
+    )
+    options = {"gang_scheduling_config": {"gang_size": 2}, "autoscaling_config": scaling}
+    world.do(world.machine.deploy(app(1, "scaled", **options), 100))
+    world.settle()
+    for load, number in ((3, 4), (50, 6), (0, 2)):
+        world.now += 100
+        world.do(world.machine.counted(KEY, "router", load, world.now, waiting=True))
+        world.do(world.machine.tick(world.now + 50))
+        world.settle()
+        assert len(world.machine.running(KEY)) == world.machine.target(KEY) == number
 
 
 @pytest.mark.contract("F12.01")

@@ -65,7 +65,7 @@ def test_outside_of_replicas_they_are_plain(ray_start: Any) -> None:
 
 @pytest.mark.contract("F6.23", "F12.08")
 def test_what_dashboards_of_serve_ask_for_is_measured(web: Client) -> None:
-    """Ray's own default dashboards show figures; gRPC and the scheduler of replicas are not there."""
+    """Ray's own default dashboards show figures; test_grpc.py has those of gRPC."""
 
     @serve.deployment(
         max_ongoing_requests=2,

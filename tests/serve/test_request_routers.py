@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from harness import IS_HELIOSTAT, wait_until
 from ray import serve
-from ray.serve.config import RequestRouterConfig
+from ray.serve.config import DeploymentActorConfig, RequestRouterConfig
+from ray.serve.experimental.capacity_queue import CapacityQueue
 from ray.serve.request_router import (
     FIFOMixin,
     LocalityMixin,
@@ -356,3 +357,81 @@ def test_the_first_burst_of_a_handle_is_refused_beyond_the_queue(
     deployment = Place.options(num_replicas=1, max_ongoing_requests=1, max_queued_requests=2)
     handle = serve.run(deployment.bind(), route_prefix=None)
     assert ray.get(burst.remote(handle, str(end)), timeout=S) == 5
+
+
+def of_experimental(name: str, **kwargs: Any) -> RequestRouterConfig:
+    return RequestRouterConfig(
+        request_router_class=f"ray.serve.experimental.{name}", request_router_kwargs=kwargs
+    )
+
+
+def test_replicas_take_turns(web: Client) -> None:
+    config = of_experimental("round_robin_router:RoundRobinRouter")
+    handle = serve.run(Place.options(request_router_config=config).bind(), route_prefix=None)
+    turns = [handle.remote().result(timeout_s=S) for _ in range(9)]
+    assert len(set(turns[:3])) == 3
+    assert turns == turns[:3] * 3
+    # Those with a model take turns where it is.
+    named = handle.options(multiplexed_model_id="m").with_model
+    first = named.remote().result(timeout_s=S)
+    wait_until(lambda: {named.remote().result(timeout_s=S) for _ in range(3)} == {first}, within=S)
+
+
+@ray.remote(num_cpus=0)
+def asked_elsewhere(handle: Any, sessions: list[str]) -> list[str]:
+    return [handle.options(session_id=one).remote().result(timeout_s=S) for one in sessions]
+
+
+def test_a_session_has_one_replica_whoever_asks(web: Client) -> None:
+    config = of_experimental("consistent_hash_router:ConsistentHashRouter", num_virtual_nodes=50)
+    handle = serve.run(Place.options(request_router_config=config).bind(), route_prefix=None)
+    sessions = [f"session {number}" for number in range(30)]
+    here = [handle.options(session_id=one).remote().result(timeout_s=S) for one in sessions]
+    assert len(set(here)) == 3
+    assert ray.get(asked_elsewhere.remote(handle, sessions)) == here
+    wrong = of_experimental("consistent_hash_router:ConsistentHashRouter", num_fallback_replicas=-1)
+    handle = serve.run(Place.options(request_router_config=wrong).bind(), route_prefix=None)
+    if IS_HELIOSTAT:  # on Ray a call waits forever
+        with pytest.raises(ValueError, match="num_fallback_replicas"):
+            handle.remote().result(timeout_s=S)
+
+
+@ray.remote(num_cpus=0)
+def held(handle: Any, number: int, wait: str) -> int:
+    calls = [handle.remote(wait=wait) for _ in range(number)]
+    return len({call.result(timeout_s=S) for call in calls})
+
+
+def test_processes_share_one_count(web: Client, tmp_path: Path) -> None:
+    queue = DeploymentActorConfig(
+        name="queue", actor_class=CapacityQueue, init_kwargs={"acquire_timeout_s": 1}
+    )
+    config = of_experimental(
+        "capacity_queue_router:CapacityQueueRouter", capacity_queue_actor_name="queue"
+    )
+    deployment = serve.deployment(
+        num_replicas=3,
+        max_ongoing_requests=2,
+        request_router_config=config,
+        deployment_actors=[queue],
+    )(Place.func_or_class)
+    handle = serve.run(deployment.bind(), route_prefix=None)
+    wait = str(tmp_path / "go on")
+    # As many as all replicas take, from two processes that do not know of each other.
+    ends = [held.remote(handle, 3, wait) for _ in range(2)]
+    actor = next(
+        row["name"]
+        for row in ray.util.list_named_actors(all_namespaces=True)
+        if row["name"].endswith("::queue")
+    )
+    shared = ray.get_actor(actor, namespace="serve")
+    wait_until(lambda: ray.get(shared.get_stats.remote()).total_in_flight == 6, within=S)
+    taken = ray.get(shared.get_replica_in_flight.remote())
+    assert set(taken.values()) == {(2, 2)}
+    more = handle.remote()
+    wait_until(lambda: ray.get(shared.get_num_waiters.remote()) == 1, within=S)
+    Path(wait).touch()
+    assert sum(ray.get(ends, timeout=S)) >= 4
+    assert more.result(timeout_s=S) in taken
+    wait_until(lambda: ray.get(shared.get_stats.remote()).total_in_flight == 0, within=S)
+    assert ray.get(shared.get_queue_length.remote()) == 6

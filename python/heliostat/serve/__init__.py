@@ -33,12 +33,17 @@ from heliostat.serve.api import (
 )
 from heliostat.serve.asgi import ingress
 from heliostat.serve.batching import batch
-from heliostat.serve.context import get_replica_context
+from heliostat.serve.context import (
+    get_deployment_actor,
+    get_deployment_actor_context,
+    get_replica_context,
+)
 from heliostat.serve.deployment import Application, Deployment
 from heliostat.serve.multiplex import get_multiplexed_model_id, multiplexed
+from heliostat.serve.utils import get_trace_context
 
 if TYPE_CHECKING:
-    from heliostat.serve.models import ControllerOptions, HTTPOptions
+    from heliostat.serve.models import ControllerOptions, HTTPOptions, TracingConfig
 
 __all__ = [
     "Application",
@@ -46,13 +51,17 @@ __all__ = [
     "Deployment",
     "HTTPOptions",
     "RunTarget",
+    "TracingConfig",
     "batch",
     "delete",
     "deployment",
     "get_app_handle",
+    "get_deployment_actor",
+    "get_deployment_actor_context",
     "get_deployment_handle",
     "get_multiplexed_model_id",
     "get_replica_context",
+    "get_trace_context",
     "ingress",
     "multiplexed",
     "run",
@@ -66,20 +75,10 @@ __all__ = [
 
 starlette_modules.offer()
 
-# Ray's names that Heliostat has not: why, and what does the same.
-_NO_TRACES = "Serve records no traces. Lines of the log have ids of requests, `x-request-id`."
-_NO_ACTORS = "there are no actors of a deployment. Replicas can share one by name: `ray.get_actor`."
-_ABSENT = {
-    "TracingConfig": _NO_TRACES,
-    "get_trace_context": _NO_TRACES,
-    "get_deployment_actor": _NO_ACTORS,
-    "get_deployment_actor_context": _NO_ACTORS,
-}
-
 
 def __getattr__(name: str) -> Any:
     if name in ("ControllerOptions", "HTTPOptions"):
         return getattr(config, name)
-    if name in _ABSENT:
-        raise AttributeError(f"serve.{name} is not in Heliostat: {_ABSENT[name]}")
+    if name == "TracingConfig":
+        return schema.TracingConfig
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

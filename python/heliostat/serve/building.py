@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import typing
 from typing import Any
 
-from heliostat.serve import deployment
+import heliostat as ray
+from heliostat import cloudpickle
+from heliostat.serve import deployment, specs
+from heliostat.serve.controller.deployment_actors import ActorID
 from heliostat.serve.deployment import Application
-from heliostat.serve.options import attribute
+from heliostat.serve.options import DeploymentActorConfig, attribute
 from heliostat.serve.specs import AppSpec, code_version, scaled_from_outside, with_logging
 
 
@@ -97,6 +101,34 @@ def environment(config: dict[str, Any]) -> dict[str, Any]:
     if env.get("py_modules"):
         env["py_modules"] = [one.removeprefix("local://") for one in env["py_modules"]]
     return env
+
+
+def actor_environment(
+    env: dict[str, Any] | None, own: dict[str, Any], actor: ActorID
+) -> dict[str, Any]:
+    """The runtime environment of a deployment with an actor's own laid over it; it says which actor it is.
+
+    Raises ``ValueError`` where the user has said that already.
+    """
+    env = dict(env or {})
+    variables = {**(env.get("env_vars") or {}), **(own.get("env_vars") or {})}
+    if specs.ACTOR_VARIABLE in variables:
+        raise ValueError(f"The variable {specs.ACTOR_VARIABLE} is Serve's own.")
+    key = actor.deployment
+    variables[specs.ACTOR_VARIABLE] = json.dumps([*key, actor.name, actor.version])
+    return {**env, **own, "env_vars": variables}
+
+
+def actor_made(config: DeploymentActorConfig, name: str, env: dict[str, Any]) -> Any:
+    """An actor of a deployment, on its way: its handle. Raises what importing its class raises."""
+    cls, args, kwargs = cloudpickle.loads(config.code)
+    if cls is None:
+        cls = attribute(config.actor_class)
+    if not hasattr(cls, "__ray_actor_class__"):
+        cls = ray.remote(cls)
+    options = {**config.actor_options, "runtime_env": env, "max_restarts": 0, "name": name}
+    options |= {"namespace": specs.NAMESPACE, "lifetime": "detached", "get_if_exists": True}
+    return cls.options(**options).remote(*args, **kwargs)
 
 
 def is_same_code(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import part
-from heliostat.serve.options import AggregationFunction, AutoscalingContext, ProxyLocation
+from heliostat.serve.options import (
+    AggregationFunction,
+    AutoscalingContext,
+    GangPlacementStrategy,
+    GangRuntimeFailurePolicy,
+    ProxyLocation,
+)
 
 if TYPE_CHECKING:
     from heliostat.serve.models import (
@@ -13,6 +19,8 @@ if TYPE_CHECKING:
         AutoscalingPolicy,
         BackpressureConfig,
         ControllerOptions,
+        DeploymentActorConfig,
+        GangSchedulingConfig,
         HTTPOptions,
         RequestRouterConfig,
         gRPCOptions,
@@ -25,6 +33,10 @@ __all__ = [
     "AutoscalingPolicy",
     "BackpressureConfig",
     "ControllerOptions",
+    "DeploymentActorConfig",
+    "GangPlacementStrategy",
+    "GangRuntimeFailurePolicy",
+    "GangSchedulingConfig",
     "HTTPOptions",
     "ProxyLocation",
     "RequestRouterConfig",
@@ -37,6 +49,8 @@ MODELS = (
     "AutoscalingPolicy",
     "BackpressureConfig",
     "ControllerOptions",
+    "DeploymentActorConfig",
+    "GangSchedulingConfig",
     "HTTPOptions",
     "RequestRouterConfig",
     "gRPCOptions",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextvars
+import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import heliostat as ray
 from heliostat.serve.exceptions import RayServeException
-from heliostat.serve.specs import DeploymentID
+from heliostat.serve.gang import GangContext
+from heliostat.serve.specs import ACTOR_VARIABLE, NAMESPACE, DeploymentID, deployment_actor_name
 
 if TYPE_CHECKING:
     from heliostat.serve.models import ReplicaRank
 
-__all__ = ["ReplicaContext", "ReplicaID"]
+__all__ = ["DeploymentActorContext", "GangContext", "ReplicaContext", "ReplicaID"]
 
 
 class RequestContext(NamedTuple):
@@ -42,13 +45,27 @@ class ReplicaID(NamedTuple):
         """``app#deployment#id``."""
         return f"{self.deployment_id.key}#{self.unique_id}"
 
+    @classmethod
+    def is_full_id_str(cls, full_id_str: str) -> bool:
+        """Whether that text is what ``to_full_id_str`` gives."""
+        return len(full_id_str.split("#")) == 3
+
+    @classmethod
+    def from_full_id_str(cls, full_id_str: str) -> ReplicaID:
+        """The id that ``to_full_id_str`` made that text of. Raises ``ValueError`` for any other."""
+        if not cls.is_full_id_str(full_id_str):
+            raise ValueError(f"{full_id_str!r} is no id of a replica: app#deployment#id.")
+        app, deployment, unique = full_id_str.split("#")
+        return cls(unique, DeploymentID(app, deployment))
+
 
 @dataclass
 class ReplicaContext:
     """What a replica knows of itself.
 
     ``world_size``: how many replicas the deployment is to have. It and ``rank`` are of the moment: they
-    change as replicas come and go.
+    change as replicas come and go. ``gang_context``: where ``gang_scheduling_config`` is given;
+    ``code_version``: changes when replicas have to be started anew.
     """
 
     replica_id: ReplicaID
@@ -56,6 +73,8 @@ class ReplicaContext:
     max_ongoing_requests: int = 5
     world_size: int = 1
     ranks: tuple[int, int, int] = (0, 0, 0)  # those of `rank`
+    gang_context: GangContext | None = None
+    code_version: str | None = None
 
     @property
     def rank(self) -> ReplicaRank:
@@ -81,6 +100,25 @@ class ReplicaContext:
         return self.replica_id.unique_id
 
 
+@dataclass
+class DeploymentActorContext:
+    """What an actor of ``deployment_actors`` knows of its deployment."""
+
+    deployment_id: DeploymentID
+    actor_name: str
+    code_version: str | None = None
+
+    @property
+    def app_name(self) -> str:
+        """The application."""
+        return self.deployment_id.app_name
+
+    @property
+    def deployment(self) -> str:
+        """The deployment's name."""
+        return self.deployment_id.name
+
+
 _replica: ReplicaContext | None = None
 
 
@@ -101,6 +139,37 @@ def get_replica_context() -> ReplicaContext:
         raise RayServeException(
             "`serve.get_replica_context()` may only be called from within a replica."
         )
+    return _replica
+
+
+def get_deployment_actor(actor_name: str) -> Any:
+    """A handle to one of the ``deployment_actors`` of this replica's deployment.
+
+    One that ends is started again: calls of an older handle raise ``RayActorError`` then, and this raises
+    ``ValueError`` until the new one is there. Raises ``RayServeException`` outside of a replica.
+    """
+    if _replica is None:
+        raise RayServeException(
+            "`serve.get_deployment_actor()` may only be called from within a replica."
+        )
+    version = _replica.code_version or ""
+    name = deployment_actor_name(_replica.replica_id.deployment_id, version, actor_name)
+    return ray.get_actor(name, namespace=NAMESPACE)
+
+
+def get_deployment_actor_context() -> DeploymentActorContext:
+    """What this deployment actor knows of itself; raises ``RayServeException`` outside of one."""
+    told = os.environ.get(ACTOR_VARIABLE)
+    if not told:
+        raise RayServeException(
+            "`serve.get_deployment_actor_context()` may only be called from within a deployment actor."
+        )
+    app, deployment, name, version = json.loads(told)
+    return DeploymentActorContext(DeploymentID(app, deployment), name, version)
+
+
+def _get_internal_replica_context() -> ReplicaContext | None:
+    """The same as ``get_replica_context``, and ``None`` outside of a replica: programs use Ray's name."""
     return _replica
 
 

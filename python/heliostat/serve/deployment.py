@@ -18,13 +18,6 @@ __all__ = ["Application", "Deployment"]
 
 UNSET: Any = cast(Any, object())
 
-# Options that Ray has and Heliostat refuses: why, and what does the same.
-_REFUSED = {
-    "gang_scheduling_config": "replicas start one by one. Have one replica start the others as actors, in a "
-    "placement group.",
-    "deployment_actors": "there are no actors of a deployment. Its replicas can share one by name: "
-    "`options(name=…, get_if_exists=True)`.",
-}
 _OPTIONS = {field.name for field in dataclasses.fields(DeploymentConfig)}
 
 
@@ -103,6 +96,25 @@ class Deployment:
         """Options of the replicas' actors."""
         return self._config.ray_actor_options
 
+    @property
+    def init_args(self) -> tuple[Any, ...]:
+        """What the constructor is called with, once it is bound."""
+        return self._args
+
+    @property
+    def init_kwargs(self) -> dict[str, Any]:
+        """The same by name."""
+        return self._kwargs
+
+    @property
+    def logging_config(self) -> Any:
+        """How its replicas log; ``None``: as the application says."""
+        return self._config.logging_config
+
+    def set_logging_config(self, logging_config: Any) -> None:
+        """Have its replicas log so. A ``LoggingConfig`` or a dict of its fields; raises ``ValueError``."""
+        self._config = configured(self._config, {"logging_config": logging_config})
+
     def bind(self, *args: Any, **kwargs: Any) -> Application:
         """With the arguments of the constructor; an application among them becomes a handle to it."""
         bound = copy.copy(self)
@@ -136,9 +148,6 @@ class Deployment:
 def configured(base: DeploymentConfig, options: dict[str, Any]) -> DeploymentConfig:
     """The configuration with those options changed."""
     given = {name: value for name, value in options.items() if value is not UNSET}
-    for name, why in _REFUSED.items():
-        if given.pop(name, None) is not None:
-            raise NotImplementedError(f"Deployments have no option `{name}`: {why}")
     unknown = set(given) - _OPTIONS
     if unknown:
         raise TypeError(f"Deployments have no option {sorted(unknown)[0]!r}.")

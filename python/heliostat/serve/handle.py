@@ -51,6 +51,11 @@ class _Response:
         if not call.router.cancel(call) and call.sent is not None:
             ray.cancel(call.sent)
 
+    @property
+    def by_reference(self) -> bool:
+        """Whether arguments and the answer travel by the object store: always."""
+        return True
+
     def cancelled(self) -> bool:
         """Whether it was cancelled before it was sent."""
         return isinstance(self._call.error, RequestCancelledError)
@@ -406,7 +411,7 @@ class DeploymentHandle:
         if not tracing.is_enabled():
             return self._called(self._context(), args, kwargs)
         with tracing.of_call(
-            self._id, self._context(), self._method, streams=self._stream
+            self._id, self._request(), self._method, streams=self._stream
         ) as request:
             return self._called(request, args, kwargs)
 
@@ -493,13 +498,18 @@ class DeploymentHandle:
         return DeploymentResponseGenerator(call) if call.streams else DeploymentResponse(call)
 
     def _context(self) -> RequestContext:
+        """The request with the present span as the one above."""
+        return tracing.carried(self._request())
+
+    def _request(self) -> RequestContext:
         here = request_context.get()
-        request = here._replace(
-            request_id=here.request_id or str(uuid.uuid4()),
-            app_name=here.app_name or self._id.app_name,
-            multiplexed_model_id=self._model,
+        return RequestContext(
+            here.request_id or str(uuid.uuid4()),
+            here.route,
+            here.app_name or self._id.app_name,
+            self._model,
+            here.trace,
         )
-        return tracing.carried(request)
 
     def broadcast(self, method_name: str, *args: Any, **kwargs: Any) -> DeploymentBroadcastResponse:
         """Call a method of every replica that runs, however many calls it has: to reset caches, say.

@@ -30,6 +30,7 @@ __all__ = [
     "DeploymentStatusTrigger",
     "ProxyDetails",
     "ReplicaDetails",
+    "ScaleDeploymentRequest",
     "ServeActorDetails",
     "ServeInstanceDetails",
     "Target",
@@ -72,6 +73,12 @@ class _Frozen(BaseModel):  # type: ignore[misc] # without types
 
 class _Closed(BaseModel):  # type: ignore[misc] # without types
     model_config: ClassVar[Any] = ConfigDict(extra="forbid", frozen=True)
+
+
+class ScaleDeploymentRequest(BaseModel):  # type: ignore[misc] # without types
+    """The body of `POST …/deployments/{deployment}/scale`: how many replicas there are to be."""
+
+    target_num_replicas: NonNegativeInt
 
 
 class ServeActorDetails(_Frozen):

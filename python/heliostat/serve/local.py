@@ -39,7 +39,9 @@ class _Replica:
     """A deployment's code and the thread that runs it."""
 
     def __init__(self, app: str, spec: DeploymentSpec) -> None:
-        config = dataclasses.replace(spec.config, autoscaling_config=None)
+        config = dataclasses.replace(
+            spec.config, autoscaling_config=None, gang_scheduling_config=None
+        )
         spec = dataclasses.replace(spec, config=config)
         self.actor = _Servant(app, spec, f"local-{spec.name}", "")
         self.loop = asyncio.new_event_loop()

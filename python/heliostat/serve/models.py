@@ -24,14 +24,22 @@ from pydantic import (
     model_validator,
 )
 
+from heliostat import cloudpickle
 from heliostat.serve import options, servicers
-from heliostat.serve.options import AggregationFunction, ProxyLocation
+from heliostat.serve.options import (
+    AggregationFunction,
+    GangPlacementStrategy,
+    GangRuntimeFailurePolicy,
+    ProxyLocation,
+)
 
 __all__ = [
     "AutoscalingConfig",
     "AutoscalingPolicy",
     "BackpressureConfig",
     "ControllerOptions",
+    "DeploymentActorConfig",
+    "GangSchedulingConfig",
     "HTTPOptions",
     "LoggingConfig",
     "ReplicaRank",
@@ -224,6 +232,67 @@ class RequestRouterConfig(_Options):
         return isinstance(other, RequestRouterConfig) and self.model_dump() == other.model_dump()
 
     __hash__ = None  # type: ignore[assignment] # it can change
+
+
+class GangSchedulingConfig(_Options):
+    """Replicas that start and end together, ``gang_size`` at a time.
+
+    A gang has one placement group: ``PACK`` puts its replicas on few nodes, ``SPREAD`` on many. Raises
+    ``NotImplementedError`` for ``RESTART_REPLICA``, as Ray does.
+    """
+
+    _kind = options.GangSchedulingConfig
+
+    gang_size: int = Field(ge=1)
+    gang_placement_strategy: GangPlacementStrategy = GangPlacementStrategy.PACK
+    runtime_failure_policy: GangRuntimeFailurePolicy = GangRuntimeFailurePolicy.RESTART_GANG
+
+
+class DeploymentActorConfig(_Options):
+    """An actor that the replicas of a deployment share; it has the deployment's version and ends with it.
+
+    ``actor_class``: of ``@ray.remote``, or the import path of one. ``actor_options``: those of
+    ``ActorClass.options``; its ``runtime_env`` is laid over the deployment's. Replicas start once it has, and
+    find it by ``serve.get_deployment_actor(name)``. One that ends is started again: look it up again then.
+    Raises ``TypeError`` for what is no class.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    _kind = options.DeploymentActorConfig
+    _code: bytes = PrivateAttr(default=b"")
+
+    name: str
+    actor_class: Any
+    init_args: tuple[Any, ...] = ()
+    init_kwargs: dict[str, Any] = Field(default_factory=dict)
+    actor_options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("init_args", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: Any) -> Any:
+        return value or ()
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> Any:
+        made = self.as_options()
+        self.actor_class, self._code = made.actor_class, made.code
+        return self
+
+    def as_options(self) -> options.DeploymentActorConfig:
+        """The same as one of the classes in ``options``."""
+        return options.DeploymentActorConfig(
+            self.name,
+            self.actor_class,
+            self.init_args,
+            self.init_kwargs,
+            self.actor_options,
+            self._code,
+        )
+
+    def get_actor_class(self) -> Any:
+        """The class. Raises ``ImportError`` where it is not to be found here."""
+        cls = cloudpickle.loads(self._code)[0]
+        return options.attribute(self.actor_class) if cls is None else cls
 
 
 class ReplicaRank(BaseModel):

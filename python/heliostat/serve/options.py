@@ -232,16 +232,20 @@ def attribute(path: str, *, again: bool = False) -> Any:
     return found
 
 
-def pickled_by_value(target: Callable[..., Any]) -> bytes:
-    """A function or class with the code of its module: processes without that module load it too."""
+def pickled_by_value(target: Callable[..., Any], whole: Any = None) -> bytes:
+    """A function or class with the code of its module: processes without that module load it too.
+
+    ``whole``: what has it, to be pickled in its place.
+    """
+    wanted = target if whole is None else whole
     module = inspect.getmodule(target)
     name = "" if module is None else module.__name__
     if name.partition(".")[0] == "heliostat" or name in list_registry_pickle_by_value():
-        return cloudpickle.dumps(target)
+        return cloudpickle.dumps(wanted)
     if module is not None:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return cloudpickle.dumps(target)
+        return cloudpickle.dumps(wanted)
     finally:
         if module is not None:
             cloudpickle.unregister_pickle_by_value(module)
@@ -503,6 +507,101 @@ class ControllerOptions:
                 raise ValueError(f"`env_vars` are texts by names: {name!r}: {value!r} is not.")
 
 
+class GangPlacementStrategy(str, Enum):
+    """Where the replicas of a gang go, as far as there is room."""
+
+    PACK = "PACK"
+    SPREAD = "SPREAD"
+
+
+class GangRuntimeFailurePolicy(str, Enum):
+    """What becomes of a gang whose replica has ended."""
+
+    RESTART_GANG = "RESTART_GANG"
+    RESTART_REPLICA = "RESTART_REPLICA"
+
+
+@dataclass
+class GangSchedulingConfig:
+    """Replicas that start and end together, ``gang_size`` at a time.
+
+    A gang has one placement group: ``PACK`` puts its replicas on few nodes, ``SPREAD`` on many. Raises
+    ``NotImplementedError`` for ``RESTART_REPLICA``, as Ray does.
+    """
+
+    gang_size: int
+    gang_placement_strategy: GangPlacementStrategy | str = GangPlacementStrategy.PACK
+    runtime_failure_policy: GangRuntimeFailurePolicy | str = GangRuntimeFailurePolicy.RESTART_GANG
+
+    def __post_init__(self) -> None:
+        check_whole(self, "gang_size")
+        check_least(self, {"gang_size": 1})
+        self.gang_placement_strategy = GangPlacementStrategy(self.gang_placement_strategy)
+        self.runtime_failure_policy = GangRuntimeFailurePolicy(self.runtime_failure_policy)
+        if self.runtime_failure_policy is GangRuntimeFailurePolicy.RESTART_REPLICA:
+            raise NotImplementedError(
+                "`runtime_failure_policy` can only be RESTART_GANG: the replicas of a gang end together."
+            )
+
+    def as_row(self) -> dict[str, Any]:
+        """As a configuration file has it."""
+        return {
+            "gang_size": self.gang_size,
+            "gang_placement_strategy": GangPlacementStrategy(self.gang_placement_strategy).value,
+            "runtime_failure_policy": GangRuntimeFailurePolicy(self.runtime_failure_policy).value,
+        }
+
+
+@dataclass
+class DeploymentActorConfig:
+    """An actor that the replicas of a deployment share; it has the deployment's version and ends with it.
+
+    ``actor_class``: of ``@ray.remote``, or the import path of one. ``actor_options``: those of
+    ``ActorClass.options``; its ``runtime_env`` is laid over the deployment's. Raises ``TypeError`` for what
+    is no class.
+    """
+
+    name: str
+    actor_class: Any
+    init_args: tuple[Any, ...] = ()
+    init_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    actor_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # The class, where it is at hand, and the arguments: no process but the actor's own unpickles them.
+    code: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("A deployment actor has a name.")
+        if self.code:
+            return
+        given, args = self.actor_class, (tuple(self.init_args or ()), dict(self.init_kwargs or {}))
+        if isinstance(given, str):
+            if not any(one in given for one in ":."):
+                raise ValueError(
+                    f"{given!r} is no import path: write it as module.submodule:Class."
+                )
+            self.code = cloudpickle.dumps((None, *args))
+        else:
+            cls = getattr(given, "__ray_actor_class__", given)
+            if not inspect.isclass(cls):
+                raise TypeError(
+                    f"The class of the deployment actor {self.name!r} is a class of @ray.remote, or the "
+                    f"import path of one, not {given!r}."
+                )
+            # By value: the actor's process need not have the module.
+            self.code = pickled_by_value(cls, (given, *args))
+            self.actor_class = f"{cls.__module__}:{cls.__qualname__}"
+        self.init_args, self.init_kwargs = (), {}
+
+    def as_row(self) -> dict[str, Any]:
+        """As a configuration file has it: the arguments are not told."""
+        return {
+            "name": self.name,
+            "actor_class": self.actor_class,
+            "actor_options": dict(self.actor_options),
+        }
+
+
 def of(kind: type[T], given: Any) -> T:
     """An options object from itself, a mapping or ``None``."""
     if given is None:
@@ -546,6 +645,28 @@ class DeploymentConfig:
     placement_group_bundle_label_selector: list[dict[str, str]] | None = None
     max_replicas_per_node: int | None = None
     request_router_config: RequestRouterConfig | None = None
+    gang_scheduling_config: GangSchedulingConfig | None = None
+    deployment_actors: list[DeploymentActorConfig] | None = None
+
+    @property
+    def gang_size(self) -> int:
+        """How many replicas start and end together."""
+        return 1 if self.gang_scheduling_config is None else self.gang_scheduling_config.gang_size
+
+    def whole_gangs(self, number: int) -> int:
+        """That number of replicas, rounded up to whole gangs."""
+        return math.ceil(number / self.gang_size) * self.gang_size
+
+    def resources(self) -> dict[str, float]:
+        """What a replica's actor takes of its node."""
+        options = self.ray_actor_options
+        taken = {
+            "CPU": options.get("num_cpus", 1),
+            "GPU": options.get("num_gpus"),
+            "memory": options.get("memory"),
+            **(options.get("resources") or {}),
+        }
+        return {name: number for name, number in taken.items() if number}
 
     def own_routing(self) -> RequestRouterConfig | None:
         """How calls are routed, where the replica with the fewest is not what is wanted."""
@@ -559,14 +680,16 @@ class DeploymentConfig:
     def surge(self, target: int) -> int:
         """How many replicas there may be beyond the target while they are replaced."""
         if self.max_surge_percent is not None:
-            return math.ceil(target * self.max_surge_percent / 100)
-        return 0 if self.rolling_update_percentage is not None else max(1, math.ceil(target * 0.2))
+            return self.whole_gangs(math.ceil(target * self.max_surge_percent / 100))
+        if self.rolling_update_percentage is not None:
+            return 0
+        return self.whole_gangs(max(1, math.ceil(target * 0.2)))
 
     def absent(self, target: int) -> int:
         """How many of the target may be away while they are replaced: none where more may be there."""
         if self.surge(target):
             return 0
-        return max(1, int(target * (self.rolling_update_percentage or 0.2)))
+        return self.whole_gangs(max(1, int(target * (self.rolling_update_percentage or 0.2))))
 
     def __post_init__(self) -> None:
         share = self.rolling_update_percentage
@@ -577,7 +700,11 @@ class DeploymentConfig:
             raise ValueError(
                 f"`max_surge_percent` must be from 0 to 100, not {self.max_surge_percent!r}."
             )
+        if self.gang_scheduling_config is not None:
+            self.gang_scheduling_config = of(GangSchedulingConfig, self.gang_scheduling_config)
+            self._check_gangs()
         self._check_group()
+        self._check_actors()
         most = self.max_replicas_per_node
         if most is not None:
             check_whole(self, "max_replicas_per_node")
@@ -603,6 +730,36 @@ class DeploymentConfig:
         )
         check_least(self, dict.fromkeys(times, 0))
 
+    def _check_gangs(self) -> None:
+        """The replicas make whole gangs, and nothing else says where they go."""
+        size = self.gang_size
+        if self.autoscaling_config is None and self.num_replicas % size:
+            raise ValueError(
+                f"num_replicas ({self.num_replicas}) must be a multiple of gang_size ({size})."
+            )
+        if self.max_replicas_per_node is not None:
+            raise ValueError(
+                "Setting `max_replicas_per_node` is not allowed when `gang_scheduling_config` is given: "
+                "a gang has a placement group."
+            )
+        if self.placement_group_strategy is not None:
+            raise ValueError(
+                "Setting `placement_group_strategy` is not allowed when `gang_scheduling_config` is given: "
+                "use its `gang_placement_strategy`."
+            )
+
+    def _check_actors(self) -> None:
+        """Each deployment actor has a name of its own."""
+        if self.deployment_actors is None:
+            return
+        self.deployment_actors = [of(DeploymentActorConfig, one) for one in self.deployment_actors]
+        names = [one.name for one in self.deployment_actors]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"`deployment_actors` must have unique names; there are two of {twice}."
+            )
+
     def _check_group(self) -> None:
         """A placement group makes sense, and its first bundle holds the replica."""
         bundles, selectors = (
@@ -619,15 +776,8 @@ class DeploymentConfig:
         strategy = self.placement_group_strategy or "PACK"
         selectors = self.placement_group_bundle_label_selector
         check_arguments(bundles, strategy, "detached", None, selectors, None)
-        options = self.ray_actor_options
-        needed = {
-            "CPU": options.get("num_cpus", 1),
-            "GPU": options.get("num_gpus"),
-            "memory": options.get("memory"),
-            **(options.get("resources") or {}),
-        }
-        for name, number in needed.items():
-            if number and number > bundles[0].get(name, 0):
+        for name, number in self.resources().items():
+            if number > bundles[0].get(name, 0):
                 raise ValueError(
                     f"A replica is placed in the first of the `placement_group_bundles`, which has "
                     f"{bundles[0].get(name, 0)} {name}: `ray_actor_options` ask for {number}."

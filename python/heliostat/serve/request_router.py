@@ -223,6 +223,9 @@ class RequestRouter(abc.ABC):
     ) -> None:
         """A call of that replica has ended, well or not."""
 
+    def on_request_cancelled(self, internal_request_id: str) -> None:  # noqa: B027 # likewise
+        """A call was cancelled, or failed, before it went to a replica."""
+
     def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
         """That replica has died; an override calls this one."""
         self._replicas.pop(replica_id, None)

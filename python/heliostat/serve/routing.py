@@ -152,7 +152,7 @@ class Routing:
             async with self._slots:
                 await self._find(call, request)
         except Exception as error:
-            self._requests.pop(call, None)
+            self._forget(call)
             self._router.give_up(call, error)
 
     async def _find(self, call: Call, request: PendingRequest) -> None:
@@ -199,9 +199,10 @@ class Routing:
             chosen.on_request_routed(request, replica, call.sent)
 
     def _forget(self, call: Call) -> None:
-        """A call that was cancelled while it waited is no more."""
-        if call.sent is None:
-            self._requests.pop(call, None)
+        """A call that was cancelled while it waited, or has failed, is no more."""
+        request = self._requests.pop(call, None) if call.sent is None else None
+        if request is not None and self._chosen is not None:
+            self._chosen.on_request_cancelled(request.metadata.internal_request_id)
 
 
 def _checked(ranks: Any) -> list[list[str]]:

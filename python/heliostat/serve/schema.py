@@ -16,12 +16,20 @@ __all__ = [
     "ApplicationStatusOverview",
     "DeploymentStatus",
     "DeploymentStatusOverview",
+    "EncodingType",
     "LoggingConfig",
     "ProxyStatus",
     "ReplicaState",
     "ServeStatus",
     "TracingConfig",
 ]
+
+
+class EncodingType(str, Enum):
+    """How replicas write their logs."""
+
+    TEXT = "TEXT"
+    JSON = "JSON"
 
 
 class ProxyStatus(str, Enum):
@@ -132,8 +140,10 @@ _INSTANCE = (
     "APIType",
     "ApplicationDetails",
     "DeploymentDetails",
+    "DeploymentStatusTrigger",
     "ProxyDetails",
     "ReplicaDetails",
+    "ScaleDeploymentRequest",
     "ServeActorDetails",
     "ServeInstanceDetails",
     "Target",
@@ -144,6 +154,8 @@ _MODELS = (
     "AutoscalingPolicy",
     "BackpressureConfig",
     "ControllerOptions",
+    "DeploymentActorConfig",
+    "GangSchedulingConfig",
     "LoggingConfig",
     "ReplicaRank",
     "RequestRouterConfig",

@@ -20,6 +20,8 @@ NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
 # The method in which a replica ends that was drained; the cause of its death names it.
 LEAVE_METHOD = "leave"
+# In the environment of a deployment's actor: application, deployment, name and version, as JSON.
+ACTOR_VARIABLE = "RAY_SERVE_INTERNAL_DEPLOYMENT_ACTOR"
 
 
 class DeploymentID(NamedTuple):
@@ -35,6 +37,11 @@ class DeploymentID(NamedTuple):
 
     def __str__(self) -> str:
         return f"Deployment(name='{self.name}', app='{self.app_name}')"
+
+
+def deployment_actor_name(key: DeploymentID, version: str, name: str) -> str:
+    """By which replicas of that version find an actor of their deployment."""
+    return f"SERVE_DEPLOYMENT_ACTOR::{key.app_name}::{key.name}::{version}::{name}"
 
 
 @dataclass
@@ -152,4 +159,8 @@ def code_version(spec: DeploymentSpec) -> str:
             config.placement_group_bundle_label_selector,
         )
         parts.append(repr(group).encode())
+    if config.gang_scheduling_config is not None:
+        parts.append(repr(config.gang_scheduling_config).encode())
+    for actor in config.deployment_actors or ():
+        parts.append(pickle.dumps(dataclasses.astuple(actor)))
     return hashlib.blake2b(b"\0".join(parts), digest_size=16).hexdigest()

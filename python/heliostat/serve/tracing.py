@@ -1,8 +1,9 @@
-"""Traces of requests by OpenTelemetry: a span for each request at its replica, and for each call of a handle.
+"""Traces of requests by OpenTelemetry: a span for each request at the HTTP server and at its replica, and for
+each call of a handle.
 
 Spans carry the names and attributes of Ray Serve's. What a client sends as ``traceparent`` (W3C Trace
-Context) is the parent of the replica's span; calls of handles take the present span along, so that the
-spans of one request are one trace. The HTTP server in front writes no spans of its own.
+Context) is the parent of the HTTP server's span, that one of the replica's; calls of handles take the present
+span along, so that the spans of one request are one trace.
 
 Nothing here imports OpenTelemetry before traces are asked for.
 """
@@ -52,15 +53,15 @@ def set_up(config: TracingConfig | None, replica: ReplicaID, session_dir: str) -
     resource = resources.Resource.create({"service.name": f"{key.app_name}#{key.name}"})
     sampler = sampling.ParentBasedTraceIdRatio(config.sampling_ratio)
     provider = sdk.TracerProvider(sampler=sampler, resource=resource)
-    for processor in _processors(config, replica, session_dir):
+    for processor in _processors(config, logs.stem(replica), session_dir):
         provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
     _tracer = provider.get_tracer(_SCOPE)
 
 
-def _processors(config: TracingConfig, replica: ReplicaID, session_dir: str) -> list[Any]:
+def _processors(config: TracingConfig, stem: str, session_dir: str) -> list[Any]:
     if not config.exporter_import_path:
-        return [_into_file(replica, session_dir)]
+        return [_into_file(stem, session_dir)]
     path = config.exporter_import_path
     make = attribute(path)
     if not inspect.isfunction(make) or inspect.signature(make).parameters:
@@ -74,15 +75,61 @@ def _processors(config: TracingConfig, replica: ReplicaID, session_dir: str) -> 
     return made
 
 
-def _into_file(replica: ReplicaID, session_dir: str) -> Any:
+def _into_file(stem: str, session_dir: str) -> Any:
     """Spans as JSON, one after the other, in ``logs/serve/spans`` of the session."""
     export = required("opentelemetry.sdk.trace.export", "Tracing")
     folder = os.path.join(logs.folder_of(session_dir), "spans")
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, f"{logs.stem(replica)}_tracing.json")
+    path = os.path.join(folder, f"{stem}_tracing.json")
     # The process has it until its end.
     file = open(path, "a", encoding="utf-8")  # noqa: SIM115
     return export.SimpleSpanProcessor(export.ConsoleSpanExporter(out=file))
+
+
+class Written:
+    """Where the spans of the HTTP server of a node go. It has no Python, and tells those that are over."""
+
+    def __init__(self, config: TracingConfig, node: str, session_dir: str) -> None:
+        """Raises as :func:`set_up`."""
+        resources = required("opentelemetry.sdk.resources", "Tracing")
+        self._resource = resources.Resource.create({"service.name": "proxy"})
+        self._processors = _processors(config, f"proxy_{node}", session_dir)
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        """Export them. Raises what the user's exporter raises."""
+        for row in rows:
+            span = self._span(row)
+            for processor in self._processors:
+                processor.on_end(span)
+
+    def _span(self, row: dict[str, Any]) -> Any:
+        sdk = required("opentelemetry.sdk.trace", "Tracing")
+        scopes = required("opentelemetry.sdk.util.instrumentation", "Tracing")
+        from opentelemetry import trace
+
+        def place(span: str, is_remote: bool) -> Any:
+            recorded = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+            return trace.SpanContext(int(row["trace"], 16), int(span, 16), is_remote, recorded)
+
+        is_error = row.get("is_error")
+        code = trace.StatusCode.ERROR if is_error else trace.StatusCode.UNSET
+        return sdk.ReadableSpan(
+            name=row["name"],
+            context=place(row["span"], False),
+            parent=place(row["parent"], True) if row["parent"] else None,
+            resource=self._resource,
+            attributes=_known(row["attributes"]),
+            kind=trace.SpanKind.SERVER,
+            status=trace.Status(code),
+            start_time=row["began_us"] * 1000,
+            end_time=row["ended_us"] * 1000,
+            instrumentation_scope=scopes.InstrumentationScope(_SCOPE),
+        )
+
+    def end(self) -> None:
+        """What processors hold back is exported."""
+        for processor in self._processors:
+            processor.force_flush()
 
 
 def end() -> None:
@@ -149,17 +196,20 @@ class Span:
             self._span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
 
 
-_NONE = Span()
+_NONE = contextlib.nullcontext(Span())
+
+
+def of_replica(
+    replica: ReplicaID, request: RequestContext, method: str, *, streams: bool = False
+) -> contextlib.AbstractContextManager[Span]:
+    """The span of a request at its replica; spans that user code begins within are its children."""
+    return _NONE if _tracer is None else _of_replica(replica, request, method, streams=streams)
 
 
 @contextlib.contextmanager
-def of_replica(
-    replica: ReplicaID, request: RequestContext, method: str, *, streams: bool = False
+def _of_replica(
+    replica: ReplicaID, request: RequestContext, method: str, *, streams: bool
 ) -> Iterator[Span]:
-    """The span of a request at its replica; spans that user code begins within are its children."""
-    if _tracer is None:
-        yield _NONE
-        return
     from opentelemetry.trace.propagation import tracecontext
 
     parent, state = request.trace

@@ -20,27 +20,20 @@ from heliostat.core.scheduling import (
 from heliostat.exceptions import RayActorError
 from heliostat.serve import building, sockets, specs
 from heliostat.serve.controller import details, reasons, spread
+from heliostat.serve.controller.actor_care import ActorCare
 from heliostat.serve.controller.clock import Clock
+from heliostat.serve.controller.deployment_actors import ActorID, StartActor, StopActor
 from heliostat.serve.controller.ingress import Ingress
-from heliostat.serve.controller.machine import (
-    Action,
-    App,
-    Build,
-    Machine,
-    Publish,
-    Reconfigure,
-    Start,
-    restored,
-    saved,
-)
+from heliostat.serve.controller.machine import Machine, restored, saved
 from heliostat.serve.controller.measurements import Measurements
+from heliostat.serve.controller.parts import Action, App, Build, Publish, Reconfigure, Start, Stop
 from heliostat.serve.controller.proxies import Proxies
 from heliostat.serve.controller.ranks import News, Rank, Worlds
 from heliostat.serve.controller.storage import Storage
 from heliostat.serve.controller.told import EVERY_S, ToldApplications
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.options import (
-    DeploymentConfig,
+    GangPlacementStrategy,
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,
@@ -96,7 +89,8 @@ class ServeController:
         self._tells = asyncio.Lock()
         self._now = Clock()
         self._actors: dict[str, Any] = {}
-        self._groups: dict[str, PlacementGroup] = {}  # of replicas
+        self._groups: dict[str, PlacementGroup] = {}  # of replicas; those of a gang have the same
+        self._care = ActorCare(self._go, self._on_actor_started, self._on_actor_ended)
         self._reconfigured: list[str] = []  # replicas that have not taken a configuration yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._watches = Watches()
@@ -132,6 +126,7 @@ class ServeController:
                 self._grpc,
                 lambda counts: self._on_counts("ingress", counts),
                 self._machine.routes(),
+                self._traced,
             )
             self._ingress = ingress
             try:
@@ -145,6 +140,7 @@ class ServeController:
                     self._grpc,
                     lambda node, counts: self._on_counts(f"ingress {node}", counts),
                     self._routes_elsewhere,
+                    self._traced,
                 )
                 self._tell_proxies()
 
@@ -445,8 +441,12 @@ class ServeController:
             elif isinstance(action, Reconfigure):
                 self._reconfigured.append(action.replica)
                 self._go(self._reconfigure(action))
-            elif not isinstance(action, Publish):
+            elif isinstance(action, Stop):
                 self._go(self._stop(action.replica, action.deployment, action.timeout_s))
+            elif isinstance(action, StartActor):
+                self._care.start(action)
+            elif isinstance(action, StopActor):
+                self._go(self._care.stop(action))
         # A replica that is gone may be the last that was waited for.
         self._wake()
         if self._ticking is None and self._machine.wants_time():
@@ -502,7 +502,7 @@ class ServeController:
         app = self._machine.apps.get(key.app_name)
         route = (app.spec.route_prefix if app is not None else None) or ""
         try:
-            options |= self._place(action.replica, spec.config)
+            options |= self._place(action)
             actor = (
                 ray.remote(ReplicaActor)
                 .options(
@@ -522,6 +522,7 @@ class ServeController:
                     self._machine.target(key),
                     tuple(self._grpc.grpc_servicer_functions),
                     self._traced,
+                    None if action.gang is None else action.gang.seen_by(key, action.replica),
                 )
             )
         except Exception:
@@ -555,26 +556,49 @@ class ServeController:
         where = self._where.get(replica)
         return "" if where is None else where.node
 
-    def _place(self, replica: str, config: DeploymentConfig) -> dict[str, Any]:
-        """Make a replica's placement group, where it has one; options that put it into the first bundle."""
-        if config.placement_group_bundles is None:
-            return {}
-        group = self._groups[replica] = placement_group(
+    def _place(self, action: Start) -> dict[str, Any]:
+        """Options that put a replica into its placement group, where it has one."""
+        config, gang = action.spec.config, action.gang
+        bundles, selectors = (
             config.placement_group_bundles,
-            config.placement_group_strategy,
-            lifetime="detached",
-            bundle_label_selector=config.placement_group_bundle_label_selector,
+            config.placement_group_bundle_label_selector,
         )
-        self._save_soon()
-        return {"scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0, True)}
+        if gang is None and bundles is None:
+            return {}
+        members = (action.replica,) if gang is None else gang.members
+        # A replica that takes nothing has a bundle all the same.
+        own = bundles or [config.resources() or {"CPU": 0.001}]
+        if action.replica not in self._groups:
+            strategy, gangs = config.placement_group_strategy, config.gang_scheduling_config
+            group = placement_group(
+                own * len(members),
+                strategy if gangs is None else GangPlacementStrategy(gangs.gang_placement_strategy),
+                name="" if gang is None else gang.group_of(action.deployment),
+                lifetime="detached",
+                bundle_label_selector=selectors and selectors * len(members),
+            )
+            self._groups |= dict.fromkeys(members, group)
+            self._save_soon()
+        index = members.index(action.replica) * len(own)
+        chosen = PlacementGroupSchedulingStrategy(self._groups[action.replica], index, True)
+        return {"scheduling_strategy": chosen}
 
     def _unplace(self, replica: str) -> None:
-        """Give the placement group of a replica that has ended back."""
+        """Give the placement group of a replica that has ended back, once all of a gang have."""
         self._metadata.pop(replica, None)
         group = self._groups.pop(replica, None)
-        if group is not None:
+        if group is None:
+            return
+        if all(other.id != group.id for other in self._groups.values()):
             remove_placement_group(group)
-            self._save_soon()
+        self._save_soon()
+
+    def _on_actor_started(self, actor: ActorID) -> None:
+        self._do(self._machine.actor_started(actor, self._now()))
+        self._save_soon()
+
+    def _on_actor_ended(self, actor: ActorID, why: str) -> None:
+        self._do(self._machine.actor_ended(actor, why, self._now()))
 
     async def _follow(self, replica: str, key: DeploymentID, spec: DeploymentSpec) -> None:
         """A replica's life, from its constructor to its end."""
@@ -645,13 +669,14 @@ class ServeController:
             self._reconfigured.remove(action.replica)
             self._wake()
 
-    async def _stop(self, replica: str, key: DeploymentID, timeout_s: float) -> None:
+    async def _stop(self, replica: str, key: DeploymentID, timeout_s: float | None) -> None:
         actor = self._actors.pop(replica, None)
         if actor is not None:
-            await self._acknowledged(key)
-            # The replica itself may be what hangs.
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._drain(actor, timeout_s), timeout_s + 5)
+            if timeout_s is not None:
+                await self._acknowledged(key)
+                # The replica itself may be what hangs.
+                with contextlib.suppress(Exception):
+                    await asyncio.wait_for(self._drain(actor, timeout_s), timeout_s + 5)
             with contextlib.suppress(Exception):
                 ray.kill(actor)
         self._unplace(replica)
@@ -732,7 +757,7 @@ class ServeController:
         self._machine = restored(state, self._now())
         self._groups = state["groups"]
         loop = asyncio.get_running_loop()
-        for key, replica, _version, _address in state["replicas"]:
+        for key, replica, *_ in state["replicas"]:
             known = self._machine.deployments.get(key)
             if known is None:
                 continue
@@ -751,6 +776,9 @@ class ServeController:
 
     async def _start_again(self) -> None:
         await self.start()
+        for known in self._machine.deployments.values():
+            for actor in known.actors.running():
+                self._care.adopt(actor)
         self._do(self._machine.resume(self._now()))
         for build in self._machine.builds():
             self._go(self._build(build))

@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Any
 
 from heliostat.serve import specs
-from heliostat.serve.controller.machine import App, Deployment, Machine, Replica
+from heliostat.serve.controller.machine import Machine
+from heliostat.serve.controller.parts import App, Deployment, Replica
 from heliostat.serve.options import DeploymentConfig, HTTPOptions, ProxyLocation, gRPCOptions
 from heliostat.serve.schema import ProxyStatus
 from heliostat.serve.specs import DeploymentSpec
@@ -141,7 +142,11 @@ def options_of(spec: DeploymentSpec, *, changed: bool = False) -> dict[str, Any]
         value = getattr(config, field.name)
         if field.name in ("version", "autoscaling_config", "max_constructor_retry_count"):
             continue
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if hasattr(value, "as_row") and field.name == "gang_scheduling_config":
+            value = value.as_row()
+        elif field.name == "deployment_actors" and value is not None:
+            value = [one.as_row() for one in value]
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = dataclasses.asdict(value)
         if not changed or value != getattr(usual, field.name):
             options[field.name] = copy.copy(value)

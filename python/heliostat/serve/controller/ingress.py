@@ -13,13 +13,17 @@ from typing import Any
 
 from heliostat.core import daemon, serving
 from heliostat.core.extras import required
-from heliostat.serve import sockets
-from heliostat.serve.options import HTTPOptions, gRPCOptions
+from heliostat.serve import sockets, tracing
+from heliostat.serve.options import HTTPOptions, TracingConfig, gRPCOptions
 
 logger = logging.getLogger("ray.serve")
 
 _START_S_MAX = 30.0
 _AGAIN_S = 0.2
+# Bytes of a line that it says: many spans may be in one.
+_LINE_MAX = 64 << 20
+# LIMIT-1: spans that wait for the user's exporter; further ones are lost.
+_SPANS_MAX = 10_000
 
 Counts = Callable[[dict[str, list[int]]], None]
 # Routes, and the deployments that they lead to.
@@ -34,13 +38,24 @@ class Ingress:
     """
 
     def __init__(
-        self, options: HTTPOptions, grpc: gRPCOptions, on_counts: Counts, table: Table
+        self,
+        options: HTTPOptions,
+        grpc: gRPCOptions,
+        on_counts: Counts,
+        table: Table,
+        traced: TracingConfig | None = None,
     ) -> None:
         here = serving.session()
         self._folder, self._name = here["session_dir"], here["session_name"]
         self._socket = sockets.of_ingress(self._folder)
         self._options, self._grpc = options, grpc
         self._on_counts = on_counts
+        self._traced = traced if traced is not None and traced.enabled else None
+        self._node = here["node_id"]
+        self._written: tracing.Written | None = None
+        self._has_failed = False  # to write spans
+        self._spans: list[dict[str, Any]] = []
+        self._exporting: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._table = table
@@ -64,7 +79,7 @@ class Ingress:
         self._reading = asyncio.get_running_loop().create_task(self._keep(reader))
 
     async def _connect(self) -> asyncio.StreamReader:
-        reader, self._writer = await asyncio.open_unix_connection(self._socket)
+        reader, self._writer = await asyncio.open_unix_connection(self._socket, limit=_LINE_MAX)
         self._send()
         return reader
 
@@ -120,6 +135,8 @@ class Ingress:
                     self._news.set()
                 elif "counts" in said:
                     self._on_counts(said["counts"])
+                elif "spans" in said:
+                    self._export(said["spans"])
             self._writer = None
             self._news.set()
             while self._writer is None:
@@ -134,6 +151,28 @@ class Ingress:
                     except RuntimeError as error:
                         logger.error("%s", error)
                         await asyncio.sleep(_AGAIN_S)
+
+    def _export(self, rows: list[dict[str, Any]]) -> None:
+        """Write spans, one line of them after the other, in a thread: an exporter may take its time."""
+        self._spans += rows[: max(0, _SPANS_MAX - len(self._spans))]
+        if self._exporting is None or self._exporting.done():
+            self._exporting = asyncio.get_running_loop().create_task(self._write_all())
+
+    async def _write_all(self) -> None:
+        while self._spans:
+            rows, self._spans = self._spans, []
+            await asyncio.get_running_loop().run_in_executor(None, self._write_spans, rows)
+
+    def _write_spans(self, rows: list[dict[str, Any]]) -> None:
+        assert self._traced is not None
+        try:
+            if self._written is None:
+                self._written = tracing.Written(self._traced, self._node, self._folder)
+            self._written.write(rows)
+        except Exception as error:
+            if not self._has_failed:
+                logger.exception("Spans of the HTTP server are lost: %s", error)
+            self._has_failed = True
 
     async def _line(self, reader: asyncio.StreamReader) -> bytes:
         with contextlib.suppress(OSError):
@@ -155,7 +194,11 @@ class Ingress:
             "described": self._grpc.described,
             "request_timeout_s": self._grpc.request_timeout_s or self._options.request_timeout_s,
         }
-        options = {"request_timeout_s": self._options.request_timeout_s, "grpc": grpc}
+        options = {
+            "request_timeout_s": self._options.request_timeout_s,
+            "grpc": grpc,
+            "traced": None if self._traced is None else self._traced.sampling_ratio,
+        }
         said = {
             "version": self._version,
             "routes": routes,
@@ -179,6 +222,10 @@ class Ingress:
             if self._reading is not None:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._reading, _START_S_MAX)
+        if self._exporting is not None:
+            await self._exporting
+        if self._written is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._written.end)
 
 
 def decrypted(path: str, password: str) -> bytes:

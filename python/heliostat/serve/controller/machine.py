@@ -9,6 +9,9 @@ A deployment has a target (its specification and a number) and replicas. After e
   of the old ones, ``rolling_update_percentage``, stops before new ones start;
 * too many: stop the youngest.
 
+The replicas of a gang start together, and stop together: where one ends, so do the others, at once. Actors of
+the deployment (``deployment_actors``) run before its replicas start.
+
 A constructor that fails is tried again, later each time; after so many failures without a success the
 deployment has failed and nothing more is started. Requests go to the replicas that run, whatever their
 version.
@@ -16,10 +19,26 @@ version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.serve import building
+from heliostat.serve.controller import gangs
+from heliostat.serve.controller.deployment_actors import ActorID, StopActor
+from heliostat.serve.controller.gangs import Gang
+from heliostat.serve.controller.parts import (
+    RUNNING,
+    STARTING,
+    STOPPING,
+    Action,
+    App,
+    Build,
+    Deployment,
+    Publish,
+    Reconfigure,
+    Replica,
+    Start,
+    Stop,
+)
 from heliostat.serve.controller.scaling import AppPolicy, Policy, Scaler, at_capacity
 from heliostat.serve.options import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy, of
 from heliostat.serve.schema import (
@@ -33,132 +52,8 @@ from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, renewed
 
 # Seconds that a new replica may look for room before an old one is stopped for it.
 ROOM_S = 5.0
-# Failures of constructors for each replica of the target until the deployment has failed.
-TRIES_PER_REPLICA = 3
 # Seconds before a failed start is repeated: the first, and the most.
 RETRY_S, RETRY_S_MAX = 0.1, 10.0
-
-STARTING, RUNNING, STOPPING = ReplicaState.STARTING, ReplicaState.RUNNING, ReplicaState.STOPPING
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start a replica."""
-
-    replica: str
-    deployment: DeploymentID
-    spec: DeploymentSpec
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Have a replica end what it has, within that time, and end it."""
-
-    replica: str
-    deployment: DeploymentID
-    timeout_s: float
-
-
-@dataclass(frozen=True)
-class Reconfigure:
-    """Give a replica another configuration."""
-
-    replica: str
-    spec: DeploymentSpec
-
-
-@dataclass(frozen=True)
-class Publish:
-    """Tell routers and ingresses of a deployment's replicas."""
-
-    deployment: DeploymentID
-
-
-Action = Start | Stop | Reconfigure | Publish
-
-
-@dataclass
-class Replica:
-    """A replica as the machine sees it."""
-
-    id: str
-    version: str
-    since: float
-    state: ReplicaState = STARTING
-    address: str = ""
-    pid: int = 0
-    spec: DeploymentSpec | None = None  # with whose configuration it runs
-
-
-@dataclass
-class Deployment:
-    """A deployment's target and its replicas."""
-
-    id: DeploymentID
-    spec: DeploymentSpec
-    target: int
-    replicas: dict[str, Replica] = field(default_factory=dict)
-    is_going: bool = False
-    was_healthy: bool = False  # with this version
-    has_failed: bool = False
-    failures: int = 0
-    retry_at: float = 0.0
-    message: str = ""
-    scaler: Scaler | None = None
-    trigger: str = "CONFIG_UPDATE_STARTED"
-
-    def of(self, *states: ReplicaState) -> list[Replica]:
-        """Replicas in one of those states."""
-        return [one for one in self.replicas.values() if one.state in states]
-
-    def is_current(self, replica: Replica) -> bool:
-        """Whether it has the target's version."""
-        return replica.version == self.spec.code_version
-
-    def tries_max(self) -> int:
-        """So many constructors may fail."""
-        return max(
-            1, min(self.spec.config.max_constructor_retry_count, TRIES_PER_REPLICA * self.target)
-        )
-
-    def status(self) -> DeploymentStatus:
-        """Its state in one word."""
-        if self.has_failed:
-            return DeploymentStatus.DEPLOY_FAILED
-        running = [one for one in self.of(RUNNING) if self.is_current(one)]
-        old = [one for one in self.of(RUNNING, STARTING) if not self.is_current(one)]
-        if len(running) == self.target and not old:
-            return DeploymentStatus.HEALTHY
-        if self.was_healthy and self.failures:
-            return DeploymentStatus.UNHEALTHY
-        if self.was_healthy and not old:
-            more = len(running) < self.target
-            return DeploymentStatus.UPSCALING if more else DeploymentStatus.DOWNSCALING
-        return DeploymentStatus.UPDATING
-
-
-@dataclass
-class App:
-    """An application."""
-
-    spec: AppSpec
-    deployed_at: float
-    is_going: bool = False
-    # Of applications that a configuration declares; None: a program has deployed it.
-    config: dict[str, Any] | None = None
-    built: AppSpec | None = None  # what the import path made of it, with the options of the code
-    is_building: bool = False
-    given: AppSpec | None = None  # of applications that a program has deployed: what it gave
-    policy: AutoscalingPolicy | None = None  # of its deployments together
-    error: str = ""  # why it cannot be as declared
-
-
-@dataclass(frozen=True)
-class Build:
-    """Import an application, and say what came of it."""
-
-    name: str
-    config: dict[str, Any]
 
 
 class Machine:
@@ -175,6 +70,8 @@ class Machine:
         self._policies: dict[str, tuple[AutoscalingPolicy, AppPolicy]] = {}
         # Replicas that the machine before this one was stopping: whoever comes next has to know of them, too.
         self._leaving: dict[str, Stop] = {}
+        # Actors that it has left of deployments that are gone.
+        self._left: set[ActorID] = set()
         self._count = 0
 
     # --- events: each returns what is to be done
@@ -198,8 +95,11 @@ class Machine:
             known = self.deployments.get(key)
             if known is None or known.is_going:
                 replicas = known.replicas if known is not None else {}
+                actors = None if known is None else known.actors
                 number = at_capacity(one.config.num_replicas, self._capacity_of(spec.name))
-                known = Deployment(key, one, number, replicas)
+                known = Deployment(key, one, one.config.whole_gangs(number), replicas)
+                if actors is not None:
+                    known.actors = actors
                 self.deployments[key] = known
             else:
                 self._retarget(known, one)
@@ -223,12 +123,20 @@ class Machine:
             low = scaling.initial_replicas
         return at_capacity(low, capacity), at_capacity(scaling.max_replicas, capacity)
 
+    def _whole_bounds(self, known: Deployment, scaling: AutoscalingConfig) -> tuple[int, int]:
+        """The same in whole gangs: no fewer than are wanted, and no more, but one gang."""
+        low, high = self._bounds(known.id.app_name, scaling)
+        size = known.spec.config.gang_size
+        high = max(high // size * size, min(size, known.spec.config.whole_gangs(high)))
+        return min(known.spec.config.whole_gangs(low), high), high
+
     def _scaler_of(self, known: Deployment) -> Scaler | None:
         scaling = known.spec.config.autoscaling_config
         if scaling is None:
             return None
-        bounds = self._bounds(known.id.app_name, scaling)
-        return Scaler(known.id, scaling, known.scaler, bounds, self._policy_for(known.id))
+        bounds, policy = self._whole_bounds(known, scaling), self._policy_for(known.id)
+        size = known.spec.config.gang_size
+        return Scaler(known.id, scaling, known.scaler, bounds, policy, size)
 
     def _policy_for(self, key: DeploymentID) -> Policy | None:
         """What the application's policy says of a deployment, where there is one."""
@@ -334,10 +242,11 @@ class Machine:
         if scaling is None:
             capacity = self._capacity_of(known.id.app_name)
             known.target = at_capacity(spec.config.num_replicas, capacity)
-        else:
-            low, high = self._bounds(known.id.app_name, scaling)
-            known.target = min(max(known.target, low), high)
         known.spec = spec
+        known.target = spec.config.whole_gangs(known.target)
+        if scaling is not None:
+            low, high = self._whole_bounds(known, scaling)
+            known.target = min(max(known.target, low), high)
 
     def scale(self, key: DeploymentID, number: int, now: float) -> list[Action]:
         """A deployment is to have so many replicas, until its application is deployed again.
@@ -354,7 +263,7 @@ class Machine:
                 f"The number of replicas of {key} cannot be set: deploy its application with "
                 "`external_scaler_enabled: true`."
             )
-        known.target = number
+        known.target = known.spec.config.whole_gangs(number)
         return [*self._step(known, now), Publish(key)]
 
     def delete(self, name: str, now: float) -> list[Action]:
@@ -373,19 +282,25 @@ class Machine:
         return actions
 
     def adopt(
-        self, key: DeploymentID, replica: str, version: str, address: str, now: float
+        self,
+        key: DeploymentID,
+        replica: str,
+        version: str,
+        address: str,
+        now: float,
+        gang: Gang | None = None,
     ) -> None:
         """A replica that was there before this machine; with an address it takes requests."""
         known = self.deployments.get(key)
         if known is not None:
             state = RUNNING if address else STARTING
             # Without a specification: which configuration reached it last is not known.
-            known.replicas[replica] = Replica(replica, version, now, state, address)
+            known.replicas[replica] = Replica(replica, version, now, state, address, gang=gang)
             self._where[replica] = key
 
     def resume(self, now: float) -> list[Action]:
         """Go on where the machine before this one was: to call once, after :func:`restored`."""
-        actions: list[Action] = []
+        actions: list[Action] = [StopActor(one) for one in self._left]
         for known in list(self.deployments.values()):
             actions += [*self._step(known, now), Publish(known.id)]
         return actions
@@ -409,11 +324,9 @@ class Machine:
             return []
         self._drop(known, replica)
         if one.state is STARTING and known.is_current(one):
-            self._fail(known, why, now)
-            if not known.was_healthy and known.failures >= known.tries_max():
-                known.has_failed = True
-                known.trigger = "REPLICA_STARTUP_FAILED"
-        return [*self._step(known, now), Publish(known.id)]
+            self._fail(known, why, now, "REPLICA_STARTUP_FAILED")
+        ends = self._end_with(known, one)
+        return [*ends, *self._step(known, now), Publish(known.id)]
 
     def died(self, replica: str, why: str, now: float) -> list[Action]:
         """A replica that took requests has ended, or is not healthy."""
@@ -426,7 +339,37 @@ class Machine:
         if one.state is RUNNING:
             known.message = f"A replica ended and is replaced: {why}"
             known.trigger = "HEALTH_CHECK_FAILED"
-        return [Publish(known.id), *self._step(known, now)]
+        ends = self._end_with(known, one)
+        return [*ends, Publish(known.id), *self._step(known, now)]
+
+    def _end_with(self, known: Deployment, one: Replica) -> list[Action]:
+        """A gang that has lost a replica ends: nothing that it had begun can come to its end."""
+        others = gangs.with_others([one], known.of(STARTING, RUNNING))[1:]
+        return [self._stop(known, other, is_lost=True) for other in others]
+
+    def actor_started(self, actor: ActorID, now: float) -> list[Action]:
+        """An actor of a deployment has its constructor behind it."""
+        known = self.deployments.get(actor.deployment)
+        if known is None or not known.actors.started(actor):
+            return []
+        return self._step(known, now)
+
+    def actor_ended(self, actor: ActorID, why: str, now: float) -> list[Action]:
+        """An actor of a deployment did not start, or is gone."""
+        if actor in self._left:
+            self._left.remove(actor)
+            return []
+        known = self.deployments.get(actor.deployment)
+        state = None if known is None else known.actors.ended(actor)
+        if known is None or state is None:
+            return []
+        if actor.version == known.spec.code_version and not known.is_going:
+            if state is STARTING:
+                self._fail(known, why, now, "DEPLOYMENT_ACTOR_FAILED")
+            elif state is RUNNING:
+                known.message = f"The deployment actor {actor.name!r} ended and is replaced: {why}"
+                known.trigger = "DEPLOYMENT_ACTOR_FAILED"
+        return [*self._step(known, now), Publish(known.id)]
 
     def stopped(self, replica: str, now: float) -> list[Action]:
         """A replica that was to stop is gone."""
@@ -562,15 +505,19 @@ class Machine:
         if known.scaler is not None:
             known.scaler.forget(replica)
 
-    def _fail(self, known: Deployment, why: str, now: float) -> None:
+    def _fail(self, known: Deployment, why: str, now: float, trigger: str) -> None:
         known.failures += 1
         known.message = why
         pause = min(RETRY_S * 2 ** (known.failures - 1), RETRY_S_MAX)
         known.retry_at = now + pause
+        if not known.was_healthy and known.failures >= known.tries_max():
+            known.has_failed = True
+            known.trigger = trigger
 
     def _is_done(self, known: Deployment) -> bool:
         running = known.of(RUNNING)
         done = len(running) == known.target and all(map(known.is_current, running))
+        done = done and known.has_actors()
         known.was_healthy |= done
         return done
 
@@ -585,7 +532,8 @@ class Machine:
     def _step(self, known: Deployment, now: float) -> list[Action]:
         if known.is_going:
             actions: list[Action] = [self._stop(known, one) for one in known.of(STARTING, RUNNING)]
-            if not known.replicas:
+            actions += known.actors.end({one.version for one in known.replicas.values()})
+            if not known.replicas and not known.actors.states:
                 del self.deployments[known.id]
                 self._forget(known.id.app_name)
             return actions
@@ -603,6 +551,8 @@ class Machine:
         if stops:
             actions += [self._stop(known, one) for one in stops]
             actions.append(Publish(known.id))
+        versions = {one.version for one in known.replicas.values()}
+        actions += known.actors.end({known.spec.code_version, *versions})
         return actions
 
     def _configure(self, known: Deployment) -> list[Action]:
@@ -618,6 +568,9 @@ class Machine:
         if known.has_failed or now < known.retry_at:
             return []
         known.retry_at = 0.0
+        actions: list[Action] = [*known.actors.begin(known.spec)]
+        if not known.actors.are_there(known.spec):
+            return actions  # the first thing that replicas look for
         serving = known.of(STARTING, RUNNING)
         new = [one for one in serving if known.is_current(one)]
         room = known.target + known.spec.config.surge(known.target) - len(serving)
@@ -626,17 +579,25 @@ class Machine:
         if known.spec.config.absent(known.target):
             # Older ones have their resources until they are gone.
             room -= sum(not known.is_current(one) for one in known.of(STOPPING))
-        actions: list[Action] = []
-        for _ in range(min(known.target - len(new), room)):
-            self._count += 1
-            replica = f"{known.id.name}-{self._count}-{known.spec.code_version[-6:]}"
-            replica = "".join(c if c.isalnum() or c in "-_" else "_" for c in replica)
-            known.replicas[replica] = Replica(
-                replica, known.spec.code_version, now, spec=known.spec
-            )
-            self._where[replica] = known.id
-            actions.append(Start(replica, known.id, known.spec))
+        size = known.spec.config.gang_size
+        for _ in range(min(known.target - len(new), room) // size):
+            names = tuple(self._name(known) for _ in range(size))
+            gang = None
+            if known.spec.config.gang_scheduling_config is not None:
+                gang = Gang(names[0], names)
+            for name in names:
+                known.replicas[name] = Replica(
+                    name, known.spec.code_version, now, spec=known.spec, gang=gang
+                )
+                self._where[name] = known.id
+                actions.append(Start(name, known.id, known.spec, gang))
         return actions
+
+    def _name(self, known: Deployment) -> str:
+        """Of another replica."""
+        self._count += 1
+        name = f"{known.id.name}-{self._count}-{known.spec.code_version[-6:]}"
+        return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
 
     def _surplus(self, known: Deployment, now: float) -> list[Replica]:
         new = [one for one in known.of(STARTING, RUNNING) if known.is_current(one)]
@@ -650,18 +611,23 @@ class Machine:
             waiting = [one for one in new if one.state is STARTING]
             # Where some may be away, those that were stopped have made the room.
             lacks_room = not absent and excess <= 0 and bool(waiting)
-            if serving and lacks_room and now - min(one.since for one in waiting) > ROOM_S:
-                excess = 1
-            if excess > 0 and serving:
-                stops += serving[:excess]
+            has_waited = lacks_room and now - min(one.since for one in waiting) > ROOM_S
+            units = gangs.units(serving)
+            # Gangs of another size than before leave a rest, which is no whole gang.
+            is_stuck = excess > 0 and not waiting and not gangs.first_of(units, excess)
+            if units and (has_waited or is_stuck):
+                stops += units[0]
+            elif excess > 0:
+                stops += gangs.first_of(units, excess)
         # The youngest have the least to lose; those that do not run yet have nothing.
         by_age = sorted(new, key=lambda one: (one.state is RUNNING, -one.since))
-        stops += by_age[: max(0, len(new) - known.target)]
-        return stops
+        stops += gangs.first_of(gangs.units(by_age), max(0, len(new) - known.target))
+        return gangs.with_others(stops, known.of(STARTING, RUNNING))
 
-    def _stop(self, known: Deployment, one: Replica) -> Stop:
+    def _stop(self, known: Deployment, one: Replica, *, is_lost: bool = False) -> Stop:
         one.state = STOPPING
-        return Stop(one.id, known.id, known.spec.config.graceful_shutdown_timeout_s)
+        timeout_s = known.spec.config.graceful_shutdown_timeout_s
+        return Stop(one.id, known.id, None if is_lost else timeout_s)
 
     def _forget(self, name: str) -> None:
         app = self.apps.get(name)
@@ -682,13 +648,26 @@ def saved(machine: Machine) -> dict[str, Any]:
             if one.state is STOPPING:
                 stopping.append(machine._stop(known, one))
             else:
-                replicas.append((key, one.id, one.version, one.address))
+                replicas.append((key, one.id, one.version, one.address, one.gang))
     targets = {key: known.target for key, known in machine.deployments.items()}
     return {
         "apps": apps,
         "replicas": replicas,
         "stopping": stopping,  # to be stopped again: nobody else knows of them
         "targets": targets,
+        "failed": {
+            key: (known.message, known.trigger)
+            for key, known in machine.deployments.items()
+            if known.has_failed
+        },
+        "actors": [
+            *((one.deployment, one.version, one.name, STOPPING) for one in machine._left),
+            *(
+                (key, *row)
+                for key, known in machine.deployments.items()
+                for row in known.actors.saved()
+            ),
+        ],
         "capacity": (machine.capacity, machine._is_growing),
         "count": machine._count,
     }
@@ -711,7 +690,17 @@ def restored(state: dict[str, Any], now: float) -> Machine:
             target = state["targets"].get(key, one.config.num_replicas)
             known = Deployment(key, one, target)
             known.scaler = machine._scaler_of(known)
+            if key in state["failed"]:  # it stays so until it is deployed again
+                known.has_failed = True
+                known.message, known.trigger = state["failed"][key]
             machine.deployments[key] = known
-    for key, replica, version, address in state["replicas"]:
-        machine.adopt(key, replica, version, address, now)
+    for key, replica, version, address, gang in state["replicas"]:
+        machine.adopt(key, replica, version, address, now, gang)
+    for key, version, name, was in state["actors"]:
+        owner = machine.deployments.get(key)
+        if owner is None:
+            machine._left.add(ActorID(key, version, name, 0))
+        else:
+            is_wanted = version == owner.spec.code_version
+            owner.actors.restore(version, name, was, is_wanted=is_wanted)
     return machine

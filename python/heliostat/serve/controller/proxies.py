@@ -17,7 +17,7 @@ from heliostat.core import serving
 from heliostat.core.scheduling import NodeAffinitySchedulingStrategy
 from heliostat.exceptions import RayActorError
 from heliostat.serve.controller.ingress import Ingress, Table
-from heliostat.serve.options import HTTPOptions, gRPCOptions
+from heliostat.serve.options import HTTPOptions, TracingConfig, gRPCOptions
 from heliostat.serve.schema import ProxyStatus
 
 logger = logging.getLogger("ray.serve")
@@ -34,8 +34,14 @@ class ProxyActor:
     The server outlives this process, which ends with the controller: the next one finds it by its socket.
     """
 
-    def __init__(self, options: HTTPOptions, grpc: gRPCOptions, table: Table) -> None:
-        self._ingress = Ingress(options, grpc, self._on_counts, table)
+    def __init__(
+        self,
+        options: HTTPOptions,
+        grpc: gRPCOptions,
+        table: Table,
+        traced: TracingConfig | None = None,
+    ) -> None:
+        self._ingress = Ingress(options, grpc, self._on_counts, table, traced)
         self._counts: Counts = {}
         self._news = asyncio.Event()
 
@@ -81,10 +87,11 @@ class Proxies:
         grpc: gRPCOptions,
         on_counts: Callable[[str, Counts], None],
         table: Callable[[], Table],
+        traced: TracingConfig | None = None,
     ) -> None:
         here = serving.session()
         self._options, self._on_counts, self._table = options, on_counts, table
-        self._grpc = grpc
+        self._grpc, self._traced = grpc, traced
         self._own = (here["node_id"], here["host"])
         self._all: dict[str, _Proxy] = {}
         self._wanted: set[str] = set()
@@ -118,7 +125,7 @@ class Proxies:
                 max_concurrency=1000,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
             )
-            .remote(self._options, self._grpc, self._table())
+            .remote(self._options, self._grpc, self._table(), self._traced)
         )
         proxy = self._all[node] = _Proxy(host, actor)
         self._go(self._follow(node, proxy))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heliostat.serve.controller.machine import RUNNING, STARTING, Deployment, Machine
+from heliostat.serve.controller.machine import Machine
+from heliostat.serve.controller.parts import RUNNING, STARTING, Deployment
 
 
 def of(machine: Machine, name: str) -> tuple[list[str], list[str]] | None:
@@ -36,6 +37,14 @@ def _deployment(known: Deployment) -> list[str]:
         lines.append(f"It was given up after {known.failures} failures, the last one:")
     elif known.failures:
         lines.append("A replica did not start, and is tried again:")
+    missing = [
+        one.name
+        for one in known.spec.config.deployment_actors or ()
+        if (known.spec.code_version, one.name)
+        not in {(actor.version, actor.name) for actor in known.actors.running()}
+    ]
+    if missing:
+        lines.append(f"Its replicas start once its actors have: {', '.join(missing)}.")
     if known.message and running != known.target:
         lines.append(known.message)
     return lines

@@ -38,10 +38,12 @@ class Scaler:
         before: Scaler | None,
         bounds: tuple[int, int] | None = None,
         policy: Policy | None = None,
+        gang_size: int = 1,
     ) -> None:
         self._deployment = deployment
         self._config = config
         self._low, self._high = bounds or (config.min_replicas, config.max_replicas)
+        self._gang_size = gang_size  # replicas come and go so many at a time
         self._running: dict[str, int] = before._running if before is not None else {}
         self._queued: dict[str, int] = before._queued if before is not None else {}
         self._totals: Steps = before._totals if before is not None else deque()
@@ -119,9 +121,9 @@ class Scaler:
         if serving == 0 and target == 0:
             # A request is held until there is a replica: nothing to average over, and no delay.
             if self.total:
-                return min(max(1, low), high)
+                return min(max(self._gang_size, low), high)
             desired = 0 if self._policy is None else self._ask(target, now, running)
-            return min(max(math.ceil(desired), low), high)
+            return min(max(self._whole(math.ceil(desired)), low), high)
         if self._policy is None:
             desired = self._aggregate(self._totals, now) / config.target_ongoing_requests
         else:
@@ -134,7 +136,11 @@ class Scaler:
         )
         change = desired - target
         wanted = math.ceil(target + change * (up if change > 0 else down) - 1e-9)
-        return self._delayed(target, min(max(wanted, low), high), now)
+        return self._delayed(target, min(max(self._whole(wanted), low), high), now)
+
+    def _whole(self, number: int) -> int:
+        """Whole gangs, as many as hold that number."""
+        return math.ceil(number / self._gang_size) * self._gang_size
 
     def _delayed(self, target: int, wanted: int, now: float) -> int:
         """That number once it was wanted for as long as it has to be; until then the present target."""
@@ -151,10 +157,14 @@ class Scaler:
             if self._fewer_since is None:
                 self._fewer_since = now
             delay = config.downscale_delay_s
-            if wanted == 0 and target == 1 and config.downscale_to_zero_delay_s is not None:
+            if (
+                wanted == 0
+                and target == self._gang_size
+                and config.downscale_to_zero_delay_s is not None
+            ):
                 delay = config.downscale_to_zero_delay_s
             if wanted == 0 and self.total:
-                wanted = 1
+                wanted = self._gang_size
             if now - self._fewer_since >= delay:
                 self._fewer_since = None
                 return wanted

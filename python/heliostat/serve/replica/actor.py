@@ -22,6 +22,7 @@ from heliostat.core.extras import required
 from heliostat.serve import asgi, context, logs, multiplex, servicers, sockets, specs, tracing
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
+from heliostat.serve.gang import GangContext
 from heliostat.serve.options import (
     AutoscalingConfig,
     BackpressureConfig,
@@ -52,11 +53,14 @@ class Turnstile:
         self.ongoing = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
+    def take(self) -> bool:
+        """A place, if there is one."""
+        is_free = self.ongoing < self.most and not self.waiting
+        self.ongoing += is_free
+        return is_free
+
     async def enter(self) -> None:
-        """Once there is a place."""
-        if self.ongoing < self.most and not self.waiting:
-            self.ongoing += 1
-            return
+        """Once there is a place; to be called where :meth:`take` gave none."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append(place)
         try:
@@ -101,6 +105,7 @@ class ReplicaActor:
         world_size: int = 1,
         servicers: tuple[str, ...] = (),
         traced: TracingConfig | None = None,
+        gang: GangContext | None = None,
     ) -> None:
         self._traced = traced
         self._root_path = root_path
@@ -110,7 +115,14 @@ class ReplicaActor:
         self._default_logging = logging
         self._is_told = False  # each request has a line in the log
         self._id = ReplicaID(replica, DeploymentID(app, spec.name))
-        self._context = ReplicaContext(self._id, None, spec.config.max_ongoing_requests, world_size)
+        self._context = ReplicaContext(
+            self._id,
+            None,
+            spec.config.max_ongoing_requests,
+            world_size,
+            gang_context=gang,
+            code_version=spec.code_version,
+        )
         self._spec = spec
         self._route = route
         self._config: DeploymentConfig = spec.config
@@ -269,7 +281,8 @@ class ReplicaActor:
         self, request: RequestContext, method: str, /, *args: Any, **kwargs: Any
     ) -> Any:
         """A call of a handle."""
-        await self._enter()
+        if not self._take():
+            await self._gate.enter()
         began, outcome = time.perf_counter(), "ERROR"
         with (
             self._meter.request(request.route),
@@ -292,7 +305,8 @@ class ReplicaActor:
         self, request: RequestContext, method: str, /, *args: Any, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """A call of a handle whose answers come one by one."""
-        await self._enter()
+        if not self._take():
+            await self._gate.enter()
         with (
             self._meter.request(request.route),
             tracing.of_replica(self._id, request, method, streams=True),
@@ -322,12 +336,12 @@ class ReplicaActor:
                 "has to be a generator."
             )
 
-    async def _enter(self) -> None:
+    def _take(self) -> bool:
+        """Whether a call has a place. Raises ``ReplicaUnavailableError`` where it will get none."""
         if self._is_leaving:
             raise ReplicaUnavailableError(self._id.to_full_id_str())
-        entering = self._gate.enter()
         self._count()
-        await entering
+        return self._gate.take()
 
     def _leave(self) -> None:
         self._gate.leave()
@@ -373,9 +387,9 @@ class ReplicaActor:
             exchange.refuse()
             return
         began = time.perf_counter()
-        entering = self._gate.enter()
         self._count()
-        await entering
+        if not self._gate.take():
+            await self._gate.enter()
         try:
             scope = exchange.scope
             if self._root_path:  # which a proxy before the HTTP server has cut off
@@ -443,6 +457,19 @@ class ReplicaActor:
             self._rpc_methods = servicers.methods_of(self._servicers)
         began, path = time.perf_counter(), exchange.scope["path"]
         method = self._rpc_methods[path]
+        self._meter.call()
+        code = rpc.CANCELLED
+        try:
+            code = await self._answer_rpc(exchange, request_id, method, path, span)
+        finally:
+            self._meter.called(self._route, path, code, time.perf_counter() - began)
+        if self._is_told:
+            logs.access(f"GRPC {path}", str(code), began)
+
+    async def _answer_rpc(
+        self, exchange: Exchange, request_id: str, method: Method, path: str, span: tracing.Span
+    ) -> int:
+        """Answer it; with which code."""
         call = rpc.Call(exchange, method, request_id)
         error: BaseException | None = None
         try:
@@ -458,8 +485,7 @@ class ReplicaActor:
         code, details = call.outcome(error)
         await call.end(code, details)
         span.of_rpc(path, code, error)
-        if self._is_told:
-            logs.access(f"GRPC {path}", str(code), began)
+        return code
 
     async def _call_rpc(self, call: rpc.Call, method: Method, name: str) -> None:
         try:
@@ -672,6 +698,10 @@ class ReplicaActor:
 
 
 def _is_async(target: Callable[..., Any]) -> bool:
+    # Of each call this is asked: most are plain methods, which say it at once.
+    code = getattr(target, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_COROUTINE:
+        return True
     return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
         getattr(target, "__call__", None)  # noqa: B004 - an object's, to look at
     )

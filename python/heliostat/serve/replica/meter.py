@@ -18,7 +18,7 @@ from heliostat.util.metrics import Counter, Gauge, Histogram
 _EVERY_S = 1.0
 _BOUNDS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000]
 _TAGS = ("route", "deployment", "replica", "application")
-_HTTP_TAGS = ("route", "method", "application", "status_code")
+_ANSWER_TAGS = ("route", "method", "application", "status_code")
 # Latencies are counted in steps of a tenth: a quantile is right to a twentieth.
 _STEP = math.log(1.1)
 
@@ -78,20 +78,10 @@ class Meter:
         self._now = Gauge(
             "serve_replica_processing_queries", "Requests that are processed now.", _TAGS[1:]
         )
-        self._answers = Counter(
-            "serve_num_http_requests", "HTTP requests that were answered.", _HTTP_TAGS
-        )
-        self._took = Histogram(
-            "serve_http_request_latency_ms",
-            "From when a request reached its replica until it was answered, with the time it waited there.",
-            list(_BOUNDS_MS),
-            _HTTP_TAGS,
-        )
-        self._refusals = Counter(
-            "serve_num_http_error_requests",
-            "HTTP requests that were answered with a status of 400 or more.",
-            (*_HTTP_TAGS, "error_code"),
-        )
+        self._http = _Answers("http", "a status of 400 or more")
+        self._rpc: _Answers | None = None  # once there is a call
+        self._calls: list[tuple[str, str, str, float]] = []
+        self._open_calls = 0
 
     def request(self, route: str) -> _Request:
         """Counts what is done within it."""
@@ -125,6 +115,15 @@ class Meter:
         """It came over HTTP and was answered so, in that time."""
         self._answered.append((route, method, str(status), seconds * 1e3))
 
+    def call(self) -> None:
+        """A call of gRPC is answered from now on."""
+        self._open_calls += 1
+
+    def called(self, route: str, method: str, code: int, seconds: float) -> None:
+        """A call of that method, ``/package.Service/Method``, has ended with that code, in that time."""
+        self._open_calls -= 1
+        self._calls.append((route, method, str(code), seconds * 1e3))
+
     def _tell_soon(self) -> None:
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_EVERY_S, self.tell)
@@ -137,21 +136,60 @@ class Meter:
             for route, number in counts.items():
                 metric.inc(number, {**self._own, "route": route})
             counts.clear()
+        application = self._own["application"]
         answered, self._answered = self._answered, []
-        for route, method, status, value in answered:
-            tags = {
-                "route": route,
-                "method": method,
-                "status_code": status,
-                "application": self._own["application"],
-            }
-            self._answers.inc(1, tags)
-            self._took.observe(value, tags)
-            if int(status) >= 400:
-                self._refusals.inc(1, {**tags, "error_code": status})
+        for row in answered:
+            self._http.tell(application, *row, is_error=int(row[2]) >= 400)
+        if self._calls or self._open_calls:
+            self._rpc = self._rpc or _Answers("grpc", "a code that is not 0")
+        calls, self._calls = self._calls, []
+        if self._rpc is not None:
+            self._rpc.open.set(self._open_calls, self._own)
+            for row in calls:
+                self._rpc.tell(application, *row, is_error=row[2] != "0")
         latencies, self._latencies = self._latencies, []
         for route, value in latencies:
             self._latency.observe(value, {**self._own, "route": route})
+
+
+class _Answers:
+    """What was answered over a protocol."""
+
+    def __init__(self, protocol: str, error: str) -> None:
+        what = f"Requests over {protocol} that were answered"
+        self._all = Counter(f"serve_num_{protocol}_requests", f"{what}.", _ANSWER_TAGS)
+        self._took = Histogram(
+            f"serve_{protocol}_request_latency_ms",
+            "From when a request reached its replica until it was answered, with the time it waited there.",
+            list(_BOUNDS_MS),
+            _ANSWER_TAGS,
+        )
+        self._errors = Counter(
+            f"serve_num_{protocol}_error_requests",
+            f"{what} with {error}.",
+            (*_ANSWER_TAGS, "error_code"),
+        )
+        if protocol == "grpc":  # those of HTTP are counted by the servers
+            self.open = Gauge(
+                "serve_num_ongoing_grpc_requests", "Calls that this replica has.", _TAGS[1:]
+            )
+
+    def tell(
+        self,
+        application: str,
+        route: str,
+        method: str,
+        code: str,
+        milliseconds: float,
+        *,
+        is_error: bool,
+    ) -> None:
+        """One of them."""
+        tags = {"route": route, "method": method, "status_code": code, "application": application}
+        self._all.inc(1, tags)
+        self._took.observe(milliseconds, tags)
+        if is_error:
+            self._errors.inc(1, {**tags, "error_code": code})
 
 
 class _Request:

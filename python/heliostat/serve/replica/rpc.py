@@ -27,6 +27,8 @@ from heliostat.serve.grpc_util import RayServegRPCContext, gRPCInputStream
 from heliostat.serve.replica.connection import Exchange
 from heliostat.serve.servicers import Method
 
+# The code of a call whose client has gone.
+CANCELLED = 1
 _HEAD = struct.Struct(">BI")
 # Codes of a status.
 _OK, _TIMED_OUT, _EXHAUSTED, _UNIMPLEMENTED, _INTERNAL, _UNAVAILABLE = 0, 4, 8, 12, 13, 14

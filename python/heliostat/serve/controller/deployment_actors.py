@@ -1,0 +1,115 @@
+"""Which actors of deployments there are to be: a part of the machine, without clock and I/O.
+
+A deployment's actors are those of a version. They start before its replicas do, and end once no replica has
+that version any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heliostat.serve.options import DeploymentActorConfig
+from heliostat.serve.schema import ReplicaState
+from heliostat.serve.specs import DeploymentID, DeploymentSpec
+
+STARTING, RUNNING, STOPPING = ReplicaState.STARTING, ReplicaState.RUNNING, ReplicaState.STOPPING
+
+
+@dataclass(frozen=True)
+class ActorID:
+    """One of a deployment's actors; the number tells it from another one of its name."""
+
+    deployment: DeploymentID
+    version: str
+    name: str
+    number: int
+
+
+@dataclass(frozen=True)
+class StartActor:
+    """Start one."""
+
+    actor: ActorID
+    config: DeploymentActorConfig
+    spec: DeploymentSpec
+
+
+@dataclass(frozen=True)
+class StopActor:
+    """End one."""
+
+    actor: ActorID
+
+
+class DeploymentActors:
+    """The actors of one deployment."""
+
+    def __init__(self, key: DeploymentID) -> None:
+        self._key = key
+        self._count = 0
+        self.states: dict[ActorID, ReplicaState] = {}
+
+    def begin(self, spec: DeploymentSpec) -> list[StartActor]:
+        """Those that are missing. One of the same name that ends makes the new one wait."""
+        there = {(one.version, one.name) for one in self.states}
+        starts = []
+        for config in spec.config.deployment_actors or ():
+            if (spec.code_version, config.name) not in there:
+                one = self._add(spec.code_version, config.name, STARTING)
+                starts.append(StartActor(one, config, spec))
+        return starts
+
+    def _add(self, version: str, name: str, state: ReplicaState) -> ActorID:
+        self._count += 1
+        one = ActorID(self._key, version, name, self._count)
+        self.states[one] = state
+        return one
+
+    def are_there(self, spec: DeploymentSpec) -> bool:
+        """Whether all that the replicas are to find run."""
+        if not spec.config.deployment_actors:
+            return True
+        running = {
+            (one.version, one.name) for one, state in self.states.items() if state is RUNNING
+        }
+        return all(
+            (spec.code_version, config.name) in running for config in spec.config.deployment_actors
+        )
+
+    def end(self, versions: set[str]) -> list[StopActor]:
+        """Those of other versions than these."""
+        stops = [
+            one
+            for one, state in self.states.items()
+            if one.version not in versions and state is not STOPPING
+        ]
+        for one in stops:
+            self.states[one] = STOPPING
+        return [StopActor(one) for one in stops]
+
+    def started(self, one: ActorID) -> bool:
+        """It runs; whether that is news."""
+        is_news = self.states.get(one) is STARTING
+        if is_news:
+            self.states[one] = RUNNING
+        return is_news
+
+    def ended(self, one: ActorID) -> ReplicaState | None:
+        """It is gone; what it was."""
+        return self.states.pop(one, None)
+
+    def saved(self) -> list[tuple[str, str, ReplicaState]]:
+        """What a later machine is to know."""
+        return [(one.version, one.name, state) for one, state in self.states.items()]
+
+    def restore(self, version: str, name: str, state: ReplicaState, *, is_wanted: bool) -> None:
+        """One that was there before this machine.
+
+        Of one that was starting nothing is known: it is started again, or ended.
+        """
+        if state is RUNNING or not is_wanted:
+            self._add(version, name, RUNNING)
+
+    def running(self) -> list[ActorID]:
+        """Those that run."""
+        return [one for one, state in self.states.items() if state is RUNNING]

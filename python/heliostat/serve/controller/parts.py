@@ -1,0 +1,147 @@
+"""What the controller's machine is made of: applications, deployments, replicas, and what it wants done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.serve.controller.deployment_actors import DeploymentActors, StartActor, StopActor
+from heliostat.serve.controller.gangs import Gang
+from heliostat.serve.controller.scaling import Scaler
+from heliostat.serve.options import AutoscalingPolicy
+from heliostat.serve.schema import DeploymentStatus, ReplicaState
+from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
+
+# Failures of constructors for each replica of the target until the deployment has failed.
+TRIES_PER_REPLICA = 3
+STARTING, RUNNING, STOPPING = ReplicaState.STARTING, ReplicaState.RUNNING, ReplicaState.STOPPING
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a replica."""
+
+    replica: str
+    deployment: DeploymentID
+    spec: DeploymentSpec
+    gang: Gang | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Have a replica end what it has, within that time, and end it; ``None``: kill it."""
+
+    replica: str
+    deployment: DeploymentID
+    timeout_s: float | None
+
+
+@dataclass(frozen=True)
+class Reconfigure:
+    """Give a replica another configuration."""
+
+    replica: str
+    spec: DeploymentSpec
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Tell routers and ingresses of a deployment's replicas."""
+
+    deployment: DeploymentID
+
+
+Action = Start | Stop | Reconfigure | Publish | StartActor | StopActor
+
+
+@dataclass
+class Replica:
+    """A replica as the machine sees it."""
+
+    id: str
+    version: str
+    since: float
+    state: ReplicaState = STARTING
+    address: str = ""
+    pid: int = 0
+    spec: DeploymentSpec | None = None  # with whose configuration it runs
+    gang: Gang | None = None
+
+
+@dataclass
+class Deployment:
+    """A deployment's target and its replicas."""
+
+    id: DeploymentID
+    spec: DeploymentSpec
+    target: int
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    is_going: bool = False
+    was_healthy: bool = False  # with this version
+    has_failed: bool = False
+    failures: int = 0
+    retry_at: float = 0.0
+    message: str = ""
+    scaler: Scaler | None = None
+    trigger: str = "CONFIG_UPDATE_STARTED"
+    actors: DeploymentActors = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.actors = DeploymentActors(self.id)
+
+    def has_actors(self) -> bool:
+        """Whether replicas of the target's version find, or found, the actors that they look for."""
+        return self.was_healthy or self.actors.are_there(self.spec)
+
+    def of(self, *states: ReplicaState) -> list[Replica]:
+        """Replicas in one of those states."""
+        return [one for one in self.replicas.values() if one.state in states]
+
+    def is_current(self, replica: Replica) -> bool:
+        """Whether it has the target's version."""
+        return replica.version == self.spec.code_version
+
+    def tries_max(self) -> int:
+        """So many constructors may fail."""
+        return max(
+            1, min(self.spec.config.max_constructor_retry_count, TRIES_PER_REPLICA * self.target)
+        )
+
+    def status(self) -> DeploymentStatus:
+        """Its state in one word."""
+        if self.has_failed:
+            return DeploymentStatus.DEPLOY_FAILED
+        running = [one for one in self.of(RUNNING) if self.is_current(one)]
+        old = [one for one in self.of(RUNNING, STARTING) if not self.is_current(one)]
+        if len(running) == self.target and not old and self.has_actors():
+            return DeploymentStatus.HEALTHY
+        if self.was_healthy and self.failures:
+            return DeploymentStatus.UNHEALTHY
+        if self.was_healthy and not old:
+            more = len(running) < self.target
+            return DeploymentStatus.UPSCALING if more else DeploymentStatus.DOWNSCALING
+        return DeploymentStatus.UPDATING
+
+
+@dataclass
+class App:
+    """An application."""
+
+    spec: AppSpec
+    deployed_at: float
+    is_going: bool = False
+    # Of applications that a configuration declares; None: a program has deployed it.
+    config: dict[str, Any] | None = None
+    built: AppSpec | None = None  # what the import path made of it, with the options of the code
+    is_building: bool = False
+    given: AppSpec | None = None  # of applications that a program has deployed: what it gave
+    policy: AutoscalingPolicy | None = None  # of its deployments together
+    error: str = ""  # why it cannot be as declared
+
+
+@dataclass(frozen=True)
+class Build:
+    """Import an application, and say what came of it."""
+
+    name: str
+    config: dict[str, Any]
