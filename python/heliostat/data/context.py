@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.core import settings
 from heliostat.data.unused_settings import (
@@ -21,6 +21,9 @@ from heliostat.data.unused_settings import (
     ShuffleStrategy,
     UnusedSettings,
 )
+
+if TYPE_CHECKING:
+    from heliostat.data.checkpoint.interfaces import CheckpointConfig
 
 __all__ = [
     "AutoscalingConfig",
@@ -110,6 +113,22 @@ def _whole(seconds: float) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
+def _checkpoint_config(value: Any) -> CheckpointConfig:
+    from heliostat.data.checkpoint.interfaces import CheckpointBackend, CheckpointConfig
+
+    if isinstance(value, dict):
+        backend = value.get("override_backend")
+        if isinstance(backend, str):
+            value = {**value, "override_backend": CheckpointBackend[backend]}
+        return CheckpointConfig(**value)
+    if not isinstance(value, CheckpointConfig):
+        raise TypeError(
+            "`checkpoint_config` takes a CheckpointConfig, a dict of its arguments, or None; got "
+            f"{value!r}."
+        )
+    return value
+
+
 @dataclass
 class DataContext(UnusedSettings):
     """Settings that a dataset takes with it when it is made. Sizes in bytes.
@@ -127,6 +146,10 @@ class DataContext(UnusedSettings):
             beside the other tasks.
         enable_progress_bars: Show progress of executions that take more than a moment.
         enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
+        checkpoint_config: Remember in a folder which rows a write has written, so that the same program, run
+            again, goes on there: a ``CheckpointConfig`` of ``heliostat.data.checkpoint``, or its arguments
+            as a dict.
+        enable_stats_summary_collection: Keep the figures of finished executions for ``list_stats_summaries``.
         enable_arrow_backed_pandas_conversion: DataFrames made of blocks have columns of Arrow types
             ("int64[pyarrow]"), which hold missing values; False: numpy's types, where integers with
             missing values become floats. Columns of ``from_pandas`` keep their own types.
@@ -144,6 +167,7 @@ class DataContext(UnusedSettings):
 
     Raises:
         ValueError: While setting, ``shuffle_strategy`` is none of ``ShuffleStrategy``.
+        TypeError: While setting, ``checkpoint_config`` is of another type.
     """
 
     execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)
@@ -161,6 +185,8 @@ class DataContext(UnusedSettings):
         default_factory=lambda: not settings.flag("DATA_DISABLE_PROGRESS_BARS")
     )
     enable_rich_progress_bars: bool = True
+    enable_stats_summary_collection: bool = False
+    checkpoint_config: CheckpointConfig | None = None
     enable_arrow_backed_pandas_conversion: bool = True
     actor_task_retry_on_errors: bool | list[type[BaseException]] = False
     retried_io_errors: list[str] = field(
@@ -177,6 +203,8 @@ class DataContext(UnusedSettings):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "shuffle_strategy":
             value = ShuffleStrategy(value)
+        elif name == "checkpoint_config" and value is not None:
+            value = _checkpoint_config(value)
         elif name == "min_parallelism" and value != _min_parallelism():  # its older name, too
             self.read_op_min_num_blocks = value
         elif name == "use_push_based_shuffle" and value:  # the older name of a strategy

@@ -215,7 +215,6 @@ class UnusedSettings:
     enable_operator_progress_bars: bool = True
     enable_per_node_metrics: bool = False
     enable_progress_bar_name_truncation: bool = True
-    enable_stats_summary_collection: bool = False
     issue_detectors_config: IssueDetectorsConfiguration = field(
         default_factory=IssueDetectorsConfiguration
     )
@@ -236,8 +235,7 @@ class UnusedSettings:
     use_ray_tqdm: bool = True
     verbose_stats_logs: bool = False
 
-    # what is not there: row-level checkpoints, callbacks, lakehouse tables
-    checkpoint_config: Any = None
+    # what is not there: callbacks, lakehouse tables
     custom_execution_callback_classes: list[Any] = field(default_factory=list)
     delta_config: DeltaConfig = field(default_factory=DeltaConfig)
     execution_callback_classes: list[Any] = field(default_factory=list)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from heliostat.data import block, tfrecords
 from heliostat.data.catalog import CatalogAccessMode, ReaderFormat, resolved
+from heliostat.data.checkpoint import resume
 from heliostat.data.dataset.base import Base
 from heliostat.data.expressions import Expr
 from heliostat.data.plan.operators import Map, TaskPoolStrategy
@@ -30,10 +31,12 @@ class Write(Base):
     """Part of ``Dataset``."""
 
     def _write(self, label: str, path: str, options: dict[str, Any], **sink: Any) -> None:
+        checkpoint = self._context.checkpoint_config
+        mode = options.pop("mode", SaveMode.APPEND)
         place = files.prepare(
             path,
             options.pop("filesystem", None),
-            options.pop("mode", SaveMode.APPEND),
+            SaveMode.APPEND if resume.is_begun(checkpoint) else mode,  # it is there by this write
             options.pop("try_create_dir", True),
         )
         if place is None:
@@ -51,9 +54,17 @@ class Write(Base):
         )
         options.pop("min_bytes_per_file", None)
         refuse(f"write_{label.lower()}", options, _OURS, ())
-        stream = _OneFile(to) if min_rows else to  # each task then joins its blocks into one file
+        source = self._plan
+        stream: resume.Stream = (
+            _OneFile(to) if min_rows else to
+        )  # each task then joins its blocks into one file
+        resumed = None
+        if checkpoint is not None:
+            resumed = resume.Resumed(checkpoint, self._context, to.write_id)
+            source = resumed.source(source, to.path, to.filesystem)
+            stream = resumed.stream(stream)
         plan = Map(
-            self._plan,
+            source,
             MapStream(stream, f"Write{label}"),
             TaskPoolStrategy(concurrency),
             remote,
@@ -66,9 +77,12 @@ class Write(Base):
                 pass
         except BaseException:
             bundles.close()  # type: ignore[attr-defined] # a generator
-            with contextlib.suppress(Exception):  # what failed is told, not this
-                to.undo()
+            if resumed is None:
+                with contextlib.suppress(Exception):  # what failed is told, not this
+                    to.undo()
             raise
+        if resumed is not None:
+            resumed.complete()
 
     def write_parquet(
         self,
@@ -401,9 +415,15 @@ class Write(Base):
     ) -> None:
         """Write to a sink of the program's own."""
         rows = datasink.min_rows_per_write or 0
+        stream: resume.Stream = Writing(datasink)
+        source, resumed = self._plan, None
+        if self._context.checkpoint_config is not None:
+            resume.check_sink(datasink)
+            resumed = resume.Resumed(self._context.checkpoint_config, self._context)
+            source, stream = resumed.source(source), resumed.stream(stream)
         plan = Map(
-            self._plan,
-            MapStream(Writing(datasink), f"Write{datasink.get_name()}"),
+            source,
+            MapStream(stream, f"Write{datasink.get_name()}"),
             TaskPoolStrategy(concurrency),
             dict(ray_remote_args or {}),
             rows,
@@ -417,6 +437,8 @@ class Write(Base):
             raise
         total, size = (sum(row[name] for row in found) for name in ("rows", "bytes"))
         datasink.on_write_complete(WriteResult(total, size, [row["returned"] for row in found]))
+        if resumed is not None:
+            resumed.complete()
 
     def write_images(
         self, path: str, column: str, file_format: str = "png", **options: Any

@@ -30,6 +30,8 @@ NULL = "__HIVE_DEFAULT_PARTITION__"  # a missing value in the name of a folder
 class DeltaSink(Datasink[Any]):
     """Writes files into the table's folder, and commits them to its log at the end."""
 
+    is_transaction = True  # nothing is written before all of it is
+
     def __init__(
         self,
         path: str,

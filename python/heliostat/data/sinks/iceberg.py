@@ -25,6 +25,8 @@ class IcebergSink(Datasink[Any]):
         options: Further arguments of the deletion, such as ``case_sensitive`` and ``branch``.
     """
 
+    is_transaction = True  # nothing is written before all of it is
+
     def __init__(
         self,
         table_identifier: str,

@@ -17,6 +17,8 @@ from heliostat.data.sinks.files import SaveMode
 class LanceSink(Datasink[Any]):
     """Writes fragments, and commits them at the end."""
 
+    is_transaction = True  # nothing is written before all of it is
+
     def __init__(
         self,
         uri: str,
