@@ -259,3 +259,62 @@ def test_first_rows_of_large_row_groups(rd: Any, tmp_path: Any, rows: int) -> No
     made = rd.read_parquet(str(tmp_path)).limit(rows).map_batches(lambda b: b, batch_size=None)
     found = [n for batch in made.iter_batches(batch_size=None) for n in batch["n"]]
     assert found == list(range(min(rows, 240_000)))
+
+
+@pytest.mark.contract("F10.33")
+@ours
+def test_a_source_of_the_program_is_told_what_to_leave_out(
+    rd: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray.data.block import BlockMetadata
+    from ray.data.datasource import Datasource, ReadTask
+    from ray.data.expressions import col
+
+    class Numbers(Datasource):
+        def __init__(self, can: bool) -> None:
+            self.can = can
+
+        def supports_projection_pushdown(self) -> bool:
+            return self.can
+
+        def supports_predicate_pushdown(self) -> bool:
+            return self.can
+
+        def get_read_tasks(self, parallelism: int, *_: Any) -> list[ReadTask]:
+            columns, condition = self.get_projection_map(), self.get_current_predicate()
+
+            def read() -> Any:
+                table = pa.table({"a": range(10), "b": range(10, 20), "c": ["x"] * 10})
+                if condition is not None:
+                    table = table.filter(condition.to_pyarrow())
+                yield table if columns is None else table.select(list(columns))
+
+            return [ReadTask(read, BlockMetadata(10, None, None, None))]
+
+    for can in (True, False):
+        made = rd.read_datasource(Numbers(can)).filter(expr=col("a") > 3).filter(expr=col("b") < 17)
+        made = made.select_columns(["b", "c"]).select_columns(["c", "b"])
+        made.explain()
+        told = "ReadNumbers[columns=[b, c], filter=((col('a') > 3) & (col('b') < 17))]"
+        assert (told in capsys.readouterr().out) is can
+        assert made.take_all() == [{"c": "x", "b": b} for b in (14, 15, 16)]
+    source = Numbers(can=True).apply_projection({"a": "a", "b": "b"})
+    assert source.apply_projection({"b": "b", "c": "c"}).get_projection_map() == {"b": "b"}
+    assert source.apply_projection(None).get_projection_map() == {"a": "a", "b": "b"}
+
+
+@pytest.mark.contract("F10.17", "F10.20")
+@ours
+def test_explain_says_how_a_join_is_made(
+    rd: Any, facts: Callable[[], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = rd.from_items([{"k": k, "name": str(k)} for k in range(3)])
+    large = rd.range(10_000_000).rename_columns({"id": "k"})
+    joined = large.join(few, "inner", 4, on=("k",))
+    joined.explain()
+    physical = capsys.readouterr().out.split("Physical Plan")[1]
+    assert "Join(inner)[right side broadcast]" in physical
+    assert physical.rstrip().endswith("+- Input")
+    large.join(large, "inner", 4, on=("k",), right_suffix="_r").explain()
+    assert "Join(inner)[both sides shuffled]" in capsys.readouterr().out
+    assert joined.count() == 3

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heliostat.data.context import DataContext, ExecutionOptions, ExecutionResources
     from heliostat.data.dataset import Dataset, MaterializedDataset, Schema
     from heliostat.data.dataset.summary import DatasetSummary
+    from heliostat.data.execute.summaries import list_stats_summaries
     from heliostat.data.iterate.iterator import DataIterator
     from heliostat.data.plan.operators import (
         ActorPoolStrategy,
@@ -97,6 +98,7 @@ _HOME = {
         "context": "DataContext ExecutionOptions ExecutionResources",
         "dataset": "Dataset MaterializedDataset Schema",
         "dataset.summary": "DatasetSummary",
+        "execute.summaries": "list_stats_summaries",
         "iterate.iterator": "DataIterator",
         "plan.operators": "ActorPoolStrategy MixStoppingCondition TaskPoolStrategy",
         "preprocessors.base": "Preprocessor",
@@ -137,6 +139,7 @@ _MODULES = (
     "aggregate",
     "block",
     "catalog",
+    "checkpoint",
     "collate_fn",
     "context",
     "dataset",
@@ -236,6 +239,7 @@ __all__ = [
     "read_avro",
     "read_tfrecords",
     "read_webdataset",
+    "list_stats_summaries",
     "set_progress_bars",
 ]
 

@@ -275,7 +275,9 @@ class Consume(Base):
     def explain(self) -> None:
         """Print the plan as written, the plan that is executed, and what of that is one task.
 
-        The second says what each source is told to leave out: columns, rows by a filter, a limit.
+        The second says what each source is told to leave out: columns, rows by a filter, a limit. The
+        third says of a join whether the rows of both sides are shuffled, or one side is small enough
+        to be executed first and broadcast to the tasks of the other.
         """
         plan = self._to_execute()
         parts = {
@@ -287,19 +289,25 @@ class Consume(Base):
         print("\n\n".join(said))  # noqa: T201
 
     def _stages(self, whole: Operator) -> str:
+        from heliostat.data.execute.joins import Join
         from heliostat.data.execute.planner import chain, follow
+        from heliostat.data.execute.small_sides import Foreseen, foreseen
         from heliostat.data.plan.operators import ActorPoolStrategy, Exchange, Read
+
+        def name(plan: Operator) -> str:
+            is_join = isinstance(plan, Exchange) and isinstance(plan.run, Join)
+            return f"{plan.name}[both sides shuffled]" if is_join else plan.name
 
         def lines(plan: Operator, depth: int) -> Iterator[str]:
             mark = "   " * (depth - 1) + "+- " if depth else ""
             if not isinstance(plan, Map | Read):
-                yield f"{mark}{plan.name}"
+                yield f"{mark}{name(plan)}"
                 for source in plan.inputs:
                     yield from lines(source, depth + 1)
                 return
             steps, source, reads = chain(plan)
             if isinstance(source, Exchange) and follow(steps, source, self._context):
-                yield f"{mark}{'->'.join(p.name for p in (source, *steps))}"
+                yield f"{mark}{'->'.join(name(p) for p in (source, *steps))}"
                 for one in source.inputs:
                     yield from lines(one, depth + 1)
                 return
@@ -308,8 +316,12 @@ class Consume(Base):
             yield f"{mark}{'Actors' if pool else 'Tasks'}[{'->'.join(p.name for p in parts)}]"
             if not reads:
                 yield from lines(source, depth + 1)
+            for step in steps:
+                small = getattr(step.transform, "function", None)
+                if isinstance(small, Foreseen):
+                    yield from lines(small.side, depth + 1)
 
-        return "\n".join(lines(whole, 0))
+        return "\n".join(lines(foreseen(whole), 0))
 
     # --- all of it ---
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from heliostat.core.extras import required
 from heliostat.data import aggregate as agg
+from heliostat.data.datatype import as_arrow
 
 Aggregations = Callable[[str], list[Any]]
 TOP = 10  # values that are shown of those that occur most
@@ -95,7 +96,8 @@ def of(
     missing = [name for name in names if name not in schema.names]
     if missing:
         raise ValueError(f"there is no column {missing} to summarize; there are {schema.names}.")
-    asked = {name: _asked(schema.field(name).type, own or {})(name) for name in names}
+    mine = {as_arrow(kind): asked for kind, asked in (own or {}).items()}
+    asked = {name: _asked(schema.field(name).type, mine)(name) for name in names}
     found = dataset.aggregate(*(a for each in asked.values() for a in each))
     stats: dict[str, dict[str, Any]] = {name: {} for name in names}
     for name, each in asked.items():

@@ -19,6 +19,7 @@ from heliostat.data.sources.file_metadata import (
     FileMetadataProvider,
 )
 from heliostat.data.sources.files import FileShuffleConfig
+from heliostat.data.sources.media import TimeRange
 from heliostat.data.sources.partitioning import (
     Partitioning,
     PartitionStyle,
@@ -46,6 +47,7 @@ __all__ = [
     "Reader",
     "RowBasedFileDatasink",
     "SaveMode",
+    "TimeRange",
     "WriteResult",
     "WriteReturnType",
 ]

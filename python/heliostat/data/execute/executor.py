@@ -18,7 +18,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.data.context import DataContext
 from heliostat.data.exceptions import ExecutionTimeoutError
-from heliostat.data.execute import small_sides
+from heliostat.data.execute import small_sides, summaries
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.measurements import Measurements
 from heliostat.data.execute.physical import Physical
@@ -26,6 +26,7 @@ from heliostat.data.execute.planner import Planner
 from heliostat.data.execute.progress import Progress
 from heliostat.data.execute.stall import Stall, waits
 from heliostat.data.execute.stats import ExecutionStats, OperatorStats
+from heliostat.data.execute.stats_summary import summary_of
 from heliostat.data.execute.told import ToldExecution
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.plan.optimize import optimized
@@ -84,6 +85,8 @@ class Executor:
             progress.close(self._operators)
             measured.close(self._operators, self.stats)
             told.close(self._operators, self.stats, outcome, why)
+            if outcome == "FINISHED" and self._context.enable_stats_summary_collection:
+                summaries.keep(summary_of(self.stats, measured.dataset, self._label))
 
     def _run_side(self, plan: Operator) -> Iterator[Bundle]:
         """A part of the plan that has to be there before the rest is planned."""

@@ -31,6 +31,31 @@ def resolved(plan: Operator, run: Run) -> Operator:
     return known.over(plan, [resolved(source, run) for source in plan.inputs])
 
 
+def foreseen(plan: Operator) -> Operator:
+    """The plan as :func:`resolved` is expected to make it, without executing anything: for its description.
+
+    A side may turn out to be larger than its source says, and the join is shuffled then.
+    """
+    sources = [foreseen(source) for source in plan.inputs]
+    if isinstance(plan, Exchange) and isinstance(plan.run, Join) and not plan.run.remote_args:
+        side = _small_side(plan.run, *map(_size, sources))
+        if side is not None:
+            name = f"{plan.name}[{('left', 'right')[side]} side broadcast]"
+            return Map(sources[1 - side], MapStream(Foreseen(sources[side]), name))
+    return known.over(plan, sources)
+
+
+@dataclass
+class Foreseen:
+    """The place of a small side in a plan that is only described."""
+
+    side: Operator
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """It is not executed."""
+        raise NotImplementedError
+
+
 def _joined(plan: Exchange, join: Join, sources: list[Operator], run: Run) -> Operator:
     side = _small_side(join, *map(_size, sources))
     if side is None or join.remote_args:

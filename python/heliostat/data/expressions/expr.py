@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from heliostat.data.datatype import as_arrow
 from heliostat.data.expressions import arithmetic, fields
 from heliostat.data.expressions.nested import Arrays, Lists, Maps, Structs
 from heliostat.data.expressions.strings import Strings
@@ -175,8 +176,11 @@ class Expr:
         Args:
             target_type: A ``DataType`` or pyarrow type.
             safe: Refuse values that would change, such as 2.5 as an integer.
+
+        Raises:
+            TypeError: It is the ``DataType`` of a Python class, which may be several types of Arrow.
         """
-        return self._call(fields.cast, "cast", target_type, safe=safe)
+        return self._call(fields.cast, "cast", as_arrow(target_type), safe=safe)
 
     # --- numbers ---
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from heliostat import cloudpickle
 from heliostat.data import tensors
+from heliostat.data.datatype import DataType, as_arrow
 from heliostat.data.exceptions import user_error
 from heliostat.data.expressions.expr import Expr
 
@@ -26,7 +27,8 @@ def udf(return_dtype: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     called with its constructor's arguments first; each worker then makes one instance, in an actor.
 
     Args:
-        return_dtype: Type of the values that it returns.
+        return_dtype: Type of the values that it returns, a ``DataType`` or pyarrow's. Of a Python
+            class, ``DataType(int)``, they keep the type that they have.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,7 +72,9 @@ class UserCall(Expr):
         keeps_state: bool,
     ) -> None:
         super().__init__(*(v for v in (*args, *kwargs.values()) if isinstance(v, Expr)))
-        self._function, self._label, self._return = function, label, return_dtype
+        self._function, self._label = function, label
+        is_class = isinstance(return_dtype, DataType) and return_dtype.is_python_type()
+        self._return = None if is_class else as_arrow(return_dtype)
         self._args, self._kwargs, self._keeps_state = args, kwargs, keeps_state
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,7 +116,7 @@ class UserCall(Expr):
                 f"{self._label} returned {len(made)} values for {rows} rows; it must return "
                 "one for each."
             )
-        return pc.cast(made, self._return)
+        return made if self._return is None else pc.cast(made, self._return)
 
     def rebuilt(self, *operands: Expr) -> Expr:
         """The same call with other operands."""
@@ -122,7 +126,7 @@ class UserCall(Expr):
         return UserCall(self._function, self._label, self._return, args, kwargs, self._keeps_state)
 
     def type_in(self, schema: Any) -> Any:
-        """The type that its author declared."""
+        """The type that its author declared; None: that of the values."""
         return self._return
 
     def text(self) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heliostat.data import block
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
-from heliostat.data.plan.operators import Read, ReadPart
+from heliostat.data.expressions.expr import Expr
+from heliostat.data.plan.operators import Pushable, Read, ReadPart
 from heliostat.data.sources import options
 from heliostat.data.sources.memory import read_count
 
@@ -71,6 +73,45 @@ class Datasource:
     ) -> list[ReadTask]:
         """Return about ``parallelism`` tasks that together read everything."""
         raise NotImplementedError
+
+    # --- what the plan tells it ---
+
+    _projection_map: dict[str, str] | None = None
+    _predicate_expr: Expr | None = None
+
+    def supports_projection_pushdown(self) -> bool:
+        """Return whether its tasks leave out the columns that :meth:`get_projection_map` does not have."""
+        return False
+
+    def get_projection_map(self) -> dict[str, str] | None:
+        """Return the columns that are needed, each name to itself; None: all of them."""
+        return self._projection_map
+
+    def apply_projection(self, projection_map: dict[str, str] | None) -> Datasource:
+        """Return a copy that reads no more than these columns, and than it read before; None: all."""
+        made = copy.copy(self)
+        if projection_map is not None:
+            names = projection_map if self._projection_map is None else self._projection_map
+            made._projection_map = {name: name for name in names if name in projection_map}
+        return made
+
+    def supports_predicate_pushdown(self) -> bool:
+        """Return whether its tasks leave out the rows that do not meet :meth:`get_current_predicate`."""
+        return False
+
+    def get_current_predicate(self) -> Expr | None:
+        """Return the condition that rows must meet; None: there is none.
+
+        ``to_pyarrow()`` of it is what filters of pyarrow's datasets take.
+        """
+        return self._predicate_expr
+
+    def apply_predicate(self, predicate_expr: Expr) -> Datasource:
+        """Return a copy that reads only the rows that meet this condition, and those before it."""
+        made = copy.copy(self)
+        before = self._predicate_expr
+        made._predicate_expr = predicate_expr if before is None else before & predicate_expr
+        return made
 
     # --- the older way ---
 
@@ -183,7 +224,7 @@ def dataset_of(
 
 
 @dataclass(frozen=True)
-class _DatasourceReads:
+class _DatasourceReads(Pushable):
     """The tasks of a source, asked for when it is executed."""
 
     datasource: Datasource | Reader
@@ -193,3 +234,36 @@ class _DatasourceReads:
         size = self.datasource.estimate_inmemory_data_size() or 0
         count = read_count(1, size, self.wanted)
         return [task.part() for task in self.datasource.get_read_tasks(count)]
+
+    def with_filter(self, condition: Expr) -> _DatasourceReads | None:
+        """Without the rows that do not meet a condition, where the source can leave them out."""
+        source = self.datasource
+        if isinstance(source, Reader) or not source.supports_predicate_pushdown():
+            return None
+        return replace(self, datasource=source.apply_predicate(condition))
+
+    def with_columns(self, needed: frozenset[str]) -> _DatasourceReads | None:
+        """Only these columns, where the source can leave others out."""
+        source = self.datasource
+        if isinstance(source, Reader) or not source.supports_projection_pushdown():
+            return None
+        names = {name: name for name in sorted(needed)}
+        return replace(self, datasource=source.apply_projection(names))
+
+    def with_limit(self, rows: int) -> None:
+        """It is not known where the rows end."""
+        return
+
+    def counted(self) -> tuple[int, _DatasourceReads]:
+        """No rows are certain."""
+        return 0, self
+
+    def pushed(self) -> str:
+        """What the source was told, in words."""
+        if isinstance(self.datasource, Reader):
+            return ""
+        columns = self.datasource.get_projection_map()
+        condition = self.datasource.get_current_predicate()
+        said = [] if columns is None else [f"columns=[{', '.join(columns)}]"]
+        said += [] if condition is None else [f"filter={condition.text()}"]
+        return f"[{', '.join(said)}]" if said else ""
