@@ -163,12 +163,18 @@ def test_a_call_that_comes_after_its_replica_has_left_goes_to_another(
 @pytest.mark.heliostat_only("Ray's handles do not tell the two ends of a replica apart either")
 def test_a_replica_that_leaves_by_its_own_code_fails_its_call(web: Client) -> None:
     @serve.deployment
-    def leave() -> None:
-        ray.actor.exit_actor()
+    def leave(stays: bool = False) -> int:
+        if not stays:
+            ray.actor.exit_actor()
+        return os.getpid()
 
-    handle = serve.run(leave.bind())
+    handle = serve.run(leave.bind(), route_prefix=None)
+    before = handle.remote(stays=True).result(timeout_s=S)
     with pytest.raises(ray.exceptions.RayActorError):
         handle.remote().result(timeout_s=S)
+    # Another takes its place, and nothing of it is left.
+    assert handle.remote(stays=True).result(timeout_s=S) != before
+    until(lambda: not is_alive(before))
 
 
 @pytest.mark.contract("F12.01", "F12.07")

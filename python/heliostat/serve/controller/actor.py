@@ -62,6 +62,7 @@ _CALLS_MAX = 1_000_000
 _ACKNOWLEDGED_S = 1.0
 # Health checks that may fail, or time out, one after the other.
 _MISSED_MAX = 3
+_EXITED = "its code has called exit_actor()"
 # Replicas that are asked what they wait for: it is mostly the same.
 _EXPLAINED_MAX = 3
 
@@ -622,11 +623,13 @@ class ServeController:
         self._tell_proxies()
         self._go(self._watch_health(replica, key))
         try:
-            await actor.until_end.remote()
+            why = _EXITED if await actor.until_end.remote() else ""
         except Exception as error:
+            why = str(error)
+        if why:
             self._unplace(replica)
-            if self._actors.pop(replica, None) is not None:
-                self._do(self._machine.died(replica, str(error), self._now()))
+        if why and self._actors.pop(replica, None) is not None:
+            self._do(self._machine.died(replica, why, self._now()))
 
     async def _watch_health(self, replica: str, key: DeploymentID) -> None:
         missed, why = 0, ""

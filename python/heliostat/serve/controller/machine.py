@@ -625,9 +625,10 @@ class Machine:
         return gangs.with_others(stops, known.of(STARTING, RUNNING))
 
     def _stop(self, known: Deployment, one: Replica, *, is_lost: bool = False) -> Stop:
-        one.state = STOPPING
+        # One that only starts has no requests to end, and may hang in its constructor.
+        is_idle, one.state = one.state is STARTING, STOPPING
         timeout_s = known.spec.config.graceful_shutdown_timeout_s
-        return Stop(one.id, known.id, None if is_lost else timeout_s)
+        return Stop(one.id, known.id, None if is_lost or is_idle else timeout_s)
 
     def _forget(self, name: str) -> None:
         app = self.apps.get(name)

@@ -19,6 +19,7 @@ import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, encryption, serving
 from heliostat.core.extras import required
+from heliostat.exceptions import AsyncioActorExit
 from heliostat.serve import asgi, context, logs, multiplex, servicers, sockets, specs, tracing
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
@@ -135,6 +136,7 @@ class ReplicaActor:
         self._is_leaving = False
         self._idle: asyncio.Event | None = None
         self._end = asyncio.Event()
+        self._has_exited = False
         self._address = ""
         self._server: asyncio.AbstractServer | None = None
         self._port: asyncio.Server | None = None
@@ -296,6 +298,9 @@ class ReplicaActor:
             except asyncio.CancelledError:
                 outcome = "CANCELLED"
                 raise
+            except AsyncioActorExit:
+                self._exit()
+                raise
             finally:
                 if self._is_told:
                     logs.access(f"CALL {method}", outcome, began)
@@ -315,6 +320,9 @@ class ReplicaActor:
                 request_context.set(request)
                 async for item in self._items(method, self._method(method)(*args, **kwargs)):
                     yield item
+            except AsyncioActorExit:
+                self._exit()
+                raise
             finally:
                 self._leave()
 
@@ -403,6 +411,8 @@ class ReplicaActor:
                     with self._meter.request(self._route):
                         await self._serve(exchange, request.request_id, span)
                 except Exception as error:
+                    if isinstance(error, AsyncioActorExit):
+                        self._exit()
                     self._refuse_or_fail(exchange, error)
                     span.failed(error)
                 if scope["type"] == "http":
@@ -674,9 +684,15 @@ class ReplicaActor:
                 await result
         return self._gate.total == 0
 
-    async def until_end(self) -> None:
-        """Answers when it leaves; else the caller hears of this process's end."""
+    def _exit(self) -> None:
+        """The deployment's code has called `exit_actor`: nothing of this process is to hold that up."""
+        self._is_leaving = self._has_exited = True
+        self._end.set()
+
+    async def until_end(self) -> bool:
+        """Answers when it leaves, with whether its own code does so; else who asks hears of its end."""
         await self._end.wait()
+        return self._has_exited
 
     async def leave(self) -> None:
         """End this process, which was drained: calls without an answer have not begun."""
