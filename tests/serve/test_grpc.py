@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -88,6 +89,7 @@ class Calls:
         self.channel = grpc.insecure_channel(
             f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)]
         )
+        self.metadata: list[tuple[str, str]] = []
         self.own = serve_pb2_grpc.RayServeAPIServiceStub(self.channel)
 
     def _call(self, kind: str, name: str, asked: Any, said: Any) -> Any:
@@ -110,7 +112,7 @@ class Calls:
 
     def count(self, most: int) -> Any:
         call = self._call("unary_stream", "Count", Int64Value, Int64Value)
-        return call(Int64Value(value=most), timeout=S)
+        return call(Int64Value(value=most), timeout=S, metadata=self.metadata)
 
     def sum(self, numbers: Iterator[int]) -> int:
         call = self._call("stream_unary", "Sum", Int64Value, Int64Value)
@@ -386,3 +388,34 @@ def test_a_port_that_is_taken_is_named(servicer: str, ray_start: Any) -> None:
                 grpc_options={"port": port, "grpc_servicer_functions": [servicer]},
             )
     serve.shutdown()
+
+
+@pytest.mark.contract("F12.01", "F12.08")
+@pytest.mark.heliostat_only("Ray writes them elsewhere")
+def test_a_call_is_a_trace_of_the_server_and_the_replica(servicer: str, ray_start: Any) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra `tracing` brings it")
+    from spans import of
+
+    serve.start(
+        http_options={"port": free_port()},
+        grpc_options=gRPCOptions(port=(port := free_port()), grpc_servicer_functions=[servicer]),
+        tracing_config={"enabled": True, "sampling_ratio": 1},
+    )
+    client = Calls(port)
+    try:
+        serve.run(Greeter.bind())
+        for trace_id, most, code in (("a" * 32, 2, 0), ("b" * 32, 3, 13)):
+            client.metadata = [("traceparent", f"00-{trace_id}-{'1' * 16}-01")]
+            with contextlib.suppress(grpc.RpcError):
+                list(client.count(most))
+            found = of(trace_id, 2)
+            server = found["proxy_grpc_request Greeter /test.Greeter/Count"]
+            assert server["parent_id"] == f"0x{'1' * 16}"
+            assert server["attributes"]["rpc.method"] == "Count"
+            assert server["attributes"]["rpc.grpc.status_code"] == code
+            assert (server["status"]["status_code"] == "ERROR") == bool(code)
+            (replica,) = (row for row in found.values() if row is not server)
+            assert replica["parent_id"] == server["context"]["span_id"]
+    finally:
+        client.channel.close()
+        serve.shutdown()

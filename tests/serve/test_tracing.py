@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,11 +10,12 @@ from typing import Any
 
 import pytest
 import ray
-from harness import free_port, wait_until
+from harness import free_port
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import TracingConfig
 from serving import Client, session_dir
+from spans import of, spans
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
@@ -28,8 +28,6 @@ S = 60
 pytestmark = pytest.mark.contract("F12.01")
 
 SPAN = "b7ad6b7169203331"
-
-Row = dict[str, Any]
 
 
 @serve.deployment(ray_actor_options={"num_cpus": 0})
@@ -72,36 +70,6 @@ def above(is_recorded: bool = True) -> tuple[str, str]:
     return f"00-{trace_id}-{SPAN}-0{int(is_recorded)}", trace_id
 
 
-def written(text: str) -> list[Row]:
-    """JSON objects that stand one after the other."""
-    rows, at, decoder = [], 0, json.JSONDecoder()
-    while (at := len(text) - len(text[at:].lstrip())) < len(text):
-        try:
-            row, at = decoder.raw_decode(text, at)
-        except json.JSONDecodeError:
-            break  # the last one is being written
-        rows.append(row)
-    return rows
-
-
-def spans(folder: Path | None = None) -> list[Row]:
-    """Those that replicas have written to their files."""
-    folder = folder or Path(session_dir()) / "logs/serve/spans"
-    return [row for path in sorted(folder.glob("*")) for row in written(path.read_text())]
-
-
-def of(trace_id: str, number: int, folder: Path | None = None) -> dict[str, Row]:
-    """So many spans of a trace, by name, once they are there."""
-
-    def there() -> dict[str, Row] | None:
-        found = [row for row in spans(folder) if row["context"]["trace_id"] == f"0x{trace_id}"]
-        return {row["name"]: row for row in found} if len(found) >= number else None
-
-    found = wait_until(there)
-    assert len(found) == number
-    return found
-
-
 Traced = Callable[..., Client]
 
 
@@ -124,17 +92,31 @@ def test_spans_of_a_request_are_one_trace(traced: Traced) -> None:
     parent, trace_id = above()
     headers = {"traceparent": parent, "x-request-id": "mine"}
     assert web.get("/?word=hi", headers).text == "HI"
-    found = of(trace_id, 4)
+    found = of(trace_id, 5)
+    server = found["proxy_http_request Outer GET /"]
     outer = found["replica_handle_request Outer __call__"]
     call = found["route_to_replica Inner __call__"]
     inner = found["replica_handle_request Inner __call__"]
     assert {one["name"]: one["parent_id"] for one in found.values()} == {
-        outer["name"]: f"0x{SPAN}",
+        server["name"]: f"0x{SPAN}",
+        outer["name"]: server["context"]["span_id"],
         call["name"]: outer["context"]["span_id"],
         inner["name"]: call["context"]["span_id"],
         "thinks": inner["context"]["span_id"],
     }
-    assert outer["kind"] == inner["kind"] == "SpanKind.SERVER"
+    assert server["kind"] == outer["kind"] == inner["kind"] == "SpanKind.SERVER"
+    assert server["start_time"] <= outer["start_time"] < server["end_time"]
+    assert server["attributes"] == {
+        "request_id": "mine",
+        "deployment": "Outer",
+        "app": "app",
+        "request_type": "http",
+        "request_method": "GET",
+        "request_route_path": "/",
+        "http.method": "GET",
+        "http.status_code": 200,
+        "http.route": "/",
+    }
     told = outer["attributes"]
     assert told.pop("replica_id")
     assert told == {
@@ -156,7 +138,8 @@ def test_errors_and_streams_are_told(traced: Traced) -> None:
     web = traced({"enabled": True, "sampling_ratio": 1.0})
     parent, trace_id = above()
     assert web.get("/?word=wrong", {"traceparent": parent}).status == 500
-    found = of(trace_id, 4)
+    found = of(trace_id, 5)
+    assert found["proxy_http_request Outer GET /"]["status"]["status_code"] == "ERROR"
     for deployment in ("Outer", "Inner"):
         row = found[f"replica_handle_request {deployment} __call__"]
         assert row["status"]["status_code"] == "ERROR"
@@ -167,7 +150,7 @@ def test_errors_and_streams_are_told(traced: Traced) -> None:
 
     parent, trace_id = above()
     assert web.get("/?stream=1", {"traceparent": parent}).text == "0,1,"
-    found = of(trace_id, 5)
+    found = of(trace_id, 6)
     streamed = found["replica_handle_request Inner items"]
     assert streamed["attributes"]["is_streaming"] is True
     assert found["item 1"]["parent_id"] == streamed["context"]["span_id"]
@@ -181,8 +164,8 @@ def test_who_is_recorded(traced: Traced) -> None:
     assert web.get("/", {"traceparent": "nonsense"}).text == "HELLO"
     parent, trace_id = above()
     assert web.get("/", {"traceparent": parent}).text == "HELLO"
-    of(trace_id, 4)
-    assert len(spans()) == before + 4
+    of(trace_id, 5)
+    assert len(spans()) == before + 5
 
 
 def test_calls_of_a_driver_are_below_its_span(traced: Traced) -> None:
@@ -237,7 +220,7 @@ def test_an_exporter_of_ones_own(exporters: Path) -> None:
     serve.run(Outer.bind(Inner.bind()), name="app")
     parent, trace_id = above()
     assert Client(port).get("/", {"traceparent": parent}).text == "HELLO"
-    of(trace_id, 4, exporters / "spans")
+    of(trace_id, 5, exporters / "spans")
     assert not (Path(session_dir()) / "logs/serve/spans").exists()
 
 

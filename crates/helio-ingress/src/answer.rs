@@ -15,6 +15,7 @@ use tokio::time::Sleep;
 use crate::forward::header_map;
 use crate::grpc;
 use crate::link::{Event, Exchange};
+use crate::spans::Span;
 use crate::table::Place;
 
 /// A request that a replica has, and what it holds here.
@@ -29,6 +30,8 @@ pub(crate) struct Ongoing {
     pub(crate) deadline: Option<Pin<Box<Sleep>>>,
     /// Whether it is a call of gRPC: those are told why they end early in their trailers.
     pub(crate) is_grpc: bool,
+    /// It is over with this.
+    pub(crate) span: Option<Span>,
 }
 
 impl Drop for Ongoing {
@@ -114,6 +117,9 @@ impl Body for Answer {
                     Poll::Ready(Event::Trailers(frame)) => {
                         *is_over = true;
                         let headers = serve::read_trailers(&frame).map(header_map);
+                        if let (Some(span), Ok(headers)) = (&mut ongoing.span, &headers) {
+                            span.of_rpc(headers);
+                        }
                         Poll::Ready(headers.ok().map(|headers| Ok(Frame::trailers(headers))))
                     }
                     Poll::Ready(_) => {

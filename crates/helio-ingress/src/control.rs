@@ -1,10 +1,12 @@
 //! The controller's line: it says which routes and replicas there are, and hears what is in flight.
 //!
 //! A line of JSON each: `{"version", "routes", "deployments", "options"}` comes and is answered with
-//! `{"acked": version}`; `{"counts": {deployment: [ongoing, waiting]}}` goes out when they change;
+//! `{"acked": version}`; `{"counts": {deployment: [ongoing, waiting]}}` goes out when they change, and
+//! `{"spans": [span]}` when requests are over whose trace is recorded;
 //! `{"stop": true}` ends this process. A controller that goes away changes nothing here: its successor
 //! connects again.
 
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -45,12 +47,14 @@ async fn converse(shared: Rc<Shared>, stream: UnixStream, stop: Rc<Notify>) {
                 let Ok(Some(line)) = line else { return };
                 let Ok(said) = serde_json::from_str::<Value>(&line) else { return };
                 if said["stop"] == true {
+                    // Who reads no more gets none.
+                    let _ = writer.write_all(spans(&shared).as_bytes()).await;
                     stop.notify_one();
                     return;
                 }
                 shared.update(&said);
                 (is_counted, is_scaled) = shared.table.wants_counts();
-                json!({"acked": said["version"]})
+                format!("{}\n", json!({"acked": said["version"]}))
             }
             _ = tick.tick(), if is_counted => {
                 // Nobody decides by these: they are for people who look.
@@ -61,15 +65,22 @@ async fn converse(shared: Rc<Shared>, stream: UnixStream, stop: Rc<Notify>) {
                 let counts: serde_json::Map<String, Value> =
                     counts.map(|(key, ongoing, queued)| (key, json!([ongoing, queued]))).collect();
                 let counts = json!({ "counts": counts });
-                if counts == told {
-                    continue;
+                let mut say = spans(&shared);
+                if counts != told {
+                    let _ = writeln!(say, "{counts}");
+                    told = counts;
                 }
-                told = counts.clone();
-                counts
+                say
             }
         };
-        if writer.write_all(format!("{say}\n").as_bytes()).await.is_err() {
+        if writer.write_all(say.as_bytes()).await.is_err() {
             return;
         }
     }
+}
+
+/// The spans that are over, as a line, if there are any.
+fn spans(shared: &Shared) -> String {
+    let spans = shared.spans.take();
+    if spans.is_empty() { String::new() } else { format!("{}\n", json!({ "spans": spans })) }
 }

@@ -28,6 +28,7 @@ use crate::answer::{Answer, Ongoing};
 use crate::client::{Heads, Patience};
 use crate::fault::{Fault, text};
 use crate::link::{Event, Exchange};
+use crate::spans::Span;
 use crate::table::{self, Place, Route};
 use crate::websocket;
 
@@ -147,17 +148,46 @@ async fn route(shared: &Shared, ends: &Ends, mut request: Request<Incoming>) -> 
     }
     let id = request.headers().get(&REQUEST_ID).cloned().unwrap_or_else(new_id);
     request.headers_mut().insert(REQUEST_ID, id.clone());
-    let path = request.uri().path();
     let routes = shared.table.routes();
-    let mut response = match table::find(&routes, path) {
-        Some(route) if websocket::is_wanted(&request) => {
-            websocket::open(shared, route, ends, request).await
-        }
-        Some(route) => forward(shared, route, ends, request).await,
-        None => unknown(shared, path),
+    let Some(route) = table::find(&routes, request.uri().path()) else {
+        let mut response = unknown(shared, request.uri().path());
+        response.headers_mut().insert(REQUEST_ID, id);
+        return response;
     };
+    let span = begin_span(shared, route, &mut request, &id);
+    let mut response = if websocket::is_wanted(&request) {
+        websocket::open(shared, route, ends, request).await
+    } else {
+        forward(shared, route, ends, request).await
+    };
+    if let Some(mut span) = span {
+        span.of_http(response.status());
+        if let Answer::Pieces { ongoing, .. } = response.body_mut() {
+            ongoing.span = Some(span);
+        }
+    }
     response.headers_mut().entry(REQUEST_ID).or_insert(id);
     response
+}
+
+fn begin_span(
+    shared: &Shared,
+    route: &Route,
+    request: &mut Request<Incoming>,
+    id: &HeaderValue,
+) -> Option<Span> {
+    let method = request.method().clone();
+    shared.spans.begin(request.headers_mut(), route, |deployment| {
+        let attributes = json!({
+            "request_id": String::from_utf8_lossy(id.as_bytes()),
+            "request_type": "http",
+            "request_method": method.as_str(),
+            "request_route_path": route.prefix,
+            "http.method": method.as_str(),
+            "http.route": route.prefix,
+        });
+        (format!("proxy_http_request {deployment} {method} {}", route.prefix), attributes)
+    })
 }
 
 fn own_route(shared: &Shared, name: &str) -> Option<Response<Answer>> {
@@ -396,7 +426,7 @@ pub(crate) fn begin(
         .map(|pump| tokio::task::spawn_local(pump).abort_handle());
     let deadline = until.map(|until| Box::pin(sleep_until(until)));
     let is_grpc = given.kind == Some(serve::GRPC);
-    (Ongoing { exchange, _place: place, pump, deadline, is_grpc }, is_whole)
+    (Ongoing { exchange, _place: place, pump, deadline, is_grpc, span: None }, is_whole)
 }
 
 /// HTTP/2 may send each cookie in a header of its own; applications expect one header.

@@ -16,9 +16,10 @@ use bytes::Bytes;
 use helio_proto::serve;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use prost::Message as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::answer::Answer;
@@ -27,6 +28,7 @@ use crate::forward::{
     Call, Ends, Given, REQUEST_ID, ask, health, new_id, read_up_to_small, reply, within,
 };
 use crate::reflection::{self, Descriptors, framed};
+use crate::spans::Span;
 use crate::table::Route;
 use crate::{Shared, seconds};
 
@@ -136,7 +138,8 @@ pub(crate) async fn answer(
     headers.insert(REQUEST_ID, id);
     let wanted = headers.get(&TIMEOUT).and_then(|value| timeout_of(value.to_str().ok()?));
     let most = [methods.timeout, wanted].into_iter().flatten().min();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let span = begin_span(shared, route, &mut parts);
     let answered = within(most, async |until| {
         // A stream may wait for its first answer before it sends anything.
         let given = if is_stream {
@@ -149,7 +152,30 @@ pub(crate) async fn answer(
         let (head, ongoing) = ask(shared, &call, &mut given, false).await?;
         reply(&head, ongoing)
     });
-    answered.await.unwrap_or_else(|fault| ended(code_of(&fault), &fault.sentence()))
+    let mut response =
+        answered.await.unwrap_or_else(|fault| ended(code_of(&fault), &fault.sentence()));
+    if let Some(mut span) = span {
+        span.of_rpc(response.headers());
+        if let Answer::Pieces { ongoing, .. } = response.body_mut() {
+            ongoing.span = Some(span);
+        }
+    }
+    response
+}
+
+fn begin_span(shared: &Shared, route: &Route, parts: &mut Parts) -> Option<Span> {
+    let (path, id) = (parts.uri.path(), parts.headers.get(&REQUEST_ID).cloned());
+    shared.spans.begin(&mut parts.headers, route, |deployment| {
+        let (service, method) = path.trim_start_matches('/').rsplit_once('/').unwrap_or_default();
+        let attributes = json!({
+            "request_id": id.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned()),
+            "request_type": "grpc",
+            "rpc.system": "grpc",
+            "rpc.service": service,
+            "rpc.method": method,
+        });
+        (format!("proxy_grpc_request {deployment} {path}"), attributes)
+    })
 }
 
 fn code_of(fault: &Fault) -> u8 {

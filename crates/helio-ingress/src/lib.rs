@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`table`] (routes, which replica is next, who waits), [`link`] (the connection to a
 //! replica), [`connection`] and [`client`] (the connection of a client), [`forward`] (one request), [`websocket`], [`grpc`],
-//! [`control`] (what the controller says). All of it is one thread: counts are plain numbers.
+//! [`spans`] (traces), [`control`] (what the controller says). All of it is one thread: counts are plain numbers.
 //!
 //! Start: it listens, prints a line of JSON with its ports or with what went wrong, and serves. End: the
 //! controller says so, or the node's daemon has ended ([`daemon`]).
@@ -23,6 +23,7 @@ mod forward;
 mod grpc;
 mod link;
 mod reflection;
+mod spans;
 mod streams;
 mod table;
 mod websocket;
@@ -43,6 +44,7 @@ use tokio::task::LocalSet;
 
 use crate::crowd::Crowd;
 use crate::grpc::Methods;
+use crate::spans::Spans;
 use crate::table::Table;
 
 const CONNECTIONS_MAX: usize = 16384;
@@ -92,6 +94,7 @@ pub(crate) struct Shared {
     silence: Duration,
     crowd: Crowd,
     methods: RefCell<Rc<Methods>>,
+    spans: Spans,
 }
 
 /// A port, and what is spoken there.
@@ -106,6 +109,7 @@ impl Shared {
     fn update(&self, said: &Value) {
         self.request_timeout.set(seconds(&said["options"]["request_timeout_s"]));
         *self.methods.borrow_mut() = Rc::new(Methods::read(&said["options"]["grpc"]));
+        self.spans.update(&said["options"]["traced"]);
         self.table.update(said, &self.token);
         self.is_told.set(true);
         self.had_routes.set(self.had_routes.get() || !self.table.routes().is_empty());
@@ -170,6 +174,7 @@ async fn serve(options: &Options, ready: impl FnOnce(Ports)) -> Result<(), Strin
         silence: options.keep_alive,
         crowd: Crowd::default(),
         methods: RefCell::default(),
+        spans: Spans::default(),
     });
     let stop = Rc::new(Notify::new());
     ready(ports);
