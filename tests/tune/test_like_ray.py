@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from ray.tune import CheckpointConfig, RunConfig, TuneConfig, Tuner
 from ray.tune.experiment import Experiment, Trial
 from ray.tune.schedulers import (
     AsyncHyperBandScheduler,
+    FIFOScheduler,
     HyperBandScheduler,
     MedianStoppingRule,
     PopulationBasedTraining,
@@ -378,3 +380,46 @@ def test_what_cannot_be_pickled_is_a_type_error(ray_start: Any, tmp_path: Path) 
 
     with pytest.raises(TypeError):
         run(holds, tmp_path, name="closure")
+
+
+class Counts(tune.Trainable):
+    def step(self) -> dict[str, Any]:
+        return {"score": self.iteration, "done": self.iteration >= 4, "timesteps_this_iter": 5}
+
+
+def test_steps_in_batches_and_what_a_trainable_says_of_itself() -> None:
+    steps = Counts()
+    assert len(steps.train_buffered(60.0, max_buffer_length=2)) == 2
+    assert len(steps.train_buffered(0.0)) == 1
+    assert [row["score"] for row in steps.train_buffered(60.0)] == [3, 4]  # it is done
+    state = steps.get_state()
+    assert (state["iteration"], state["timesteps_total"]) == (5, 25)
+    assert state["last_result"]["score"] == 4
+    assert steps.get_current_ip_pid()[1] == os.getpid()
+    assert not steps.is_actor()
+
+
+def test_schedulers_say_how_they_stand() -> None:
+    assert FIFOScheduler().supports_buffered_results
+    bands = HyperBandScheduler(metric="score", mode="max")
+    assert not bands.supports_buffered_results
+    assert bands.state() == {"num_brackets": 0, "num_stopped": 0}
+    population = PopulationBasedTraining(
+        metric="score", mode="min", hyperparam_mutations={"x": [1, 2]}
+    )
+    trials = [Trial("f", trial_id=f"t{n}", config={"x": 1}) for n in range(3)]
+    for trial in trials:
+        population.on_trial_add(None, trial)
+    assert population.last_scores(trials) == []
+    population._states["t0"].score, population._states["t1"].score = 2.0, 1.0
+    trials[1].status = Trial.TERMINATED
+    assert population.last_scores(trials) == [2.0]
+    population.reset_stats()
+
+
+def test_a_reporter_takes_what_it_was_not_given() -> None:
+    reporter = tune.CLIReporter(metric="score")
+    assert not reporter.set_search_properties("loss", "min")
+    assert reporter.set_search_properties(None, "max")
+    reporter.set_total_samples(7)
+    reporter.set_start_time(0.0)

@@ -105,6 +105,21 @@ class _TableReporter(ProgressReporter):
         self._total = total_samples if self._total is None else self._total
         self._metric, self._mode = self._metric or metric, self._mode or mode
 
+    def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
+        """Take over metric and mode of the search; False where this reporter has its own."""
+        if (self._metric and metric) or (self._mode and mode):
+            return False
+        self._metric, self._mode = self._metric or metric, self._mode or mode
+        return True
+
+    def set_total_samples(self, total_samples: int) -> None:
+        """Say how many trials there will be."""
+        self._total = total_samples
+
+    def set_start_time(self, timestamp: float | None = None) -> None:
+        """Say when the search began, in seconds since 1970; None: now."""
+        self._began = time.time() if timestamp is None else timestamp
+
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
         now = time.monotonic()
         if not done and (not self._all or now - self._reported_at < self._every):

@@ -21,3 +21,39 @@ EPISODE_REWARD_MEAN = "episode_reward_mean"
 MEAN_ACCURACY = "mean_accuracy"
 MEAN_LOSS = "mean_loss"
 CONFIG = "config"
+TIMESTAMP = "timestamp"
+CONFIG_PREFIX = CONFIG
+TRIAL_INFO = "__trial_info__"
+STDOUT_FILE, STDERR_FILE = "__stdout_file__", "__stderr_file__"
+RESULT_DUPLICATE = "__duplicate__"
+
+# Files of a trial's folder.
+EXPR_PARAM_FILE, EXPR_PARAM_PICKLE_FILE = "params.json", "params.pkl"
+EXPR_RESULT_FILE, EXPR_PROGRESS_FILE = "result.json", "progress.csv"
+EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE = "error.txt", "error.pkl"
+DEFAULT_EXPERIMENT_NAME = "default"
+
+# What is shown of a trial where nobody says.
+DEFAULT_EXPERIMENT_INFO_KEYS = ("trainable_name", EXPERIMENT_TAG, TRIAL_ID)
+DEFAULT_RESULT_KEYS = (TRAINING_ITERATION, TIME_TOTAL_S, MEAN_ACCURACY, MEAN_LOSS)
+
+# What says where and when a result was made, and what is added to each.
+DEBUG_METRICS = (TRIAL_ID, "experiment_id", "date", TIMESTAMP, PID, HOSTNAME, NODE_IP, CONFIG)
+AUTO_RESULT_KEYS = (
+    TRAINING_ITERATION,
+    TIME_TOTAL_S,
+    EPISODES_TOTAL,
+    TIMESTEPS_TOTAL,
+    NODE_IP,
+    HOSTNAME,
+    PID,
+    TIME_TOTAL_S,
+    TIME_THIS_ITER_S,
+    TIMESTAMP,
+    "date",
+    "time_since_restore",
+    "timesteps_since_restore",
+    "iterations_since_restore",
+    CONFIG,
+    "checkpoint_dir_name",
+)

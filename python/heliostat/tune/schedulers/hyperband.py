@@ -68,6 +68,7 @@ class HyperBandScheduler(FIFOScheduler):
     # Paused trials that may go on come before new ones: a search without end would not halve otherwise.
     resumes_first = True
 
+    hands_checkpoints = True
     compares = True
 
     def __init__(
@@ -162,6 +163,10 @@ class HyperBandScheduler(FIFOScheduler):
             waits = any(trial.status == "PAUSED" for trial in bracket.results)
             if waits and bracket.halvings:
                 self._halve(tune_controller, bracket, None)
+
+    def state(self) -> dict[str, int]:
+        """Return how many brackets there are, and how many trials were stopped."""
+        return {"num_brackets": len(self._brackets), "num_stopped": self._stopped}
 
     def debug_string(self) -> str:
         count = len(self._brackets)

@@ -70,6 +70,7 @@ class PopulationBasedTraining(FIFOScheduler):
         TuneError: Neither ``hyperparam_mutations`` nor ``custom_explore_fn`` is given.
     """
 
+    hands_checkpoints = True
     compares = True
 
     def __init__(
@@ -177,6 +178,15 @@ class PopulationBasedTraining(FIFOScheduler):
             if not self._synch or state.trained_to < self._next_sync:
                 waiting.append((state.trained_to, len(waiting), trial))
         return min(waiting)[2] if waiting else None
+
+    def last_scores(self, trials: list[Trial]) -> list[float]:
+        """Return the last score of each trial that has one and has not ended; larger ones are better."""
+        states = [self._states[one.trial_id] for one in trials if not one.is_finished()]
+        return [state.score for state in states if state.score is not None]
+
+    def reset_stats(self) -> None:
+        """Count checkpoints and changes from zero on."""
+        self._saves = self._perturbations = 0
 
     def debug_string(self) -> str:
         return f"PopulationBasedTraining: {self._saves} checkpoints, {self._perturbations} perturbs"

@@ -24,6 +24,9 @@ class TrialScheduler:
     # Whether paused trials that may go on come before new ones.
     resumes_first = False
 
+    # Whether trials often go on in another process, or from the checkpoint of another trial.
+    hands_checkpoints = False
+
     # Whether trials are compared by a metric.
     compares = False
 
@@ -36,9 +39,19 @@ class TrialScheduler:
         return self._metric
 
     @property
+    def mode(self) -> str | None:
+        """ "min" or "max"; None where it was not said."""
+        return self._mode
+
+    @property
     def decides(self) -> bool:
         """Whether trials have to wait for a decision after each result."""
         return True
+
+    @property
+    def supports_buffered_results(self) -> bool:
+        """Whether results may come in batches: trials do not often wait for each other."""
+        return not self.hands_checkpoints
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Take over metric and mode of the search; False when they were said twice.

@@ -6,10 +6,13 @@ import json
 import os
 import pickle
 import tempfile
+import time
 from typing import Any
 
+import heliostat as ray
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.error import ArgumentError
+from heliostat.tune.result import EPISODES_TOTAL, SHOULD_CHECKPOINT, TIMESTEPS_TOTAL
 from heliostat.tune.trainable.timing import Timing
 
 DICT_FILE = "_dict_checkpoint.pkl"
@@ -28,6 +31,7 @@ class Trainable:
         self.config = config or {}
         self._spec: Any = None
         self._timing = Timing()
+        self._last_result: dict[str, Any] = {}
         self.setup(dict(self.config))
 
     # --- what users write ---
@@ -81,8 +85,48 @@ class Trainable:
         result = self._timing.fill(dict(metrics), self.trial_id)
         if self._spec is None:
             result["config"] = self.config
+        self._last_result = result
         self.log_result(result)
         return result
+
+    def train_buffered(
+        self, buffer_time_s: float, max_buffer_length: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Run steps for a time; their results.
+
+        It ends earlier with a result that is done or asks for a checkpoint.
+
+        Args:
+            buffer_time_s: After so many seconds no further step begins.
+            max_buffer_length: How many steps are run at most.
+        """
+        until = time.monotonic() + buffer_time_s
+        results: list[dict[str, Any]] = []
+        while True:
+            result = self.train()
+            results.append(result)
+            is_last = result.get("done") or result.get(SHOULD_CHECKPOINT)
+            if is_last or len(results) >= max_buffer_length or time.monotonic() >= until:
+                return results
+
+    def get_state(self) -> dict[str, Any]:
+        """Return how far it has come: counts, times in seconds, and the last result."""
+        return {
+            "iteration": self.iteration,
+            "timesteps_total": self._timing.counts.get(TIMESTEPS_TOTAL),
+            "time_total": self._timing.total_s,
+            "episodes_total": self._timing.counts.get(EPISODES_TOTAL),
+            "last_result": self._last_result,
+            "ray_version": str(ray.__version__),  # type: ignore[attr-defined] # set as the package loads
+        }
+
+    def get_current_ip_pid(self) -> tuple[str, int]:
+        """Return the address of the node, and the id of the process."""
+        return ray.util.get_node_ip_address(), os.getpid()
+
+    def is_actor(self) -> bool:
+        """Return whether this object is in an actor."""
+        return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
 
     def save(self, checkpoint_dir: str | None = None) -> Checkpoint:
         """Save into a folder (default: a new temporary one)."""
