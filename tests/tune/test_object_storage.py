@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import signal
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from harness import start_driver, wait_until
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.tune.runner import mirror
 from heliostat.tune.runner.mirror import JOURNAL, PARTS, Mirror
+from heliostat.tune.trainable import handed
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
@@ -124,24 +126,55 @@ def test_failed_trials_go_on_from_the_storage(fit: Any, stored: Any, tmp_path: P
     assert (again.num_errors, len(again[0].metrics_dataframe)) == (0, 3)
 
 
-def test_populations_copy_through_the_storage(fit: Any, stored: Any) -> None:
+class Removes(tune.Callback):
+    """Takes each checkpoint out of the storage as soon as it is there."""
+
+    def on_checkpoint(self, checkpoint: Any, **info: Any) -> None:
+        checkpoint.filesystem.delete_dir(checkpoint.path)
+
+
+@pytest.mark.parametrize("trainable", [Steps, counts])
+def test_populations_hand_checkpoints_on_without_reading_the_storage(
+    fit: Any, stored: Any, trainable: Any
+) -> None:
     pbt = PopulationBasedTraining(
         time_attr="training_iteration",
-        perturbation_interval=2,
+        perturbation_interval=1,
         hyperparam_mutations={"x": [1, 2]},
         synch=True,
     )
     grid = fit(
-        Steps,
+        trainable,
         {"x": tune.grid_search([1, 2])},
         run={
             "storage_path": "runs",
             "storage_filesystem": stored,
-            "stop": {"training_iteration": 6},
+            "stop": {"training_iteration": 3},
+            "callbacks": [Removes()],
         },
         scheduler=pbt,
     )
-    assert (grid.num_errors, [result.metrics["score"] for result in grid]) == (0, [6, 6])
+    assert grid.num_errors == 0
+    assert [result.metrics["training_iteration"] for result in grid] == [3, 3]
+    if trainable is Steps:
+        assert [result.metrics["score"] for result in grid] == [3, 3]
+
+
+def test_files_of_a_checkpoint_are_the_same_where_they_are_handed(tmp_path: Path) -> None:
+    (tmp_path / "a" / "deep").mkdir(parents=True)
+    (tmp_path / "a" / "deep" / "file").write_bytes(b"12")
+    (tmp_path / "a" / "empty").write_bytes(b"")
+    files = handed.packed(str(tmp_path / "a"), "bucket/a")
+    assert files is not None
+    storage = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    checkpoint = handed.HandedCheckpoint(files, storage)
+    with checkpoint.as_directory() as folder:
+        assert Path(folder, "deep", "file").read_bytes() == b"12"
+        assert Path(folder, "empty").read_bytes() == b""
+    elsewhere = pickle.loads(pickle.dumps(checkpoint))
+    assert (type(elsewhere), elsewhere.path) == (tune.Checkpoint, "bucket/a")
+    (tmp_path / "a" / "link").symlink_to("empty")
+    assert handed.packed(str(tmp_path / "a"), "bucket/a") is None
 
 
 def test_memory_keeps_what_the_driver_writes(fit: Any) -> None:

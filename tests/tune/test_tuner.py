@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,35 @@ def test_classes_share_a_process_where_they_say_that_they_can(fit: Any) -> None:
 
     assert processes(Reused, reuse_actors=True) == 1
     assert processes(Reused) == 3
+
+
+LEFT: list[int] = []
+
+
+def leaves_things(config: dict[str, Any]) -> dict[str, Any]:
+    """Reports what an earlier trial has left in its process, and leaves the same."""
+    seen = [
+        *LEFT,
+        *(int(text) for name, text in os.environ.items() if name == "LEFT_BY_A_TRIAL"),
+        *(int(one.name) for one in threading.enumerate() if one.name.isdigit()),
+    ]
+    LEFT.append(config["x"])
+    os.environ["LEFT_BY_A_TRIAL"] = str(config["x"])
+    name = str(config["x"])
+    threading.Thread(target=threading.Event().wait, name=name, daemon=True).start()
+    return {"score": len(seen)}
+
+
+@pytest.mark.contract("F11.03")
+def test_functions_leave_nothing_to_the_next_trial_unless_they_share_a_process(fit: Any) -> None:
+    # Enough of them that processes are forked from one that has loaded what trials need.
+    space = {"x": tune.grid_search(list(range(8)))}
+    grid = fit(leaves_things, space, max_concurrent_trials=1)
+    assert [result.metrics["score"] for result in grid] == [0] * 8
+    assert len({result.metrics["pid"] for result in grid}) == 8
+    grid = fit(leaves_things, space, max_concurrent_trials=1, reuse_actors=True)
+    assert len({result.metrics["pid"] for result in grid}) == 1
+    assert [result.metrics["score"] for result in grid] == [2 * n + (n > 0) for n in range(8)]
 
 
 @pytest.mark.contract("F11.02", "F11.03")

@@ -14,12 +14,12 @@ from typing import Any
 LARGE = ("torch",)
 
 
-def mentioned(cls: type) -> list[str]:
-    """The large modules that code beside this class mentions: its module imports them or names them."""
-    module = sys.modules.get(cls.__module__)
-    if module is None or cls.__module__.partition(".")[0] in ("heliostat", "ray"):
+def mentioned(code: type | FunctionType) -> list[str]:
+    """The large modules that code beside a class or function mentions: its module imports or names them."""
+    module = sys.modules.get(code.__module__)
+    if module is None or code.__module__.partition(".")[0] in ("heliostat", "ray"):
         return []
-    return sorted(_large(_names((cls, *vars(cls).values(), *list(vars(module).values())))))
+    return sorted(_large(_names((code, *vars(code).values(), *list(vars(module).values())))))
 
 
 def expected() -> list[str]:

@@ -182,8 +182,9 @@ class TuneConfig:
         num_samples: How many times the space is sampled (each grid whole); -1: without end.
         max_concurrent_trials: How many trials run at a time. Default, and below 1: as many as fit.
         time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
-        reuse_actors: Class trainables go on in the same process if their ``reset_config`` returns
-            True. Functions that use no GPU always do.
+        reuse_actors: A process runs one trial after the other: functions always, class trainables if
+            their ``reset_config`` returns True. False: each trial has a new process, so that variables
+            of the environment, globals, threads and memory of a GPU end with it.
         trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and
             its folder's.
     """

@@ -24,7 +24,7 @@ class ToldSearch(Callback):
         self, name: str, folder: str, metric: str | None, mode: str | None, total: int | None
     ) -> None:
         self._told = Told(NAMESPACE, name, EVERY_S)
-        self._folder, self._metric, self._mode, self._total = folder, metric, mode, total
+        self._folder, self.metric, self.mode, self._total = folder, metric, mode, total
         self._curves: dict[str, Past] = {}
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -39,21 +39,33 @@ class ToldSearch(Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        value = _number(result.get(self._metric)) if self._metric else None
+        value = _number(result.get(self.metric)) if self.metric else None
         if value is None or (trial.trial_id not in self._curves and len(self._curves) >= _TRIALS):
             return
         curve = self._curves.setdefault(trial.trial_id, Past(_POINTS))
         curve.add(float(result.get("training_iteration", len(curve.points) + 1)), value)
+
+    @property
+    def started_at(self) -> float:
+        """When the search began, in seconds since 1970."""
+        return self._told.started_at
+
+    def curves(self) -> dict[str, list[tuple[float, float]]]:
+        """The metric of trials over their iterations, by their ids."""
+        return {
+            name: [(x, y) for x, y in curve.points if x is not None and y is not None]
+            for name, curve in self._curves.items()
+        }
 
     def end(self, trials: list[Trial], state: str) -> None:
         """The search is over."""
         self._write(trials, state, is_over=True)
 
     def _write(self, trials: list[Trial], state: str, is_over: bool = False) -> None:
-        best = best_trial(trials, self._metric, self._mode)
+        best = best_trial(trials, self.metric, self.mode)
         shown = [self._trial(trial) for trial in trials[-_TRIALS:]]
         known = [row for row in shown if row["value"] is not None]
-        known.sort(key=lambda row: row["value"], reverse=self._mode == "max")
+        known.sort(key=lambda row: row["value"], reverse=self.mode == "max")
         for row in known[:_CURVES]:
             curve = self._curves.get(row["id"])
             row["curve"] = curve.points if curve else []
@@ -61,8 +73,8 @@ class ToldSearch(Callback):
             {
                 "state": state,
                 "folder": self._folder,
-                "metric": self._metric,
-                "mode": self._mode,
+                "metric": self.metric,
+                "mode": self.mode,
                 "total": self._total,
                 "took_s": time.time() - self._told.started_at,
                 "best": best.trial_id if best else None,
@@ -74,7 +86,7 @@ class ToldSearch(Callback):
 
     def _trial(self, trial: Trial) -> dict[str, Any]:
         result = trial.last_result
-        value = rank(trial, self._metric, result) if self._metric and result else None
+        value = rank(trial, self.metric, result) if self.metric and result else None
         return {
             "id": trial.trial_id,
             "name": str(trial),

@@ -92,7 +92,7 @@ def run(
             failed trials go on, with "+RESTART_ERRORED" they begin anew; "+ERRORED_ONLY" and
             "+RESTART_ERRORED_ONLY" leave unfinished ones as they are.
         resume_config: The same by a ``ResumeConfig``; ``resume`` is then True.
-        reuse_actors: Class trainables go on in the same process if their ``reset_config`` returns True.
+        reuse_actors: A process runs one trial after the other, as in ``TuneConfig``. False: each has its own.
         raise_on_failed_trial: Raise when a trial failed.
         callbacks: Objects with ``on_trial_result`` and the like; see ``tune.Callback``.
         max_concurrent_trials: How many trials run at a time. Default: as many as fit.

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ from heliostat.tune.environment import variables
 from heliostat.tune.error import NoSearch, TuneError, search_error
 from heliostat.tune.execution.placement_groups import as_resources, is_function_of_config
 from heliostat.tune.logger import CSVLoggerCallback, TBXLoggerCallback
-from heliostat.tune.progress import Progress
+from heliostat.tune.progress import Progress, open_progress
 from heliostat.tune.progress_reporter import Reported
 from heliostat.tune.registry import registered
 from heliostat.tune.result import DEFAULT_METRIC
@@ -66,6 +67,7 @@ from heliostat.tune.stopper import flattened, stopper_of
 from heliostat.tune.told import ToldSearch
 from heliostat.tune.trainable.function_trainable import FunctionTrainable
 from heliostat.tune.trainable.output import log_files
+from heliostat.tune.trainable.timing import counts_of
 from heliostat.tune.trainable.util import check, check_checkpoints, name_of, resources_of
 
 logger = logging.getLogger("heliostat")
@@ -161,11 +163,9 @@ class Tuner:
         config, run = self._tune, self._run
         search, searcher = self._search(store)
         assert run.checkpoint_config is not None
-        verbose = 1 if run.verbose is None else int(run.verbose)
-        about = config.metric, config.mode, search.source.total
-        progress = Progress(verbose, *about)
-        if run.progress_reporter is not None and verbose:
-            progress = Reported(run.progress_reporter, *about)
+        metric = config.metric or search.scheduler.metric
+        mode = config.mode or search.scheduler.mode
+        about = metric, mode, search.source.total
         told = ToldSearch(os.path.basename(self._address.rstrip("/")), self._address, *about)
         callbacks = CallbackList(
             [*callbacks, told]
@@ -184,7 +184,6 @@ class Tuner:
             os.path.basename(self._address.rstrip("/")),
             run.checkpoint_config,
             callbacks,
-            progress,
             config.reuse_actors,
             config.max_concurrent_trials or (0 if searcher else limited),
             searcher.save if searcher else None,
@@ -204,19 +203,29 @@ class Tuner:
             store.close()
             raise
         is_interrupted = False
+        verbose = 1 if run.verbose is None else int(run.verbose)
+        progress: Progress
+        if run.progress_reporter is not None and verbose:
+            progress = Reported(run.progress_reporter, *about)
+        else:
+            progress = open_progress(verbose, *about, config.time_budget_s)
         try:
             with _Interruptible():
-                loop.run()
+                loop.run(progress)
+            self._leave_page(told, search, "FINISHED")
             store.close()
         except KeyboardInterrupt:
             is_interrupted = True
-            store.close()
+            self._leave_page(told, search, "INTERRUPTED")
+            store.close(is_complete=False)
         except Exception as error:
+            progress.close()
             told.end(search.get_trials(), "FAILED")
+            self._leave_page(told, search, "FAILED", f"{type(error).__name__}: {error}")
             _end_early(callbacks, search)
             # What the disk or the storage says is known already, or less than this.
             with contextlib.suppress(OSError, TuneError):
-                store.close()
+                store.close(is_complete=False)
             if isinstance(error, TuneError):
                 raise
             if isinstance(error, OSError) and _is_below(folder, error.filename):
@@ -247,10 +256,29 @@ class Tuner:
             raise self._grid.errors[0]
         return self._grid
 
+    def _leave_page(self, told: ToldSearch, search: Search, state: str, error: str = "") -> None:
+        """Write the page of the search into its folder; where that fails, the search is worth more."""
+        from heliostat.tune.view.page import About, write_page
+        from heliostat.tune.view.rows import earlier_curves
+
+        name = os.path.basename(self._address.rstrip("/"))
+        took_s = time.time() - told.started_at
+        about = About(
+            name, self._address, state, told.metric, told.mode, told.started_at, took_s, error
+        )
+        try:
+            trials, curves = search.get_trials(), told.curves()
+            if self._restored is not None and told.metric is not None:
+                curves |= earlier_curves(trials, told.metric)
+            write_page(self._folder, about, trials, curves)
+        except Exception as failed:
+            logger.warning("The search has no page: %r", failed)
+
     def opened(self) -> tuple[Search, Store, Searcher | None]:
         """The search with its files, for one who runs its trials himself."""
         self._variables = variables()
         _, store = self._open()
+        store.has_results = False
         search, searcher = self._search(store)
         search.on_added = store.added
         search.on_ended = store.status
@@ -659,9 +687,31 @@ def _resume(trial: Trial, resume: ResumeConfig) -> None:
     trial.status, trial.error, trial.error_text, trial.num_failures = PENDING, None, "", 0
     trial.stopped_by = ""
     trial.checkpoint_count = len(trial.checkpoints)
+    _forget_removed(trial)
     if way == ResumeType.RESTART:
         trial.checkpoint_path, trial.restore_iteration, trial.restore_total_s = None, 0, 0.0
         trial.restore_counts = {}
+
+
+def _forget_removed(trial: Trial) -> None:
+    """Go on from the latest checkpoint that is there, where later ones were removed from the disk."""
+    if trial.storage is not None:
+        return
+    there = [pair for pair in trial.checkpoints if os.path.isdir(pair[0])]
+    if len(there) == len(trial.checkpoints):
+        return
+    own = {path for path, _ in trial.checkpoints}
+    trial.checkpoints = there
+    if trial.checkpoint_path not in own or os.path.isdir(trial.checkpoint_path or ""):
+        return  # it is of another trial, or the one to go on from
+    path, report = there[-1] if there else (None, {})
+    logger.warning(
+        "%s was removed: %s goes on from %s.", trial.checkpoint_path, trial, path or "nothing"
+    )
+    trial.checkpoint_path = path
+    trial.restore_iteration = int(report.get("training_iteration", 0))
+    trial.restore_total_s = float(report.get("time_total_s", 0.0))
+    trial.restore_counts = counts_of(report)
 
 
 def _fields(pickles: dict[str, bytes]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class AimLoggerCallback(LoggerCallback):
         ValueError: ``metrics`` is an empty list.
     """
 
+    _runs_beside = True
+
     def __init__(
         self,
         repo: Any = None,

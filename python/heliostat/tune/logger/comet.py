@@ -36,6 +36,8 @@ class CometLoggerCallback(LoggerCallback):
         ImportError: comet_ml is not installed.
     """
 
+    _runs_beside = True
+
     def __init__(
         self,
         online: bool = True,

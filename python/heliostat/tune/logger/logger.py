@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 
 class LoggerCallback(Callback):
-    """Base of loggers: ``log_trial_*`` is called with one trial at a time, in the driver."""
+    """Base of loggers: ``log_trial_*`` is called with one trial at a time, in the driver.
+
+    The loggers of this package are called in a thread beside the search, a subclass in the search's own.
+    """
+
+    # Whether a class, though not those made from it, is called in the thread.
+    _runs_beside = False
 
     def log_trial_start(self, trial: Trial) -> None:
         """A trial begins."""

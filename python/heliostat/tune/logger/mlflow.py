@@ -30,6 +30,8 @@ class MLflowLoggerCallback(LoggerCallback):
         ValueError: No experiment is named.
     """
 
+    _runs_beside = True
+
     def __init__(
         self,
         tracking_uri: str | None = None,

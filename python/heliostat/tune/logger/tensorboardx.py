@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
+import time
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import missing
+from heliostat.tune.logger.events import EventFile, Report, Templates, summary_event
+from heliostat.tune.logger.files import named
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.stopper import flattened
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.trial import Trial
-
-# A writer's own thread brings events to the file. With its default of 10 in line, the search waits, too.
-QUEUE = 10_000
 
 _LEFT_OUT = ("config", "pid", "timestamp", "time_total_s", "training_iteration")
 
@@ -31,60 +32,117 @@ class TBXLoggerCallback(LoggerCallback):
         ImportError: Neither tensorboardX nor torch's TensorBoard is installed.
     """
 
+    _runs_beside = True
+
     def __init__(self) -> None:
-        self._writer_class = _writer_class()
-        self._writers: dict[Trial, Any] = {}
+        self._summaries = _summaries()
+        self._templates = Templates()
+        self._files: dict[Trial, EventFile] = {}
+        self._unflushed: set[EventFile] = set()
+        # Reports whose records are made together, by their names.
+        self._waiting: dict[tuple[str, ...], list[tuple[EventFile, Report]]] = {}
         self._last: dict[Trial, dict[str, float]] = {}
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        writer = self._writers.get(trial)
-        if writer is None:
-            writer = self._writers[trial] = self._writer_class(
-                trial.local_path, max_queue=QUEUE, flush_secs=30
-            )
-        step = result.get("timesteps_total") or result.get("training_iteration", 0)
-        kept = {name: value for name, value in result.items() if name not in _LEFT_OUT}
-        for name, value in flattened(kept).items():
-            found = getattr(value, "tolist", lambda value=value: value)()
-            if _is_number(found):
-                writer.add_scalar(f"ray/tune/{name}", found, global_step=step)
-                self._last.setdefault(trial, {})[f"ray/tune/{name}"] = found
-            elif isinstance(found, list) and found and all(_is_number(one) for one in found):
-                writer.add_histogram(f"ray/tune/{name}", _array(found), global_step=step)
+        file = self._files.get(trial)
+        if file is None:
+            file = self._files[trial] = EventFile(trial.local_path)
+        step = int(result.get("timesteps_total") or result.get("training_iteration", 0))
+        numbers: dict[str, float] = {}
+        for name, value in result.items():
+            if type(value) is float:
+                if value == value and name not in _LEFT_OUT:
+                    numbers[name] = value
+            elif type(value) is int:
+                if name not in _LEFT_OUT:
+                    numbers[name] = value
+            elif type(value) not in (str, bool, type(None)) and name not in _LEFT_OUT:
+                for deep, one in flattened({name: value}).items():
+                    self._add_other(file, step, numbers, deep, _plain(one))
+        self._unflushed.add(file)
+        if not numbers:
+            return
+        last = self._last.setdefault(trial, {})
+        last.update(numbers)
+        report = time.time(), step, tuple(numbers.values())
+        self._waiting.setdefault(tuple(numbers), []).append((file, report))
+
+    def _add_other(
+        self, file: EventFile, step: int, numbers: dict[str, float], name: str, value: Any
+    ) -> None:
+        if _is_number(value):
+            numbers[name] = float(value)
+        elif isinstance(value, list) and value and all(_is_number(one) for one in value):
+            made = self._summaries.histogram(f"ray/tune/{name}", _array(value), _bins())
+            with named(file.file):
+                file.add(summary_event(step, made.SerializeToString()))
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for names, reports in waiting.items():
+            tags = tuple(f"ray/tune/{name}" for name in names)
+            records = self._templates.records(tags, [report for _, report in reports])
+            for (file, _), record in zip(reports, records, strict=True):
+                with named(file.file):
+                    file.file.write(record)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self._write_waiting()
+        for file in self._unflushed:
+            with named(file.file):
+                file.file.flush()
+        self._unflushed.clear()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        writer = self._writers.pop(trial, None)
-        if writer is not None:
-            _write_parameters(writer, trial, self._last.pop(trial, {}))
-            writer.close()
+        file = self._files.pop(trial, None)
+        if file is None:
+            return
+        self._write_waiting()
+        self._unflushed.discard(file)
+        with named(file.file):
+            for made in _parameters(self._summaries, trial, self._last.pop(trial, {})):
+                file.add(summary_event(0, made.SerializeToString()))
+            file.file.close()
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        for trial in list(self._writers):
+        for trial in list(self._files):
             self.log_trial_end(trial)
 
 
-def _writer_class() -> Any:
+def _summaries() -> Any:
+    """The module of an installed package that makes histograms and tables of parameters."""
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         try:
-            return importlib.import_module(module).SummaryWriter
+            return importlib.import_module(f"{module}.summary")
         except ImportError:
             continue
     raise missing("tensorboardX", "TensorBoard's files")
 
 
-def _write_parameters(writer: Any, trial: Trial, last: dict[str, float]) -> None:
+def _parameters(summaries: Any, trial: Trial, last: dict[str, float]) -> tuple[Any, ...]:
     """What was chosen for a trial beside its last numbers; other values than plain ones are left out."""
     chosen = {}
     for name, value in flattened(trial.evaluated_params).items():
-        plain = getattr(value, "tolist", lambda value=value: value)()
+        plain = _plain(value)
         if isinstance(plain, str | bool | int | float):
             chosen[name] = plain
-    if not chosen:
-        return
-    package = type(writer).__module__.removesuffix(".writer")
-    summaries = importlib.import_module(f"{package}.summary").hparams(chosen, last)
-    for summary in summaries:
-        writer.file_writer.add_summary(summary)
+    numbers = {f"ray/tune/{name}": value for name, value in last.items()}
+    return tuple(summaries.hparams(chosen, numbers)) if chosen else ()
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers and arrays as Python's."""
+    item = getattr(value, "tolist", None)
+    return item() if callable(item) else value
+
+
+@functools.cache
+def _bins() -> list[float]:
+    """Borders of histograms, each a tenth further from zero than the one before."""
+    positive = [1e-12]
+    while positive[-1] < 1e20:
+        positive.append(positive[-1] * 1.1)
+    return [*(-one for one in reversed(positive)), 0.0, *positive]
 
 
 def _is_number(value: Any) -> bool:

@@ -32,6 +32,8 @@ class WandbLoggerCallback(LoggerCallback):
         ValueError: No project is named, or both ``api_key`` and ``api_key_file`` are given.
     """
 
+    _runs_beside = True
+
     def __init__(
         self,
         project: str | None = None,

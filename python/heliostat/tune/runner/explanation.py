@@ -78,7 +78,7 @@ def read(folder: str) -> list[Known]:
             trials[trial_id] = Known(trial_id, name, os.path.join(folder, sub))
         elif trial is None:
             continue
-        elif kind == "result":
+        elif kind in ("result", "changed"):
             iteration = value.get("training_iteration")
             trial.iteration = iteration if isinstance(iteration, int) else trial.iteration
         elif kind == "begun":

@@ -16,13 +16,18 @@ from collections.abc import Callable
 from typing import Any
 
 import heliostat as ray
-from heliostat.exceptions import RayError, RayTaskError
+from heliostat.exceptions import ObjectLostError, RayError, RayTaskError
 from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import CheckpointConfig
 from heliostat.tune.environment import Variables
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+from heliostat.tune.logger import LoggerCallback
+from heliostat.tune.logger.files import CSVLoggerCallback, ResultFiles
+from heliostat.tune.logger.tensorboardx import TBXLoggerCallback
 from heliostat.tune.progress import Progress
 from heliostat.tune.result import SHOULD_CHECKPOINT
+from heliostat.tune.runner.arrivals import Arrivals
+from heliostat.tune.runner.beside import Beside, hooks_of
 from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
 from heliostat.tune.runner.store import SEARCHER, Store
 from heliostat.tune.runner.trial import RUNNING, Trial, best_checkpoints
@@ -30,16 +35,17 @@ from heliostat.tune.trainable.actor import TrialActor
 from heliostat.tune.trainable.output import LogFiles
 from heliostat.tune.trainable.spec import Batch, Spec
 from heliostat.tune.trainable.timing import counts_of
-from heliostat.tune.trainable.util import is_class
+from heliostat.tune.trainable.util import is_class, large_modules
 
 logger = logging.getLogger("heliostat")
 
 WAIT_S = 0.5  # the longest sleep: the time budget is looked at in between
 SEARCHER_WAIT_S = 0.05  # between questions to a searcher that has nothing now
-# A wait costs about 0.8 us of the processor for each open call. Where there are many, answers gather for this
-# long for each of them, so that waits take a few hundredths of a core however many trials report.
-MANY, GATHER_S = 50, 20e-6
+# A wait looks at each open call, about 0.8 us. Where there are so many, they are listened to instead.
+MANY = 50
 CONCURRENT_MAX = 10_000
+# What every process of a trial loads, and for how many trials a process is made that has it loaded already.
+WARM, WORTH = "heliostat.tune.trainable.actor", 8
 # Trials that may wait, where nothing learns from them, so that a cluster grows fast.
 AUTO_PENDING_MIN = 200
 # A process that has not begun after this long may wait for what an idle one holds: what others use of the
@@ -58,6 +64,8 @@ class Place:
         self.since = time.monotonic()
         # Answered when the actor's process has begun; `None` where that is known.
         self.begins = actor.__ray_ready__.remote() if is_new else None
+        self.made: Any = None  # the object of the checkpoint that the call makes
+        self.handed: str | None = None  # the checkpoint whose object it was given
         self.decision: str | None = None  # what the call under way was about, when it ends the run
 
 
@@ -72,7 +80,6 @@ class Loop:
         experiment_name: str,
         checkpoints: CheckpointConfig,
         callbacks: CallbackList,
-        progress: Progress,
         reuse_actors: bool,
         max_concurrent: int,
         save_searcher: Callable[[str], None] | None,
@@ -82,7 +89,7 @@ class Loop:
         self._search, self._store, self._name = search, store, experiment_name
         self._trainable = trainable
         self._trainable_ref: Any = None
-        self._checkpoints, self._callbacks, self._progress = checkpoints, callbacks, progress
+        self._checkpoints, self._callbacks = checkpoints, callbacks
         self._reuse = reuse_actors
         self._max_concurrent = max_concurrent if max_concurrent > 0 else CONCURRENT_MAX
         self._save_searcher, self._saved_at = save_searcher, time.monotonic()
@@ -91,6 +98,7 @@ class Loop:
         self._ending: list[tuple[float, Any]] = []  # when a process that ends by itself is killed
         self._moved_at = time.monotonic()  # when something last began or came back
         self._places: dict[Any, Place] = {}
+        self._arrivals: Arrivals | None = None  # of the places' calls, where they are many
         self._idle: dict[PlacementGroupFactory, list[tuple[Any, Any]]] = defaultdict(list)
         self._running: Counter[PlacementGroupFactory] = Counter()  # what the places take
         self._turn = 0  # those that are over
@@ -98,18 +106,24 @@ class Loop:
         self._cluster: dict[str, float] = {}
         self._looked_at = -math.inf
         self._is_class = is_class(trainable)
+        self._modules = self._preloaded()
         self._asked_to_save: set[str] = set()  # trials of which a callback wants a checkpoint
         self._lockstep = (
             self._is_class
             or search.scheduler.decides
             or type(search.stopper).__name__ not in ("NoopStopper", "TimeoutStopper")
         )
+        # Checkpoints as objects, by their paths, where they would be downloaded.
+        self._hands = search.scheduler.hands_checkpoints and store.storage is not None
+        self._objects: dict[str, Any] = {}
+        self._told: dict[str, list[Callback]] = {}  # who hears of what, in the loop
+        self._beside = self._divide()
         search.on_added, search.on_ended = store.added, self._stopped
         search.saves_on_request, search.reuses_actors = self._is_class, reuse_actors
         search.total_resources = ray.cluster_resources
 
-    def run(self) -> None:
-        """Run until the search is over."""
+    def run(self, progress: Progress) -> None:
+        """Run until the search is over, and show how it goes."""
         self._trainable_ref = ray.put(self._trainable)
         self._pending_max = self._suggested_pending()
         try:
@@ -120,7 +134,8 @@ class Loop:
                 self._give_way()
                 self._turn += 1
                 self._tell("on_step_end")
-                self._progress.show(self._search)
+                self._beside.check()
+                progress.show(self._search)
                 self._save()
                 self._end_late()
                 if self._search.stopper.stop_all():
@@ -131,7 +146,37 @@ class Loop:
             for place in list(self._places.values()):
                 self._end_actor(place.actor, place.group)
             self._end_idle()
-            self._save(at_once=True)
+            try:
+                self._save(at_once=True)
+            finally:
+                self._beside.tell("on_left", trial=None)
+                self._beside.close()
+        self._beside.check()
+
+    def _preloaded(self) -> list[str] | None:
+        """What processes of trials are forked with; None: a process that has it is not worth its time."""
+        large = large_modules(self._trainable)
+        total = self._search.source.total
+        is_large = total is None or total >= WORTH
+        return [WARM, *large] if is_large else large or None
+
+    def _divide(self) -> Beside:
+        """Who is told in the loop, and who in a thread: loggers that only write, each in a class of ours."""
+        beside = [one for one in self._callbacks if type(one).__dict__.get("_runs_beside")]
+        files = [one for one in beside if isinstance(one, CSVLoggerCallback | TBXLoggerCallback)]
+        inline = [one for one in self._callbacks if one not in beside]
+        for one in inline:
+            for hook in hooks_of(one):
+                self._told.setdefault(hook, []).append(one)
+        self._may_change = any(_is_of_program(one) for one in self._told.get("on_trial_result", ()))
+        # What they do with a checkpoint they do while it is there.
+        self._copies_checkpoints = any(
+            isinstance(one, LoggerCallback)
+            and type(one).log_trial_save is not LoggerCallback.log_trial_save
+            for one in beside
+        )
+        others = [one for one in beside if one not in files]
+        return Beside([ResultFiles(), *files], Beside(others) if others else None)
 
     # --- starting trials ---
 
@@ -215,16 +260,30 @@ class Loop:
             checkpoint_at_end=bool(config.checkpoint_at_end),
             log_files=self._log_files,
             storage=self._store.storage,
+            hands=self._hands,
             thread_s=self._variables.thread_s,
         )
         self._search.started(trial)
         self._store.begun(trial, actor._actor_id.hex(), dict(resources.required_resources))
         self._store.status(trial)
-        self._tell("on_trial_start", trial=trial)
+        self._tell_all("on_trial_start", trial)
         if trial.checkpoint_path:
-            self._tell("on_trial_restore", trial=trial)
+            self._tell_all("on_trial_restore", trial)
         self._running[resources] += 1
-        self._places[actor.start.remote(spec)] = place
+        handed = self._objects.get(trial.checkpoint_path or "")
+        place.handed = trial.checkpoint_path if handed is not None else None
+        self._call(place, "start", spec, handed)
+
+    def _call(self, place: Place, method: str, *given: Any) -> None:
+        """Have a method of the trial's process under way."""
+        if self._hands:
+            call = place.actor.both.options(num_returns=2)
+            ref, place.made = call.remote(method, *given)
+        else:
+            ref = getattr(place.actor, method).remote(*given)
+        self._places[ref] = place
+        if self._arrivals is not None:
+            self._arrivals.expect(ref)
 
     def _change(self, trial: Trial) -> None:
         """Take over what a scheduler has given the trial, before it starts."""
@@ -245,6 +304,7 @@ class Loop:
             "num_gpus": head.pop("GPU", 0),
             "memory": int(head.pop("memory", 0)) or None,
             "resources": head,
+            "_preload": self._modules,
         }
         group = None
         # A trial that takes nothing itself has a group, too: what it starts is to find room there.
@@ -265,54 +325,71 @@ class Loop:
             if not self._search.is_over:
                 time.sleep(SEARCHER_WAIT_S)  # the searcher has nothing now
             return
-        open_calls = list(self._places)
-        ready, _ = ray.wait(open_calls, num_returns=1, timeout=WAIT_S)
-        if not ready:
+        come = self._come()
+        if not come:
             self._say_what_is_missing()
             return
-        if len(open_calls) >= MANY:
-            time.sleep(len(open_calls) * GATHER_S)
-        ready, _ = ray.wait(open_calls, num_returns=len(open_calls), timeout=0)
-        for ref in ready:
-            self._moved_at = time.monotonic()
+        self._moved_at = time.monotonic()
+        for ref, answer in come:
             place = self._places.pop(ref)
             try:
-                batch: Batch = ray.get(ref)
-            except RayError as error:
-                self._lost(place, error)
-            else:
-                self._take(place, batch)
+                self._answered(place, answer)
+            except BaseException:
+                self._places[ref] = place  # whose process ends with the search
+                raise
+
+    def _answered(self, place: Place, answer: Batch | BaseException) -> None:
+        if isinstance(answer, RayError):
+            self._lost(place, answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            self._take(place, answer)
+
+    def _come(self) -> list[tuple[Any, Batch | BaseException]]:
+        """The answers that have come; an error where there is no answer."""
+        if self._arrivals is None and len(self._places) >= MANY:
+            self._arrivals = Arrivals()
+            for ref in self._places:
+                self._arrivals.expect(ref)
+        if self._arrivals is not None:
+            return self._arrivals.take(WAIT_S)
+        ready, _ = ray.wait(list(self._places), num_returns=1, timeout=WAIT_S)
+        if ready:
+            ready, _ = ray.wait(list(self._places), num_returns=len(self._places), timeout=0)
+        return [(ref, _answer(ref)) for ref in ready]
 
     def _take(self, place: Place, batch: Batch) -> None:
         trial = place.trial
         decision = CONTINUE
         for result in batch.results:
-            decision = self._reported(trial, result)
+            made = place.made if result is batch.results[-1] else None
+            decision = self._reported(trial, result, made)
             if decision != CONTINUE:
                 break  # what came behind it was made in vain
         self._store.flush()
         if batch.checkpoint:
-            self._checkpointed(trial, batch.checkpoint)
+            self._checkpointed(trial, batch.checkpoint, place.made)
         if batch.end == "failed":
             error = RayTaskError(str(trial), batch.error_text, pickle.loads(batch.error))
             cause = error.as_instanceof_cause()
             return self._failed(place, cause, batch.error_text, batch.is_restoring)
         if batch.end is None and decision == STOP:
             place.decision = STOP
-            self._places[place.actor.stop.remote()] = place
+            self._call(place, "stop")
             return None
         if batch.end is None and decision == PAUSE:
             place.decision = PAUSE
-            self._places[place.actor.pause.remote()] = place
+            self._call(place, "pause")
             return None
         is_asked = trial.trial_id in self._asked_to_save
         self._asked_to_save.discard(trial.trial_id)
         if batch.end is None and (is_asked or self._search.is_saving(trial)):
-            self._places[place.actor.save.remote()] = place
+            self._call(place, "save")
             return None
         if batch.end is None:
             told = CONTINUE if self._lockstep else None
-            self._places[place.actor.next.remote(told)] = place
+            self._call(place, "next", told)
             return None
         self._release(place, batch.is_clean)
         if place.decision == PAUSE or decision == PAUSE:
@@ -322,37 +399,39 @@ class Loop:
                 named = {"trial_id": trial.trial_id, "experiment_tag": trial.experiment_tag}
                 trial.last_result = {**named, "config": trial.config}
             self._search.completed(trial)
-            self._tell("on_trial_complete", trial=trial)
+            self._tell_all("on_trial_complete", trial, ends=True)
         self._store.status(trial)
         return None
 
-    def _reported(self, trial: Trial, result: dict[str, Any]) -> str:
+    def _reported(self, trial: Trial, result: dict[str, Any], made: Any) -> str:
         result["config"] = trial.config
         result["experiment_tag"] = trial.experiment_tag
         name = result.get("checkpoint_dir_name")
         if name:  # before the scheduler is asked, who may hand it to another trial
             trial.last_result = result
-            self._note_checkpoint(trial, name)
+            self._note_checkpoint(trial, name, made)
         began = time.monotonic()
         decision = self._search.reported(trial, result)
         self._took("What scheduler and searcher do with a result", began)
         self._store.reported(trial, result)
-        before = dict(result)
+        before = dict(result) if self._may_change else result
         self._tell("on_trial_result", trial=trial, result=result)  # they may change it
-        if result.keys() != before.keys() or any(result[k] is not before[k] for k in before):
-            self._store.reported(trial, result)
-        self._store.listed(trial, result)
+        if before is not result and (
+            result.keys() != before.keys() or any(result[k] is not before[k] for k in before)
+        ):
+            self._store.reported(trial, result, is_changed=True)
+        self._tell_beside("on_trial_result", trial=trial, result=dict(result))
         if self._is_class and not name and result.get(SHOULD_CHECKPOINT):
             self._asked_to_save.add(trial.trial_id)
         if name:
             self._tell_checkpoint(trial)
         return decision
 
-    def _checkpointed(self, trial: Trial, name: str) -> None:
-        self._note_checkpoint(trial, name)
+    def _checkpointed(self, trial: Trial, name: str, made: Any) -> None:
+        self._note_checkpoint(trial, name, made)
         self._tell_checkpoint(trial)
 
-    def _note_checkpoint(self, trial: Trial, name: str) -> None:
+    def _note_checkpoint(self, trial: Trial, name: str, made: Any) -> None:
         path = self._store.checkpoint_path(trial, name)
         trial.checkpoint_count += 1
         if path != trial.checkpoint_path:
@@ -362,7 +441,19 @@ class Loop:
             trial.restore_counts = counts_of(trial.last_result)
             trial.checkpoints.append((path, self._kept_of(trial.last_result)))
             self._keep_best(trial)
+        if made is not None:
+            self._objects[path] = made
         self._search.saved(trial)
+        if self._objects:
+            self._forget_objects()
+
+    def _forget_objects(self) -> None:
+        """Keep those of checkpoints that a trial may go on from."""
+        live = self._search.get_live_trials()
+        wanted = {trial.checkpoint_path for trial in live}
+        wanted |= {trial.handed.checkpoint_path for trial in live if trial.handed is not None}
+        for path in self._objects.keys() - wanted:
+            del self._objects[path]
 
     def _kept_of(self, result: dict[str, Any]) -> dict[str, Any]:
         score = self._checkpoints.checkpoint_score_attribute
@@ -373,12 +464,15 @@ class Loop:
 
     def _tell_checkpoint(self, trial: Trial) -> None:
         self._store.checkpointed(trial)
+        self._tell_beside("on_checkpoint", trial=trial, checkpoint=trial.checkpoint)
+        if self._copies_checkpoints:
+            self._beside.drain()
         try:
             self._tell("on_checkpoint", trial=trial, checkpoint=trial.checkpoint)
         except Exception:
             # The checkpoint is there all the same. Other hooks end the search.
             logger.warning("A callback failed with %s's new checkpoint:", trial, exc_info=True)
-        self._tell("on_trial_save", trial=trial)
+        self._tell_all("on_trial_save", trial)
 
     def _keep_best(self, trial: Trial) -> None:
         """Remove the checkpoints that are too many; the latest stays, a restart begins from it."""
@@ -400,6 +494,13 @@ class Loop:
 
     def _lost(self, place: Place, error: RayError) -> None:
         """The actor died, or its constructor raised."""
+        if isinstance(error, ObjectLostError) and self._objects.pop(place.handed or "", None):
+            # It never began: what it was to be handed is gone, and is in the storage.
+            self._left(place)
+            self._end_actor(place.actor, place.group)
+            self._search.postponed(place.trial)
+            self._store.status(place.trial)
+            return
         self._failed(place, error, f"{type(error).__name__}: {error}")
 
     def _failed(
@@ -413,16 +514,17 @@ class Loop:
         again = self._search.failed(trial, error, text, restoring)
         self._store.failed(trial)
         self._store.status(trial)
-        self._tell("on_trial_recover" if again else "on_trial_error", trial=trial)
+        self._tell_all("on_trial_recover" if again else "on_trial_error", trial, ends=True)
 
     def _stopped(self, trial: Trial) -> None:
         """A scheduler has ended a trial that waited."""
         self._store.status(trial)
-        self._tell("on_trial_complete", trial=trial)
+        self._tell_all("on_trial_complete", trial, ends=True)
 
     # --- ending ---
 
     def _left(self, place: Place) -> None:
+        self._beside.tell("on_left", trial=place.trial)
         self._running[place.resources] -= 1
         if not self._running[place.resources]:
             del self._running[place.resources]
@@ -430,8 +532,7 @@ class Loop:
     def _release(self, place: Place, is_usable: bool) -> None:
         is_awaited = self._waiting() > 0  # another trial's process waits for what this one has
         self._left(place)
-        uses_gpu = place.resources.required_resources.get("GPU", 0) > 0
-        may_stay = self._reuse if self._is_class else not uses_gpu or self._reuse
+        may_stay = self._reuse
         # One of another size may wait for what an idle process would keep.
         others = any(kind != place.resources for kind in self._running)
         if is_usable and may_stay and not others and not is_awaited:
@@ -505,13 +606,24 @@ class Loop:
             self._save_searcher(os.path.join(self._store.folder, SEARCHER))
         self._callbacks.save_to_dir(self._store.folder)
 
-    def _tell(self, method: str, **about: Any) -> None:
-        for callback in self._callbacks:
+    def _tell(self, hook: str, **about: Any) -> None:
+        """Tell those who are told in the loop."""
+        trials = self._search.get_trials()
+        for callback in self._told.get(hook, ()):
             began = time.monotonic()
-            getattr(callback, method)(
-                iteration=self._turn, trials=self._search.get_trials(), **about
-            )
-            self._took(method, began, callback)
+            getattr(callback, hook)(iteration=self._turn, trials=trials, **about)
+            self._took(hook, began, callback)
+
+    def _tell_beside(self, hook: str, **about: Any) -> None:
+        """Tell those who are told in a thread."""
+        self._beside.tell(hook, iteration=self._turn, trials=self._search.get_trials(), **about)
+
+    def _tell_all(self, hook: str, trial: Trial, ends: bool = False) -> None:
+        """Tell everybody of a trial; of its end when its files are written, which a program may read."""
+        self._tell_beside(hook, trial=trial)
+        if ends and any(_is_of_program(one) for one in self._told.get(hook, ())):
+            self._beside.drain()
+        self._tell(hook, trial=trial)
 
     def _took(self, what: str, began: float, callback: Callback | None = None) -> None:
         """Warn of what holds up the search."""
@@ -540,3 +652,15 @@ class Loop:
                     {name: has.get(name, 0) for name in lacks},
                 )
                 return
+
+
+def _answer(ref: Any) -> Batch | RayError:
+    try:
+        batch: Batch = ray.get(ref)
+    except RayError as error:
+        return error
+    return batch
+
+
+def _is_of_program(callback: Callback) -> bool:
+    return not type(callback).__module__.startswith("heliostat.")

@@ -230,6 +230,11 @@ class Search:
         if trial.trial_id in self._doomed:
             self.stop_trial(trial)
 
+    def postponed(self, trial: Trial) -> None:
+        """The trial could not begin, for no fault of its own."""
+        trial.status = PENDING
+        self._forget(trial)
+
     def _forget(self, trial: Trial) -> None:
         for kept in (self._saving, self._pausing, self._doomed):
             kept.discard(trial.trial_id)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from heliostat.tune.error import TuneTypeError
+from heliostat.tune.logger.files import as_json, complete, named
 from heliostat.tune.runner.mirror import JOURNAL, TUNER, Mirror
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.stopper import flattened
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("heliostat")
 
 SEARCHER = "searcher-state.pkl"
-
-
+CLOSED = "closed"  # the record with which a search ends that was not killed
+BUFFER = 1 << 20
 LOCK = ".lock"
 
 
@@ -74,8 +75,7 @@ class Store:
         self.folder, self.storage = folder, storage
         self._mirror = Mirror(folder, storage) if storage is not None else None
         self._journal: Any = None
-        self._results: dict[str, Any] = {}
-        self._unflushed: set[Any] = set()  # those of them with something new
+        self.has_results = True  # whether trials' folders have their reports
 
     def begin(self, settings: dict[str, Any], goes_on: bool) -> None:
         """Begin a journal, or go on with the one that is there."""
@@ -83,8 +83,9 @@ class Store:
 
         os.makedirs(self.folder, exist_ok=True)
         journal = os.path.join(self.folder, JOURNAL)
+        was_killed = False
         if goes_on:
-            _cut_torn_end(journal)
+            was_killed = _cut_torn_end(journal) != CLOSED
         elif os.path.exists(journal):
             # An earlier search of the same name: what it found stays beside.
             stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(os.path.getmtime(journal)))
@@ -97,9 +98,12 @@ class Store:
                 kept,
             )
         _write(os.path.join(self.folder, TUNER), cloudpickle.dumps(settings))
-        self._journal = open(journal, "ab")  # noqa: SIM115 # closed by close()
+        # What one flush brings to the disk is one write, for which others may run.
+        self._journal = open(journal, "ab", BUFFER)  # noqa: SIM115 # closed by close()
         if self._mirror is not None:
             self._mirror.begin(is_there=goes_on)
+        if was_killed and self.has_results:
+            _complete(self.folder)
 
     def checkpoint_path(self, trial: Trial, name: str) -> str:
         """Where a checkpoint of a trial lies."""
@@ -118,20 +122,18 @@ class Store:
             logger.warning("The checkpoint %s is not removed: %s", path, error)
 
     def _record(self, kind: str, trial_id: str, value: Any) -> None:
-        with _named(self._journal):
+        with named(self._journal):
             pickle.dump((kind, trial_id, value), self._journal)
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""
-        for file in (self._journal, *self._unflushed):
-            with _named(file):
-                file.flush()
-        self._unflushed.clear()
+        with named(self._journal):
+            self._journal.flush()
 
     def sync(self) -> None:
         """Bring the journal to the disk: it outlives the loss of power, too."""
         self.flush()
-        with _named(self._journal):
+        with named(self._journal):
             os.fsync(self._journal.fileno())
 
     def added(self, trial: Trial) -> None:
@@ -154,25 +156,17 @@ class Store:
         )
         self._record("trial", trial.trial_id, about)
         _write(os.path.join(folder, "params.pkl"), config)
-        _write(os.path.join(folder, "params.json"), _json(trial.config).encode())
+        _write(os.path.join(folder, "params.json"), as_json(trial.config).encode())
 
-    def reported(self, trial: Trial, result: dict[str, Any]) -> None:
+    def reported(self, trial: Trial, result: dict[str, Any], is_changed: bool = False) -> None:
         """A trial has reported; or what it reported last was changed."""
-        kept = {name: value for name, value in result.items() if name != "config"}
+        kept = result.copy()
+        kept.pop("config", None)
+        kind = "changed" if is_changed else "result"
         try:
-            self._record("result", trial.trial_id, kept)
+            self._record(kind, trial.trial_id, kept)
         except Exception:  # a metric that cannot be pickled is kept as text
-            self._record("result", trial.trial_id, json.loads(_json(kept)))
-
-    def listed(self, trial: Trial, result: dict[str, Any]) -> None:
-        """Write a report into the trial's folder, as it is after everybody has seen it."""
-        file = self._results.get(trial.trial_id)
-        if file is None:
-            path = os.path.join(self.folder, trial.folder, "result.json")
-            file = self._results[trial.trial_id] = open(path, "a")  # noqa: SIM115 # closed at its end
-        with _named(file):
-            file.write(_json(result) + "\n")
-        self._unflushed.add(file)
+            self._record(kind, trial.trial_id, json.loads(as_json(kept)))
 
     def configured(self, trial: Trial) -> None:
         """A trial has another configuration."""
@@ -182,7 +176,7 @@ class Store:
         self._record("config", trial.trial_id, (config, trial.experiment_tag))
         _write(os.path.join(self.folder, trial.folder, "params.pkl"), config)
         path = os.path.join(self.folder, trial.folder, "params.json")
-        _write(path, _json(trial.config).encode())
+        _write(path, as_json(trial.config).encode())
 
     def checkpointed(self, trial: Trial) -> None:
         """The list of a trial's checkpoints has changed, or it goes on from one of another trial."""
@@ -197,16 +191,10 @@ class Store:
 
     def status(self, trial: Trial) -> None:
         """A trial has begun, failed or ended."""
-        if trial.status in ("TERMINATED", "ERROR", "PENDING", "PAUSED"):
-            file = self._results.pop(trial.trial_id, None)
-            if file is not None:
-                self._unflushed.discard(file)
-                with _named(file):
-                    file.close()
         if trial.stopped_by:
             self._record("stopped", trial.trial_id, trial.stopped_by)
         self._record("status", trial.trial_id, (trial.status, trial.num_failures, trial.error_text))
-        with _named(self._journal):
+        with named(self._journal):
             self._journal.flush()
 
     def failed(self, trial: Trial) -> None:
@@ -216,29 +204,24 @@ class Store:
         with contextlib.suppress(Exception):
             _write(os.path.join(folder, "error.pkl"), pickle.dumps(trial.error))
 
-    def close(self) -> None:
-        """Close every file."""
-        files = [file for file in (self._journal, *self._results.values()) if file is not None]
-        self._results.clear()
-        self._unflushed.clear()
-        self._journal = None
-        with contextlib.ExitStack() as closing:  # all of them, whatever becomes of the others
-            for file in files:
-                closing.enter_context(_named(file))
-                closing.callback(file.close)
-        if self._mirror is not None and files:
+    def close(self, is_complete: bool = True) -> None:
+        """Close the journal.
+
+        Args:
+            is_complete: Whether all that it has of reports is in the trials' folders, too.
+        """
+        journal, self._journal = self._journal, None
+        if journal is None:
+            return
+        try:
+            if is_complete:
+                with named(journal):
+                    pickle.dump((CLOSED, "", None), journal)
+        finally:
+            with named(journal):
+                journal.close()
+        if self._mirror is not None:
             self._mirror.close()
-
-
-@contextlib.contextmanager
-def _named(file: Any) -> Iterator[None]:
-    """An ``OSError`` of the block gets the name of the file, which that of a buffer lacks."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        raise type(error)(error.errno, error.strerror, file.name) from error
 
 
 def _unpicklable(config: dict[str, Any], error: Exception) -> str:
@@ -302,7 +285,7 @@ def read_trials(folder: str) -> list[Trial]:
             )
         elif trial is None:
             continue
-        elif kind == "result":
+        elif kind in ("result", "changed"):
             trial.last_result = value
         elif kind == "config":
             trial.config, trial.experiment_tag = pickle.loads(value[0]), value[1]
@@ -357,15 +340,36 @@ def _records(path: str) -> Iterator[Any]:
                 return
 
 
-def _cut_torn_end(path: str) -> None:
-    """What comes after a torn record could not be read."""
+def _cut_torn_end(path: str) -> str:
+    """What comes after a torn record could not be read. The kind of the last whole one."""
+    last = ""
     with open(path, "r+b") as file:
         whole = 0
         with contextlib.suppress(EOFError, pickle.UnpicklingError):
             while True:
-                pickle.load(file)
+                last = pickle.load(file)[0]
                 whole = file.tell()
         file.truncate(whole)
+    return last
+
+
+def _complete(folder: str) -> None:
+    """Write reports that the journal has into the files of trials that a killed process left behind."""
+    configs: dict[str, Any] = {}
+    folders: dict[str, str] = {}
+    reports: dict[str, list[dict[str, Any]]] = {}
+    for kind, trial_id, value in _records(os.path.join(folder, JOURNAL)):
+        if kind == "trial":
+            configs[trial_id], folders[trial_id] = pickle.loads(value[0]), value[4]
+        elif kind == "config":
+            configs[trial_id] = pickle.loads(value[0])
+        elif kind == "result":
+            row = {**value, "config": configs.get(trial_id)}
+            reports.setdefault(trial_id, []).append(row)
+        elif kind == "changed":
+            reports[trial_id][-1] = {**value, "config": configs.get(trial_id)}
+    for trial_id, rows in reports.items():
+        complete(os.path.join(folder, folders[trial_id]), rows)
 
 
 def _error(folder: str, text: str) -> BaseException:
@@ -379,13 +383,3 @@ def _write(path: str, data: bytes) -> None:
     with open(f"{path}.part", "wb") as file:
         file.write(data)
     os.replace(f"{path}.part", path)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """numpy's numbers and arrays as Python's; other objects as text."""
-    item = getattr(value, "tolist", None)
-    return item() if callable(item) else str(value)

@@ -10,6 +10,7 @@ from heliostat.core import settings
 from heliostat.tune import context
 from heliostat.tune.trainable.class_run import ClassRun
 from heliostat.tune.trainable.function_run import FunctionRun
+from heliostat.tune.trainable.handed import Packed
 from heliostat.tune.trainable.output import Copied
 from heliostat.tune.trainable.spec import Batch, Spec, failure
 from heliostat.tune.trainable.util import is_class
@@ -24,10 +25,18 @@ class TrialActor:
         self._run: Any = None
         self._object: Any = None
         self._output: Copied | None = None
+        self._made: Packed | None = None
 
-    def start(self, spec: Spec) -> Batch:
-        """Begin a trial; its first reports."""
-        spec = replace(spec, home=self._home)
+    def both(self, method: str, *given: Any) -> tuple[Batch, Packed | None]:
+        """What a method returns, and the files of the checkpoint that it has made."""
+        batch: Batch = getattr(self, method)(*given)
+        made = self._made
+        self._made = None
+        return batch, made
+
+    def start(self, spec: Spec, handed: Packed | None = None) -> Batch:
+        """Begin a trial, perhaps with the files of its checkpoint; its first reports."""
+        spec = replace(spec, home=self._home, handed=handed)
         try:
             os.makedirs(spec.folder, exist_ok=True)
             if settings.flag("CHDIR_TO_TRIAL_DIR"):
@@ -66,6 +75,8 @@ class TrialActor:
         return self._ended(pause())
 
     def _ended(self, batch: Batch) -> Batch:
+        if self._run is not None:
+            self._made, self._run.packed = self._run.packed, None
         if batch.end is not None:
             if self._run is not None:
                 self._run.close()

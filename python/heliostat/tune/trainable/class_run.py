@@ -9,6 +9,7 @@ from typing import Any
 
 from heliostat.tune import context
 from heliostat.tune.result import SHOULD_CHECKPOINT
+from heliostat.tune.trainable.handed import Packed, packed
 from heliostat.tune.trainable.spec import Batch, RestoreFailed, Spec, failure
 from heliostat.tune.trainable.timing import Timing
 from heliostat.tune.trainable.trainable import Trainable
@@ -22,6 +23,7 @@ class ClassRun:
         self._saved = spec.checkpoints
         self._fresh = True
         self._ended = False
+        self.packed: Packed | None = None  # the checkpoint that was made last
         # Set before setup() is called, which may ask for the trial's name.
         trainable._spec = spec
         self.object: Trainable
@@ -90,6 +92,7 @@ class ClassRun:
             with tempfile.TemporaryDirectory(prefix="checkpoint_") as folder:
                 self.object.save(folder)
                 target = self.spec.store(folder, name)
+                self.packed = packed(folder, target) if self.spec.hands else None
         self._saved += 1
         self.checkpoint, self._was_saved_at = target, self.object.iteration
         return name

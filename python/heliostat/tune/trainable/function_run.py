@@ -17,6 +17,7 @@ from typing import Any
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune import context
 from heliostat.tune.result import DEFAULT_METRIC
+from heliostat.tune.trainable.handed import Packed, packed
 from heliostat.tune.trainable.spec import Batch, Spec, failure
 from heliostat.tune.trainable.timing import Timing
 
@@ -36,6 +37,7 @@ class FunctionRun:
         self._function = function
         self._timing = Timing(spec.iteration, spec.total_s, spec.counts)
         self._saved = spec.checkpoints
+        self.packed: Packed | None = None  # the checkpoint that was made last
         self._changed = threading.Condition()
         self._made: list[dict[str, Any]] = []
         self._decision: str | None = None
@@ -101,6 +103,7 @@ class FunctionRun:
         if self.spec.storage is not None:
             with checkpoint.as_directory() as folder:
                 self.checkpoint = self.spec.store(folder, name)
+                self.packed = packed(folder, self.checkpoint) if self.spec.hands else None
             self._saved += 1
             return name
         target = os.path.join(self.spec.folder, name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.trainable.handed import HandedCheckpoint, Packed
 
 if TYPE_CHECKING:
     from heliostat.train.storage.arrow import ArrowStorage
@@ -36,9 +37,13 @@ class Spec:
     thread_s: float = 5.0  # for how long a function that was told to end is waited for
     storage: ArrowStorage | None = None  # of the search, where checkpoints do not go to a disk
     home: str = field(default="")  # the process's own working directory
+    hands: bool = False  # whether checkpoints go on as objects, too
+    handed: Packed | None = None  # the files of one that came so
 
     def checkpoint_at(self, path: str) -> Checkpoint:
         """The checkpoint with that path."""
+        if self.handed is not None and self.handed.path == path and self.storage is not None:
+            return HandedCheckpoint(self.handed, self.storage.filesystem)
         return checkpoint_at(path, self.storage)
 
     def store(self, folder: str, name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import heliostat as ray
+from heliostat.core.preload import mentioned
 from heliostat.train.config import ScalingConfig
 from heliostat.tune.error import TuneError
 from heliostat.tune.execution.placement_groups import (
@@ -22,6 +23,15 @@ def is_class(trainable: Any) -> bool:
     from heliostat.tune.trainable.trainable import Trainable
 
     return inspect.isclass(trainable) and issubclass(trainable, Trainable)
+
+
+def large_modules(trainable: Any) -> list[str]:
+    """The modules that a trainable uses and that take seconds to load, as far as its code shows."""
+    while isinstance(trainable, functools.partial):
+        trainable = trainable.func
+    own = trainable.__mro__ if inspect.isclass(trainable) else (trainable,)
+    found = (mentioned(one) for one in own if inspect.isclass(one) or inspect.isfunction(one))
+    return sorted({name for names in found for name in names})
 
 
 def check(trainable: Any) -> None:

@@ -1,0 +1,155 @@
+"""Loggers beside a search: a thread tells them what happened, so that the loop waits for no file or server.
+
+What is told arrives in order and completely: it waits in a line of bounded length, and the end of the search,
+also by Ctrl-C, waits until the line is empty. What a logger raises ends the search at its next turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from heliostat.tune.callback import Callback
+
+logger = logging.getLogger("heliostat")
+
+# LIMIT-1: what may wait; who tells more waits, too.
+LINE = 20_000
+# What is told travels in batches: one begins when so much waits, or so long after the first.
+BATCH, GATHER_S = 2000, 0.05
+
+Told = tuple[str, dict[str, Any]]
+
+
+class Beside:
+    """Tells some loggers of a search, in a thread.
+
+    Args:
+        loggers: The ones; each hears of everything in order.
+        behind: Those who hear of it when these have; they may be slow, and read what these have written.
+    """
+
+    def __init__(self, loggers: Sequence[Callback], behind: Beside | None = None) -> None:
+        self._hooks_of = {one: hooks_of(one) for one in loggers}
+        self._behind = behind
+        self._hooks = {hook for hooks in self._hooks_of.values() for hook in hooks}
+        self._changed = threading.Condition()
+        self._line: list[Told] = []
+        self._is_busy = False  # with what was in the line
+        self._is_hurried = False
+        self._is_ending = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._main, name="heliostat-loggers", daemon=True)
+        self._has_begun = False
+
+    def hears(self, hook: str) -> bool:
+        """Whether anybody wants to know of it."""
+        return hook in self._hooks or (self._behind is not None and self._behind.hears(hook))
+
+    def tell(self, hook: str, **about: Any) -> None:
+        """Have the loggers' method called soon."""
+        if self.hears(hook):
+            self._extend([(hook, about)])
+
+    def _extend(self, more: list[Told]) -> None:
+        with self._changed:
+            if not self._has_begun:
+                self._has_begun = True
+                self._thread.start()
+            self._changed.wait_for(lambda: len(self._line) < LINE)
+            was_empty = not self._line
+            self._line += more
+            if was_empty or len(self._line) >= BATCH:
+                self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise what a logger has raised, once."""
+        if self._behind is not None:
+            self._behind.check()
+        with self._changed:
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def drain(self) -> None:
+        """Wait until everybody knows what was told."""
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._line and not self._is_busy)
+            self._is_hurried = False
+        if self._behind is not None:
+            self._behind.drain()
+
+    def close(self) -> None:
+        """Wait until everybody knows what was told, and end the thread. Nothing is raised."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        if self._has_begun:
+            self._thread.join()
+        if self._behind is not None:
+            self._behind.close()
+
+    # --- the thread ---
+
+    def _main(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._line or self._is_ending)
+                self._changed.wait_for(self._is_due, GATHER_S)
+                if not self._line:
+                    return
+                batch, self._line = self._line, []
+                self._is_busy = True
+                self._changed.notify_all()
+            for one, hooks in list(self._hooks_of.items()):
+                self._serve(one, hooks, batch)
+            if self._behind is not None:
+                self._behind._extend(batch)
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+
+    def _is_due(self) -> bool:
+        return len(self._line) >= BATCH or self._is_hurried or self._is_ending
+
+    def _serve(self, one: Callback, hooks: set[str], batch: list[Told]) -> None:
+        """Tell one logger; who raises hears no more, and what is told others still arrives."""
+        try:
+            for hook, about in batch:
+                if hook == "on_checkpoint" and hook in hooks:
+                    _warned(one, about)
+                elif hook in hooks:
+                    getattr(one, hook)(**about)
+            one.on_step_end(iteration=0, trials=[])
+        except BaseException as error:
+            del self._hooks_of[one]
+            with self._changed:
+                if self._error is None:
+                    self._error = error
+                    return
+            logger.warning("%s failed, too:", type(one).__name__, exc_info=error)
+
+
+def hooks_of(callback: Callback) -> set[str]:
+    """The methods of a callback that do something."""
+    own = {name for name in vars(callback) if name.startswith("on_")}
+    kind = type(callback)
+    return own | {
+        name
+        for name in dir(kind)
+        if name.startswith("on_") and getattr(kind, name) is not getattr(Callback, name, None)
+    }
+
+
+def _warned(callback: Callback, about: dict[str, Any]) -> None:
+    """Tell of a checkpoint, which is there all the same where this fails."""
+    try:
+        callback.on_checkpoint(**about)
+    except Exception:
+        logger.warning(
+            "A callback failed with %s's new checkpoint:", about.get("trial"), exc_info=True
+        )
