@@ -101,9 +101,18 @@ def test_answers_come_one_by_one(web: Client) -> None:
             yield 1
             raise ValueError("on purpose")
 
+        async def returned(self, n: int) -> Any:
+            return self.aio(n)
+
+        async def none(self) -> int:
+            return 1
+
     handle = serve.run(Counts.bind(), route_prefix=None).options(stream=True)
     assert list(handle.sync.remote(5)) == [0, 1, 2, 3, 4]
     assert list(handle.aio.remote(5)) == [0, 1, 2, 3, 4]
+    assert list(handle.returned.remote(3)) == [0, 1, 2]
+    with pytest.raises(TypeError, match="generator"):
+        list(handle.none.remote())
     items = handle.fails.remote()
     assert next(items) == 1
     with pytest.raises(ValueError, match="on purpose"):

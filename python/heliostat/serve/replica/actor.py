@@ -327,10 +327,9 @@ class ReplicaActor:
                 self._leave()
 
     async def _items(self, method: str, items: Any) -> AsyncIterator[Any]:
-        """What a generator gives, in a thread where it is not asynchronous."""
-        if inspect.iscoroutine(items):
-            items.close()
-            items = None
+        """What a generator gives, in a thread where it is not asynchronous; a coroutine may return one."""
+        if inspect.isawaitable(items):
+            items = await items
         if hasattr(items, "__anext__"):
             async for item in items:
                 yield item
