@@ -14,8 +14,8 @@ use helio_rpc::http::Entrance;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::core::{Input, Inputs};
 use crate::http::{self, Answer, Answers};
+use crate::input::{Input, Inputs};
 
 /// How long the daemon's loop may take; less than a probe waits.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);

@@ -26,7 +26,7 @@ use helio_types::{NodeAddress, NodeId};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 
 /// Threads: one may send while another receives.
 const THREADS: usize = 2;

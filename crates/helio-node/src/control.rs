@@ -13,8 +13,8 @@ use helio_rpc::service::{Error, Reader, Writer, connect_tcp, connect_unix};
 use helio_types::address::host_port;
 use tokio::sync::Notify;
 
-use crate::core::{Input, Inputs};
 use crate::head::Head;
+use crate::input::{Input, Inputs};
 use crate::options::Reach;
 
 /// How long the first try after a failed one waits; each further one twice as long, to the bound that

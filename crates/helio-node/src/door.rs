@@ -13,7 +13,7 @@ use helio_rpc::service::{Arrival, Gate};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::bulk::Server;
-use crate::core::Inputs;
+use crate::input::Inputs;
 use crate::listen::{pause_after, serve};
 use crate::log_server;
 use crate::packages::Packages;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use helio_env::nvml::{Gpu, LIBRARIES, Nvml, Part};
 use helio_proto::control::GpuUse;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 
 /// How long lies between two readings.
 const READ_EVERY: Duration = Duration::from_secs(5);

@@ -22,6 +22,7 @@ mod door;
 mod gpus;
 mod head;
 mod http;
+mod input;
 mod listen;
 mod log_server;
 mod logs;

@@ -15,7 +15,7 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 use crate::{log_server, peers};
 
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);

@@ -24,7 +24,7 @@ use helio_types::WorkerId;
 use rustix::pipe::PipeFlags;
 use tokio::task::AbortHandle;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 use crate::output_files::{OutputFile, Shelf};
 
 /// The longest line that is shown in one piece.

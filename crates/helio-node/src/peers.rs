@@ -14,7 +14,7 @@ use helio_types::address::host_port;
 use helio_types::{NodeAddress, NodeId};
 use tokio::sync::Notify;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 use crate::listen::next_conn;
 
 /// How many bytes travel in one message.

@@ -16,7 +16,7 @@ use helio_proto::node::LogLine;
 use helio_types::WorkerId;
 use tokio::task::AbortHandle;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 use crate::logs::{Drained, Place, Stream, Tail};
 use crate::output_files::{Bounds, Shelf};
 

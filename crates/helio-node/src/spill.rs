@@ -10,7 +10,7 @@ use helio_node_state::DiskError;
 use helio_store::{Arena, ArenaSlice};
 use helio_types::ObjectId;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 
 #[derive(Debug)]
 pub(crate) struct Disk {

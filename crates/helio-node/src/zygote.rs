@@ -24,7 +24,7 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::sync::mpsc;
 
-use crate::core::{Input, Inputs};
+use crate::input::{Input, Inputs};
 
 /// One that lived shorter did not live; after so many of those in a row it is started only when it is
 /// needed, and not more often than once in this time. One that dies while it loads modules is not

@@ -25,6 +25,7 @@
 
 mod cancel;
 pub mod check;
+mod copies;
 mod event;
 mod hash;
 mod history;

@@ -24,10 +24,11 @@ use helio_types::{
 
 use crate::Owner;
 use crate::cancel::cancelled_error;
+use crate::copies::{add_each, node_of};
 use crate::event::Action;
 use crate::hash::slim;
 use crate::lineage::Final;
-use crate::object::{Stored, add_each, node_of};
+use crate::object::Stored;
 use crate::stream::FIRST_ITEM;
 
 /// A call goes to where so many bytes of its arguments are, even if that takes a worker there: values of this

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use helio_proto::environment::EnvStep;
+use helio_proto::node::Leaving;
 
 use super::*;
+use crate::event::Exit;
+use crate::limits::WORKER_EXIT_MS_MAX;
 use crate::setup::Setup;
 
 const LEASE: Demand = Demand::Lease(LeaseId(1));

@@ -17,9 +17,9 @@ use helio_types::OPEN_TOKEN;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::core::{Input, Inputs};
 use crate::gpus::Parts;
 use crate::http::{self, Answer, Answers};
+use crate::input::{Input, Inputs};
 
 use self::machine::Watch;
 
