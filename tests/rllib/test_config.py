@@ -97,10 +97,10 @@ def test_what_has_no_effect_is_told(caplog: pytest.LogCaptureFixture) -> None:
     PPOConfig().env_runners(merge_env_runner_states="training_only", num_env_runners=1)
     assert caplog.text == ""
     PPOConfig().env_runners(merge_env_runner_states=False)
-    PPOConfig().offline_data(input_read_method="read_json")
+    PPOConfig().offline_data(map_batches_kwargs={"concurrency": 2})
     assert caplog.messages == [
         "merge_env_runner_states has no effect in this release of Heliostat.",
-        "input_read_method has no effect in this release of Heliostat.",
+        "map_batches_kwargs has no effect in this release of Heliostat.",
     ]
 
 

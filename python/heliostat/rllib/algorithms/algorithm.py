@@ -129,9 +129,10 @@ class Algorithm(Checkpointable, Trainable):
             spaces = self.env_runner_group.get_spaces()
         else:
             spaces = self._spaces_without_env()
-        if config.evaluation_interval and config.env is not None:
+        if config.evaluation_interval:
             evaluation = config.get_evaluation_config_object()
-            self.eval_env_runner_group = EnvRunnerGroup(config=evaluation)
+            if evaluation.env is not None:
+                self.eval_env_runner_group = EnvRunnerGroup(config=evaluation)
         self.learner_group = LearnerGroup(
             config=config, module_spec=config.get_multi_rl_module_spec(spaces=spaces)
         )
@@ -255,10 +256,10 @@ class Algorithm(Checkpointable, Trainable):
 
     def publish_weights(self) -> None:
         """Give all runners the learners' weights: one object, read by each node once."""
+        self._seq_no = getattr(self, "_seq_no", -1) + 1
         if self.env_runner_group is None:
             return
         with self.metrics.log_time((names.TIMERS, "synch_weights")):
-            self._seq_no = getattr(self, "_seq_no", -1) + 1
             weights = self.learner_group.get_weights(inference_only=True)
             self._weights_ref = self.env_runner_group.sync_weights(
                 weights_of(weights), self._seq_no, self._timesteps
@@ -294,7 +295,7 @@ class Algorithm(Checkpointable, Trainable):
         """
         config = self.config
         if self.eval_env_runner_group is None:
-            if config.env is None:
+            if config.get_evaluation_config_object().env is None:
                 raise ValueError(
                     "evaluate() needs an environment: set evaluation_config={'env': ...}."
                 )

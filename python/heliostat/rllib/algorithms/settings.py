@@ -325,8 +325,10 @@ NOT_BUILT = {
     "env_to_module_connector": f"{_LATER}: wrap the environment",
     "module_to_env_connector": f"{_LATER}: wrap the environment",
     "learner_connector": f"{_LATER}: override batch_of_rollouts() of a Learner",
-    "input_": f"{_LATER}: sample an environment",
-    "output": f"{_LATER}: algo.env_runner.sample() returns episodes",
+    "input_filesystem": f"{_LATER}: input_read_method_kwargs={{'filesystem': ...}}",
+    "input_filesystem_kwargs": f"{_LATER}: input_read_method_kwargs={{'filesystem': ...}}",
+    "output_filesystem": f"{_LATER}: output_write_method_kwargs={{'filesystem': ...}}",
+    "output_filesystem_kwargs": f"{_LATER}: output_write_method_kwargs={{'filesystem': ...}}",
     "action_mask_key": f"{_LATER}: name the mask 'action_mask'",
     "is_atari": f"{_LATER}: wrap the environment",
     "torch_ddp_kwargs": f"{_LATER}: leave it empty",
@@ -345,8 +347,9 @@ WITHOUT_EFFECT = {
     *("evaluation_auto_duration_min_env_steps_per_sample",),
     *("evaluation_auto_duration_max_env_steps_per_sample",),
     *("evaluation_error_after_n_consecutive_skips", "ope_split_batch_by_episode"),
-    # Of data that is recorded or read, which is not built.
-    *(name for name in GROUPS["offline_data"] if name not in NOT_BUILT),
+    *("input_compress_columns", "map_batches_kwargs", "prelearner_buffer_kwargs"),
+    *("prelearner_module_synch_period", "prelearner_use_recorded_module_states"),
+    "actions_in_input_normalized",
 }
 
 

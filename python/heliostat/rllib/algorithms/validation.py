@@ -51,6 +51,7 @@ def check(config: Any) -> None:
             "num_env_runners=0 with create_local_env_runner=False leaves nobody to step environments: "
             "set num_env_runners to at least 1."
         )
+    _recorded(config)
     schedule("lr", config.lr)
     size, minibatch = config.train_batch_size_per_learner, config.minibatch_size
     if size < 1:
@@ -71,6 +72,25 @@ def check(config: Any) -> None:
             f"{', '.join(sorted(map(str, own - set(config.policies))))}, which "
             "multi_agent(policies=...) has not."
         )
+
+
+def _recorded(config: Any) -> None:
+    if config.is_online and config.input_ != "sampler":
+        raise ValueError(
+            "offline_data(input_=...) is for BC, MARWIL and CQL: "
+            f"{type(config).__name__} samples an environment."
+        )
+    most = config.output_max_rows_per_file
+    if most is not None and (not isinstance(most, int) or most < 1):
+        raise ValueError(f"output_max_rows_per_file={most!r} must be None or at least 1.")
+    if config.output is not None:
+        from heliostat import data
+
+        if not hasattr(data.Dataset, str(config.output_write_method)):
+            raise ValueError(
+                f"output_write_method={config.output_write_method!r} is no method of ray.data.Dataset: it is "
+                "'write_parquet', 'write_json' or another."
+            )
 
 
 def schedule(name: str, value: Any) -> None:

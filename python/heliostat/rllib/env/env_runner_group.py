@@ -18,6 +18,10 @@ def runner_class(config: Any) -> Any:
     """The class of an algorithm's runners."""
     if config.env_runner_cls is not None:
         return config.env_runner_cls
+    if config.output is not None and not config.in_evaluation:
+        from heliostat.rllib.offline.offline_env_runner import OfflineSingleAgentEnvRunner
+
+        return OfflineSingleAgentEnvRunner
     return SingleAgentEnvRunner
 
 
@@ -311,6 +315,10 @@ class EnvRunnerGroup:
         """End all runners."""
         if self._local is not None:
             self._local.stop()
+        if self.config.output is not None and self.config.output_write_remaining_data:
+            calls = {index: actor.stop.remote() for index, actor in self._actors.items()}
+            for index, error in self._gathered(calls, self.config.sample_timeout_s)[1].items():
+                _log.warning("Env runner %s did not write what it had left: %s", index, error)
         for actor in self._actors.values():
             heliostat.kill(actor)
         self._actors.clear()

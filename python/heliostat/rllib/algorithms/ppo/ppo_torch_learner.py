@@ -74,6 +74,50 @@ class ValueLearner(TorchLearner):
             final = of(rollout.final_obs, mapped(lambda leaf: leaf[at], states))
         return values.reshape(steps, count), last, final
 
+    def batch_of_episodes(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
+        """Return the columns of episodes with advantages and targets of values."""
+        by_module: dict[str, list[Any]] = {}
+        for episode in episodes:
+            by_module.setdefault(episode.module_id or DEFAULT_MODULE_ID, []).append(episode)
+        found = {}
+        for module_id, own in by_module.items():
+            if not self.should_module_be_updated(module_id):
+                continue
+            module, config = self.module[module_id], self.config.get_config_for_module(module_id)
+            columns, segments = of_episodes([e for e in own if len(e)])
+            if not segments:
+                continue
+            with torch.no_grad():
+                seen = self._convert_batch_type({Columns.OBS: columns[Columns.OBS]})
+                led = self._convert_batch_type({Columns.OBS: columns[Columns.NEXT_OBS]})
+                values = module.compute_values(seen).cpu().numpy()
+                following = module.compute_values(led).cpu().numpy()
+            following = np.where(columns[Columns.TERMINATEDS], 0.0, following)
+            advantage = np.zeros(len(values), np.float32)
+            lambda_ = config.lambda_ if config.get("use_gae", True) else 1.0
+            for begin, end in segments:
+                part = slice(begin, end)
+                advantage[part] = advantages(
+                    columns[Columns.REWARDS][part].astype(np.float32)[:, None],
+                    values[part][:, None],
+                    following[part][:, None].astype(np.float32),
+                    np.zeros((end - begin, 1), bool),
+                    config.gamma,
+                    lambda_,
+                )[:, 0]
+            columns |= {
+                Columns.ADVANTAGES: advantage,
+                Columns.VALUE_TARGETS: (advantage + values).astype(np.float32),
+                Columns.VF_PREDS: values,
+            }
+            batch = rows_of([(columns, segments)], module, seq_len(module))
+            found[module_id] = self.completed(batch, config)
+        return found
+
+    def completed(self, batch: dict[str, Any], config: Any) -> dict[str, Any]:
+        """The batch as the loss takes it."""
+        return batch
+
 
 class PPOTorchLearner(ValueLearner):
     """Clipped surrogate loss, values with generalized advantage estimates, a penalty of divergence."""
@@ -95,7 +139,7 @@ class PPOTorchLearner(ValueLearner):
         module, config = self.module[module_id], self.config.get_config_for_module(module_id)
         parts = [flat_columns(r, self._estimates(r, module, config)) for r in rollouts]
         batch = rows_of(parts, module, seq_len(module))
-        return {module_id: self.standardized(batch, config)}
+        return {module_id: self.completed(batch, config)}
 
     def _estimates(self, rollout: Any, module: Any, config: Any) -> dict[str, Any]:
         rewards = rollout.columns[Columns.REWARDS]
@@ -113,47 +157,7 @@ class PPOTorchLearner(ValueLearner):
             Columns.VF_PREDS: values,
         }
 
-    def batch_of_episodes(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
-        """Return the columns of episodes with advantages and targets of values."""
-        by_module: dict[str, list[Any]] = {}
-        for episode in episodes:
-            by_module.setdefault(episode.module_id or DEFAULT_MODULE_ID, []).append(episode)
-        found = {}
-        for module_id, own in by_module.items():
-            if not self.should_module_be_updated(module_id):
-                continue
-            module, config = self.module[module_id], self.config.get_config_for_module(module_id)
-            columns, segments = of_episodes([e for e in own if len(e)])
-            if not segments:
-                continue
-            with torch.no_grad():
-                seen = self._convert_batch_type({Columns.OBS: columns[Columns.OBS]})
-                led = self._convert_batch_type({Columns.OBS: columns[Columns.NEXT_OBS]})
-                values = module.compute_values(seen).cpu().numpy()
-                following = module.compute_values(led).cpu().numpy()
-            following = np.where(columns[Columns.TERMINATEDS], 0.0, following)
-            advantage = np.zeros(len(values), np.float32)
-            lambda_ = config.lambda_ if config.use_gae else 1.0
-            for begin, end in segments:
-                part = slice(begin, end)
-                advantage[part] = advantages(
-                    columns[Columns.REWARDS][part].astype(np.float32)[:, None],
-                    values[part][:, None],
-                    following[part][:, None].astype(np.float32),
-                    np.zeros((end - begin, 1), bool),
-                    config.gamma,
-                    lambda_,
-                )[:, 0]
-            columns |= {
-                Columns.ADVANTAGES: advantage,
-                Columns.VALUE_TARGETS: (advantage + values).astype(np.float32),
-                Columns.VF_PREDS: values,
-            }
-            batch = rows_of([(columns, segments)], module, seq_len(module))
-            found[module_id] = self.standardized(batch, config)
-        return found
-
-    def standardized(self, batch: dict[str, Any], config: Any) -> dict[str, Any]:
+    def completed(self, batch: dict[str, Any], config: Any) -> dict[str, Any]:
         """The batch with advantages of mean 0 and deviation 1."""
         advantage, mask = batch[Columns.ADVANTAGES], batch.get(Columns.LOSS_MASK)
         counted = advantage if mask is None else advantage[mask]

@@ -79,7 +79,12 @@ class SACTorchLearner(TargetLearner):
             for v in values
         )
         extra = self.more_critic_loss(
-            module_id=module_id, config=config, batch=batch, now=now, later=later, values=values
+            module_id=module_id,
+            config=config,
+            batch=batch,
+            values=values,
+            inputs=fwd_out[Columns.ACTION_DIST_INPUTS],
+            inputs_later=out[Columns.ACTION_DIST_INPUTS],
         )
         # The policy's loss goes through the values, and must not change them.
         module.q.requires_grad_(False)
