@@ -50,6 +50,8 @@ def test_methods_of_a_deployment_are_called(web: Client) -> None:
     assert handle.add.remote(times=2).result(timeout_s=S) == 14
     assert handle.options(method_name="add").remote().result(timeout_s=S) == 16
     assert serve.get_app_handle("count").remote().result(timeout_s=S) == 16
+    with pytest.raises(KeyError, match="Nobody"):
+        serve.get_deployment_handle("Nobody", "count")
     assert serve.get_deployment_handle("Counter", "count").add.remote(0).result(timeout_s=S) == 16
     with pytest.raises(ValueError, match="on purpose"):
         handle.broken.remote().result(timeout_s=S)
@@ -57,6 +59,9 @@ def test_methods_of_a_deployment_are_called(web: Client) -> None:
         handle.absent.remote().result(timeout_s=S)
     with pytest.raises(serve.exceptions.RayServeException, match="nothing"):
         serve.get_app_handle("nothing")
+    serve.run(Counter.bind(1), name="one", route_prefix="/same")
+    with pytest.raises(serve.exceptions.RayServeException, match=r"/same.*'one'"):
+        serve.run(Counter.bind(1), name="two", route_prefix="/same")
 
 
 @pytest.mark.contract("F12.03")

@@ -82,9 +82,10 @@ def test_a_deployment_says_why_it_is_not_up(folder: str, ray_fresh: Callable[...
     serve.start(http_options={"port": free_port()})
     try:
         serve.run(here.bind(), name="small", route_prefix="/small")
-        assert why("here") == why("small") == why("small#here")
-        assert "HEALTHY: 1 of 1 replicas run." in why("here")
-        assert why_of_all("here") == why_of_all("small#here") == why("here")
+        said = why("here")
+        assert said == why("small") == why("small#here")
+        assert "HEALTHY: 1 of 1 replicas run." in said
+        assert said == why_of_all("here") == why_of_all("small#here")
         large = here.options(name="large", ray_actor_options={"num_cpus": 64})
         serve.run_many(
             [

@@ -223,7 +223,9 @@ mod tests {
         span.of_http(StatusCode::BAD_GATEWAY);
         assert!(spans.take().is_empty());
         drop(span);
-        let [row] = &spans.take()[..] else { panic!("one span was over") };
+        let rows = spans.take();
+        assert_eq!(rows.len(), 1);
+        let row = &rows[0];
         assert_eq!(row["parent"], SPAN);
         assert_eq!(row["span"], own);
         assert_eq!(row["is_error"], true);

@@ -309,7 +309,10 @@ def get_deployment_handle(
     _check_exists: bool = True,
     _record_telemetry: bool = True,
 ) -> DeploymentHandle:
-    """A handle to a deployment; within a replica ``app_name`` is its own application by default."""
+    """A handle to a deployment; within a replica ``app_name`` is its own application by default.
+
+    Raises ``KeyError`` if there is none, ``RayServeException`` without an ``app_name`` outside of a replica.
+    """
     from heliostat.serve import context
 
     if app_name is None:
@@ -318,5 +321,5 @@ def get_deployment_handle(
         app_name = context.get_replica_context().app_name
     key = DeploymentID(app_name, deployment_name)
     if _check_exists and not ray.get(_required().has.remote(key)):
-        raise RayServeException(f"{key} does not exist.")
+        raise KeyError(f"{key} does not exist.")
     return DeploymentHandle(deployment_name, app_name)

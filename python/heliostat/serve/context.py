@@ -33,6 +33,8 @@ _NO_REQUEST = RequestContext()
 request_context: contextvars.ContextVar[RequestContext] = contextvars.ContextVar(
     "serve_request", default=_NO_REQUEST
 )
+# By Ray's name, for programs that read the request's id.
+_serve_request_context = request_context
 
 
 class ReplicaID(NamedTuple):

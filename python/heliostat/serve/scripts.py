@@ -18,12 +18,21 @@ from heliostat.core import settings
 from heliostat.core.errors import AuthenticationError
 from heliostat.core.extras import missing
 from heliostat.core.version import RAY_VERSION
+from heliostat.serve.exceptions import RayServeException
 from heliostat.util.http import Server
 
 _PATH = "/api/serve/applications/"
 # How often files are looked at, and how applications stand.
 _LOOK_EVERY_S = 0.5
-_FAILURES = (AuthenticationError, ConnectionError, RuntimeError, TypeError, ValueError, OSError)
+_FAILURES = (
+    AuthenticationError,
+    ConnectionError,
+    RayServeException,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    OSError,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

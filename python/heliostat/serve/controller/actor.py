@@ -32,6 +32,7 @@ from heliostat.serve.controller.ranks import News, Rank, Worlds
 from heliostat.serve.controller.storage import Storage
 from heliostat.serve.controller.told import EVERY_S, ToldApplications
 from heliostat.serve.controller.watch import Watches
+from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.options import (
     GangPlacementStrategy,
     HTTPOptions,
@@ -154,7 +155,7 @@ class ServeController:
         return methods.items() <= self._grpc.methods.items()
 
     async def deploy(self, apps: list[AppSpec]) -> None:
-        """Have those applications as they are said to be. Raises ``ValueError`` where two share a prefix."""
+        """Have those applications. Raises ``RayServeException`` where two share a prefix."""
         self._check_prefixes({spec.name: spec.route_prefix for spec in apps}, lambda _: True)
         for spec in apps:
             self._do(self._machine.deploy(spec, self._now()))
@@ -181,7 +182,7 @@ class ServeController:
                 continue
             other = prefixes.setdefault(prefix, name)
             if other != name:
-                raise ValueError(
+                raise RayServeException(
                     f"Prefix {prefix} is being used by application '{other}'. "
                     f"Give application '{name}' another route_prefix, or delete the other one."
                 )
