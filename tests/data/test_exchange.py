@@ -348,6 +348,7 @@ def test_exchanges_of_many_blocks_give_the_same_in_two_steps(
 ) -> None:
     from heliostat.data.execute import two_levels
 
+    monkeypatch.setattr(two_levels, "TOGETHER_BYTES", 0)
     # Of one key with half of all rows, and rows of equal keys in the order that they came in.
     rows = [{"k": 0 if i % 2 else i % 37, "id": i} for i in range(900)]
     dataset = rd.from_items(rows, override_num_blocks=12).materialize()
@@ -372,7 +373,50 @@ def test_exchanges_of_many_blocks_give_the_same_in_two_steps(
         two_levels, "blocks_at_once", lambda *_: calls.append(1) or min(at_once, 12)
     )
     assert all_ways() == in_one
-    assert len(calls) >= 5
+    assert len(calls) >= 4
+
+
+@pytest.mark.contract("F10.11", "F10.12", "F10.14")
+@pytest.mark.heliostat_only("how many tasks an exchange has is no part of Ray's API")
+def test_small_blocks_are_split_by_one_task(rd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from heliostat.data.execute import two_levels
+    from heliostat.data.plan.operators import Bundle
+
+    rows = [{"k": i % 37, "id": i} for i in range(900)]
+    dataset = rd.from_items(rows, override_num_blocks=90).materialize()
+    pair = rd.from_items([{"k": k, "name": f"n{k}"} for k in range(37)], override_num_blocks=5)
+
+    def len_of(group: Any) -> dict[str, list[int]]:
+        return {"k": [int(group["k"][0])], "rows": [len(group["id"])]}
+
+    def both() -> tuple[list[Any], int]:
+        ordered = dataset.sort("k", descending=True).materialize()
+        tasks = ordered._stats.operators[-1].tasks
+        joined = dataset.join(pair.materialize(), "inner", 11, on=("k",)).take_all()
+        made = sorted(joined, key=lambda row: int(row["id"]))
+        groups = dataset.groupby("k", num_partitions=5)
+        made += [*groups.sum("id").take_all(), *groups.map_groups(len_of).take_all()]
+        return [*ordered.take_all(), *made], tasks
+
+    together, few = both()
+    assert together[:900] == sorted(rows, key=lambda row: -row["k"])
+    monkeypatch.setattr(two_levels, "TOGETHER_BYTES", 0)
+    alone, many = both()
+    assert alone == together
+    assert many - few == 2 * (90 - 1)  # samples and parts are of one table, not of 90
+    # A shuffle by a seed is the same each time.
+    monkeypatch.undo()
+    shuffled = [dataset.random_shuffle(seed=5).take_all() for _ in range(2)]
+    assert shuffled[0] == shuffled[1] != rows
+
+    def runs(*sizes: int) -> list[list[int]]:
+        found = two_levels.neighbours([Bundle(None, 1, size) for size in sizes])
+        return [[bundle.size for bundle in run] for run in found]
+
+    mib = 1 << 20
+    assert runs() == []
+    assert runs(mib, mib, mib, mib, 1, 9 * mib, 1, 1) == [[mib] * 4, [1], [9 * mib], [1, 1]]
+    assert [len(run) for run in runs(*[1] * 2001)] == [1000, 1000, 1]
 
 
 @pytest.mark.contract("F10.11")

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 import heliostat as ray
+from heliostat.data import block
 from heliostat.data.context import DataContext
 from heliostat.data.execute import two_levels
 from heliostat.data.execute.launch import arguments
@@ -32,11 +33,20 @@ AT_ONCE_MIN = 2
 Inputs = list[list[Bundle]]
 Start = Callable[[], list[Any]]  # starts a task
 Steps = Generator[Bundle | None, None, Any]
+Join = Callable[[list[Any]], Any]  # makes a table of several
 
 
-def _call(function: Callable[..., Any], cut: Any, extra: tuple[Any, ...], given: Any) -> Any:
-    table = given if cut is None else given.slice(*cut)
-    return function(table, *extra)
+def _whole(tables: list[Any]) -> Any:
+    return block.joined(block.concat(tables))
+
+
+def _call(
+    function: Callable[..., Any], join: Join, cuts: list[Any], extra: tuple[Any, ...], *given: Any
+) -> Any:
+    found = [
+        table if cut is None else table.slice(*cut) for table, cut in zip(given, cuts, strict=True)
+    ]
+    return function(found[0] if len(found) == 1 else join(found), *extra)
 
 
 @dataclass
@@ -84,21 +94,30 @@ class Tasks:
         return options
 
     def split(
-        self, function: Callable[..., Any], bundles: list[Bundle], extras: list[Any], parts: int
+        self,
+        function: Callable[..., Any],
+        bundles: list[Bundle],
+        extra: Callable[[int], tuple[Any, ...]],
+        parts: int,
+        join: Join = _whole,
     ) -> Generator[None, None, list[list[Any]]]:
-        """``function(table, *extra)`` for each bundle gives a list of ``parts`` values.
+        """``function(table, *extra(number))`` gives a list of ``parts`` values.
 
-        Returns the refs: one list for each bundle, or for each run of neighbouring bundles where they
+        The tables are the bundles, small neighbours made one by ``join``; they are numbered from 0.
+        Returns the refs: one list for each table, or for each run of neighbouring tables where they
         are many. The bundles are let go of as their tasks end.
         """
-        count, size = len(bundles), sum(b.size for b in bundles)
+        size = sum(b.size for b in bundles)
+        tables = two_levels.neighbours(bundles)
+        bundles.clear()
+        count = len(tables)
         if not two_levels.is_wanted(count, parts):
-            return (yield from self._split(function, bundles, extras, parts))
+            return (yield from self._split(function, tables, extra, parts, join))
         width = two_levels.group_size(parts)
         groups = -(-parts // width)
         step = two_levels.blocks_at_once(count, groups, size, self.block_bytes)
         grouped = two_levels.Grouped(function, width)
-        rows = yield from self._split(grouped, bundles, extras, groups)
+        rows = yield from self._split(grouped, tables, extra, groups, join)
         remote = ray.remote(_with_end(two_levels.together))
         runs = [rows[at : at + step] for at in range(0, count, step)]
 
@@ -116,20 +135,26 @@ class Tasks:
         return [list(chain.from_iterable(made[i :: len(runs)])) for i in range(len(runs))]
 
     def _split(
-        self, function: Callable[..., Any], bundles: list[Bundle], extras: list[Any], parts: int
+        self,
+        function: Callable[..., Any],
+        tables: list[list[Bundle]],
+        extra: Callable[[int], tuple[Any, ...]],
+        parts: int,
+        join: Join = _whole,
     ) -> Generator[None, None, list[list[Any]]]:
-        """As :meth:`split`, an object for each bundle and part."""
+        """As :meth:`split`, an object for each table and part."""
         remote = ray.remote(_call)
-        waiting = deque(zip(bundles, extras, strict=True))
-        bundles.clear()
+        waiting = deque(enumerate(tables))
+        tables.clear()
 
         def starts() -> Iterator[Start]:
             options = self._options(num_returns=parts + 1)
             while waiting:
-                bundle, extra = waiting.popleft()
-                cuts, given = arguments([bundle])
+                number, bundles = waiting.popleft()
+                cuts, given = arguments(bundles)
                 run = remote.options(**options).remote
-                yield partial(run, _with_end(function), cuts[0], tuple(extra), given[0])
+                yield partial(run, _with_end(function), join, cuts, extra(number), *given)
+                del bundles, given
 
         return (yield from self._all(starts()))
 
@@ -156,8 +181,13 @@ class Tasks:
     def each(
         self, function: Callable[..., Any], bundles: list[Bundle], *extra: Any
     ) -> Generator[None, None, list[Any]]:
-        """Values of ``function(table, *extra)``, one for each bundle. They should be small."""
-        refs = yield from self.split(_as_list(function), list(bundles), [extra for _ in bundles], 1)
+        """Values of ``function(table, blocks, *extra)``, which should be small.
+
+        The tables are the bundles, small neighbours joined: ``blocks`` of them.
+        """
+        tables = two_levels.neighbours(bundles)
+        blocks = [len(one) for one in tables]
+        refs = yield from self._split(_as_list(function), tables, lambda i: (blocks[i], *extra), 1)
         return list(ray.get([row[0] for row in refs]))
 
     def blocks(

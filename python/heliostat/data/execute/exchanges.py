@@ -78,8 +78,7 @@ class RandomShuffle:
         seed = drawn(self.seed, tasks.execution)
         if seed is None:
             seed = secrets.randbits(63)
-        extras = [(seed, i, count) for i in range(len(bundles))]
-        parts = yield from tasks.split(scatter, bundles, extras, count)
+        parts = yield from tasks.split(scatter, bundles, lambda i: (seed, i, count), count)
         yield from reduced(parts, count, lambda i: Permute(seed, i), tasks)
 
 
@@ -237,9 +236,9 @@ class Sort:
             yield from tasks.blocks(iter([(bundles, finish)]))
             return
         edges = yield from self._edges(bundles, tasks)
-        extras = [(self.order, edges) for _ in bundles]
-        count = len(edges) + 1
-        parts = yield from tasks.split(range_parts, bundles, extras, count)
+        extra, count = (self.order, edges), len(edges) + 1
+        more = {} if self.before is None else {"join": self.before}
+        parts = yield from tasks.split(range_parts, bundles, lambda _: extra, count, **more)
         yield from reduced(parts, count, lambda _: finish, tasks)
 
     def _count(self, bundles: list[Bundle], tasks: Tasks) -> int:
@@ -261,11 +260,11 @@ class Sort:
         return edges.group_by(names, use_threads=False).aggregate([])
 
 
-def sample(table: Any, names: list[str]) -> Any:
-    """Some rows' keys."""
+def sample(table: Any, blocks: int, names: list[str]) -> Any:
+    """Some rows' keys, of a table that was so many blocks."""
     require(table, names)
     rng = np.random.default_rng(table.num_rows)
-    count = min(SAMPLES_PER_BLOCK, table.num_rows)
+    count = min(SAMPLES_PER_BLOCK * blocks, table.num_rows)
     picked = rng.choice(table.num_rows, count, replace=False)
     return block.decoded_table(table.select(names)).take(pa.array(picked))
 

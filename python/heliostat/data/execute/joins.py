@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -76,8 +77,8 @@ class Join:
         for bundles, keys in ((left, self.left), (right, self.right)):
             schema = block.unify([b.schema for b in bundles if b.schema is not None])
             full = [b for b in bundles if b.rows]
-            extras = [(keys, count) for _ in full]
-            parts = yield from tasks.split(hash_parts, full, extras, count)
+            extra = functools.partial(_extra, keys, count)
+            parts = yield from tasks.split(hash_parts, full, extra, count)
             sides.append((parts, schema))
         (left_parts, left_schema), (right_parts, right_schema) = sides
         self.check_names(left_schema, right_schema)
@@ -135,6 +136,10 @@ class Join:
                 f"Both sides have columns {both} besides the keys: pass left_suffix= and "
                 "right_suffix= that tell them apart, such as left_suffix='_left'."
             )
+
+
+def _extra(keys: list[str], count: int, _: int) -> tuple[Any, ...]:
+    return keys, count
 
 
 def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:

@@ -13,9 +13,24 @@ from collections.abc import Callable
 from typing import Any
 
 from heliostat.data import block
+from heliostat.data.plan.operators import Bundle
 
+TOGETHER_BYTES = 4 << 20  # of small blocks that one task splits as one
 OBJECTS_MAX = 50_000  # of an exchange in one step
 BLOCKS_MIN, BLOCKS_MAX = 16, 1_000  # whose pieces one task of the second step takes
+
+
+def neighbours(bundles: list[Bundle]) -> list[list[Bundle]]:
+    """The bundles in runs of neighbours that have a few megabytes together; a large one is alone."""
+    runs: list[list[Bundle]] = []
+    size = 0
+    for bundle in bundles:
+        size += bundle.size
+        if not runs or size > TOGETHER_BYTES or len(runs[-1]) == BLOCKS_MAX:
+            runs.append([])
+            size = bundle.size
+        runs[-1].append(bundle)
+    return runs
 
 
 def is_wanted(blocks: int, parts: int) -> bool:
