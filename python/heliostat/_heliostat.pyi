@@ -19,6 +19,7 @@ What it calls in Python, by name:
 
 import asyncio
 import concurrent.futures
+import inspect
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -556,6 +557,8 @@ class ActorMethod:
         """The same method with other options."""
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """A node of a graph that calls the method when the graph is executed."""
+    @property
+    def __signature__(self) -> inspect.Signature: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __reduce__(self) -> tuple[Any, ...]:
         """`slot.on_reduce(self)`."""

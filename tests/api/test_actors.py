@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 from typing import Any
@@ -80,6 +81,18 @@ def test_methods_cannot_be_called_directly_and_unknown_ones_are_no_attributes() 
         counter.get()
     with pytest.raises(AttributeError, match="decr"):
         counter.decr.remote()
+
+
+@pytest.mark.contract("F1.01", "F2.03")
+def test_remote_functions_and_methods_have_the_signature_of_any_call() -> None:
+    """What is decorated looks the same to who inspects it, whatever the code behind it takes."""
+
+    @ray.remote
+    def function(a: int, b: int = 2) -> int:
+        return a + b
+
+    for seen in (function, Counter.remote().incr):
+        assert str(inspect.signature(seen)) == "(*args, **kwargs)"
 
 
 @pytest.mark.contract("F2.03")

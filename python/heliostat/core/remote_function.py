@@ -35,6 +35,8 @@ class RemoteFunction(Generic[P, R]):
     remote: Callable[..., Any]
     """Submit a call; returns an ``ObjectRef`` (or as many as ``num_returns`` says) at once."""
 
+    __signature__ = signature.ANY
+
     def __init__(self, function: Callable[P, R], options: Mapping[str, Any]) -> None:
         if inspect.iscoroutinefunction(function):
             raise ValueError(

@@ -22,6 +22,14 @@ _KINDS = {
         inspect.Parameter.VAR_KEYWORD,
     )
 }
+# What is known of a remote function and of an actor's method without looking at their code, as on Ray.
+ANY = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

@@ -46,6 +46,12 @@ impl ActorMethod {
         self.slot.bind(py).get().method.clone()
     }
 
+    /// What `inspect.signature` answers: any arguments.
+    #[getter]
+    fn __signature__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("heliostat.core.signature")?.getattr("ANY")
+    }
+
     /// Call the method.
     #[pyo3(signature = (*args, **kwargs))]
     fn remote<'py>(
