@@ -49,14 +49,6 @@ def many(count: int) -> Callable[[dict[str, Any]], None]:
     return reports
 
 
-class Steady(tune.Trainable):
-    """A report a second, in the time of the trials' process that all share."""
-
-    def step(self) -> dict[str, Any]:
-        time.sleep(1.0)
-        return {"score": 1, "done": self.iteration >= 9}
-
-
 def main() -> None:
     ray.init(num_cpus=4, log_to_driver=False)
     search(nothing, 4)

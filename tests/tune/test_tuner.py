@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -458,6 +459,19 @@ def wait_for_two(folder: Path, driver: Driver) -> None:
     wait_until(two_wait, within=100, what="two trials that wait")
 
 
+def reports_in(folder: Path) -> dict[int, list[int]]:
+    """The scores in each trial's result.json, by its x; its table has the same."""
+    found = {}
+    for path in folder.glob("search/*/result.json"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        with open(path.with_name("progress.csv"), newline="") as file:
+            assert [int(row["score"]) for row in csv.DictReader(file)] == [
+                row["score"] for row in rows
+            ]
+        found[rows[0]["config"]["x"]] = [row["score"] for row in rows]
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.contract("F11.01")
 def test_a_search_whose_driver_is_killed_goes_on(tmp_path: Path) -> None:
@@ -471,6 +485,7 @@ def test_a_search_whose_driver_is_killed_goes_on(tmp_path: Path) -> None:
     # The first two had ended, two go on behind their second report, the last had not begun.
     assert trials == "[(0, 3, 0), (10, 13, 0), (20, 23, 2), (30, 33, 2), (40, 43, 0)]"
     assert done.value("errors") == "0"
+    assert reports_in(tmp_path) == {x: [x, x + 1, x + 2, x + 3] for x in (0, 10, 20, 30, 40)}
 
 
 @pytest.mark.slow
@@ -481,6 +496,13 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:
     driver.process.send_signal(signal.SIGINT)
     done = driver.finish(60).check()
     assert "(0, 3, 0), (10, 13, 0), (20, 21, 0), (30, 31, 0)" in done.value("trials")
+    assert {x: len(scores) for x, scores in reports_in(tmp_path).items()} == {
+        0: 4,
+        10: 4,
+        20: 2,
+        30: 2,
+    }
+    assert "interrupted" in (tmp_path / "search" / "search.html").read_text()
     told = [
         line for line in done.stdout.splitlines() if not line.startswith(("trials=", "errors="))
     ]

@@ -11,6 +11,7 @@ from typing import Any
 import cloudpickle
 import pytest
 from ray import tune
+from ray.tune.registry import get_trainable_cls
 from ray.tune.result import SHOULD_CHECKPOINT
 from ray.tune.utils import (
     deep_update,
@@ -20,7 +21,11 @@ from ray.tune.utils import (
     unflattened_lookup,
     validate_save_restore,
 )
-from ray.tune.utils.mock_trainable import MyTrainableClass
+from ray.tune.utils.mock_trainable import (
+    MOCK_TRAINABLE_NAME,
+    MyTrainableClass,
+    register_mock_trainable,
+)
 
 # Workers do not import the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -82,6 +87,8 @@ def test_what_cannot_be_sent_to_a_worker_is_named() -> None:
         lock.acquire()
 
     assert diagnose_serialization(MyTrainableClass) is True
+    register_mock_trainable()
+    assert get_trainable_cls(MOCK_TRAINABLE_NAME) is MyTrainableClass
     assert lock in diagnose_serialization(holds)
 
 

@@ -330,21 +330,30 @@ class Loop:
             self._say_what_is_missing()
             return
         self._moved_at = time.monotonic()
-        for ref, answer in come:
-            place = self._places.pop(ref)
-            try:
-                self._answered(place, answer)
-            except BaseException:
-                self._places[ref] = place  # whose process ends with the search
-                raise
+        answered = [(ref, self._places.pop(ref), answer) for ref, answer in come]
+        try:
+            decisions = [
+                self._reports(place.trial, answer, place.made) for _, place, answer in answered
+            ]
+            self._store.flush()  # before a trial hears that its report is taken
+            for (_, place, answer), decision in zip(answered, decisions, strict=True):
+                self._go_on(place, answer, decision)
+        except BaseException:
+            for ref, place, _ in answered:  # whose processes end with the search
+                self._places.setdefault(ref, place)
+            raise
 
-    def _answered(self, place: Place, answer: Batch | BaseException) -> None:
-        if isinstance(answer, RayError):
-            self._lost(place, answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            self._take(place, answer)
+    def _reports(self, trial: Trial, answer: Batch | BaseException, made: Any) -> str:
+        """Take in a trial's reports; what becomes of it."""
+        decision = CONTINUE
+        if isinstance(answer, BaseException):
+            return decision
+        for result in answer.results:
+            is_last = result is answer.results[-1]
+            decision = self._reported(trial, result, made if is_last else None)
+            if decision != CONTINUE:
+                break  # what came behind it was made in vain
+        return decision
 
     def _come(self) -> list[tuple[Any, Batch | BaseException]]:
         """The answers that have come; an error where there is no answer."""
@@ -359,15 +368,13 @@ class Loop:
             ready, _ = ray.wait(list(self._places), num_returns=len(self._places), timeout=0)
         return [(ref, _answer(ref)) for ref in ready]
 
-    def _take(self, place: Place, batch: Batch) -> None:
+    def _go_on(self, place: Place, batch: Batch | BaseException, decision: str) -> None:
+        """Do what was decided about a trial, or what its end asks for."""
+        if isinstance(batch, RayError):
+            return self._lost(place, batch)
+        if isinstance(batch, BaseException):
+            raise batch
         trial = place.trial
-        decision = CONTINUE
-        for result in batch.results:
-            made = place.made if result is batch.results[-1] else None
-            decision = self._reported(trial, result, made)
-            if decision != CONTINUE:
-                break  # what came behind it was made in vain
-        self._store.flush()
         if batch.checkpoint:
             self._checkpointed(trial, batch.checkpoint, place.made)
         if batch.end == "failed":

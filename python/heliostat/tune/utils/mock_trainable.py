@@ -8,8 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from heliostat.tune.registry import register_trainable
 from heliostat.tune.trainable.trainable import Trainable
 
+MOCK_TRAINABLE_NAME = "mock_trainable"
+MOCK_ERROR_KEY = "mock_error"
 _FILE = "checkpoint"
 
 
@@ -43,3 +46,8 @@ class MyTrainableClass(Trainable):
         """Go on at the step that was written."""
         self.timestep = json.loads(Path(checkpoint_dir, _FILE).read_text())["timestep"]
         self.restored = True
+
+
+def register_mock_trainable() -> None:
+    """Let searches of this process take ``MyTrainableClass`` by the name "mock_trainable"."""
+    register_trainable(MOCK_TRAINABLE_NAME, MyTrainableClass)
