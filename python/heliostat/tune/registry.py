@@ -14,9 +14,7 @@ _trainables: dict[str, Any] = {}
 _environments: dict[str, Callable[..., Any]] = {}
 _inputs: dict[str, Callable[..., Any]] = {}
 # Trainables that a library above this one registers when it is imported, by its module.
-_OF_LIBRARIES = {
-    "heliostat.rllib": ("APPO", "BC", "CQL", "DQN", "IMPALA", "MARWIL", "PPO", "SAC")
-}
+_OF_LIBRARIES = {"heliostat.rllib": ("APPO", "BC", "CQL", "DQN", "IMPALA", "MARWIL", "PPO", "SAC")}
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:

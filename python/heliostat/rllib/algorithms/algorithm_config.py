@@ -212,8 +212,8 @@ class AlgorithmConfig:
             )
         if name == "env_config":
             value = {**self.env_config, **value}
-        if name == "policies" and isinstance(value, (list, tuple)):
-            value = set(value)
+        if name == "policies":
+            value = self.policies if value is None else _policies(value)
         if name == "policy_mapping_fn" and value is None:
             value = self.DEFAULT_POLICY_MAPPING_FN
         if name == "callbacks_class" and value is None:
@@ -395,6 +395,11 @@ class AlgorithmConfig:
         return set(self.policies) != {DEFAULT_POLICY_ID} or mapped
 
     @property
+    def supports_multi_agent(self) -> bool:
+        """Whether the algorithm trains the modules of several agents."""
+        return False
+
+    @property
     def is_online(self) -> bool:
         """Whether episodes come from environments, and not from files."""
         return True
@@ -571,6 +576,20 @@ class AlgorithmConfig:
 
         spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
         return LearnerGroup(config=self, module_spec=spec, placement_group=placement_group)
+
+
+def _policies(given: Any) -> Any:
+    if isinstance(given, dict):
+        for name, spec in given.items():
+            if spec is not None and type(spec).__name__ != "PolicySpec":
+                raise ValueError(
+                    f"policies[{name!r}] is {spec!r}: name modules as a set, and give what they are made "
+                    "from by rl_module(rl_module_spec=MultiRLModuleSpec(...))."
+                )
+        return set(given)
+    if isinstance(given, (list, tuple, set, frozenset)):
+        return set(given)
+    raise ValueError(f"multi_agent(policies={given!r}) must be a set of names of modules.")
 
 
 def _spaces_of(env: Any) -> tuple[Any, Any] | None:

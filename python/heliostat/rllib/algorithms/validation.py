@@ -60,6 +60,8 @@ def check(config: Any) -> None:
         raise ValueError(
             f"minibatch_size={minibatch} is more than train_batch_size_per_learner={size}: make it smaller."
         )
+    if config.is_multi_agent:
+        _several(config)
     if config.is_multi_agent and not callable(config.policy_mapping_fn):
         raise ValueError(
             "multi_agent(policy_mapping_fn=...) must be a function of an agent's id and its episode, "
@@ -71,6 +73,31 @@ def check(config: Any) -> None:
             "algorithm_config_overrides_per_module has "
             f"{', '.join(sorted(map(str, own - set(config.policies))))}, which "
             "multi_agent(policies=...) has not."
+        )
+
+
+def _several(config: Any) -> None:
+    if not config.supports_multi_agent:
+        raise ValueError(
+            f"multi_agent(...) is not built for {type(config).__name__} in this release of Heliostat: "
+            "use PPO."
+        )
+    wanted = config.policies_to_train
+    if wanted is not None and not callable(wanted):
+        more = set(wanted) - set(config.policies)
+        if more:
+            raise ValueError(
+                f"policies_to_train has {', '.join(sorted(map(repr, more)))}, which "
+                "multi_agent(policies=...) has not."
+            )
+    for name, needed in (("output", None), ("count_steps_by", "env_steps")):
+        if getattr(config, name) != needed:
+            raise ValueError(
+                f"{name}={getattr(config, name)!r} is not built for several agents: leave it {needed!r}."
+            )
+    if config.gym_env_vectorize_mode != "sync":
+        raise ValueError(
+            "gym_env_vectorize_mode must be 'sync' with multi_agent(...): take more runners."
         )
 
 

@@ -18,6 +18,10 @@ def runner_class(config: Any) -> Any:
     """The class of an algorithm's runners."""
     if config.env_runner_cls is not None:
         return config.env_runner_cls
+    if config.is_multi_agent:
+        from heliostat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+
+        return MultiAgentEnvRunner
     if config.output is not None and not config.in_evaluation:
         from heliostat.rllib.offline.offline_env_runner import OfflineSingleAgentEnvRunner
 

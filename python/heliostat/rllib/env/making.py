@@ -8,6 +8,7 @@ from typing import Any
 
 from heliostat.core.extras import required
 from heliostat.rllib.env.env_context import EnvContext
+from heliostat.rllib.env.multi_agent_env import MultiAgentEnv
 
 
 class EnvError(ValueError):
@@ -80,6 +81,10 @@ def checked(env: Any, env_index: int = 0) -> Any:
     if not isinstance(env, gymnasium.Env):
         raise EnvError(
             f"The environment's creator returned {type(env).__name__}, which is no gymnasium.Env."
+        )
+    if isinstance(env, MultiAgentEnv):
+        raise EnvError(
+            f"{type(env).__name__} is a MultiAgentEnv: set multi_agent(policies=..., policy_mapping_fn=...)."
         )
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), gymnasium.Space):

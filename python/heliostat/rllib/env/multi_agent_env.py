@@ -74,3 +74,65 @@ def _of_agent(env: Any, plural: str, single: str, agent_id: Any) -> Any:
         f"{type(env).__name__} has no space for agent {agent_id!r}: set {plural} in __init__(), a "
         "dict by agent."
     )
+
+
+def make_multi_agent(env_name_or_creator: Any) -> type[MultiAgentEnv]:
+    """Return a class of environments with as many independent copies of one as ``num_agents`` says.
+
+    Args:
+        env_name_or_creator: A name of gymnasium or of ``register_env``, a class, or a function of a config.
+
+    Returns:
+        A class whose constructor takes a config; its ``num_agents`` (default 1) agents are called 0, 1, ...
+    """
+
+    class MultiEnv(MultiAgentEnv):
+        """Copies of an environment, each with an agent of its own."""
+
+        def __init__(self, config: Any = None) -> None:
+            from heliostat.rllib.env.env_context import EnvContext
+            from heliostat.rllib.env.making import creator
+
+            given = EnvContext(config)
+            count = int(given.pop("num_agents", 1))
+            create = creator(env_name_or_creator)
+            self.envs = [create(given) for _ in range(count)]
+            super().__init__()
+            self.possible_agents = self.agents = list(range(count))
+            self.observation_spaces = {i: e.observation_space for i, e in enumerate(self.envs)}
+            self.action_spaces = {i: e.action_space for i, e in enumerate(self.envs)}
+            self.observation_space = gymnasium.spaces.Dict(self.observation_spaces)
+            self.action_space = gymnasium.spaces.Dict(self.action_spaces)
+            self._over: set[Any] = set()
+            self._terminated: set[Any] = set()
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self._over, self._terminated = set(), set()
+            found = [
+                env.reset(seed=None if seed is None else seed + i, options=options)
+                for i, env in enumerate(self.envs)
+            ]
+            return {i: o for i, (o, _) in enumerate(found)}, {
+                i: o for i, (_, o) in enumerate(found)
+            }
+
+        def step(self, action_dict: dict[Any, Any]) -> Any:
+            found: tuple[dict[Any, Any], ...] = ({}, {}, {}, {}, {})
+            for agent, action in action_dict.items():
+                for part, value in zip(found, self.envs[agent].step(action), strict=True):
+                    part[agent] = value
+                if found[2][agent] or found[3][agent]:
+                    self._over.add(agent)
+                if found[2][agent]:
+                    self._terminated.add(agent)
+            over = len(self._over) == len(self.envs)
+            all_terminated = len(self._terminated) == len(self.envs)
+            found[2]["__all__"] = over and all_terminated
+            found[3]["__all__"] = over and not all_terminated
+            return found
+
+        def close(self) -> None:
+            for env in self.envs:
+                env.close()
+
+    return MultiEnv

@@ -59,6 +59,11 @@ class PPOConfig(AlgorithmConfig):
         return PPOTorchLearner
 
     @property
+    def supports_multi_agent(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return {"vf_share_layers": False}
 

@@ -237,6 +237,9 @@ class Learner(Checkpointable):
     ) -> dict[Any, Any]:
         timesteps = timesteps or {}
         self._timestep = int(timesteps.get("num_env_steps_sampled_lifetime", 0))
+        if rollouts and hasattr(rollouts[0], "episodes") and not hasattr(rollouts[0], "columns"):
+            episodes = [episode for rollout in rollouts for episode in rollout.episodes]
+            rollouts = None  # of several agents
         if batch is None:
             batch = (
                 self.batch_of_rollouts(rollouts)

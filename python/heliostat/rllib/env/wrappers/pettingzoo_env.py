@@ -1,0 +1,116 @@
+"""Environments of PettingZoo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliostat.core.extras import required
+from heliostat.rllib.env.multi_agent_env import MultiAgentEnv
+
+gymnasium = required("gymnasium", "ray.rllib", "rllib")
+
+__all__ = ["ParallelPettingZooEnv", "PettingZooEnv"]
+
+
+class PettingZooEnv(MultiAgentEnv):
+    """An environment whose agents act in turn (PettingZoo's ``AECEnv``).
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__()
+        self.env = env
+        env.reset()
+        self.agents = list(env.agents)
+        self.possible_agents = list(getattr(env, "possible_agents", env.agents))
+        self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
+        self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
+        self.observation_space = gymnasium.spaces.Dict(self.observation_spaces)
+        self.action_space = gymnasium.spaces.Dict(self.action_spaces)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode; what the first agent sees."""
+        self.env.reset(seed=seed, options=options)
+        agent = self.env.agent_selection
+        return {agent: self.env.observe(agent)}, {}
+
+    def step(self, action_dict: dict[Any, Any]) -> Any:
+        """Let the agent act whose turn it is; what the next one sees, and those that are done."""
+        self.env.step(action_dict[self.env.agent_selection])
+        found: tuple[dict[Any, Any], ...] = ({}, {}, {}, {}, {})
+        while self.env.agents:
+            agent = self.env.agent_selection
+            for part, value in zip(found, self.env.last(), strict=True):
+                part[agent] = value
+            if not (found[2][agent] or found[3][agent]):
+                break
+            self.env.step(None)
+        observations, rewards, terminateds, truncateds, infos = found
+        gone = not self.env.agents
+        terminateds["__all__"] = gone and all(terminateds.values())
+        truncateds["__all__"] = gone and not terminateds["__all__"]
+        return observations, rewards, terminateds, truncateds, infos
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def render(self) -> Any:
+        """Show the environment."""
+        return self.env.render()
+
+    @property
+    def get_sub_environments(self) -> Any:
+        """The environment itself."""
+        return self.env.unwrapped
+
+
+class ParallelPettingZooEnv(MultiAgentEnv):
+    """An environment whose agents act at once (PettingZoo's ``ParallelEnv``).
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__()
+        self.par_env = env
+        env.reset()
+        self.agents = list(env.agents)
+        self.possible_agents = list(getattr(env, "possible_agents", env.agents))
+        self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
+        self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
+        self.observation_space = gymnasium.spaces.Dict(self.observation_spaces)
+        self.action_space = gymnasium.spaces.Dict(self.action_spaces)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode; observations and infos by agent."""
+        observations, infos = self.par_env.reset(seed=seed, options=options)
+        self.agents = list(self.par_env.agents)
+        return observations, infos or {}
+
+    def step(self, action_dict: dict[Any, Any]) -> Any:
+        """Let all agents act."""
+        observations, rewards, terminateds, truncateds, infos = self.par_env.step(action_dict)
+        self.agents = list(self.par_env.agents)
+        terminateds, truncateds = dict(terminateds), dict(truncateds)
+        over = not self.par_env.agents
+        all_terminated = all(terminateds.values())
+        terminateds["__all__"] = all_terminated and bool(terminateds or over)
+        truncateds["__all__"] = all(truncateds.values()) or (over and not all_terminated)
+        return observations, rewards, terminateds, truncateds, infos
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.par_env.close()
+
+    def render(self) -> Any:
+        """Show the environment."""
+        return self.par_env.render()
+
+    @property
+    def get_sub_environments(self) -> Any:
+        """The environment itself."""
+        return self.par_env.unwrapped
