@@ -30,7 +30,7 @@ pub(crate) struct Ongoing {
     pub(crate) deadline: Option<Pin<Box<Sleep>>>,
     /// Whether it is a call of gRPC: those are told why they end early in their trailers.
     pub(crate) is_grpc: bool,
-    /// It is over with this.
+    /// The span of the request, which ends with its answer.
     pub(crate) span: Option<Span>,
 }
 
