@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import pty
@@ -66,6 +67,21 @@ class Place:
 
     def _one(self) -> int:
         return ray.get(never.remote())
+
+
+@ray.remote(num_cpus=0)
+class Messy:
+    """Leaves garbage."""
+
+    def make(self) -> int:
+        gc.disable()
+        for _ in range(1000):
+            cycle: list[Any] = []
+            cycle.append(cycle)
+        return len(gc.garbage)
+
+    def sleep(self) -> None:
+        time.sleep(3600)
 
 
 @ray.remote(num_cpus=0)
@@ -182,6 +198,20 @@ def test_stacks_of_all_nodes(run: Run) -> None:
         return "time.sleep(3600)" in said
 
     wait_until(told, within=LIMIT_S, what="the stack of the actor")
+    # Garbage that only cycles hold goes when all workers are told to look for it, busy ones, too.
+    messy = Messy.remote()
+    assert ray.get(messy.make.remote(), timeout=LIMIT_S) == 0
+    messy.sleep.remote()
+
+    def collected() -> int:
+        found = re.fullmatch(
+            r"Garbage was collected in (\d+) workers: (\d+) objects\.\n", run("global-gc")
+        )
+        assert found is not None
+        assert int(found[1]) >= 2
+        return int(found[2])
+
+    wait_until(lambda: collected() >= 1000, within=LIMIT_S, what="the cycles")
     assert "--all-nodes" in run("stack", "--address", "127.0.0.1:1", fails=True)
 
 

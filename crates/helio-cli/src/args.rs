@@ -149,6 +149,9 @@ pub(crate) enum Command {
     /// End a named actor.
     #[command(disable_help_flag = true)]
     KillActor(Rest),
+    /// Have Python's garbage collector run in all workers of the cluster.
+    #[command(disable_help_flag = true)]
+    GlobalGc(Rest),
     /// Pack logs, states and versions of all nodes into one file, for a report.
     #[command(disable_help_flag = true)]
     ClusterDump(Rest),

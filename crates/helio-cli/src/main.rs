@@ -78,6 +78,9 @@ fn main() -> ExitCode {
         Command::KillActor(rest) => {
             in_python::run("heliostat.util.kill_actor_command", &rest.arguments)
         }
+        Command::GlobalGc(rest) => {
+            in_python::run("heliostat.util.state.gc_command", &rest.arguments)
+        }
         Command::ClusterDump(rest) => {
             in_python::run("heliostat.util.state.dump_command", &rest.arguments)
         }

@@ -26,6 +26,8 @@ _DUMP = signal.SIGRTMIN + 8 if hasattr(signal, "SIGRTMIN") else None
 _MEMORY = "heliostat-stacks"
 _LINK = f"/memfd:{_MEMORY} (deleted)"
 _END = "\x01:end-of-stacks:\n"
+# What is wanted other than stacks stands behind this in the memory.
+_REQUEST, _REQUEST_MAX = "\x02", 200
 # How long the handler may take, and then `faulthandler`; how often is looked; when its text is complete.
 _ANSWER_S, _DUMP_S, _LOOK_S, _COMPLETE_S = 3.0, 2.0, 0.02, 0.1
 # What one worker tells: characters, and coroutines.
@@ -72,6 +74,11 @@ def stacks_of(pid: int) -> str:
         return excuse
     text = _asked(pid)
     return dumped(pid) if text is None else text
+
+
+def request(pid: int, request: str, within_s: float) -> str | None:
+    """What a worker answers to a request of ``worker_memory``; ``None`` where it does not in that time."""
+    return None if _excuse(pid) else _asked(pid, _REQUEST + request, within_s)
 
 
 def dumped(pid: int) -> str:
@@ -131,7 +138,13 @@ def title(pid: int) -> str:
 def _answer(_signum: int, frame: FrameType | None) -> None:
     """The handler; whatever fails in it is no matter of the code that it interrupts."""
     with contextlib.suppress(Exception):
-        text = _told(frame)[:_CHARACTERS_MAX] + _END
+        wanted = os.pread(_descriptor[0], _REQUEST_MAX, 0).decode(errors="replace")
+        if wanted.startswith(_REQUEST):
+            from heliostat.core import worker_memory
+
+            text = worker_memory.answer(wanted.removeprefix(_REQUEST)) + _END
+        else:
+            text = _told(frame)[:_CHARACTERS_MAX] + _END
         os.ftruncate(_descriptor[0], 0)
         os.pwrite(_descriptor[0], text.encode(errors="replace"), 0)
         os.lseek(_descriptor[0], 0, os.SEEK_END)
@@ -195,15 +208,18 @@ def _coroutines() -> Iterator[tuple[str, list[tuple[FrameType, int]]]]:
             yield theirs[0][0].f_code.co_name, theirs
 
 
-def _asked(pid: int) -> str | None:
+def _asked(pid: int, request: str = "", within_s: float = _ANSWER_S) -> str | None:
     """What the worker's handler tells; ``None`` where it does not get to run."""
     memory = _memory(pid)
     if memory is None or not _catches(pid, _ASK):
         return None
     with contextlib.suppress(OSError):
         os.truncate(memory, 0)
+        if request:
+            with open(memory, "r+b") as file:
+                file.write(request.encode())
         os.kill(pid, _ASK or 0)
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             with open(memory, "rb") as file:
                 text = file.read().decode(errors="replace")

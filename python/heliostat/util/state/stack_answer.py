@@ -1,7 +1,8 @@
-"""What the head's page shows of a worker: its stacks now, or how often each was seen over some seconds.
+"""What the head's page shows of a worker: its stacks now, how often each was seen over some seconds, or what
+each of them has allocated in that time.
 
-``python -m heliostat.util.state.stack_answer '{"node_id": …, "pid": …, "seconds": …}'`` prints its answer as
-JSON. A worker shows its stacks to processes of its machine: a task on its node asks it.
+``python -m heliostat.util.state.stack_answer '{"node_id": …, "pid": …, "seconds": …, "memory": …}'``
+prints its answer as JSON. A worker shows its stacks to processes of its machine: a task on its node asks it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from collections import Counter
 from typing import Any
 
 import heliostat
-from heliostat.core import stacks
+from heliostat.core import stacks, worker_memory
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 # Between two looks; a look costs the worker about a millisecond.
 _EVERY_S = 0.05
 # How long the node may take besides the time in which it looks, in seconds.
 _NODE_S = 20.0
+# How long a worker may take to make a list of its allocations, in seconds.
+_MEMORY_S = 15.0
 # LIMIT-1: different stacks that are told of, the most frequent ones.
 _STACKS_MAX = 2000
 # As Python shows a call, and as `faulthandler` does.
@@ -50,6 +53,27 @@ def _look(pid: int, seconds: float) -> dict[str, Any]:
     return told
 
 
+def _look_at_memory(pid: int, seconds: float) -> dict[str, Any]:
+    """In a task on the worker's node: what was allocated in that time and is there at its end, by stack."""
+
+    def ask(wanted: str) -> dict[str, Any]:
+        said = stacks.request(pid, wanted, _MEMORY_S)
+        if said is None:
+            return {
+                "problem": f"The process did not answer within {_MEMORY_S:.0f} s: it keeps the "
+                "interpreter's lock, is stopped, or has ended."
+            }
+        told: dict[str, Any] = json.loads(said)
+        return told
+
+    begun = ask(f"trace {worker_memory.FRAMES}")
+    if "problem" in begun:
+        return begun
+    time.sleep(seconds)
+    told = ask("traced")
+    return told if "problem" in told else {"title": stacks.title(pid), **begun, **told}
+
+
 def folded(text: str) -> list[list[str]]:
     """The stacks of a text: each a thread's or coroutine's name and its calls, the outermost first."""
     found: list[list[str]] = []
@@ -69,7 +93,8 @@ def folded(text: str) -> list[list[str]]:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     seconds = float(request["seconds"])
-    look = heliostat.remote(_look).options(
+    of_memory = bool(request.get("memory"))
+    look = heliostat.remote(_look_at_memory if of_memory else _look).options(
         num_cpus=0,
         max_retries=0,
         name="heliostat stack",
@@ -77,10 +102,10 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     )
     try:
         told: dict[str, Any] = heliostat.get(
-            look.remote(request["pid"], seconds), timeout=seconds + _NODE_S
+            look.remote(request["pid"], seconds), timeout=seconds + _NODE_S + 2 * _MEMORY_S
         )
     except heliostat.exceptions.GetTimeoutError:
-        return {"problem": f"The node did not answer within {_NODE_S:.0f} s."}
+        return {"problem": "The node did not answer in time."}
     except heliostat.exceptions.RayError as error:
         return {"problem": str(error)}
     return told
