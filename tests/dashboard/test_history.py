@@ -405,15 +405,22 @@ def test_a_copy_in_a_store_follows_and_is_opened(own_head: Head, tmp_path: Path)
         own_head.run("stop", "--force")
     # The process that copies has ended with the head.
     own = own_head.session() / "history"
-    names = {path.name.partition(".part-")[0] for path in folder.iterdir()}
+    packed = folder / "metrics.tar.gz"
+    names = {path.name.partition(".part-")[0] for path in folder.iterdir()} - {packed.name}
     wait_until(
         lambda: (
-            sum(path.stat().st_size for path in folder.iterdir()) == written(own)
+            sum(path.stat().st_size for path in folder.glob("*.history*")) == written(own)
             and names == {path.name for path in own.iterdir()}
         ),
         what="the whole copy",
         within=WAIT_S,
     )
+
+    def has_figures() -> bool:
+        with opened(place, own_head.env) as told:
+            return bool(told.get("/api/v0/metrics/past")["at"])
+
+    wait_until(has_figures, what="what the machine used", within=WAIT_S)
 
 
 def wait_for_folders(place: Path) -> list[Path]:

@@ -2,16 +2,19 @@
 
 In the store a file that is complete has its name. Of the one that is being written there are parts, each
 named by the byte at which it begins, so that a copy costs what was added; they go when the file is complete.
+The figures of machines, whose files are written all over, are packed every ten minutes, and in the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,6 +25,9 @@ from heliostat.util.commands import exit_code
 
 # How often what was added is copied, in seconds.
 EVERY_S = 5.0
+# How often the figures of machines are.
+FIGURES_EVERY_S = 600.0
+_FIGURES, _PACKED = "metrics", "metrics.tar.gz"
 
 _NAME = re.compile(r"(\d{8}\.history)(?:\.part-(\d{12}))?")
 
@@ -89,6 +95,19 @@ class Copy:
         self._name = ""
         self._bytes = 0
         self._complete: set[str] = set()
+        self._figures_at = -FIGURES_EVERY_S
+
+    def copy_figures(self, is_last: bool = False) -> None:
+        """Copy what machines used, when it is time."""
+        figures = self._folder.with_name(_FIGURES)
+        now = time.monotonic()
+        if not figures.is_dir() or (now - self._figures_at < FIGURES_EVERY_S and not is_last):
+            return
+        self._figures_at = now
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
+            archive.add(figures, _FIGURES)
+        self._store.write(_PACKED, packed.getvalue())
 
     def bring_up_to_date(self) -> None:
         """Copy what was added since."""
@@ -125,10 +144,12 @@ def follow(folder: Path, place: str) -> int:
     copy = Copy(folder, Store(place))
     while os.getppid() == head:
         copy.bring_up_to_date()
+        copy.copy_figures()
         until = time.monotonic() + EVERY_S
         while time.monotonic() < until and os.getppid() == head:
             time.sleep(0.2)
     copy.bring_up_to_date()
+    copy.copy_figures(is_last=True)
     return 0
 
 
@@ -137,6 +158,8 @@ def fetch(store: Store, folder: Path) -> None:
     parts: dict[str, dict[int, str]] = {}
     whole = set()
     for name in store.names():
+        if name == _PACKED:
+            _unpack(store.read(name), folder)
         found = _NAME.fullmatch(name)
         if found is None:
             continue
@@ -157,12 +180,23 @@ def fetch(store: Store, folder: Path) -> None:
                 file.write(store.read(of_file[begin]))
 
 
+def _unpack(packed: bytes, folder: Path) -> None:
+    """Put the figures of machines there, and nothing else."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive:
+            path, file = Path(member.name), archive.extractfile(member)
+            if file is None or path.parts[0] != _FIGURES or ".." in path.parts:
+                continue
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(file.read())
+
+
 def _open(place: str, port: int | None, program: str) -> int:
     store = Store(place)
     with tempfile.TemporaryDirectory(prefix="heliostat-history-") as name:
         folder = Path(name)
         fetch(store, folder)
-        if not any(folder.iterdir()):
+        if not any(folder.glob("*.history")):
             raise ValueError(
                 f"There is no history in {place}: it would have files such as 00000001.history."
             )
