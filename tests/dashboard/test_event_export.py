@@ -32,6 +32,7 @@ pytestmark = [
 ]
 
 ADDRESS = "RAY_DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR"
+MEASUREMENTS = "HELIOSTAT_OTLP_METRICS"
 TYPES = "RAY_DASHBOARD_AGGREGATOR_AGENT_PUBLISHER_HTTP_ENDPOINT_EXPOSABLE_EVENT_TYPES"
 # As KubeRay's example of a cluster with a collector has it.
 ALL = """TASK_DEFINITION_EVENT,TASK_LIFECYCLE_EVENT,ACTOR_TASK_DEFINITION_EVENT,
@@ -75,6 +76,7 @@ class Collector(http.server.ThreadingHTTPServer):
     def __init__(self, busy: int = 0) -> None:
         self.events: list[dict[str, Any]] = []
         self.refused: list[str] = []
+        self.measured: list[dict[str, Any]] = []
         self.busy, self.turned_away = busy, 0
         super().__init__(("127.0.0.1", 0), _Taking)
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -82,6 +84,20 @@ class Collector(http.server.ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://localhost:{self.server_port}/v1/events"
+
+    def points(self, name: str, **attributes: str) -> list[dict[str, Any]]:
+        """The points of a measurement with those attributes, as they were told last."""
+        wanted = attributes.items()
+        return [
+            point
+            for resource in (self.measured or [{"resourceMetrics": []}])[-1]["resourceMetrics"]
+            for scope in resource["scopeMetrics"]
+            for metric in scope["metrics"]
+            if metric["name"] == name
+            for kind in ("gauge", "sum", "histogram")
+            for point in metric.get(kind, {}).get("dataPoints", [])
+            if wanted <= _texts(point["attributes"] + resource["resource"]["attributes"]).items()
+        ]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in list(self.events) if event["eventType"] == kind]
@@ -95,6 +111,10 @@ class Collector(http.server.ThreadingHTTPServer):
         return found
 
 
+def _texts(attributes: list[dict[str, Any]]) -> dict[str, str]:
+    return {one["key"]: one["value"]["stringValue"] for one in attributes}
+
+
 class _Taking(http.server.BaseHTTPRequestHandler):
     server: Collector
 
@@ -105,13 +125,17 @@ class _Taking(http.server.BaseHTTPRequestHandler):
             self.server.refused.append(why)
         status = 400 if why else 503 if self.server.turned_away < self.server.busy else 200
         self.server.turned_away += status == 503
-        if status == 200:
+        if status == 200 and self.path == "/v1/metrics":
+            self.server.measured.append(json.loads(body))
+        elif status == 200:
             self.server.events.extend(json.loads(body))
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def _wrong(self, body: bytes) -> str:
+        if self.path == "/v1/metrics" and self.headers["Content-Type"] == "application/json":
+            return ""
         if self.path != "/v1/events" or self.headers["Content-Type"] != "application/json":
             return f"{self.path} {self.headers['Content-Type']}"
         for event in json.loads(body):
@@ -135,7 +159,11 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture
 def head(collector: Collector) -> Iterator[Head]:
     head = web.new()
-    head.env.update({ADDRESS: collector.url, TYPES: ALL})
+    measured = {
+        MEASUREMENTS: f"http://localhost:{collector.server_port}",
+        f"{MEASUREMENTS}_EVERY_S": "1",
+    }
+    head.env.update({ADDRESS: collector.url, TYPES: ALL, **measured})
     head.start()
     yield head
     web.end(head)
@@ -174,6 +202,16 @@ def test_a_collector_gets_what_happened(head: Head, collector: Collector, tmp_pa
         what="five calls have ended",
     )
     (alive,) = head.get("/api/v0/nodes")["data"]["result"]["result"]
+
+    def finished() -> float:
+        told = collector.points("ray_tasks", Name="good", State="FINISHED")
+        return sum(point["asDouble"] for point in told)
+
+    wait_until(lambda: finished() == 3, within=60, what="the calls in measurements")
+    session = {"SessionName": head.session().name, "service.name": "heliostat"}
+    (memory,) = collector.points("ray_node_mem_total", **session)
+    assert memory["asDouble"] > 1 << 20
+    assert int(memory["timeUnixNano"]) > 1e18
     running.communicate("", timeout=60)
     jobs = ("DRIVER_JOB_LIFECYCLE_EVENT", "driverJobLifecycleEvent", "jobId")
     wait_until(
@@ -291,15 +329,16 @@ def test_failures_are_a_file_among_the_logs(head: Head, tmp_path: Path) -> None:
     assert [one["eventId"] for one in shown] == [event["event_id"]]
 
 
-def test_an_address_that_events_cannot_go_to_is_refused() -> None:
+@pytest.mark.parametrize("setting", [ADDRESS, MEASUREMENTS])
+def test_an_address_that_events_cannot_go_to_is_refused(setting: str) -> None:
     head = web.new()
-    head.env[ADDRESS] = "localhost:8084"
+    head.env[setting] = "localhost:8084"
     said = head.run(
         "start", "--head", f"--port={head.port}", f"--dashboard-port={head.web_port}", check=False
     )
     web.end(head)
     assert said.returncode != 0
-    assert ADDRESS.removeprefix("RAY_") in said.stdout
+    assert setting.removeprefix("RAY_").removeprefix("HELIOSTAT_") in said.stdout
     assert "http://HOST:PORT/PATH" in said.stdout
 
 

@@ -48,7 +48,9 @@ def breaks(x):
 
 @ray.remote
 def holds_on():
+    kept = []
     while True:
+        kept.append(bytes(20_000))
         time.sleep(0.05)
 
 ray.get([quick.remote(x) for x in range(5)])
@@ -102,7 +104,15 @@ def test_activity_errors_order_and_stacks(head: Head, tmp_path: Path) -> None:
         assert sampled["looks"] > 1
         frames = [frame for stack in sampled["stacks"] for frame in stack["frames"]]
         assert any(frame.startswith("holds_on (") for frame in frames)
+        # What it has allocated in a second and still has, by the line that did.
+        memory = get(head, f"{place}?seconds=1&memory=1")
+        largest = memory["stacks"][0]
+        assert largest["count"] >= 20_000, memory["stacks"][:3]
+        assert memory["resident"] > memory["bytes"] >= largest["count"]
+        assert memory["is_new"]
+        assert any("kept.append(bytes(20_000))" in frame for frame in largest["frames"]), largest
         for path, status, text in (
+            (f"{place}?memory=1", 400, "`memory` goes with `seconds`"),
             (f"/api/v0/stacks/{held['node_id']}/1", 404, "No worker 1 runs on node"),
             (f"/api/v0/stacks/ab/{held['pid']}", 404, "runs on node ab"),
             (f"/api/v0/stacks/{held['node_id']}/x", 400, 'not "x"'),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use helio_config::table::HISTORY;
 use helio_observer::history::Recorded;
+use helio_observer::read;
 use helio_report::rows::moment;
 
 use crate::{args, dashboard, folder, in_python, names, output};
@@ -123,7 +124,7 @@ fn list() -> Result<(), String> {
                 dir.display(),
                 moment(told.begun_ms),
                 moment(told.ended_ms),
-                told.calls().len(),
+                read(&told.calls()).len(),
                 bytes as f64 / 1e6
             ),
             Err(why) => format!("{}  {why}", dir.display()),
@@ -159,7 +160,7 @@ fn open(place: Option<&str>, port: Option<u16>) -> Result<(), String> {
         recorded.about.session_name,
         moment(recorded.begun_ms),
         moment(recorded.ended_ms),
-        recorded.calls().len()
+        read(&recorded.calls()).len()
     );
     let _served = server.serve_past(&token, recorded, figures, &own)?;
     // The server has opened its files.

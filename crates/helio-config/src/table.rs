@@ -121,6 +121,11 @@ settings! {
         EVENTS_EXPORT_TYPES = Ray "DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
         /// The same, as releases of Ray before 2.54 and KubeRay's examples name it.
         EVENTS_EXPORT_TYPES_OLD = Ray "DASHBOARD_AGGREGATOR_AGENT_PUBLISHER_HTTP_ENDPOINT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
+        /// Where every node sends its measurements in the form of OpenTelemetry, OTLP over HTTP as JSON; without a path it is
+        /// /v1/metrics there; empty: nowhere.
+        OTLP_METRICS = Own "OTLP_METRICS" text("") "http://host:port", DAEMON;
+        /// How often measurements are sent there.
+        OTLP_METRICS_EVERY_S = Own "OTLP_METRICS_EVERY_S" count(10, 1, 3600) "s", DAEMON;
         /// Where a head that serves a dashboard writes the cluster's history: a folder, in which it makes one of the session's
         /// name; s3://BUCKET/FOLDER: within the session's folder, and a copy there; empty: within the session's folder
         /// alone; 0: nowhere.

@@ -23,37 +23,7 @@ fn number(row: &Row, column: &str) -> u64 {
 
 /// The calls that run, or have begun or ended since a moment, in milliseconds since 1970, of one job or (`""`)
 /// of all; the latest last. An `end` of 0 is of what runs.
-pub(crate) fn bars(tasks: &[Row], since_ms: u64, job: &str, now_ms: u64) -> Value {
-    let is_seen = |row: &&Row| {
-        let end = number(row, "end_time_ms");
-        let runs = end == 0 && text(row, "state") == "RUNNING";
-        number(row, "start_time_ms") > 0
-            && (runs || end >= since_ms.max(1))
-            && (job.is_empty() || text(row, "job_id") == job)
-    };
-    let mut seen: Vec<&Row> = tasks.iter().filter(is_seen).collect();
-    seen.sort_by_key(|row| (number(row, "start_time_ms"), text(row, "task_id")));
-    let left_out = seen.len().saturating_sub(BARS_MAX);
-    let bars: Vec<Value> = seen[left_out..]
-        .iter()
-        .map(|row| {
-            json!({
-                "task_id": text(row, "task_id"),
-                "attempt": number(row, "attempt_number"),
-                "name": text(row, "name"),
-                "state": text(row, "state"),
-                "node_id": text(row, "node_id"),
-                "pid": number(row, "worker_pid"),
-                "start": number(row, "start_time_ms"),
-                "end": number(row, "end_time_ms"),
-            })
-        })
-        .collect();
-    json!({ "now": now_ms, "bars": bars, "left_out": left_out })
-}
-
-/// The same of a table of calls.
-pub(crate) fn bars_of(calls: &Calls, since_ms: u64, job: &str, now_ms: u64) -> Value {
+pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, now_ms: u64) -> Value {
     let job_id = JobId::from_hex(job).ok();
     let is_seen = |call: &Found<'_>| {
         let (start, end) = call.times_us();
@@ -62,7 +32,8 @@ pub(crate) fn bars_of(calls: &Calls, since_ms: u64, job: &str, now_ms: u64) -> V
             && (runs || end / 1000 >= since_ms.max(1))
             && (job.is_empty() || call.job() == job_id)
     };
-    let mut seen: Vec<Found<'_>> = calls.after(None).filter(is_seen).collect();
+    let since = calls.since(since_ms.max(1).saturating_mul(1000));
+    let mut seen: Vec<Found<'_>> = since.filter(is_seen).collect();
     seen.sort_unstable_by_key(|call| (call.times_us().0, call.key));
     let left_out = seen.len().saturating_sub(BARS_MAX);
     let bars: Vec<Value> = seen[left_out..].iter().map(Found::bar).collect();
@@ -114,42 +85,60 @@ fn last_line(message: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use helio_proto::inspect::{Answer, TaskRow};
+    use helio_types::{ActorId, TaskId};
+
     use super::*;
 
     fn rows(values: &[Value]) -> Vec<Row> {
         values.iter().filter_map(|row| row.as_object().cloned()).collect()
     }
 
-    fn call(id: &str, state: &str, start: u64, end: u64) -> Value {
-        json!({
-            "task_id": id, "state": state, "job_id": "01", "name": "f", "worker_pid": 7,
-            "start_time_ms": start, "end_time_ms": (end > 0).then_some(end),
-        })
+    /// A call of the first job; times in milliseconds, 0: not yet.
+    fn call(number: u64, phase: TaskPhase, start: u64, end: u64) -> TaskRow {
+        TaskRow {
+            task_id: TaskId::new(number, ActorId([0; ActorId::LEN])),
+            name: "f".to_owned(),
+            phase,
+            started_us: start * 1000,
+            ended_us: end * 1000,
+            ..TaskRow::default()
+        }
+    }
+
+    fn table(tasks: Vec<TaskRow>) -> Calls {
+        let job_id = JobId([1; JobId::LEN]);
+        let mut calls = Calls::default();
+        calls.add(&[Answer { job_id, tasks, ..Answer::default() }], true);
+        calls
+    }
+
+    fn starts(told: &Value) -> Vec<u64> {
+        told["bars"].as_array().unwrap().iter().filter_map(|bar| bar["start"].as_u64()).collect()
     }
 
     #[test]
     fn bars_are_of_what_runs_or_ended_since_then() {
-        let rows = rows(&[
-            call("late", "FINISHED", 90, 110),
-            call("early", "FINISHED", 10, 99),
-            call("runs", "RUNNING", 5, 0),
-            call("waits", "PENDING_NODE_ASSIGNMENT", 0, 0),
+        let calls = table(vec![
+            call(1, TaskPhase::Finished, 90, 110),
+            call(2, TaskPhase::Finished, 10, 99),
+            call(3, TaskPhase::Sent, 5, 0),
+            call(4, TaskPhase::WaitsForWorker, 0, 0),
             // Its process is gone, and nobody knows when it ended.
-            call("lost", "FAILED", 20, 0),
+            call(5, TaskPhase::Failed, 20, 0),
         ]);
-        let told = bars(&rows, 100, "", 200);
-        let ids = told["bars"].as_array().unwrap().iter().map(|bar| &bar["task_id"]);
-        assert_eq!(ids.collect::<Vec<_>>(), ["runs", "late"]);
+        let told = bars(&calls, 100, "", 200);
+        assert_eq!(starts(&told), [5, 90]);
         assert_eq!((&told["now"], &told["left_out"]), (&json!(200), &json!(0)));
-        assert_eq!(bars(&rows, 0, "01", 200)["bars"].as_array().unwrap().len(), 3);
-        assert_eq!(bars(&rows, 0, "02", 200)["bars"], json!([]));
+        let job = JobId([1; JobId::LEN]).hex();
+        assert_eq!(starts(&bars(&calls, 0, &job, 200)), [5, 10, 90]);
+        assert_eq!(bars(&calls, 0, "02", 200)["bars"], json!([]));
     }
 
     #[test]
     fn of_too_many_bars_the_latest_are_told() {
-        let many: Vec<Value> =
-            (1..=BARS_MAX as u64 + 5).map(|at| call(&at.to_string(), "FINISHED", at, at)).collect();
-        let told = bars(&rows(&many), 0, "", 9);
+        let many = (1..=BARS_MAX as u64 + 5).map(|at| call(at, TaskPhase::Finished, at, at));
+        let told = bars(&table(many.collect()), 0, "", 9);
         assert_eq!(told["left_out"], 5);
         assert_eq!(told["bars"][0]["start"], 6);
     }

@@ -26,8 +26,14 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 /// What a history does not have: it needs processes, or files of machines.
-const NOT_OF_PAST: [&str; 5] =
-    ["/api/v0/logs", "/api/v0/stacks", "/api/serve", "/api/autoscaler", "/api/prometheus"];
+const NOT_OF_PAST: [&str; 6] = [
+    "/api/v0/changes",
+    "/api/v0/logs",
+    "/api/v0/stacks",
+    "/api/serve",
+    "/api/autoscaler",
+    "/api/prometheus",
+];
 const GONE: &str = "This cluster is gone. Its history has rows and figures; logs, stacks and what would change something are not there.";
 
 /// Whether a cluster that is gone can answer it.

@@ -15,6 +15,7 @@
 mod access;
 mod activity;
 mod autoscaler_routes;
+mod changes_route;
 mod discovery;
 mod drivers;
 mod events_route;
@@ -50,8 +51,8 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::{MethodRouter, get, post, put};
-use helio_observer::Asker;
 use helio_observer::history::{self, About, Recorded, Recorder};
+use helio_observer::{Asker, Mirror};
 use helio_rpc::http::Entrance;
 use helio_storage::outside::Copies;
 use tokio::sync::oneshot;
@@ -162,6 +163,9 @@ pub(crate) struct App {
     jobs: Arc<Jobs>,
     packages: Packages,
     answers: state_routes::Answers,
+    /// The calls of the cluster, for those who look.
+    mirror: Arc<Mirror>,
+    changes: changes_route::Changes,
     drivers: drivers::Drivers,
     /// None where its files cannot be had.
     past: Option<Arc<Past>>,
@@ -219,16 +223,18 @@ pub fn start(options: Options) -> io::Result<Handle> {
     let past = Past::open(&options.session_dir)
         .inspect_err(|error| tracing::warn!(%error, "what the cluster uses is not kept"));
     let past = past.ok().map(Arc::new);
-    let recorder = options.history.and_then(|folder| {
-        let about = About {
-            session_name: options.session_name.clone(),
-            release: env!("CARGO_PKG_VERSION").to_owned(),
-            node_id: options.node_id.clone(),
-        };
-        let asker = Asker::new(&options.node_socket, &options.token).keeping();
-        let recorder = Recorder::new(asker, &folder, about);
-        recorder.inspect_err(|error| tracing::warn!(%error, "the history is not written")).ok()
-    });
+    let mirror = Arc::new(Mirror::default());
+    let about = About {
+        session_name: options.session_name.clone(),
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        node_id: options.node_id.clone(),
+    };
+    let place = options.history.as_deref().map(|folder| (folder, about));
+    let recorder = Recorder::new(
+        Asker::new(&options.node_socket, &options.token).keeping(),
+        Arc::clone(&mirror),
+        place,
+    );
     let app = App {
         asker: Asker::new(&options.node_socket, &options.token).keeping(),
         door: access::Door { token: options.token, names, cookie: format!("heliostat-{port}") },
@@ -239,6 +245,8 @@ pub fn start(options: Options) -> io::Result<Handle> {
         jobs: Arc::clone(&jobs),
         packages,
         answers: state_routes::Answers::new(),
+        mirror,
+        changes: changes_route::Changes::new(),
         drivers,
         past: past.clone(),
     };
@@ -260,9 +268,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
             if let Some(past) = past {
                 tokio::spawn(past.keep(asker.clone()));
             }
-            if let Some(recorder) = recorder {
-                tokio::spawn(history::keep(recorder));
-            }
+            tokio::spawn(history::keep(recorder));
             tokio::spawn(discovery::keep_file(asker.clone(), session_dir));
             tokio::spawn(Arc::clone(&jobs).publish(asker, address));
             let exporting = async {
@@ -322,6 +328,8 @@ pub fn start_past(options: PastOptions) -> io::Result<Handle> {
         address: options.address,
         packages,
         answers: state_routes::Answers::new(),
+        mirror: Arc::default(),
+        changes: changes_route::Changes::new(),
         past: options.figures.and_then(|folder| Past::read(&folder).ok()).map(Arc::new),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -379,12 +387,14 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/tasks/activity", get(state_routes::activity))
         .route("/api/v0/tasks/errors", get(state_routes::errors))
         .route("/api/v0/stacks/{node}/{pid}", get(stack_routes::stacks))
+        .route("/api/v0/changes", get(changes_route::changes))
         .route("/api/v0/datasets", get(told_routes::datasets))
         .route("/api/v0/tuning", get(told_routes::tuning))
         .route("/api/v0/serving", get(told_routes::serving))
         .route("/api/v0/training", get(train_routes::told))
         .route("/api/v0/training/{run}/curves", get(train_routes::curves))
         .route("/api/v0/metrics/past", get(past_routes::past))
+        .route("/api/v0/metrics/machines", get(past_routes::machines))
         .route("/api/v0/{resource}", get(state_routes::list))
         .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
         .route("/events", get(events_route::events))

@@ -4,10 +4,10 @@
 //! the next one begins. So pages neither skip nor repeat rows while others come and go.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BinaryHeap;
 
-use helio_observer::Told;
-use helio_report::calls::{Calls, Field, Found, Key};
+use helio_observer::{Told, read};
+use helio_report::calls::{Calls, Field, Found, Key, Of};
 use helio_report::select::shown;
 use helio_report::{Resource, Row};
 use helio_types::TaskId;
@@ -112,7 +112,7 @@ impl Wanted {
             ));
         }
         if let Some(calls) = &told.calls {
-            return Ok(self.answer(resource, told, self.of_calls(calls)));
+            return Ok(self.answer(resource, told, self.of_calls(&read(calls))));
         }
         let mut chosen: Vec<(String, &Row)> = rows
             .iter()
@@ -163,41 +163,44 @@ impl Wanted {
             let is_id = filter.is_equal && filter.column == "task_id";
             is_id.then(|| TaskId::from_hex(&filter.value).ok()).flatten()
         });
-        let order = self.order.as_deref();
+        let order = self.order.as_deref().map(Order::new);
         let after = self.after.as_deref().map(|after| parse_place(after, order.is_some()));
         let mut filtered = 0;
-        // The order of a page's rows is that of these.
-        let mut kept: Vec<((u64, Key), Found<'_>)> = Vec::new();
+        // The first ones after that place, and one more, the last of them on top: of a million calls no more are kept.
+        let mut kept: BinaryHeap<Placed<'_>> = BinaryHeap::new();
         let all: Box<dyn Iterator<Item = Found<'_>>> = match of_id {
             Some(id) => Box::new(calls.of(id)),
             None => Box::new(calls.after(None)),
         };
         for call in all.filter(|call| filters.iter_mut().all(|filter| filter.holds(call))) {
             filtered += 1;
-            let place = (order.map_or(0, |order| rank(&call, order)), call.key);
+            let place = (order.map_or(0, |order| order.rank(&call)), call.key);
             let is_after = match after {
                 Some(Some(after)) => place > after,
                 // No place of ours: nothing stands behind it.
                 Some(None) => false,
                 None => true,
             };
-            // Without an order calls come in the order of their places.
-            if is_after && (order.is_some() || kept.len() <= self.limit) {
-                kept.push((place, call));
+            if !is_after {
+                continue;
+            }
+            if kept.len() <= self.limit {
+                kept.push(Placed { place, call });
+            } else if let Some(mut last) = kept.peek_mut()
+                && place < last.place
+            {
+                *last = Placed { place, call };
             }
         }
-        if kept.len() > self.limit && self.limit > 0 {
-            kept.select_nth_unstable_by_key(self.limit - 1, |(place, _)| *place);
-        }
+        let mut kept = kept.into_sorted_vec();
         let is_cut = kept.len() > self.limit;
         kept.truncate(self.limit);
-        kept.sort_unstable_by_key(|(place, _)| *place);
-        let name = |((rank, (id, attempt)), _): &((u64, Key), Found<'_>)| match order {
+        let name = |Placed { place: (rank, (id, attempt)), .. }: &Placed<'_>| match order {
             Some(_) => format!("{rank:020}.{}.{attempt:0>4}", id.hex()),
             None => format!("{}.{attempt:0>4}", id.hex()),
         };
         let next = kept.last().filter(|_| is_cut).map(name);
-        let rows = kept.iter().map(|(_, call)| Cow::Owned(call.row())).collect();
+        let rows = kept.iter().map(|kept| Cow::Owned(kept.call.row())).collect();
         Chosen { rows, filtered, next }
     }
 }
@@ -210,20 +213,59 @@ struct Chosen<'a> {
     next: Option<String>,
 }
 
-/// Where a call stands among those in the order of a column; what has no number is the last.
-fn rank(call: &Found<'_>, order: &str) -> u64 {
-    let number = |column: &str| match call.field(column) {
-        Field::Number(number) => number,
-        Field::Shared(_) => None,
-        Field::InRow => call.row().get(column).and_then(Value::as_u64),
-    };
-    let size = match order {
-        TOOK => number("start_time_ms")
-            .zip(number("end_time_ms"))
-            .map(|(from, to)| to.saturating_sub(from)),
-        column => number(column),
-    };
-    u64::MAX - size.map_or(0, |size| size.saturating_add(1))
+/// A call and where it stands.
+struct Placed<'a> {
+    place: (u64, Key),
+    call: Found<'a>,
+}
+
+impl PartialEq for Placed<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+
+impl Eq for Placed<'_> {}
+
+impl PartialOrd for Placed<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Placed<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.place.cmp(&other.place)
+    }
+}
+
+/// The order of calls by a column.
+#[derive(Debug, Clone, Copy)]
+enum Order<'a> {
+    Took,
+    By(Of, &'a str),
+}
+
+impl<'a> Order<'a> {
+    fn new(column: &'a str) -> Self {
+        if column == TOOK { Self::Took } else { Self::By(Of::named(column), column) }
+    }
+
+    /// Where a call stands; what has no number is the last.
+    fn rank(self, call: &Found<'_>) -> u64 {
+        let number = |of: Of, column: &str| match call.field(of) {
+            Field::Number(number) => number,
+            Field::Shared(_) => None,
+            Field::InRow => call.row().get(column).and_then(Value::as_u64),
+        };
+        let size = match self {
+            Self::Took => {
+                number(Of::Started, "").zip(number(Of::Ended, "")).map(|(a, b)| b.saturating_sub(a))
+            }
+            Self::By(of, column) => number(of, column),
+        };
+        u64::MAX - size.map_or(0, |size| size.saturating_add(1))
+    }
 }
 
 /// The place that `next` of an answer names.
@@ -239,22 +281,31 @@ fn parse_place(text: &str, has_rank: bool) -> Option<(u64, Key)> {
 /// A filter on calls: of a value that many share it is decided once.
 struct OfCalls<'a> {
     filter: &'a Filter,
+    column: Of,
     number: Option<u64>,
-    known: HashMap<u32, bool>,
+    /// By the numbers of shared values; none: not decided yet.
+    known: Vec<Option<bool>>,
 }
 
 impl<'a> OfCalls<'a> {
     fn new(filter: &'a Filter) -> Self {
         // `07` is no number as rows show them.
         let number = filter.value.parse().ok().filter(|n: &u64| n.to_string() == filter.value);
-        Self { filter, number, known: HashMap::new() }
+        Self { filter, column: Of::named(&filter.column), number, known: Vec::new() }
     }
 
     fn holds(&mut self, call: &Found<'_>) -> bool {
         let filter = self.filter;
-        match call.field(&filter.column) {
+        match call.field(self.column) {
             Field::Shared(number) => {
-                *self.known.entry(number).or_insert_with(|| filter.holds(&call.row()))
+                let number = number as usize;
+                if let Some(Some(known)) = self.known.get(number) {
+                    return *known;
+                }
+                if self.known.len() <= number {
+                    self.known.resize(number + 1, None);
+                }
+                *self.known[number].insert(filter.holds(&call.row()))
             }
             Field::Number(Some(number)) => (self.number == Some(number)) == filter.is_equal,
             Field::Number(None) => filter.is_null_same() == filter.is_equal,

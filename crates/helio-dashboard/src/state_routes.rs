@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::header;
-use helio_observer::Told;
+use helio_observer::{Told, read};
 use helio_proto::control::{NodeInfo, Nodes};
-use helio_proto::inspect::TaskPhase;
-use helio_report::calls::Found;
+use helio_report::calls::Calls;
 use helio_report::{Resource, Row, as_asked, summary, trace, without_bundles};
 use helio_types::{JobId, ResourceSet};
 use serde_json::{Map, Value, json};
@@ -66,6 +65,9 @@ impl Answers {
 
     /// The rows of a resource, as they were when the question came or up to [`FRESH`] before.
     pub(crate) async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
+        if resource == Resource::Tasks && app.asker.past().is_none() {
+            return app.mirror.told(FRESH).await.map(Arc::new).map_err(Refusal::unavailable);
+        }
         let asked = Instant::now();
         let mut last = self.all[resource.name()].lock().await;
         if let Some(told) = fresh(last.as_ref(), asked) {
@@ -95,9 +97,12 @@ pub(crate) async fn list(
 ) -> Reply {
     let listed = rows_of(&app, &name, verdict).await.and_then(|(resource, told)| {
         let wanted = Wanted::parse(&query.unwrap_or_default()).map_err(Refusal::bad)?;
-        wanted.page(resource, &told).map_err(Refusal::bad)
+        app.changes.counted(|| wanted.page(resource, &told)).map_err(Refusal::bad)
     });
-    listed.map_or_else(|refusal| reply::enveloped_refusal(&refusal), reply::enveloped)
+    listed.map_or_else(
+        |refusal| reply::enveloped_refusal(&refusal),
+        |page| app.changes.counted(|| reply::enveloped(page)),
+    )
 }
 
 async fn rows_of(
@@ -122,7 +127,7 @@ async fn rows_of(
 pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<String>) -> Reply {
     let of: fn(&Told) -> Value = match name.as_str() {
         "tasks" => |told| match &told.calls {
-            Some(calls) => calls.summary(),
+            Some(calls) => read(calls).summary(),
             None => summary::tasks(&told.rows, &told.more),
         },
         "actors" => |told| summary::actors(&told.rows),
@@ -142,7 +147,7 @@ pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<Stri
             "total": told.total,
             "num_after_truncation": told.len(),
             "num_filtered": told.total,
-            "result": { "node_id_to_summary": { "cluster": of(&told) } },
+            "result": { "node_id_to_summary": { "cluster": app.changes.counted(|| of(&told)) } },
             "partial_failure_warning": warning(&told),
             "warnings": null,
         })),
@@ -198,17 +203,17 @@ pub(crate) async fn activity(
     }
     let tasks = app.answers.rows(&app, Resource::Tasks).await?;
     let now = app.now_ms();
-    Ok(reply::json(&match &tasks.calls {
-        Some(calls) => activity::bars_of(calls, since, &job, now),
-        None => activity::bars(&tasks.rows, since, &job, now),
+    Ok(app.changes.counted(|| {
+        let none = Calls::default();
+        let calls = tasks.calls.as_ref().map(read);
+        reply::json(&activity::bars(calls.as_deref().unwrap_or(&none), since, &job, now))
     }))
 }
 
 /// `GET /api/v0/tasks/errors`: what has failed, grouped by function and error.
 pub(crate) async fn errors(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
     let tasks = app.answers.rows(&app, Resource::Tasks).await?;
-    let failed = |call: &Found<'_>| call.phase() == TaskPhase::Failed;
-    Ok(reply::json(&activity::errors(&tasks.latest(FAILED_MAX, failed))))
+    Ok(reply::json(&app.changes.counted(|| activity::errors(&tasks.failed(FAILED_MAX)))))
 }
 
 /// `GET /api/v0/cluster_metadata`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode};
 use helio_proto::control::GpuUse;
 use helio_proto::hello::Role;
-use helio_proto::inspect::Answer;
+use helio_proto::inspect::{Answer, MachineUse};
 use helio_proto::node::{ClientToNode, LogLine, NodeToClient, WhyReply};
 use helio_types::{JobId, NodeAddress, NodeId, ObjectId, WorkerId};
 
@@ -184,6 +184,8 @@ pub enum Event {
     MemoryRead(MemoryUse),
     /// How busy the machine's GPUs are, in place of what was known of them.
     GpusRead(Vec<GpuUse>),
+    /// What the machine used in the last seconds.
+    MachineRead(MachineUse),
     /// Time has passed; see [`crate::Node::deadline`].
     Tick,
 }

@@ -327,6 +327,7 @@ impl Daemon {
                 }
             }
             Input::GpusRead(gpus) => self.apply(Event::GpusRead(gpus)),
+            Input::MachineRead(machine) => self.apply(Event::MachineRead(machine)),
             Input::Scrape { reply } => {
                 self.scrape_count += 1;
                 self.scrapes.insert(self.scrape_count, reply);

@@ -6,7 +6,7 @@ use helio_node_state::{Conn, DiskError, Exit};
 use helio_proto::cluster::{ControlToNode, HeadMoved, NodeToNode};
 use helio_proto::control::GpuUse;
 use helio_proto::hello::Role;
-use helio_proto::inspect;
+use helio_proto::inspect::{self, MachineUse};
 use helio_proto::node::ClientToNode;
 use helio_rpc::service::Writer;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
@@ -111,6 +111,7 @@ pub(crate) enum Input {
     ChildEnded,
     /// How busy the machine's GPUs are.
     GpusRead(Vec<GpuUse>),
+    MachineRead(MachineUse),
     /// Somebody reads the node's measurements.
     Scrape {
         reply: oneshot::Sender<Vec<inspect::Answer>>,

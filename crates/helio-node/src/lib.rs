@@ -20,6 +20,7 @@ mod control;
 mod core;
 mod door;
 mod gpus;
+mod hardware;
 mod head;
 mod http;
 mod input;

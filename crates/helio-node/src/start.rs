@@ -33,7 +33,7 @@ use crate::options::{Options, Ready};
 use crate::packages::Packages;
 use crate::spill::Disk;
 use crate::zygote::{Kind, Zygote, ZygoteOptions};
-use crate::{Error, agent, control, gpus, listen, metrics};
+use crate::{Error, agent, control, gpus, hardware, listen, metrics};
 
 /// The least size of the object store, in bytes.
 const STORE_MIN: u64 = 64 << 20;
@@ -60,6 +60,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         }
         None => None,
     };
+    let export = metrics::Export::from_environment().map_err(io::Error::other)?;
     let metrics_port = match &metrics {
         Some(listener) => listener.local_addr()?.port(),
         None => 0,
@@ -126,7 +127,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         door.open(TcpListener::from_std(listener.try_clone()?)?);
     }
     let gpu_parts = gpus::Parts::default();
-    if let Some(metrics) = metrics {
+    if metrics.is_some() || export.is_some() {
         let endpoint = metrics::Endpoint {
             token: options.token.clone(),
             session_name: options.session_name.clone(),
@@ -136,13 +137,14 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
             gpu_parts: gpu_parts.clone(),
             entrance: Entrance { identity: options.identity.clone(), may_be_plain: false },
         };
-        metrics::serve(metrics, endpoint, inputs.clone());
+        metrics::serve(metrics, export, endpoint, inputs.clone());
     }
     if let Some(agent) = agent {
         agent::serve(agent, options.is_head, inputs.clone());
     }
     listen::signals(inputs.clone())?;
     gpus::watch(inputs.clone(), gpu_parts);
+    tokio::spawn(hardware::watch(inputs.clone()));
     let link = control::start(
         options.control.clone(),
         Arc::clone(&options.head),

@@ -2,13 +2,15 @@
 //! else through the socket of a node's daemon.
 //!
 //! Reading order: [`Asker`], then [`introduction`] for machines that have no daemon yet, then [`history`] for clusters
-//! that are gone. Each question has [`ANSWER_MAX`] to be answered, and a connection of its own unless the asker keeps some.
+//! that are gone, and [`Mirror`] for those who look again and again. Each question has [`ANSWER_MAX`] to be answered, and a connection of its own unless the asker keeps some.
 
 #![forbid(unsafe_code)]
 
+pub mod collector;
 pub mod history;
 pub mod log_files;
 mod logs;
+mod mirror;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +28,8 @@ use helio_types::WorkerId;
 use crate::history::Recorded;
 
 pub use logs::LogNode;
-pub use rows::Told;
+pub use mirror::Mirror;
+pub use rows::{Table, Told, read};
 
 /// How long an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);

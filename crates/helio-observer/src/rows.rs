@@ -1,7 +1,7 @@
 //! Rows of the state API, from those who know them.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use helio_config::dashboard::{DRIVERS_NAMESPACE, SUBMISSIONS_NAMESPACE};
 use helio_env::clock::unix_ms;
@@ -16,6 +16,14 @@ use helio_report::{Resource, Row, rows};
 
 use crate::Asker;
 
+/// A table of calls that one may read while another adds to it.
+pub type Table = Arc<RwLock<Calls>>;
+
+/// What is in a table now.
+pub fn read(table: &Table) -> RwLockReadGuard<'_, Calls> {
+    table.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Rows, and how many of those asked did not answer in time.
 #[derive(Debug, Default)]
 pub struct Told {
@@ -28,7 +36,7 @@ pub struct Told {
     /// Counts of calls of which there are no rows.
     pub more: Vec<More>,
     /// Calls that are too many for rows: `rows` is empty then.
-    pub calls: Option<Arc<Calls>>,
+    pub calls: Option<Table>,
     /// What else there is to say of what is missing: sentences.
     pub notes: Vec<String>,
 }
@@ -42,16 +50,18 @@ impl Told {
 
     /// The calls of a table.
     #[must_use]
-    pub fn of_calls(calls: Arc<Calls>, silent: u32, notes: Vec<String>) -> Self {
+    pub fn of_calls(table: Table, silent: u32, notes: Vec<String>) -> Self {
+        let calls = read(&table);
         let more = calls.more();
         let total = calls.len() as u64 + more.iter().map(|one| one.count).sum::<u64>();
-        Self { total, silent, more, calls: Some(calls), notes, ..Self::default() }
+        drop(calls);
+        Self { total, silent, more, calls: Some(table), notes, ..Self::default() }
     }
 
     /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.calls.as_ref().map_or(self.rows.len(), |calls| calls.len())
+        self.calls.as_ref().map_or(self.rows.len(), |calls| read(calls).len())
     }
 
     /// Whether there is no row.
@@ -64,9 +74,17 @@ impl Told {
     #[must_use]
     pub fn latest(&self, most: usize, wanted: impl Fn(&Found<'_>) -> bool) -> Cow<'_, [Row]> {
         let Some(calls) = &self.calls else { return Cow::Borrowed(&self.rows) };
+        let calls = read(calls);
         let mut found: Vec<Found<'_>> = calls.after(None).filter(wanted).collect();
         found.sort_unstable_by_key(|one| std::cmp::Reverse((one.times_us().0, one.key)));
         Cow::Owned(found.iter().take(most).map(Found::row).collect())
+    }
+
+    /// The rows of the calls that have failed: of a table's the latest `most`, of others all rows.
+    #[must_use]
+    pub fn failed(&self, most: usize) -> Cow<'_, [Row]> {
+        let Some(calls) = &self.calls else { return Cow::Borrowed(&self.rows) };
+        Cow::Owned(read(calls).failed().take(most).map(|call| call.row()).collect())
     }
 }
 
@@ -152,7 +170,7 @@ impl Asker {
         }
     }
 
-    async fn actors(&self) -> Result<Vec<ActorInfo>, String> {
+    pub(crate) async fn actors(&self) -> Result<Vec<ActorInfo>, String> {
         match self.ask(ListActors {}).await? {
             ControlResponse::Actors(list) => Ok(list.actors),
             _ => Err(unexpected()),

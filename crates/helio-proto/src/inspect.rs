@@ -51,6 +51,9 @@ messages! {
         /// For [`Topic::Tasks`]: only calls that were made, sent or over within so many milliseconds, what is over
         /// first; 0: all.
         5 within_ms: u32,
+        /// For [`Topic::Tasks`]: who asks again and again, by a number of its own. A process that was asked by it before
+        /// goes by that moment instead of `within_ms`, and one that was not tells of all; 0: nobody.
+        6 follower: u64,
     }
     /// A client asks.
     pub struct Inspect {
@@ -101,6 +104,23 @@ messages! {
         17 is_gapped: bool,
         /// Of daemons, with [`Topic::Workers`].
         18 environments: Vec<EnvironmentRow>,
+        /// Of daemons, with [`Topic::Workers`]: what their machine uses.
+        19 machine: MachineUse,
+    }
+    /// What a machine used in the last seconds.
+    pub struct MachineUse {
+        /// CPUs; 0: nothing is known of it.
+        1 cpus: u32,
+        /// Of all CPUs together, in tenths of a percent.
+        2 cpu_permille: u32,
+        /// Bytes.
+        3 memory: u64,
+        4 memory_used: u64,
+        /// Bytes a second.
+        5 disk_read_per_s: u64,
+        6 disk_written_per_s: u64,
+        7 received_per_s: u64,
+        8 sent_per_s: u64,
     }
     /// A runtime environment in which workers of a node were started, or were to be.
     pub struct EnvironmentRow {

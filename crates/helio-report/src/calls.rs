@@ -4,21 +4,28 @@
 //! to questions about calls are added one after the other ([`Calls::add`]); who tells best of a call is as in
 //! [`crate::rows::tasks`]. Calls are in the order of their keys: the id, then the attempt.
 //!
+//! What is asked for often costs what it shows, not what there is: calls are counted by function and phase as they are
+//! added, and those that are not over, that have failed, and that are over since a moment are found without looking
+//! at the others.
+//!
 //! **LIMIT-1** Of more calls than [`CALLS_MAX`] those that ended first are only counted, and of error texts beyond
 //! [`ERROR_BYTES_MAX`] the last line is kept.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod found;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
 use helio_proto::control::ActorInfo;
 use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
 use helio_types::{ActorId, JobId, NodeId, ResourceSet, TaskId, WorkerId};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::Row;
-use crate::rows::{self, Told};
+use crate::rows;
 use crate::summary::{self, More};
 use crate::tellers;
+
+pub use found::{Field, Found, Of};
 
 /// As many calls as a table has.
 pub const CALLS_MAX: usize = 1_000_000;
@@ -59,8 +66,11 @@ impl<T: Clone + Default + Eq + Hash> Shared<T> {
     }
 }
 
+/// Calls that are counted together: the function's name, the kind, how they stand.
+type Group = (u32, &'static str, TaskPhase);
+
 /// What is kept of a call.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Call {
     name: u32,
     phase: TaskPhase,
@@ -71,6 +81,8 @@ struct Call {
     /// Whether who made it in which job is known.
     has_origin: bool,
     rank: u8,
+    /// The process that told of it.
+    teller: u32,
     actor: u32,
     parent: u32,
     job: u32,
@@ -88,6 +100,14 @@ struct Call {
 #[derive(Debug, Default)]
 pub struct Calls {
     all: BTreeMap<Key, Call>,
+    counts: HashMap<Group, u64>,
+    /// Those that are not over.
+    open: BTreeSet<Key>,
+    /// Those that have failed, and (constructors apart) those that are over, by when.
+    failed: BTreeSet<(u64, Key)>,
+    over: BTreeSet<(u64, Key)>,
+    /// Grows with each change that somebody could see.
+    version: u64,
     names: Shared<String>,
     actors: Shared<Option<ActorId>>,
     parents: Shared<Option<TaskId>>,
@@ -106,30 +126,12 @@ pub struct Calls {
     unnamed: BTreeMap<ActorId, BTreeSet<Key>>,
     /// Calls that were sent and have not begun, as their processes told last.
     queued: BTreeMap<WorkerId, BTreeSet<TaskId>>,
+    /// All of these.
+    all_queued: HashSet<TaskId>,
     /// Counts of calls without rows, as each process told last.
     more: BTreeMap<WorkerId, Vec<More>>,
     /// Calls that were let go.
-    let_go: BTreeMap<(u32, &'static str, TaskPhase), u64>,
-}
-
-/// The value of a column, as cheaply as it can be had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Field {
-    /// One of the values that calls share: the same number is the same value within the column.
-    Shared(u32),
-    /// A number, or null.
-    Number(Option<u64>),
-    /// It stands in the row alone.
-    InRow,
-}
-
-/// A call in the table.
-#[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
-    table: &'a Calls,
-    /// Its key.
-    pub key: Key,
-    call: &'a Call,
+    let_go: BTreeMap<Group, u64>,
 }
 
 fn some<T: Copy>(is_nil: bool, id: T) -> Option<T> {
@@ -149,19 +151,77 @@ impl Calls {
         self.all.is_empty()
     }
 
+    /// Grows with each change that somebody could see.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How many processes, actors and errors it remembers, of calls that were let go, too.
+    #[must_use]
+    pub fn remembered(&self) -> usize {
+        self.workers.all.len() + self.infos.len() + self.errors.all.len() + self.names.all.len()
+    }
+
+    fn put(&mut self, key: Key, call: Call) {
+        let group = (call.name, kind(&call), call.phase);
+        let (is_over, is_failed) = (call.phase.is_over(), call.phase == TaskPhase::Failed);
+        let (ended_us, is_constructor) = (call.ended_us, call.is_constructor);
+        if let Some(before) = self.all.insert(key, call) {
+            self.unlist(&key, &before);
+        }
+        *self.counts.entry(group).or_default() += 1;
+        if !is_over {
+            self.open.insert(key);
+        } else if !is_constructor {
+            self.over.insert((ended_us, key));
+        }
+        if is_failed {
+            self.failed.insert((ended_us, key));
+        }
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Call> {
+        let call = self.all.remove(key)?;
+        self.unlist(key, &call);
+        Some(call)
+    }
+
+    fn unlist(&mut self, key: &Key, call: &Call) {
+        let group = (call.name, kind(call), call.phase);
+        if let Some(count) = self.counts.get_mut(&group) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&group);
+            }
+        }
+        if !call.phase.is_over() {
+            self.open.remove(key);
+        } else if !call.is_constructor {
+            self.over.remove(&(call.ended_us, *key));
+        }
+        if call.phase == TaskPhase::Failed {
+            self.failed.remove(&(call.ended_us, *key));
+        }
+    }
+
     /// The actors, of which names of methods have the class, and whose constructors are calls, too.
     pub fn set_actors(&mut self, actors: &[ActorInfo]) {
         for info in actors {
-            if !info.is_unlisted {
+            if !info.is_unlisted && self.infos.get(&info.actor_id) != Some(info) {
                 self.add_constructor(info);
             }
-            self.infos.insert(info.actor_id, info.clone());
+            if self.infos.get(&info.actor_id) != Some(info) {
+                self.version += 1;
+                self.infos.insert(info.actor_id, info.clone());
+            }
             // Calls may be told of before their actor is.
             for key in self.unnamed.remove(&info.actor_id).into_iter().flatten() {
-                if let Some(call) = self.all.get_mut(&key) {
+                if let Some(mut call) = self.take(&key) {
                     let name = self.names.get(call.name).clone();
                     let name = rows::call_name(&name, Some(&info.class_name));
                     call.name = self.names.number(&name);
+                    self.put(key, call);
                 }
             }
         }
@@ -180,7 +240,7 @@ impl Calls {
         let before = self.infos.get(&info.actor_id).map(|old| (TaskId(id), old.restarts));
         let key = (TaskId(id), info.restarts);
         if let Some(before) = before.filter(|before| *before != key) {
-            self.all.remove(&before);
+            self.take(&before);
         }
         let error = (text("error_type").to_owned(), text("error_message").to_owned());
         let call = Call {
@@ -201,7 +261,7 @@ impl Calls {
         if info.pid > 0 {
             self.pids.insert(info.address.worker_id, info.pid);
         }
-        self.all.insert(key, call);
+        self.put(key, call);
     }
 
     /// The numbers of processes, of answers about workers.
@@ -216,23 +276,18 @@ impl Calls {
     /// What a process knows of unfinished calls takes the place of what it said before where it tells of all.
     pub fn add(&mut self, answers: &[Answer], is_whole: bool) {
         self.add_processes(answers);
+        // What was open, until it is told of again.
+        let mut before = HashMap::new();
+        let more_before = self.more.clone();
         if is_whole {
-            self.all.retain(|_, call| call.phase.is_over() || call.is_constructor);
+            let open = self.open.iter().filter(|key| !self.all[*key].is_constructor);
+            for key in open.copied().collect::<Vec<_>>() {
+                before.extend(self.take(&key).map(|call| (key, call)));
+            }
             self.more.clear();
         }
         let told: BTreeSet<WorkerId> = answers.iter().map(|answer| answer.worker_id).collect();
-        for answer in answers {
-            if answer.queued.is_empty() {
-                self.queued.remove(&answer.worker_id);
-            } else {
-                self.queued.insert(answer.worker_id, answer.queued.iter().copied().collect());
-            }
-            if is_whole && !answer.more.is_empty() {
-                let infos: Vec<ActorInfo> = self.infos.values().cloned().collect();
-                let more = rows::more(std::slice::from_ref(answer), &infos);
-                self.more.insert(answer.worker_id, more);
-            }
-        }
+        self.set_queues(answers, is_whole.then_some(&told));
         // Makers first: what others have heard counts where the maker does not know better.
         for is_hearsay in [false, true] {
             for answer in answers {
@@ -242,16 +297,97 @@ impl Calls {
                     if is_hearsay && told.contains(&task.maker) && !self.all.contains_key(&key) {
                         continue;
                     }
-                    self.add_call(answer, task);
+                    self.add_call(answer, task, &mut before);
                 }
             }
+        }
+        self.version += before.len() as u64;
+        if is_whole {
+            self.set_more(answers);
+        }
+        if self.more != more_before {
+            self.version += 1;
         }
         if self.all.len() > CALLS_MAX {
             self.let_go();
         }
     }
 
-    fn add_call(&mut self, answer: &Answer, task: &TaskRow) {
+    /// What waits at processes; of those that are not among `told` any more nothing does.
+    fn set_queues(&mut self, answers: &[Answer], told: Option<&BTreeSet<WorkerId>>) {
+        let mut is_new = false;
+        for answer in answers {
+            // What waits at a process that has ended has failed.
+            let queued = answer.queued.iter().copied().filter(|_| !answer.is_over);
+            let queue: BTreeSet<TaskId> = queued.collect();
+            let before = match queue.is_empty() {
+                true => self.queued.remove(&answer.worker_id),
+                false => self.queued.insert(answer.worker_id, queue),
+            };
+            is_new |= before.as_ref() != self.queued.get(&answer.worker_id);
+        }
+        if let Some(told) = told {
+            let before = self.queued.len();
+            self.queued.retain(|worker, _| told.contains(worker));
+            is_new |= self.queued.len() != before;
+        }
+        if is_new {
+            self.all_queued = self.queued.values().flatten().copied().collect();
+            self.version += 1;
+        }
+    }
+
+    /// Counts of what has no row: what processes say that they give none, less what the table has of it from before.
+    fn set_more(&mut self, answers: &[Answer]) {
+        let counting: BTreeSet<u32> = answers
+            .iter()
+            .filter(|answer| !answer.more.is_empty())
+            .map(|answer| self.workers.number(&Some(answer.worker_id)))
+            .collect();
+        if counting.is_empty() {
+            return;
+        }
+        let mut known: HashMap<(u32, Group), u64> = HashMap::new();
+        for call in self.all.values().filter(|call| counting.contains(&call.teller)) {
+            *known.entry((call.teller, (call.name, kind(call), call.phase))).or_default() += 1;
+        }
+        let infos: Vec<ActorInfo> = self.infos.values().cloned().collect();
+        for answer in answers.iter().filter(|answer| !answer.more.is_empty()) {
+            let teller = self.workers.number(&Some(answer.worker_id));
+            for task in &answer.tasks {
+                let key = (task.task_id, task.attempt);
+                if let Some(call) = self.all.get(&key).filter(|call| call.teller == teller)
+                    && let Some(count) =
+                        known.get_mut(&(teller, (call.name, kind(call), call.phase)))
+                {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            let mut more = rows::more(std::slice::from_ref(answer), &infos);
+            // First of the same function, then of several functions.
+            for is_any in [false, true] {
+                for ((_, (name, kind, phase)), left) in
+                    known.iter_mut().filter(|((of, _), left)| *of == teller && **left > 0)
+                {
+                    let name = self.names.get(*name);
+                    let same = more.iter_mut().find(|one| {
+                        one.kind == *kind
+                            && one.state == phase.name()
+                            && if is_any { one.name == rows::OTHERS } else { one.name == *name }
+                    });
+                    if let Some(one) = same {
+                        let known = (*left).min(one.count);
+                        one.count -= known;
+                        *left -= known;
+                    }
+                }
+            }
+            more.retain(|one| one.count > 0);
+            self.more.insert(answer.worker_id, more);
+        }
+    }
+
+    fn add_call(&mut self, answer: &Answer, task: &TaskRow, open: &mut HashMap<Key, Call>) {
         let key = (task.task_id, task.attempt);
         let rank = tellers::rank(answer, task);
         let known = self.all.get(&key).map(|call| (call.rank, call.phase.is_over(), call.clone()));
@@ -287,6 +423,7 @@ impl Calls {
             is_over: answer.is_over,
             has_origin,
             rank,
+            teller: self.workers.number(&Some(answer.worker_id)),
             actor: self.actors.number(&some(task.actor_id.is_nil(), task.actor_id)),
             parent: self.parents.number(&has_origin.then_some(task.parent)),
             job: self.jobs.number(&Some(if has_origin {
@@ -306,12 +443,16 @@ impl Calls {
         let (phase, kind, text) = rows::outcome(answer.is_over, task);
         call.phase = phase;
         call.error = self.error((kind.to_owned(), text.to_owned()));
-        if let Some((.., before)) = known.filter(|(.., before)| !has_origin && before.has_origin) {
+        let known = known.map(|(.., before)| before);
+        if let Some(before) = known.as_ref().filter(|before| !has_origin && before.has_origin) {
             (call.job, call.parent, call.created_ms) =
                 (before.job, before.parent, before.created_ms);
             call.has_origin = true;
         }
-        self.all.insert(key, call);
+        if known.or_else(|| open.remove(&key)).as_ref() != Some(&call) {
+            self.version += 1;
+        }
+        self.put(key, call);
     }
 
     fn error(&mut self, mut error: (String, String)) -> u32 {
@@ -342,20 +483,11 @@ impl Calls {
 
     /// Those that ended first are counted, and go.
     fn let_go(&mut self) {
-        let mut ends: Vec<(u64, Key)> = self
-            .all
-            .iter()
-            .filter(|(_, call)| call.phase.is_over() && !call.is_constructor)
-            .map(|(key, call)| (call.ended_us, *key))
-            .collect();
-        let most = (self.all.len() - CALLS_MAX + LET_GO).min(ends.len());
-        if most < ends.len() {
-            ends.select_nth_unstable(most);
-        }
-        for (_, key) in &ends[..most] {
-            if let Some(call) = self.all.remove(key) {
-                let kind = kind(&call);
-                *self.let_go.entry((call.name, kind, call.phase)).or_default() += 1;
+        let most = self.all.len() - CALLS_MAX + LET_GO;
+        let first: Vec<Key> = self.over.iter().take(most).map(|(_, key)| *key).collect();
+        for key in first {
+            if let Some(call) = self.take(&key) {
+                *self.let_go.entry((call.name, kind(&call), call.phase)).or_default() += 1;
             }
         }
     }
@@ -373,7 +505,7 @@ impl Calls {
     }
 
     fn is_queued(&self, key: &Key, call: &Call) -> bool {
-        call.phase == TaskPhase::Sent && self.queued.values().any(|all| all.contains(&key.0))
+        call.phase == TaskPhase::Sent && self.all_queued.contains(&key.0)
     }
 
     /// The calls after a key, or all of them, in the order of their keys.
@@ -385,6 +517,22 @@ impl Calls {
             key: *key,
             call,
         })
+    }
+
+    fn found(&self, key: &Key) -> Option<Found<'_>> {
+        self.all.get(key).map(|call| Found { table: self, key: *key, call })
+    }
+
+    /// The calls that are not over, and those that are over since a moment, in microseconds since 1970.
+    pub fn since(&self, us: u64) -> impl Iterator<Item = Found<'_>> {
+        let from = (us, (TaskId([0; TaskId::LEN]), 0));
+        let over = self.over.range(from..).map(|(_, key)| key);
+        self.open.iter().chain(over).filter_map(|key| self.found(key))
+    }
+
+    /// The calls that have failed, the latest first.
+    pub fn failed(&self) -> impl Iterator<Item = Found<'_>> {
+        self.failed.iter().rev().filter_map(|(_, key)| self.found(key))
     }
 
     /// The attempts of a call.
@@ -399,10 +547,17 @@ impl Calls {
     /// How many calls of each function are in which state: [`summary::tasks`].
     #[must_use]
     pub fn summary(&self) -> Value {
-        let mut counts: BTreeMap<(u32, &'static str, TaskPhase), u64> = BTreeMap::new();
-        for found in self.after(None) {
-            *counts.entry((found.call.name, kind(found.call), found.phase())).or_default() += 1;
+        let mut counts = self.counts.clone();
+        for found in self.all_queued.iter().flat_map(|id| self.of(*id)) {
+            let (name, kind) = (found.call.name, kind(found.call));
+            if found.call.phase == TaskPhase::Sent
+                && let Some(count) = counts.get_mut(&(name, kind, TaskPhase::Sent))
+            {
+                *count -= 1;
+                *counts.entry((name, kind, found.phase())).or_default() += 1;
+            }
         }
+        counts.retain(|_, count| *count > 0);
         let counted = counts.into_iter().map(|((name, kind, phase), count)| More {
             name: self.names.get(name).clone(),
             kind,
@@ -422,283 +577,5 @@ fn kind(call: &Call) -> &'static str {
     }
 }
 
-impl Found<'_> {
-    /// How it stands.
-    #[must_use]
-    pub fn phase(&self) -> TaskPhase {
-        let is_queued = self.table.is_queued(&self.key, self.call);
-        rows::standing(self.call.phase, is_queued, self.call.actor > 0)
-    }
-
-    /// When it was begun and when it was over, in microseconds since 1970; 0: not yet, or not known.
-    #[must_use]
-    pub fn times_us(&self) -> (u64, u64) {
-        (self.call.started_us, self.call.ended_us)
-    }
-
-    /// Its job.
-    #[must_use]
-    pub fn job(&self) -> Option<JobId> {
-        *self.table.jobs.get(self.call.job)
-    }
-
-    /// The value of a column, as cheaply as it can be had.
-    #[must_use]
-    pub fn field(&self, column: &str) -> Field {
-        let call = self.call;
-        let time = |us: u64| Field::Number((us > 0).then_some(us / 1000));
-        match column {
-            "name" | "func_or_class_name" => Field::Shared(call.name),
-            "state" => Field::Shared(self.phase() as u32),
-            "type" => Field::Shared(u32::from(call.is_constructor) * 2 + u32::from(call.actor > 0)),
-            "job_id" => Field::Shared(call.job),
-            "actor_id" => Field::Shared(call.actor),
-            "node_id" => Field::Shared(call.node),
-            "worker_id" => Field::Shared(call.worker),
-            "error_type" | "error_message" => Field::Shared(call.error),
-            "why" if !call.is_constructor => Field::Shared(call.why),
-            "language" => Field::Shared(0),
-            "attempt_number" => Field::Number(Some(self.key.1.into())),
-            "worker_pid" => {
-                let worker = self.table.workers.get(call.worker);
-                let pid = worker.and_then(|id| self.table.pids.get(&id));
-                Field::Number(pid.filter(|pid| **pid > 0).map(|pid| u64::from(*pid)))
-            }
-            "creation_time_ms" => Field::Number(Some(call.created_ms).filter(|at| *at > 0)),
-            "start_time_ms" => match self.phase() == call.phase {
-                true => time(call.started_us),
-                false => Field::Number(None),
-            },
-            "end_time_ms" => time(call.ended_us),
-            _ => Field::InRow,
-        }
-    }
-
-    /// Its row.
-    #[must_use]
-    pub fn row(&self) -> Row {
-        let (table, call) = (self.table, self.call);
-        let actor_id = table.actors.get(call.actor).unwrap_or(ActorId::NIL);
-        if call.is_constructor {
-            return table.infos.get(&actor_id).map(rows::constructor).unwrap_or_default();
-        }
-        let (error_type, error_message) = table.errors.get(call.error).clone();
-        let class = table.infos.get(&actor_id).map(|info| info.class_name.as_str());
-        let name = table.names.get(call.name);
-        let prefix = class.filter(|class| !class.is_empty()).map(|class| format!("{class}."));
-        // The name has its class already.
-        let class =
-            class.filter(|_| prefix.as_ref().is_some_and(|prefix| name.starts_with(prefix)));
-        let task = TaskRow {
-            task_id: self.key.0,
-            attempt: self.key.1,
-            name: match (class, &prefix) {
-                (Some(_), Some(prefix)) => name[prefix.len()..].to_owned(),
-                _ => name.clone(),
-            },
-            phase: call.phase,
-            actor_id,
-            node_id: table.nodes.get(call.node).unwrap_or(NodeId::NIL),
-            worker_id: table.workers.get(call.worker).unwrap_or(WorkerId::NIL),
-            started_us: call.started_us,
-            ended_us: call.ended_us,
-            error_type,
-            error_message,
-            why: table.whys.get(call.why).clone(),
-            resources: table
-                .resource_sets
-                .get(call.resources as usize)
-                .cloned()
-                .unwrap_or_default(),
-            ..TaskRow::default()
-        };
-        rows::call(&Told {
-            task: &task,
-            is_over: call.is_over,
-            is_queued: table.is_queued(&self.key, call),
-            job_id: table.jobs.get(call.job).unwrap_or(JobId::NIL),
-            maker: *table.parents.get(call.parent),
-            created_ms: call.created_ms,
-            class,
-            pid: table.pids.get(&task.worker_id).copied(),
-        })
-    }
-}
-
-impl Found<'_> {
-    /// What a bar of the task stream says of it: [`crate::calls`] are too many for whole rows.
-    #[must_use]
-    pub fn bar(&self) -> Value {
-        let (start, end) = self.times_us();
-        let table = self.table;
-        let worker = table.workers.get(self.call.worker);
-        json!({
-            "task_id": self.key.0.hex(),
-            "attempt": self.key.1,
-            "name": table.names.get(self.call.name),
-            "state": self.phase().name(),
-            "node_id": table.nodes.get(self.call.node).map_or_else(String::new, |id| id.hex()),
-            "pid": worker.and_then(|id| table.pids.get(&id)).copied().unwrap_or_default(),
-            "start": start / 1000,
-            "end": end / 1000,
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use helio_proto::control::ActorPhase;
-    use helio_types::WorkerAddress;
-    use helio_types::resources::Quantity;
-
-    use super::*;
-
-    fn worker(number: u8) -> WorkerId {
-        WorkerId([number; WorkerId::LEN])
-    }
-
-    fn task(number: u64, name: &str, phase: TaskPhase) -> TaskRow {
-        let mut resources = ResourceSet::default();
-        resources.set("CPU", Quantity::from_f64(1.0));
-        TaskRow {
-            task_id: TaskId::new(number, ActorId([3; ActorId::LEN])),
-            name: name.to_owned(),
-            phase,
-            actor_id: ActorId::NIL,
-            parent: TaskId::NIL,
-            node_id: NodeId([5; NodeId::LEN]),
-            worker_id: worker(9),
-            created_ms: 1_000 + number,
-            started_us: 2_000_000 + number,
-            ended_us: if phase.is_over() { 3_000_000 + number } else { 0 },
-            resources,
-            ..TaskRow::default()
-        }
-    }
-
-    fn answers() -> (Vec<Answer>, Vec<Answer>, Vec<ActorInfo>) {
-        let actor_id = ActorId([7; ActorId::LEN]);
-        let failed = TaskRow {
-            error_type: "TASK_EXECUTION_EXCEPTION".to_owned(),
-            error_message: "ValueError: no".to_owned(),
-            ..task(3, "f", TaskPhase::Failed)
-        };
-        let own = vec![
-            task(1, "f", TaskPhase::Finished),
-            TaskRow { attempt: 1, ..task(1, "f", TaskPhase::Finished) },
-            task(2, "g", TaskPhase::Sent),
-            failed,
-            task(4, "g", TaskPhase::Sent),
-            TaskRow { why: "no worker".to_owned(), ..task(5, "g", TaskPhase::WaitsForWorker) },
-            TaskRow { actor_id, ..task(6, "add", TaskPhase::Finished) },
-        ];
-        let heard = |number, maker, phase| TaskRow {
-            is_hearsay: true,
-            maker: worker(maker),
-            ..task(number, "h", phase)
-        };
-        let driver = Answer {
-            worker_id: worker(1),
-            pid: 11,
-            job_id: JobId([1; JobId::LEN]),
-            tasks: own,
-            ..Answer::default()
-        };
-        let runner = Answer {
-            worker_id: worker(9),
-            pid: 99,
-            queued: vec![task(4, "g", TaskPhase::Sent).task_id],
-            tasks: vec![heard(8, 66, TaskPhase::Finished), heard(10, 2, TaskPhase::Finished)],
-            ..Answer::default()
-        };
-        let over = Answer {
-            worker_id: worker(2),
-            pid: 22,
-            is_over: true,
-            tasks: vec![task(9, "h", TaskPhase::Sent), task(10, "h", TaskPhase::Sent)],
-            ..Answer::default()
-        };
-        let info = ActorInfo {
-            actor_id,
-            class_name: "Counter".to_owned(),
-            phase: ActorPhase::Alive,
-            pid: 44,
-            address: WorkerAddress { worker_id: worker(4), ..WorkerAddress::default() },
-            ..ActorInfo::default()
-        };
-        (vec![driver, runner, over], Vec::new(), vec![info])
-    }
-
-    fn of(calls: &Calls) -> Vec<Row> {
-        calls.after(None).map(|call| call.row()).collect()
-    }
-
-    fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
-        let key = |row: &Row| format!("{} {}", row["task_id"], row["attempt_number"]);
-        rows.sort_by_key(key);
-        rows
-    }
-
-    #[test]
-    fn rows_of_the_table_are_those_that_are_made_of_the_answers() {
-        let (answers, processes, actors) = answers();
-        let expected = sorted(rows::tasks(&answers, &processes, &actors).collect());
-        let mut calls = Calls::default();
-        calls.set_actors(&actors);
-        calls.add(&answers, true);
-        assert_eq!(sorted(of(&calls)), expected);
-        assert_eq!(calls.summary(), summary::tasks(&expected, &[]));
-        // Answers of one process after the other make no difference, nor does hearing them twice.
-        let mut calls = Calls::default();
-        calls.set_actors(&actors);
-        for answer in answers.iter().chain(&answers) {
-            calls.add(std::slice::from_ref(answer), false);
-        }
-        assert_eq!(sorted(of(&calls)), expected);
-    }
-
-    #[test]
-    fn fields_say_what_rows_say() {
-        let (answers, _, actors) = answers();
-        let mut calls = Calls::default();
-        calls.set_actors(&actors);
-        calls.add(&answers, true);
-        let mut shared: HashMap<(&str, u32), Value> = HashMap::new();
-        for call in calls.after(None) {
-            let row = call.row();
-            for (column, value) in &row {
-                match call.field(column) {
-                    Field::Number(number) => assert_eq!(json!(number), *value, "{column}"),
-                    Field::Shared(number) => {
-                        let column: &str = crate::Resource::Tasks
-                            .names(true)
-                            .into_iter()
-                            .find(|name| name == column)
-                            .unwrap();
-                        let before = shared.entry((column, number)).or_insert(value.clone());
-                        assert_eq!(before, value, "{column}");
-                    }
-                    Field::InRow => {}
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_over_stays_and_what_is_open_is_told_anew() {
-        let answer = |tasks| Answer { worker_id: worker(1), tasks, ..Answer::default() };
-        let mut calls = Calls::default();
-        calls.add(
-            &[answer(vec![task(1, "f", TaskPhase::Sent), task(2, "f", TaskPhase::Sent)])],
-            true,
-        );
-        calls.add(&[answer(vec![task(1, "f", TaskPhase::Finished)])], false);
-        let phases = |calls: &Calls| calls.after(None).map(|call| call.phase()).collect::<Vec<_>>();
-        assert_eq!(phases(&calls), [TaskPhase::Finished, TaskPhase::Sent]);
-        // Late news of a call that is over changes nothing.
-        calls.add(&[answer(vec![task(1, "f", TaskPhase::Sent)])], false);
-        calls.add(&[answer(vec![task(3, "f", TaskPhase::Sent)])], true);
-        assert_eq!(phases(&calls), [TaskPhase::Finished, TaskPhase::Sent]);
-        assert_eq!(calls.after(None).last().unwrap().key.0, task(3, "f", TaskPhase::Sent).task_id);
-    }
-}
+mod tests;

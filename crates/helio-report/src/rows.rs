@@ -20,7 +20,7 @@ macro_rules! hex {
 
 mod calls;
 
-pub(crate) use calls::{Told, call, call_name, constructor, outcome, standing};
+pub(crate) use calls::{OTHERS, Told, call, call_name, constructor, outcome, standing};
 pub use calls::{more, tasks};
 
 /// The variable in which a worker finds what to do to itself; of no interest to its user.

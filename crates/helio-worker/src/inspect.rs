@@ -20,6 +20,26 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How long a process that ends waits for those who read its output.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(10);
 
+/// LIMIT-1: of so many who ask again and again a process knows when they asked last.
+const FOLLOWERS_MAX: usize = 8;
+
+/// When those who ask again and again asked last; the latest is the last one.
+#[derive(Debug, Default)]
+pub(crate) struct Followers(Vec<(u64, u64)>);
+
+impl Followers {
+    /// Somebody asks now: when it did so before.
+    fn asked(&mut self, follower: u64, now: u64) -> Option<u64> {
+        let place = self.0.iter().position(|(number, _)| *number == follower);
+        let before = place.map(|place| self.0.remove(place).1);
+        if self.0.len() == FOLLOWERS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((follower, now));
+        before
+    }
+}
+
 impl State {
     /// Makes the rows that the daemon asks for.
     pub(crate) fn report(&mut self, asked: &Asked) {
@@ -29,11 +49,19 @@ impl State {
             limit => limit.min(ROWS_MAX),
         } as usize;
         let wall = self.wall();
+        let now = self.now();
+        let asked_before = match asked.question.follower {
+            0 => None,
+            follower => self.followers.asked(follower, now),
+        };
         let owner = self.process.owner();
         match asked.question.topic {
             Topic::Tasks if asked.question.within_ms > 0 => {
-                let within = u64::from(asked.question.within_ms) * 1000;
-                let (now, since) = (self.now(), self.now().saturating_sub(within));
+                let now = self.now();
+                let since = match asked.question.follower {
+                    0 => now.saturating_sub(u64::from(asked.question.within_ms) * 1000),
+                    _ => asked_before.unwrap_or_default(),
+                };
                 let (mut rows, is_gapped) = owner.task_rows_since(since, limit, now, &wall);
                 let since = wall(since);
                 let is_new = |row: &TaskRow| {

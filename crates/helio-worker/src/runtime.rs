@@ -246,6 +246,7 @@ impl State {
             news: false,
             returns_memory: false,
             strangers: VecDeque::new(),
+            followers: Default::default(),
             refusal_logged: None,
             options: options.clone(),
             sockets_dir,

@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub(crate) returns_memory: bool,
     /// Connections that have not greeted yet, oldest first, with the time by which they must.
     pub(crate) strangers: VecDeque<(u64, u64)>,
+    /// Who asks again and again what calls there are.
+    pub(crate) followers: crate::inspect::Followers,
     /// When a refused connection was logged last.
     pub(crate) refusal_logged: Option<u64>,
     pub(crate) options: Options,

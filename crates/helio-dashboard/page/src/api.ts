@@ -94,6 +94,7 @@ let past: History | undefined;
 /** Says that the cluster is gone: time stands still, and nothing is asked for twice. */
 export function standIn(history: History): void {
   past = history;
+  plan();
 }
 
 /** The time in milliseconds, of a cluster that is gone when it was heard of last. */
@@ -106,27 +107,103 @@ export interface Asked<T> {
   error?: string;
 }
 
-/** Asks again every `everyMs`, while the page is seen; what is asked for anew replaces an answer at once. */
-export function useAsked<T>(question: () => Promise<T>, everyMs: number | (() => number), dependencies: unknown[]): Asked<T> {
+/** Lists whose changes the head says as they happen. */
+export type Followed = keyof Lists;
+
+const followers = new Map<Followed, Set<() => void>>();
+let source: EventSource | undefined;
+let followed = "";
+let isFollowing = false;
+let isPlanned = false;
+
+function wake(names: Iterable<Followed>): void {
+  for (const one of new Set([...names].flatMap((name) => [...(followers.get(name) ?? [])]))) one();
+}
+
+/** Keeps one connection on which the head says what has changed of what is shown, while the page is seen. */
+function connect(): void {
+  isPlanned = false;
+  const isSeen = document.visibilityState === "visible" && !past;
+  const of = isSeen ? [...followers].filter(([, all]) => all.size > 0).map(([name]) => name).sort().join() : "";
+  if (of === followed) return;
+  source?.close();
+  [source, followed, isFollowing] = [undefined, of, false];
+  if (!of) return;
+  source = new EventSource(`/api/v0/changes?of=${of}`);
+  source.onmessage = (event) => {
+    isFollowing = true;
+    wake(JSON.parse(event.data));
+  };
+  source.onerror = () => {
+    // Until it is there again everybody asks by the clock.
+    const was = isFollowing;
+    isFollowing = false;
+    if (was) wake(followers.keys());
+  };
+}
+
+function plan(): void {
+  if (!isPlanned) setTimeout(connect);
+  isPlanned = true;
+}
+
+document.addEventListener("visibilitychange", plan);
+
+/** What nobody says to have changed is asked for again after so many times the usual. */
+const RARELY = 10;
+/** How long something has taken so far is shown anew so often. */
+const TICK_MS = 1000;
+
+/**
+ * Asks again when one of the lists in `follows` has changed, or (with none, or without a connection) every `everyMs`, while
+ * the page is seen; what is asked for anew replaces an answer at once.
+ */
+export function useAsked<T>(question: () => Promise<T>, everyMs: number | (() => number), dependencies: unknown[], follows: Followed[] = []): Asked<T> {
   const [asked, setAsked] = useState<Asked<T>>({});
   useEffect(() => {
     let over = false;
     let timer = 0;
+    let isAsking = false;
+    let isLate = false;
     const again = async () => {
+      clearTimeout(timer);
+      if (isAsking) {
+        isLate = true;
+        return;
+      }
       if (document.visibilityState === "visible") {
+        isAsking = true;
         try {
           const value = await question();
           if (!over) setAsked({ value });
         } catch (error) {
           if (!over) setAsked((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) }));
         }
+        isAsking = false;
       }
-      if (!over && !past) timer = window.setTimeout(again, typeof everyMs === "number" ? everyMs : everyMs());
+      if (over || past) return;
+      if (isLate) {
+        isLate = false;
+        void again();
+        return;
+      }
+      const pause = typeof everyMs === "number" ? everyMs : everyMs();
+      timer = window.setTimeout(again, isFollowing && follows.length > 0 ? RARELY * pause : pause);
     };
     void again();
+    const wakes = () => void again();
+    for (const name of follows) {
+      if (!followers.has(name)) followers.set(name, new Set());
+      followers.get(name)!.add(wakes);
+    }
+    const ticks = follows.length > 0 ? window.setInterval(() => setAsked((before) => ({ ...before })), TICK_MS) : 0;
+    plan();
     return () => {
       over = true;
       clearTimeout(timer);
+      clearInterval(ticks);
+      for (const name of follows) followers.get(name)!.delete(wakes);
+      plan();
     };
   }, dependencies);
   return asked;

@@ -10,7 +10,7 @@ function took(job: any): string {
 }
 
 export function Jobs(): JSX.Element {
-  const { value, error } = useAsked(async () => ((await json("/api/jobs/")) as any[]).reverse(), 1000, []);
+  const { value, error } = useAsked(async () => ((await json("/api/jobs/")) as any[]).reverse(), 1000, [], ["jobs"]);
   return (
     <>
       <h1>Jobs</h1>
@@ -68,7 +68,7 @@ export function fold(text: string): string {
 
 export function Job({ id }: { id: string }): JSX.Element {
   const path = `/api/jobs/${encodeURIComponent(id)}`;
-  const { value: job, error } = useAsked(() => json(path), 1000, [path]);
+  const { value: job, error } = useAsked(() => json(path), 1000, [path], ["jobs"]);
   const [problem, setProblem] = useState<string>();
   const stop = async () => {
     try {

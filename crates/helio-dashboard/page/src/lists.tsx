@@ -45,6 +45,7 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
     () => list(props.resource, filters, props.limit ?? LIMIT, after, order),
     1000,
     [props.resource, JSON.stringify(filters), after, order],
+    [props.resource],
   );
   const anew = (set: (value: string) => void) => (event: Event) => {
     set((event.target as HTMLInputElement | HTMLSelectElement).value.trim());
@@ -165,6 +166,7 @@ function Functions(): JSX.Element {
     async () => Object.values((await json("/api/v0/tasks/summarize")).data.result.result.node_id_to_summary.cluster.summary) as any[],
     2000,
     [],
+    ["tasks"],
   );
   return (
     <details>
@@ -251,7 +253,7 @@ export interface Failure {
 
 /** What has failed, the same error of a function as one. */
 export function Errors(): JSX.Element {
-  const { value, error } = useAsked(() => json<{ groups: Failure[]; left_out: number }>("/api/v0/tasks/errors"), 1000, []);
+  const { value, error } = useAsked(() => json<{ groups: Failure[]; left_out: number }>("/api/v0/tasks/errors"), 1000, [], ["tasks"]);
   return (
     <>
       <h1>Errors</h1>
@@ -341,7 +343,7 @@ export function Groups(): JSX.Element {
 }
 
 function ObjectCounts(): JSX.Element | null {
-  const { value } = useAsked(async () => (await json("/api/v0/objects/summarize")).data.result.result.node_id_to_summary.cluster, 2000, []);
+  const { value } = useAsked(async () => (await json("/api/v0/objects/summarize")).data.result.result.node_id_to_summary.cluster, 2000, [], ["objects"]);
   if (!value) return null;
   return (
     <p class="dim">

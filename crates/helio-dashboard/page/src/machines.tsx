@@ -40,6 +40,7 @@ export function useMachinesAsked(): Asked<Machine[]> {
     },
     () => everyMs,
     [],
+    ["nodes"],
   );
 }
 

@@ -1,4 +1,5 @@
-// What the cluster and the head's machine used, with the past that the head keeps: a day by seconds, a week by minutes.
+// What the cluster and its machines used, with the past that the head keeps: of the cluster a day by seconds and a week by
+// minutes, of each machine two hours by ten seconds and a week by five minutes.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { json, now, useAsked } from "./api";
@@ -7,7 +8,7 @@ import { Card, Problem } from "./show";
 
 type Points = (number | null)[];
 
-interface Curves {
+export interface Curves {
   every_s: number;
   at: number[];
   series: Record<string, Points>;
@@ -62,18 +63,37 @@ function Charts({ of, curves }: { of: Shown[]; curves: Curves }): JSX.Element {
   );
 }
 
+const OF_NODE: Shown[] = [
+  { title: "CPUs of the machine, %", of: [["cpu_percent", "busy"]] },
+  { title: "Memory of the machine, GiB", of: [["memory_used", "used"], ["memory", "all"]], by: 2 ** 30 },
+  { title: "Disks of the machine, MB/s", of: [["disk_read_per_s", "read"], ["disk_written_per_s", "written"]], by: 1e6 },
+  { title: "Network of the machine, MB/s", of: [["received_per_s", "received"], ["sent_per_s", "sent"]], by: 1e6 },
+  { title: "GPUs, %", of: [["gpu_percent", "busy, the mean"]] },
+  { title: "Memory of GPUs, GiB", of: [["gpu_memory_used", "used"], ["gpu_memory", "all"]], by: 2 ** 30 },
+  { title: "CPUs in use by tasks and actors", of: [["cpus_used", "in use"]] },
+  { title: "Object store, GiB", of: [["object_store_used", "used"]], by: 2 ** 30 },
+];
+
+/** The curves of machines, by their ids; of one of which nothing is known yet there are none. */
+export async function ofMachines(ids: string[], seconds: number, points: number): Promise<Record<string, Curves>> {
+  const to = Math.floor(now() / 1000);
+  return (await json(`/api/v0/metrics/machines?node_id=${ids.join()}&from=${to - seconds}&to=${to}&points=${points}`)).machines;
+}
+
+async function ofCluster(seconds: number): Promise<Curves> {
+  const to = Math.floor(now() / 1000);
+  return json(`/api/v0/metrics/past?from=${to - seconds}&to=${to}&points=${POINTS}`);
+}
+
+async function ofMachine(id: string, seconds: number): Promise<Curves> {
+  return (await ofMachines([id], seconds, POINTS))[id] ?? { every_s: 1, at: [], series: {} };
+}
+
 /** The charts of a span of time that can be chosen. */
-function Past({ of }: { of: Shown[] }): JSX.Element {
+function Past({ of, ask, everyMs, from }: { of: Shown[]; ask: (seconds: number) => Promise<Curves>; everyMs: number; from: string }): JSX.Element {
   const [span, setSpan] = useState(SPANS[0]![1]);
-  const { value, error } = useAsked<Curves>(
-    () => {
-      const to = Math.floor(now() / 1000);
-      return json(`/api/v0/metrics/past?from=${to - span}&to=${to}&points=${POINTS}`);
-    },
-    // A point more is seen, and no more often.
-    Math.max(1000, (1000 * span) / POINTS),
-    [span],
-  );
+  // A point more is seen, and no more often.
+  const { value, error } = useAsked<Curves>(() => ask(span), Math.max(everyMs, (1000 * span) / POINTS), [span, from]);
   return (
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
@@ -94,16 +114,38 @@ function Past({ of }: { of: Shown[] }): JSX.Element {
   );
 }
 
-/** What the head's machine used: no other machine's past is kept. */
-export function MachinePast(): JSX.Element {
-  return <Past of={MACHINE} />;
+/** What the machine of a node used. */
+export function MachinePast({ id }: { id: string }): JSX.Element {
+  return <Past of={OF_NODE} ask={(seconds) => ofMachine(id, seconds)} everyMs={10_000} from={id} />;
 }
 
 export function Metrics(): JSX.Element {
   return (
     <>
       <h1>Metrics</h1>
-      <Past of={[...CLUSTER, ...MACHINE]} />
+      <Past of={[...CLUSTER, ...MACHINE]} ask={ofCluster} everyMs={1000} from="" />
     </>
+  );
+}
+
+const LINE = { width: 72, height: 18 };
+
+/** A figure and its last hour, as a line without axes. */
+export function Spark({ values, most, label, children }: { values: Points; most: number; label: string; children: JSX.Element | string }): JSX.Element {
+  const x = (at: number) => (at / Math.max(1, values.length - 1)) * LINE.width;
+  const y = (value: number) => LINE.height - 1 - Math.min(1, value / (most || 1)) * (LINE.height - 2);
+  let path = "";
+  let isDown = false;
+  values.forEach((value, at) => {
+    if (value !== null) path += `${isDown ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+    isDown = value !== null;
+  });
+  return (
+    <span class="spark">
+      <svg viewBox={`0 0 ${LINE.width} ${LINE.height}`} width={LINE.width} height={LINE.height} role="img" aria-label={label}>
+        <path d={path} />
+      </svg>
+      {children}
+    </span>
   );
 }

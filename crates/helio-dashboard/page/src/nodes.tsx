@@ -1,15 +1,18 @@
 // Nodes: all of them, and one.
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
-import { Chart } from "./chart";
+import { useState } from "preact/hooks";
+import { useAsked } from "./api";
 import { Heat } from "./heat";
 import { ActorList, TaskList, WorkerList } from "./lists";
 import { hostOf, useMachines, useOf } from "./machines";
 import type { Machine } from "./machines";
-import { MachinePast } from "./metrics";
+import { MachinePast, Spark, ofMachines } from "./metrics";
+import type { Curves } from "./metrics";
 import { Card, Crumbs, Cut, Facts, Id, Problem, State, Table, Use, bytes } from "./show";
 
-const POINTS_MAX = 600;
+/** Nodes in a list, and the past of their machines beside them. */
+const SHOWN = 100;
+const [HOUR_S, POINTS, EVERY_MS] = [3600, 60, 10_000];
 
 function use(machine: Machine, name: string): JSX.Element | null {
   const found = useOf(machine, name);
@@ -28,11 +31,47 @@ function Devices({ of }: { of: Machine }): JSX.Element {
   );
 }
 
+function lastOf(values: (number | null)[] | undefined): number | null {
+  return values?.reduceRight<number | null>((found, value) => found ?? value, null) ?? null;
+}
+
+/** How busy the machine's CPUs, its memory, disks and network are: now, and in the last hour. */
+function hardware(of: (id: string) => Curves | undefined) {
+  const column = (title: string, names: string[], most: (curves: Curves) => number, text: (value: number) => string) => ({
+    title,
+    of: (row: Machine) => {
+      const curves = of(row.raylet.nodeId);
+      if (!curves) return null;
+      const sum = curves.at.map((_, at) => {
+        const parts = names.map((name) => curves.series[name]?.[at] ?? null);
+        return parts.includes(null) ? null : parts.reduce<number>((all, one) => all + (one ?? 0), 0);
+      });
+      const last = lastOf(sum);
+      return last === null ? null : (
+        <Spark values={sum} most={most(curves)} label={`${title} of ${hostOf(row)} in the last hour`}>
+          {text(last)}
+        </Spark>
+      );
+    },
+  });
+  const largest = (names: string[]) => (curves: Curves) => Math.max(1, ...curves.at.map((_, at) => names.reduce((all, name) => all + (curves.series[name]?.[at] ?? 0), 0)));
+  const disks = ["disk_read_per_s", "disk_written_per_s"];
+  const network = ["received_per_s", "sent_per_s"];
+  return [
+    column("Machine's CPUs", ["cpu_percent"], () => 100, (value) => `${Math.round(value)} %`),
+    column("Machine's memory", ["memory_used"], (curves) => lastOf(curves.series.memory) ?? 1, bytes),
+    column("Disks", disks, largest(disks), (value) => `${bytes(value)}/s`),
+    column("Network", network, largest(network), (value) => `${bytes(value)}/s`),
+  ];
+}
+
 export function Nodes(): JSX.Element {
   const { value, error } = useMachines();
   const [wanted, setWanted] = useState("");
   const text = wanted.toLowerCase();
-  const found = (value ?? []).filter((node) => [hostOf(node), node.ip, node.raylet.nodeId, node.raylet.state].some((one) => one.toLowerCase().includes(text)));
+  const found: Machine[] = (value ?? []).filter((node) => [hostOf(node), node.ip, node.raylet.nodeId, node.raylet.state].some((one) => one.toLowerCase().includes(text)));
+  const ids = found.slice(0, SHOWN).map((node) => node.raylet.nodeId);
+  const pasts = useAsked<Record<string, Curves>>(async () => (ids.length ? ofMachines(ids, HOUR_S, POINTS) : {}), EVERY_MS, [ids.join()]);
   return (
     <>
       <h1>Nodes</h1>
@@ -53,7 +92,7 @@ export function Nodes(): JSX.Element {
         </form>
       )}
       {value && (
-        <Cut rows={found} most={100}>
+        <Cut rows={found} most={SHOWN}>
           {(shown) => (
             <Table
               label="Nodes"
@@ -66,6 +105,7 @@ export function Nodes(): JSX.Element {
                 { title: "GPUs", of: (row) => use(row, "GPU") },
                 { title: "Memory", of: (row) => use(row, "memory") },
                 { title: "Object store", of: (row) => use(row, "object_store_memory") },
+                ...hardware((id) => pasts.value?.[id]),
                 { title: "Devices", of: (row) => <Devices of={row} /> },
                 { title: "Workers", of: (row) => row.workers, number: true },
                 { title: "Address", of: (row) => row.ip },
@@ -81,7 +121,6 @@ export function Nodes(): JSX.Element {
 
 export function Node({ id }: { id: string }): JSX.Element {
   const { value, error } = useMachines();
-  const past = useRef<{ times: number[]; cpus: number[]; workers: number[] }>({ times: [], cpus: [], workers: [] });
   if (!value) {
     return (
       <>
@@ -101,14 +140,6 @@ export function Node({ id }: { id: string }): JSX.Element {
     );
   }
   const { raylet } = node;
-  const { times, cpus, workers } = past.current;
-  const now = Date.now() / 1000;
-  if (now - (times[times.length - 1] ?? 0) > 0.9) {
-    times.push(now);
-    cpus.push(useOf(node, "CPU")?.used ?? 0);
-    workers.push(node.workers);
-    for (const points of [times, cpus, workers]) if (points.length > POINTS_MAX) points.shift();
-  }
   const resources = Object.keys(raylet.resourcesTotal).filter((name) => !name.startsWith("node:"));
   const fixed = [{ column: "node_id", predicate: "=" as const, value: id }];
   const labels = Object.entries(raylet.labels).filter(([name]) => name !== "ray.io/node-id");
@@ -138,22 +169,8 @@ export function Node({ id }: { id: string }): JSX.Element {
           <Devices of={node} />
         </Card>
       </div>
-      <Card title="Since this page was opened">
-        <Chart
-          label="CPUs in use and workers"
-          times={times}
-          series={[
-            { label: "CPUs in use", values: cpus },
-            { label: "workers", values: workers },
-          ]}
-        />
-      </Card>
-      {raylet.isHeadNode && (
-        <>
-          <h2>The machine</h2>
-          <MachinePast />
-        </>
-      )}
+      <h2>The machine</h2>
+      <MachinePast id={id} />
       <h2>Workers</h2>
       <WorkerList fixed={fixed} limit={20} />
       <h2>Actors</h2>

@@ -10,17 +10,13 @@ import { Card, Figures, Problem, State, Table, count } from "./show";
 const EVERY_MS = 1000;
 const STREAM_MS = 60_000;
 
-async function everything() {
-  const [status, jobs, tasks, actors, errors, training, tuning, datasets, serving] = await Promise.all([
+async function cluster() {
+  const [status, jobs, tasks, actors, errors] = await Promise.all([
     json("/api/cluster_status"),
     json("/api/jobs/"),
     json("/api/v0/tasks/summarize"),
     json("/api/v0/actors/summarize"),
     json("/api/v0/tasks/errors"),
-    json("/api/v0/training"),
-    json("/api/v0/tuning"),
-    json("/api/v0/datasets"),
-    json("/api/v0/serving"),
   ]);
   return {
     report: status.data.clusterStatus.loadMetricsReport,
@@ -28,6 +24,17 @@ async function everything() {
     tasks: states(tasks.data.result.result.node_id_to_summary.cluster.summary),
     actors: states(actors.data.result.result.node_id_to_summary.cluster.summary),
     errors: errors.groups as Failure[],
+  };
+}
+
+async function libraries() {
+  const [training, tuning, datasets, serving] = await Promise.all([
+    json("/api/v0/training"),
+    json("/api/v0/tuning"),
+    json("/api/v0/datasets"),
+    json("/api/v0/serving"),
+  ]);
+  return {
     training: training.runs as any[],
     tuning: tuning.runs as any[],
     datasets: datasets.runs as any[],
@@ -49,7 +56,7 @@ function pending(states: Map<string, number>): number {
 }
 
 /** What the libraries run now: a line each. */
-function Libraries({ of }: { of: Awaited<ReturnType<typeof everything>> }): JSX.Element | null {
+function Libraries({ of }: { of: Awaited<ReturnType<typeof libraries>> }): JSX.Element | null {
   const goesOn = (run: any) => !run.is_over && !run.is_left;
   const lines: [string, string, string, JSX.Element | string][] = [
     ...of.training.filter(goesOn).map((run) => [`#/training/${encodeURIComponent(run.run_id)}`, "training", run.name, `${run.seen.workers} workers, ${count(run.seen.reports)} reports`] as [string, string, string, string]),
@@ -76,7 +83,8 @@ function Libraries({ of }: { of: Awaited<ReturnType<typeof everything>> }): JSX.
 }
 
 export function Overview(): JSX.Element {
-  const { value, error } = useAsked(everything, EVERY_MS, []);
+  const { value, error } = useAsked(cluster, EVERY_MS, [], ["tasks", "actors", "jobs", "nodes"]);
+  const runs = useAsked(libraries, EVERY_MS, []);
   const machines = useMachines();
   const known = useCalls(STREAM_MS);
   if (!value || !machines.value) {
@@ -97,7 +105,7 @@ export function Overview(): JSX.Element {
   return (
     <>
       <h1>Overview</h1>
-      <Problem text={error} />
+      <Problem text={error ?? runs.error} />
       <Figures
         of={[
           ["Nodes", <>{alive} <small><State of="ALIVE" />{gone > 0 && `, ${gone} gone`}</small></>],
@@ -181,7 +189,7 @@ export function Overview(): JSX.Element {
           )}
         </Card>
       </div>
-      <Libraries of={value} />
+      {runs.value && <Libraries of={runs.value} />}
     </>
   );
 }

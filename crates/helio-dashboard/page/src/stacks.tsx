@@ -2,12 +2,16 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { json } from "./api";
-import { Card, Problem } from "./show";
+import { Card, Problem, bytes } from "./show";
 
 interface Told {
   title: string;
-  text: string;
+  text?: string;
   looks?: number;
+  /** Of a profile of memory: all that was allocated and is there, the process's size, and whether tracing began with it. */
+  bytes?: number;
+  resident?: number;
+  is_new?: boolean;
   stacks?: { frames: string[]; count: number }[];
 }
 
@@ -20,8 +24,8 @@ interface Frame {
 const LANE = 18;
 const WIDTH = 1200;
 
-function tree(stacks: { frames: string[]; count: number }[]): Frame {
-  const root: Frame = { name: "all threads", count: 0, below: new Map() };
+function tree(stacks: { frames: string[]; count: number }[], of: string): Frame {
+  const root: Frame = { name: of, count: 0, below: new Map() };
   for (const { frames, count } of stacks) {
     let at = root;
     at.count += count;
@@ -40,9 +44,9 @@ function depthOf(frame: Frame): number {
 }
 
 /** From top to bottom, the wider the more often seen; a click makes a frame as wide as the whole. */
-export function Flame({ stacks, looks }: { stacks: { frames: string[]; count: number }[]; looks: number }): JSX.Element {
+export function Flame({ stacks, of, note }: { stacks: { frames: string[]; count: number }[]; of: string; note: string }): JSX.Element {
   const [path, setPath] = useState<string[]>([]);
-  let root = tree(stacks);
+  let root = tree(stacks, of);
   for (const name of path) root = root.below.get(name) ?? root;
   const bars: JSX.Element[] = [];
   const draw = (frame: Frame, depth: number, x: number, at: string[]) => {
@@ -83,7 +87,7 @@ export function Flame({ stacks, looks }: { stacks: { frames: string[]; count: nu
           Show all
         </button>
         <span class="dim">
-          {looks} looks; wider frames were seen more often, whether they computed or waited.
+          {note}
         </span>
       </p>
       <div class="scroll">
@@ -99,11 +103,11 @@ export function Stacks({ node, pid }: { node: string; pid: number }): JSX.Elemen
   const [told, setTold] = useState<Told>();
   const [problem, setProblem] = useState<string>();
   const [busy, setBusy] = useState("");
-  const ask = async (seconds: number) => {
+  const ask = async (seconds: number, memory = false) => {
     setBusy(seconds ? `The process is looked at for ${seconds} s …` : "The process is asked …");
     setProblem(undefined);
     try {
-      setTold(await json<Told>(`/api/v0/stacks/${node}/${pid}?seconds=${seconds}`));
+      setTold(await json<Told>(`/api/v0/stacks/${node}/${pid}?seconds=${seconds}${memory ? "&memory=1" : ""}`));
     } catch (error) {
       setProblem(error instanceof Error ? error.message : String(error));
     }
@@ -120,13 +124,25 @@ export function Stacks({ node, pid }: { node: string; pid: number }): JSX.Elemen
             Flame graph of {seconds} s
           </button>
         ))}
+        <button disabled={busy !== ""} onClick={() => ask(10, true)}>
+          Memory of 10 s
+        </button>
         <span class="dim" role="status">
           {busy}
         </span>
       </p>
       <Problem text={problem} />
-      {told?.stacks && <Flame stacks={told.stacks} looks={told.looks ?? 0} />}
-      {told && (
+      {told?.stacks && told.bytes !== undefined && (
+        <Flame
+          stacks={told.stacks}
+          of="what is still there"
+          note={`${bytes(told.bytes)} were allocated by Python code ${told.is_new ? "in that time" : "since its code began to trace"} and are still there; the process has ${bytes(told.resident ?? 0)}.`}
+        />
+      )}
+      {told?.stacks && told.bytes === undefined && (
+        <Flame stacks={told.stacks} of="all threads" note={`${told.looks ?? 0} looks; wider frames were seen more often, whether they computed or waited.`} />
+      )}
+      {told?.text !== undefined && (
         <details open={!told.stacks}>
           <summary>Stacks of {told.title}</summary>
           <pre class="log" tabIndex={0} aria-label="Stacks">

@@ -10,7 +10,7 @@ import { Stacks } from "./stacks";
 
 /** Asks for the rows of an id, and says so where there are none. */
 function useThing<Name extends keyof Lists>(resource: Name, column: keyof Lists[Name] & string, id: string): { rows: Lists[Name][]; problem: string | undefined } {
-  const { value, error } = useAsked(() => rowsWith(resource, column, id), 1000, [resource, id]);
+  const { value, error } = useAsked(() => rowsWith(resource, column, id), 1000, [resource, id], [resource]);
   const named = resource.replaceAll("_", " ").replace(/s$/, "");
   return {
     rows: value ?? [],

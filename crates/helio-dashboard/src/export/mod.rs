@@ -5,10 +5,8 @@
 //! take a tenth of the time at most. **LIMIT-1** [`WAITING_MAX`] events wait for a collector that does not answer;
 //! then the oldest are dropped, and the log says how many.
 //!
-//! Reading order: [`Export`], [`diary`] (from rows to events), [`address`] (the request), [`failures`] (a file that the
-//! collector takes with the logs).
+//! Reading order: [`Export`], [`diary`] (from rows to events), [`failures`] (a file that the collector takes with the logs).
 
-mod address;
 mod diary;
 mod failures;
 
@@ -19,10 +17,10 @@ use std::time::{Duration, Instant};
 use helio_config::table::{EVENTS_EXPORT_ADDRESS, EVENTS_EXPORT_TYPES, EVENTS_EXPORT_TYPES_OLD};
 use helio_env::{clock, settings};
 use helio_observer::Asker;
+use helio_observer::collector::{Address, Failure};
 use helio_report::Resource;
 use serde_json::Value;
 
-use self::address::{Address, Failure};
 use self::diary::{Diary, Reading};
 use self::failures::Failures;
 

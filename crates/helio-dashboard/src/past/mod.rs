@@ -1,9 +1,11 @@
-//! What the cluster and the head's machine used, with its past: each second of a day, and each minute of a week.
+//! What the cluster and the head's machine used, with its past: each second of a day, and each minute of a week; and what
+//! each machine used ([`machines`]).
 //!
-//! **LIMIT-1** The rows lie in two files of the session's folder, which never take more than [`BYTES_MAX`]. A row is
+//! **LIMIT-1** The rows lie in files of the session's folder, which never take more than [`BYTES_MAX`]. A row is
 //! written at once, so that a killed head loses the second that it was in. Where the disk is full rows are left out.
 
 mod columns;
+mod machines;
 mod ring;
 
 use std::io;
@@ -13,9 +15,11 @@ use std::time::Duration;
 
 use helio_env::clock;
 use helio_observer::Asker;
+use helio_proto::inspect::{Question, Topic};
 use serde_json::{Value, json};
 
 use self::columns::{COLUMNS, Readings};
+use self::machines::Machines;
 use self::ring::Ring;
 
 /// The folder within the session's.
@@ -36,28 +40,40 @@ pub(crate) const POINTS_MAX: u64 = 5_000;
 pub(crate) struct Past {
     seconds: Ring,
     minutes: Ring,
-    minute: Mutex<Minute>,
+    minute: Mutex<Span>,
+    machines: Machines,
 }
 
-/// The minute that is not over yet.
+/// A span of time that is not over yet: the minute, or the five minutes.
 #[derive(Debug, Default)]
-struct Minute {
+struct Span {
     number: u64,
     means: Means,
 }
 
-/// Means of columns; what is no number in a row is left out.
-#[derive(Clone, Debug)]
-struct Means([(f64, u32); COLUMNS.len()]);
-
-impl Default for Means {
-    fn default() -> Self {
-        Self([(0.0, 0); COLUMNS.len()])
+impl Span {
+    /// Adds a row; when it is the first of another span, the means of the one before and its number.
+    fn add(&mut self, number: u64, values: &[f32]) -> Option<(u64, Vec<f32>)> {
+        let mut over = None;
+        if self.number != number {
+            if self.number > 0 {
+                let means = self.means.values().map(|v| v.map_or(f32::NAN, |v| v as f32));
+                over = Some((self.number, means.collect()));
+            }
+            *self = Self { number, means: Means::default() };
+        }
+        self.means.add(values);
+        over
     }
 }
 
+/// Means of columns; what is no number in a row is left out.
+#[derive(Clone, Debug, Default)]
+struct Means(Vec<(f64, u32)>);
+
 impl Means {
     fn add(&mut self, values: &[f32]) {
+        self.0.resize(values.len(), (0.0, 0));
         for ((sum, count), value) in self.0.iter_mut().zip(values) {
             if value.is_finite() {
                 *sum += f64::from(*value);
@@ -71,20 +87,50 @@ impl Means {
     }
 }
 
+/// Curves of `points` points at most, of the seconds from `from` to `to` since 1970: means of equal spans of time. A row of
+/// the file is of `unit` seconds.
+fn curves(rows: &Ring, unit: u64, columns: &[&str], from: u64, to: u64, points: u64) -> Value {
+    let every = (to - from).div_ceil(points).max(1).next_multiple_of(unit);
+    let first = from / every;
+    let count = (to / every - first + 1) as usize;
+    let mut spans = vec![Means::default(); count];
+    let mut last = 0;
+    let each = |moment: u64, values: &[f32]| {
+        let at = (moment * unit / every).saturating_sub(first) as usize;
+        if let Some(span) = spans.get_mut(at) {
+            span.add(values);
+            last = last.max(at + 1);
+        }
+    };
+    rows.read(from / unit..to / unit + 1, each);
+    let begun = spans.iter().position(|span| span.values().any(|value| value.is_some()));
+    let spans = &spans[begun.unwrap_or(last).min(last)..last];
+    let at: Vec<u64> =
+        (0..spans.len()).map(|n| (first + (begun.unwrap_or(0) + n) as u64) * every).collect();
+    let of = |column: usize| -> Vec<Option<f64>> {
+        spans.iter().map(|span| span.values().nth(column).flatten()).collect()
+    };
+    let series: serde_json::Map<String, Value> =
+        columns.iter().enumerate().map(|(n, name)| ((*name).to_owned(), json!(of(n)))).collect();
+    json!({ "every_s": every, "at": at, "series": series })
+}
+
 impl Past {
     /// Opens the rows of a session, or begins them.
     pub(crate) fn open(session_dir: &Path) -> io::Result<Self> {
         const { assert!(COLUMNS.len() <= 64, "the files stay small") };
         let bytes =
             [SECONDS_OF_A_DAY, MINUTES_OF_A_WEEK].map(|n| Ring::bytes_max(COLUMNS.len(), n));
-        assert!(bytes.iter().sum::<u64>() <= BYTES_MAX, "LIMIT-1");
+        assert!(bytes.iter().sum::<u64>() + machines::BYTES_MAX <= BYTES_MAX, "LIMIT-1");
         let folder = session_dir.join(FOLDER);
         std::fs::create_dir_all(&folder)?;
+        Machines::begin(&folder)?;
         let open = |name: &str, rows| Ring::open(&folder.join(name), &COLUMNS, rows);
         Ok(Self {
             seconds: open("seconds", SECONDS_OF_A_DAY)?,
             minutes: open("minutes", MINUTES_OF_A_WEEK)?,
             minute: Mutex::default(),
+            machines: Machines::in_folder(&folder),
         })
     }
 
@@ -95,61 +141,32 @@ impl Past {
             seconds: open("seconds", SECONDS_OF_A_DAY)?,
             minutes: open("minutes", MINUTES_OF_A_WEEK)?,
             minute: Mutex::default(),
+            machines: Machines::in_folder(folder),
         })
     }
 
     /// Adds the row of a second, and the one of the minute before when it is the first of a new one.
     fn add(&self, second: u64, values: &[f32]) -> io::Result<()> {
         let mut minute = self.minute.lock().expect("no writer has panicked with it");
-        let number = second / 60;
-        let mut written = Ok(());
-        if minute.number != number {
-            if minute.number > 0 {
-                let means: Vec<f32> =
-                    minute.means.values().map(|v| v.map_or(f32::NAN, |v| v as f32)).collect();
-                written = self.minutes.write(minute.number, &means);
-            }
-            *minute = Minute { number, means: Means::default() };
-        }
-        minute.means.add(values);
+        let written = match minute.add(second / 60, values) {
+            Some((number, means)) => self.minutes.write(number, &means),
+            None => Ok(()),
+        };
         self.seconds.write(second, values).and(written)
     }
 
-    /// Curves of `points` points at most, of the seconds from `from` to `to` since 1970: means of equal spans of
-    /// time. What is older than a day is known by minutes.
+    /// Curves of the cluster. What is older than a day is known by minutes.
     pub(crate) fn curves(&self, from: u64, to: u64, points: u64, now: u64) -> Value {
-        let by_minutes = from + SECONDS_OF_A_DAY < now;
-        let unit = if by_minutes { 60 } else { 1 };
-        let every = (to - from).div_ceil(points).max(1).next_multiple_of(unit);
-        let first = from / every;
-        let count = (to / every - first + 1) as usize;
-        let mut spans = vec![Means::default(); count];
-        let mut last = 0;
-        let each = |moment: u64, values: &[f32]| {
-            let at = (moment * unit / every).saturating_sub(first) as usize;
-            if let Some(span) = spans.get_mut(at) {
-                span.add(values);
-                last = last.max(at + 1);
-            }
+        let (rows, unit) = match from + SECONDS_OF_A_DAY < now {
+            true => (&self.minutes, 60),
+            false => (&self.seconds, 1),
         };
-        let rows = if by_minutes { &self.minutes } else { &self.seconds };
-        rows.read(from / unit..to / unit + 1, each);
-        let begun = spans.iter().position(|span| span.values().any(|value| value.is_some()));
-        let spans = &spans[begun.unwrap_or(last).min(last)..last];
-        let at: Vec<u64> =
-            (0..spans.len()).map(|n| (first + (begun.unwrap_or(0) + n) as u64) * every).collect();
-        let mut series: Vec<Vec<Option<f64>>> = vec![Vec::new(); COLUMNS.len()];
-        for span in spans {
-            for (one, value) in series.iter_mut().zip(span.values()) {
-                one.push(value);
-            }
-        }
-        let series: serde_json::Map<String, Value> = COLUMNS
-            .iter()
-            .zip(series)
-            .map(|(name, one)| ((*name).to_owned(), json!(one)))
-            .collect();
-        json!({ "every_s": every, "at": at, "series": series })
+        curves(rows, unit, &COLUMNS, from, to, points)
+    }
+
+    /// The past of each machine.
+    pub(crate) fn machines(&self) -> &Machines {
+        &self.machines
     }
 
     /// Reads the cluster and the machine for as long as the runtime lives.
@@ -161,6 +178,12 @@ impl Past {
         loop {
             tick.tick().await;
             let Ok(nodes) = asker.nodes().await else { continue };
+            if self.machines.is_due(nodes.nodes.len()) {
+                let question = Question { topic: Topic::Workers, ..Question::default() };
+                let told = asker.inspect(question).await;
+                let second = clock::unix_ms() / 1000;
+                self.machines.add(second, &nodes.nodes, &told.unwrap_or_default().answers);
+            }
             let values = readings.row(&nodes);
             let rests = (nodes.nodes.len() / NODES_A_SECOND) as u64;
             match self.add(clock::unix_ms() / 1000, &values) {

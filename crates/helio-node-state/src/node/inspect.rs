@@ -73,6 +73,7 @@ impl Node {
             Topic::Workers => {
                 answer.workers = self.worker_rows();
                 answer.environments = self.environments.rows();
+                answer.machine = self.machine.clone();
             }
             Topic::Metrics => answer.metrics = self.measurements(),
             Topic::Places => answer.objects = self.place_rows(&question.objects),

@@ -22,6 +22,7 @@ mod workers;
 mod tests;
 
 use helio_proto::control::NodeInfo;
+use helio_proto::inspect::MachineUse;
 use helio_types::WorkerId;
 
 use crate::actors::Actors;
@@ -82,6 +83,7 @@ pub struct Node {
     inspections: Inspections,
     memory: Memory,
     gpus: Gpus,
+    machine: MachineUse,
     drain: Drain,
 }
 
@@ -114,6 +116,7 @@ impl Node {
             inspections: Inspections::default(),
             memory: Memory::default(),
             gpus: Gpus::default(),
+            machine: MachineUse::default(),
             drain: Drain::default(),
             ctx: Context::new(setup, now_ms),
         };
@@ -202,6 +205,7 @@ impl Node {
             Event::Scrape { number } => self.on_scrape(number),
             Event::MemoryRead(memory) => self.on_memory_read(&memory),
             Event::GpusRead(gpus) => self.gpus.on_gpus_read(gpus),
+            Event::MachineRead(machine) => self.machine = machine,
             Event::Tick => {}
         }
     }

@@ -1,10 +1,12 @@
-//! The node's measurements over HTTP, in the text format of Prometheus: `GET /metrics`.
+//! The node's measurements over HTTP, in the text format of Prometheus: `GET /metrics`; and sent to a collector ([`otlp`])
+//! where a setting names one.
 //!
 //! **AUTH-1** Who reads shows the cluster's token (`Authorization: Bearer …`); everybody else learns
 //! only that it is needed.
 
 mod cluster;
 mod machine;
+mod otlp;
 mod text;
 
 use std::path::PathBuf;
@@ -23,6 +25,8 @@ use crate::input::{Input, Inputs};
 
 use self::machine::Watch;
 
+pub(crate) use self::otlp::Export;
+
 /// Whose measurements are served, and to whom.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
@@ -35,6 +39,7 @@ pub(crate) struct Endpoint {
     pub(crate) entrance: Entrance,
 }
 
+#[derive(Clone)]
 struct Reader {
     token: String,
     session_name: String,
@@ -44,12 +49,24 @@ struct Reader {
     inputs: Inputs,
 }
 
-pub(crate) fn serve(listener: TcpListener, endpoint: Endpoint, inputs: Inputs) {
+/// Serves on that listener, and sends to that collector.
+pub(crate) fn serve(
+    listener: Option<TcpListener>,
+    export: Option<Export>,
+    endpoint: Endpoint,
+    inputs: Inputs,
+) {
     let Endpoint { token, session_name, session_dir, node_socket, is_head, gpu_parts, entrance } =
         endpoint;
     let cluster = is_head.then(|| Asker::new(&node_socket, &token));
     let machine = Arc::new(Watch::new(session_dir, is_head, gpu_parts));
-    http::serve(listener, entrance, Reader { token, session_name, machine, cluster, inputs });
+    let reader = Reader { token, session_name, machine, cluster, inputs };
+    if let Some(export) = export {
+        tokio::spawn(export.keep(reader.clone()));
+    }
+    if let Some(listener) = listener {
+        http::serve(listener, entrance, reader);
+    }
 }
 
 impl Answers for Reader {

@@ -66,11 +66,11 @@ pub(super) fn render(answers: &[Answer], session_name: &str) -> String {
 }
 
 /// The name under which a metric is shown; dashboards ask for those of the autoscaler without the prefix.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     if name.starts_with("autoscaler_") { name.to_owned() } else { format!("ray_{name}") }
 }
 
-fn origin(answer: &Answer, session_name: &str) -> Vec<(&'static str, String)> {
+pub(super) fn origin(answer: &Answer, session_name: &str) -> Vec<(&'static str, String)> {
     let mut origin =
         vec![("NodeAddress", answer.host.clone()), ("SessionName", session_name.to_owned())];
     if !answer.is_daemon {

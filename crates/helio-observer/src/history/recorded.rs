@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use helio_env::clock::unix_ms;
 use helio_proto::control::{
@@ -16,6 +16,7 @@ use helio_report::calls::Calls;
 use helio_types::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 
 use super::file::{self, About};
+use crate::Table;
 
 /// What a history says.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ pub struct Recorded {
     pub ended_ms: u64,
     /// What could not be read, or was not written: a sentence each.
     pub notes: Vec<String>,
-    calls: Arc<Calls>,
+    calls: Table,
     actors: BTreeMap<ActorId, ActorInfo>,
     jobs: BTreeMap<JobId, JobInfo>,
     nodes: BTreeMap<NodeId, NodeInfo>,
@@ -104,7 +105,7 @@ impl Recorded {
                 "It was written by Heliostat {theirs}, and this is {ours}: what only one of them knows is left out."
             ));
         }
-        read.calls = Arc::new(calls);
+        read.calls = Arc::new(RwLock::new(calls));
         Ok(read)
     }
 
@@ -139,7 +140,7 @@ impl Recorded {
 
     /// The calls.
     #[must_use]
-    pub fn calls(&self) -> Arc<Calls> {
+    pub fn calls(&self) -> Table {
         Arc::clone(&self.calls)
     }
 
@@ -306,7 +307,7 @@ mod tests {
         let bytes: u64 = files.iter().map(|(_, path)| path.metadata().unwrap().len()).sum();
         assert!(bytes < CALLS * 100, "{} bytes a call", bytes / CALLS);
         let read = Recorded::open(&folder.0).unwrap();
-        assert_eq!(read.calls().len() as u64, CALLS);
+        assert_eq!(crate::read(&read.calls()).len() as u64, CALLS);
         assert_eq!(read.notes, Vec::<String>::new());
     }
 

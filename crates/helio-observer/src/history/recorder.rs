@@ -1,13 +1,14 @@
 //! Writes down what changes.
 //!
 //! Calls are asked for twice a second and more often where there are many, each time those of the time since the
-//! question before and a little more; everything else once a second. Where answers
-//! take long there are fewer questions: [`SHARE`].
+//! question before; everything else once a second. Where answers take long there are fewer questions: [`SHARE`].
+//! Those who look at the living cluster are served by the same questions ([`Mirror`]), whether or not a history is
+//! written.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_env::clock::unix_ms;
@@ -15,12 +16,13 @@ use helio_proto::Wire;
 use helio_proto::control::{ControlResponse, KvEntries, ListActors, ListJobs, NodeInfo};
 use helio_proto::group::ListGroups;
 use helio_proto::history::{Batch, Entry};
-use helio_proto::inspect::{Answer, Question, TaskPhase, Topic, WorkerRow};
+use helio_proto::inspect::{Answer, Inspected, Question, TaskPhase, Topic, WorkerRow};
 use helio_types::{TaskId, WorkerId};
 
 use super::file::{About, Writer};
 use super::{SERVING, TABLES};
-use crate::Asker;
+use crate::mirror::{KEPT, Keeper};
+use crate::{Asker, Mirror};
 
 /// How often calls are asked for: usually, and while there are many.
 const CALLS_EVERY: Duration = Duration::from_millis(500);
@@ -29,7 +31,7 @@ const MANY_CALLS_EVERY: Duration = Duration::from_millis(200);
 const MANY: usize = 1_000;
 /// How often everything else is asked for.
 const REST_EVERY: Duration = Duration::from_millis(900);
-/// Answers may come so late; what comes twice is written once.
+/// What a process that has ended left behind may come so late; what comes twice is written once.
 const OVERLAP: Duration = Duration::from_millis(1_000);
 /// Between two questions there is so many times the time that the one before took.
 const SHARE: u32 = 4;
@@ -45,11 +47,17 @@ struct Written {
     at: Instant,
 }
 
-/// Writes the history of a cluster.
+/// Writes the history of a cluster, and keeps its [`Mirror`].
 #[derive(Debug)]
 pub struct Recorder {
     asker: Asker,
-    writer: Writer,
+    /// None: no history is written.
+    writer: Option<Writer>,
+    keeper: Keeper,
+    /// By which processes know these questions.
+    follower: u64,
+    /// Somebody did not answer since then.
+    is_silent_since: Option<Instant>,
     /// By kind and key: what was written of it last.
     written: HashMap<(u8, Vec<u8>), Written>,
     /// Calls that were written within the overlap, with what was said of them.
@@ -65,26 +73,39 @@ pub struct Recorder {
     is_gapped: bool,
 }
 
-/// Writes down what happens for as long as the runtime lives.
+/// Writes down what happens, and tells those who look, for as long as the runtime lives.
 pub async fn keep(mut recorder: Recorder) {
     let mut is_told = false;
+    let mut due = recorder.writer.as_ref().map(|_| Instant::now());
+    let mirror = recorder.keeper.mirror();
     loop {
         let began = Instant::now();
-        let pause = match recorder.round().await {
-            Ok(count) => {
-                is_told = false;
-                if count >= MANY { MANY_CALLS_EVERY } else { CALLS_EVERY }
-            }
-            Err(error) => {
-                if !is_told {
-                    is_told = true;
-                    tracing::warn!(error, "the history is not written");
+        if due.is_some_and(|due| due <= began) {
+            let pause = match recorder.round().await {
+                Ok(count) => {
+                    is_told = false;
+                    if count >= MANY { MANY_CALLS_EVERY } else { CALLS_EVERY }
                 }
-                CALLS_EVERY
-            }
-        };
-        let took = began.elapsed();
-        tokio::time::sleep(pause.saturating_sub(took).max(took * SHARE)).await;
+                Err(error) => {
+                    if !is_told {
+                        is_told = true;
+                        tracing::warn!(error, "the history is not written");
+                    }
+                    CALLS_EVERY
+                }
+            };
+            let took = began.elapsed();
+            due = Some(Instant::now() + pause.saturating_sub(took).max(took * SHARE));
+        }
+        if recorder.keeper.is_wanted() {
+            recorder.serve().await;
+        }
+        recorder.keeper.let_go();
+        let until = due.unwrap_or_else(|| Instant::now() + KEPT);
+        tokio::select! {
+            () = tokio::time::sleep_until(until.into()) => {}
+            () = mirror.is_wanted() => {}
+        }
     }
 }
 
@@ -95,14 +116,19 @@ fn hash(message: &impl Wire) -> u64 {
 }
 
 impl Recorder {
-    /// Into a folder, which is made if need be.
-    ///
-    /// # Errors
-    /// When it cannot be made or read.
-    pub fn new(asker: Asker, folder: &Path, about: About) -> io::Result<Self> {
-        Ok(Self {
+    /// Into a folder, which is made if need be, or nowhere.
+    #[must_use]
+    pub fn new(asker: Asker, mirror: Arc<Mirror>, place: Option<(&Path, About)>) -> Self {
+        let writer = place.and_then(|(folder, about)| {
+            let opened = Writer::new(folder, about);
+            opened.inspect_err(|error| tracing::warn!(%error, "the history is not written")).ok()
+        });
+        Self {
             asker,
-            writer: Writer::new(folder, about)?,
+            writer,
+            keeper: Keeper::new(mirror),
+            follower: u64::from_le_bytes(helio_env::random::bytes()).max(1),
+            is_silent_since: None,
             written: HashMap::new(),
             calls: HashMap::new(),
             queued: BTreeSet::new(),
@@ -110,12 +136,68 @@ impl Recorder {
             asked_calls: None,
             asked_rest: None,
             is_gapped: false,
-        })
+        }
+    }
+
+    /// Answers those who wait for the calls of the cluster.
+    async fn serve(&mut self) {
+        let began = Instant::now();
+        let mut done = Ok(());
+        if !self.keeper.wants_whole() {
+            done = match self.writer {
+                Some(_) => self.round().await.map(drop),
+                None => self.ask_news(false).await.map(drop),
+            };
+        }
+        if done.is_ok() && self.keeper.wants_whole() && self.keeper.is_wanted() {
+            done = self.serve_whole().await;
+        }
+        if let Err(why) = done {
+            self.keeper.end_round(began, Err(why));
+        }
+    }
+
+    async fn serve_whole(&mut self) -> Result<(), String> {
+        let began = Instant::now();
+        // The history goes on where it was.
+        let follower = if self.writer.is_some() { 0 } else { self.follower };
+        let calls = Question { topic: Topic::Tasks, follower, ..Question::default() };
+        let told = self.asker.inspect(calls).await?;
+        let workers = Question { topic: Topic::Workers, ..Question::default() };
+        let processes = self.asker.inspect(workers).await?;
+        let actors = self.asker.actors().await?;
+        if follower > 0 {
+            self.asked_calls = Some(began);
+        }
+        self.keeper.add_whole(began, &told, &processes.answers, &actors);
+        Ok(())
+    }
+
+    /// Asks for calls: all of them, or what has changed since this was asked before.
+    async fn ask_news(&mut self, is_whole: bool) -> Result<Inspected, String> {
+        let began = Instant::now();
+        let since = self.is_silent_since.or(self.asked_calls);
+        let since = since.filter(|_| !is_whole).map(|at| began - at + OVERLAP);
+        let question = Question {
+            topic: Topic::Tasks,
+            within_ms: since.map_or(0, |since| since.as_millis() as u32),
+            // An answer that came too late was heard by nobody: it is asked for by its time.
+            follower: if self.is_silent_since.is_some() { 0 } else { self.follower },
+            ..Question::default()
+        };
+        let told = self.asker.inspect(question).await?;
+        self.is_silent_since = match told.silent {
+            0 => None,
+            _ => self.is_silent_since.or(self.asked_calls),
+        };
+        self.asked_calls = Some(began);
+        self.keeper.add_news(began, &told);
+        Ok(told)
     }
 
     /// Asks for what is new and writes it; how many calls there were.
     async fn round(&mut self) -> Result<usize, String> {
-        let begins = self.writer.begins();
+        let begins = self.writer.as_ref().is_some_and(Writer::begins);
         if begins {
             self.written.clear();
         }
@@ -128,7 +210,8 @@ impl Recorder {
         let count = self.add_calls(&mut batch, begins).await?;
         let is_new = batch != Batch { at_ms: batch.at_ms, ..Batch::default() };
         if (is_new || begins)
-            && let Err(error) = self.writer.write(&batch, begins)
+            && let Some(writer) = &mut self.writer
+            && let Err(error) = writer.write(&batch, begins)
         {
             // What was not written is to be written again.
             self.written.clear();
@@ -140,13 +223,8 @@ impl Recorder {
     }
 
     async fn add_calls(&mut self, batch: &mut Batch, begins: bool) -> Result<usize, String> {
-        let now = Instant::now();
-        let since = self.asked_calls.map(|at| now - at + OVERLAP);
-        let is_whole = begins || self.is_gapped || since.is_none();
-        let within_ms = since.filter(|_| !is_whole).map_or(0, |since| since.as_millis() as u32);
-        let question = Question { topic: Topic::Tasks, within_ms, ..Question::default() };
-        let told = self.asker.inspect(question).await?;
-        self.asked_calls = Some(now);
+        let is_whole = begins || self.is_gapped || self.asked_calls.is_none();
+        let told = self.ask_news(is_whole).await?;
         self.round += 1;
         let mut count = 0;
         let mut gaps = 0;

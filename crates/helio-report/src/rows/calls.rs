@@ -124,6 +124,9 @@ pub(crate) fn call(told: &Told<'_>) -> Row {
     }))
 }
 
+/// Who calls are of that a process counts without their names.
+pub(crate) const OTHERS: &str = "(others)";
+
 /// Counts of calls of which there are no rows, of the answers about tasks.
 #[must_use]
 pub fn more(answers: &[Answer], actors: &[ActorInfo]) -> Vec<More> {
@@ -134,7 +137,7 @@ pub fn more(answers: &[Answer], actors: &[ActorInfo]) -> Vec<More> {
             let is_method = !count.actor_id.is_nil();
             let class = classes.get(&count.actor_id).copied().filter(|_| is_method);
             let name = match class {
-                None | Some("") if count.name.is_empty() => "(others)".to_owned(),
+                None | Some("") if count.name.is_empty() => OTHERS.to_owned(),
                 class => call_name(&count.name, class),
             };
             // What a process that has ended did not finish, nobody will.

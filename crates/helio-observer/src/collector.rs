@@ -1,4 +1,4 @@
-//! Where events go, and the request that takes them there.
+//! Where events and measurements go, and the request that takes them there.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ const ANSWER_BYTES_MAX: usize = 4096;
 
 /// An `http://` address.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub struct Address {
     /// `host:port`.
     host: String,
     path: String,
 }
 
-/// Why events have not got there.
+/// Why something has not got there.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub enum Failure {
     /// The collector does not want these.
     Refused(String),
     /// It may want them later.
@@ -28,10 +28,14 @@ pub(super) enum Failure {
 }
 
 impl Address {
-    pub(super) fn parse(url: &str) -> Result<Self, String> {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// A sentence for the user: it is none.
+    pub fn parse(url: &str) -> Result<Self, String> {
         let rest = url.strip_prefix("http://").ok_or_else(|| {
             format!(
-                "events go to `http://HOST:PORT/PATH`, not to {url:?}. A collector beside the head needs no encryption; \
+                "a collector is at `http://HOST:PORT/PATH`, not at {url:?}. One beside the head needs no encryption; \
                  for one elsewhere, let a proxy there encrypt."
             )
         })?;
@@ -45,11 +49,26 @@ impl Address {
         Ok(Self { host, path: path.to_owned() })
     }
 
-    pub(super) fn url(&self) -> String {
+    /// The whole of it.
+    #[must_use]
+    pub fn url(&self) -> String {
         format!("http://{}{}", self.host, self.path)
     }
 
-    pub(super) async fn post(&self, body: &[u8]) -> Result<(), Failure> {
+    /// The same with a path where it has none.
+    #[must_use]
+    pub fn or_at(self, path: &str) -> Self {
+        match self.path.as_str() {
+            "/" => Self { path: path.to_owned(), ..self },
+            _ => self,
+        }
+    }
+
+    /// Sends JSON there.
+    ///
+    /// # Errors
+    /// It was not taken.
+    pub async fn post(&self, body: &[u8]) -> Result<(), Failure> {
         let answer = tokio::time::timeout(ANSWER_MAX, self.ask(body)).await;
         let answer =
             answer.map_err(|_| Failure::Unanswered("it does not answer in time".to_owned()))?;

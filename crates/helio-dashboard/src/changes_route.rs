@@ -1,0 +1,223 @@
+//! What has changed, said as it changes: `/api/v0/changes`, server-sent events.
+//!
+//! A page that is seen keeps one such answer open and asks anew for what it shows of what has changed. So nothing is
+//! asked while nothing changes, and what changes is seen within [`EVERY`] where that is cheap.
+//!
+//! **LIMIT-1** What a page asks for costs a hundredth of a core at most ([`SHARE`]): when an answer took long the next
+//! change is said as much later. Lists that have to be made to see whether they have changed are made as rarely.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderValue, Response, header};
+use bytes::Bytes;
+use futures_util::stream;
+use helio_observer::read;
+use helio_proto::control::NodeInfo;
+use helio_report::{Resource, Row};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::access::Verdict;
+use crate::fields::Fields;
+use crate::reply::{Refusal, Reply};
+use crate::{App, job_routes};
+
+/// How often what somebody follows is looked at.
+const EVERY: Duration = Duration::from_millis(200);
+/// Between two looks there is so many times the time that the one before, and the answers after it, took.
+const SHARE: u32 = 100;
+/// So much a row takes that is made to see whether it has changed.
+const FOR_EACH: Duration = Duration::from_micros(5);
+/// A page that has gone away is noticed when something is sent.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// These change by being told.
+const VOLATILE: [&str; 2] = ["end_time_ms", "time"];
+
+/// What was seen of a list.
+#[derive(Debug, Default)]
+struct Seen {
+    /// When it may be looked at again.
+    next: Option<Instant>,
+    print: u64,
+    /// How often it has changed.
+    version: u64,
+}
+
+/// What is followed, and what following costs.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    of: BTreeMap<&'static str, Mutex<Seen>>,
+    followers: AtomicU32,
+    /// Microseconds in which answers for pages were made.
+    spent_us: AtomicU64,
+}
+
+impl Changes {
+    pub(crate) fn new() -> Self {
+        Self {
+            of: Resource::ALL.into_iter().map(|one| (one.name(), Mutex::default())).collect(),
+            followers: AtomicU32::new(0),
+            spent_us: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes an answer, and counts the time.
+    pub(crate) fn counted<T>(&self, make: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let made = make();
+        self.spent_us.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        made
+    }
+}
+
+/// How often a list has changed, as far as it was looked at.
+async fn version(app: &App, of: Resource, verdict: Verdict) -> Result<u64, Refusal> {
+    let mut seen = app.changes.of[of.name()].lock().await;
+    let began = Instant::now();
+    if seen.next.is_some_and(|next| next > began) {
+        return Ok(seen.version);
+    }
+    let (print, rows) = match of {
+        Resource::Tasks => {
+            let told = app.answers.rows(app, of).await?;
+            let version = told.calls.as_ref().map_or(0, |calls| read(calls).version());
+            (print(&(version, told.silent)), 0)
+        }
+        // Of nodes pages show more than the list has.
+        Resource::Nodes => {
+            let told = app.answers.nodes(app).await?;
+            let node = |node: &NodeInfo| {
+                helio_proto::encode(&NodeInfo { version: 0, pending: Vec::new(), ..node.clone() })
+            };
+            let pending = told.pending.iter().chain(told.nodes.iter().flat_map(|one| &one.pending));
+            let waiting = pending.map(|one| (one.count, one.why.as_str())).collect::<Vec<_>>();
+            let nodes = told.nodes.iter().map(node).collect::<Vec<_>>();
+            (print(&(nodes, waiting)), told.nodes.len())
+        }
+        Resource::Jobs => {
+            let rows = job_routes::details(app, verdict).await?;
+            (print(&Value::Array(rows.clone()).to_string()), rows.len())
+        }
+        other => {
+            let told = app.answers.rows(app, other).await?;
+            (print_rows(&told.rows), told.rows.len())
+        }
+    };
+    if print != seen.print {
+        seen.print = print;
+        seen.version += 1;
+    }
+    // A little less, so that who looks each time sees something new each time.
+    seen.next = Some(began + (EVERY / 2).max(FOR_EACH * rows as u32 * SHARE));
+    Ok(seen.version)
+}
+
+fn print(of: &impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn print_rows(rows: &[Row]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for row in rows {
+        for (column, value) in row.iter().filter(|(column, _)| !VOLATILE.contains(&&***column)) {
+            column.hash(&mut hasher);
+            value.to_string().hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// Who follows some lists.
+struct Follower {
+    app: Arc<App>,
+    verdict: Verdict,
+    /// With how often each had changed when that was said; none: nothing was said yet.
+    of: Vec<(Resource, Option<u64>)>,
+    said: Instant,
+    /// What answers had cost when something was said.
+    spent_us: u64,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.app.changes.followers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Follower {
+    /// The next event.
+    async fn next(&mut self) -> Bytes {
+        let changes = &self.app.changes;
+        let mut is_first = self.of.iter().all(|(_, version)| version.is_none());
+        loop {
+            if !is_first {
+                let spent = changes.spent_us.load(Ordering::Relaxed).saturating_sub(self.spent_us);
+                let among = changes.followers.load(Ordering::Relaxed).max(1);
+                let rest = Duration::from_micros(spent) / among * SHARE;
+                let until = self.said + rest;
+                tokio::time::sleep_until((Instant::now() + EVERY).max(until).into()).await;
+            }
+            let mut news = Vec::new();
+            for (of, said) in &mut self.of {
+                // Who asks for it is told what is wrong.
+                let Ok(now) = version(&self.app, *of, self.verdict).await else { continue };
+                if *said != Some(now) {
+                    *said = Some(now);
+                    news.push(of.name().replace('-', "_"));
+                }
+            }
+            if !news.is_empty() || is_first || self.said.elapsed() >= ALIVE_EVERY {
+                self.said = Instant::now();
+                self.spent_us = changes.spent_us.load(Ordering::Relaxed);
+                return match news.is_empty() && !is_first {
+                    true => Bytes::from_static(b":\n\n"),
+                    false => format!("data: {}\n\n", json!(news)).into(),
+                };
+            }
+            is_first = false;
+        }
+    }
+}
+
+/// `GET /api/v0/changes?of=tasks,actors`: an event for each change of one of these lists, `data` is a list of the names
+/// of those that have changed; the first one has all of them.
+pub(crate) async fn changes(
+    State(app): State<Arc<App>>,
+    Extension(verdict): Extension<Verdict>,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, Refusal> {
+    let fields = Fields::parse(&query.unwrap_or_default());
+    let named = |name: &str| {
+        let known: Vec<String> =
+            Resource::ALL.iter().map(|one| one.name().replace('-', "_")).collect();
+        let text = format!("There is no list {name:?} to follow, only {}.", known.join(", "));
+        Resource::named(name).map(|one| (one, None)).ok_or_else(|| Refusal::bad(text))
+    };
+    let of = fields.get("of").ok_or_else(|| {
+        Refusal::bad("`of` must name lists whose changes are wanted: `of=tasks,actors`.")
+    })?;
+    let mut of = of.split(',').map(named).collect::<Result<Vec<_>, _>>()?;
+    of.sort_by_key(|(one, _)| one.name());
+    of.dedup();
+    app.changes.followers.fetch_add(1, Ordering::Relaxed);
+    let follower = Follower { app, verdict, of, said: Instant::now(), spent_us: 0 };
+    let events = stream::unfold(follower, |mut follower| async move {
+        let event = follower.next().await;
+        Some((Ok::<_, std::convert::Infallible>(event), follower))
+    });
+    let mut reply = Response::new(Body::from_stream(events));
+    let kind = HeaderValue::from_static("text/event-stream");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    // A proxy that gathers answers would keep them.
+    reply.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(reply)
+}

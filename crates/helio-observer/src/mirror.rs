@@ -1,0 +1,303 @@
+//! The calls of a living cluster, kept up to date for as long as somebody looks at them (decision 57).
+//!
+//! A reader says that it wants them ([`Mirror::told`]) and gets the table as it is after the next round of questions,
+//! which [`crate::history::keep`] asks for the history, too. What has changed since the round before is told then, and
+//! now and then all that there is: why a call waits changes by itself. How often that is depends on how much there is, and
+//! where there is little it is each time.
+//!
+//! **LIMIT-1** The table has as many calls as [`helio_report::calls::CALLS_MAX`]; when nobody has looked for
+//! [`KEPT`] its memory is given back.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use helio_proto::control::ActorInfo;
+use helio_proto::inspect::{Answer, Inspected};
+use helio_report::calls::{CALLS_MAX, Calls};
+use helio_types::WorkerId;
+use tokio::sync::{Notify, watch};
+
+use crate::{Table, Told};
+
+/// How long after somebody has looked the table is kept.
+pub(crate) const KEPT: Duration = Duration::from_secs(60);
+/// So many rows and processes are few: all of them are asked for each time.
+const FEW: usize = 1_000;
+/// Of more, all are asked for so much later for each of them.
+const PAUSE_FOR_EACH: Duration = Duration::from_micros(200);
+/// Likewise for each call that the table has.
+const PAUSE_FOR_EACH_KNOWN: Duration = Duration::from_micros(5);
+/// A table that remembers so much of calls that it has not any more begins anew.
+const REMEMBERED_MAX: usize = 4 * CALLS_MAX;
+
+/// How the table stands after a round of questions.
+#[derive(Debug, Clone)]
+struct Round {
+    /// When the first of them was asked.
+    began: Instant,
+    /// How many did not answer in time, or why nobody did.
+    told: Result<u32, String>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Mirror {
+    table: Table,
+    rounds: watch::Sender<Option<Round>>,
+    wanted: Mutex<Wanted>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    /// By somebody who waits for a round.
+    is_now: bool,
+    /// When it was wanted last.
+    at: Option<Instant>,
+}
+
+impl Default for Mirror {
+    fn default() -> Self {
+        Self {
+            table: Table::default(),
+            rounds: watch::channel(None).0,
+            wanted: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+}
+
+impl Mirror {
+    /// The calls, as they were when this was asked or up to `fresh` before.
+    ///
+    /// # Errors
+    /// A sentence for the user: the daemon does not answer.
+    pub async fn told(&self, fresh: Duration) -> Result<Told, String> {
+        let asked = Instant::now();
+        let mut rounds = self.rounds.subscribe();
+        loop {
+            let last = rounds.borrow_and_update().clone();
+            match last {
+                Some(Round { began, told: Ok(silent) }) if began + fresh > asked => {
+                    self.lock().at = Some(asked);
+                    return Ok(Told::of_calls(Arc::clone(&self.table), silent, Vec::new()));
+                }
+                Some(Round { began, told: Err(why) }) if began >= asked => return Err(why),
+                _ => {}
+            }
+            *self.lock() = Wanted { is_now: true, at: Some(asked) };
+            self.wake.notify_one();
+            if rounds.changed().await.is_err() {
+                return Err("The server ends.".to_owned());
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until somebody wants a round.
+    pub(crate) async fn is_wanted(&self) {
+        while !self.lock().is_now {
+            self.wake.notified().await;
+        }
+    }
+}
+
+/// What who keeps the table knows of it.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    mirror: Arc<Mirror>,
+    /// There is a table that follows.
+    is_live: bool,
+    /// Something was missed: only all that there is can say what.
+    is_lost: bool,
+    /// When all was asked for last, and when that can be done again.
+    whole_again: Instant,
+    /// The living processes that have answered.
+    tellers: BTreeSet<WorkerId>,
+}
+
+impl Keeper {
+    pub(crate) fn new(mirror: Arc<Mirror>) -> Self {
+        Self {
+            mirror,
+            is_live: false,
+            is_lost: false,
+            whole_again: Instant::now(),
+            tellers: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn mirror(&self) -> Arc<Mirror> {
+        Arc::clone(&self.mirror)
+    }
+
+    /// Whether a reader waits for a round.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.mirror.lock().is_now
+    }
+
+    /// Whether the next round is to be about all that there is.
+    pub(crate) fn wants_whole(&self) -> bool {
+        !self.is_live || self.is_lost || self.whole_again <= Instant::now()
+    }
+
+    /// Whether nobody has looked for a long time: the table goes.
+    pub(crate) fn let_go(&mut self) {
+        let is_seen = self.mirror.lock().at.is_some_and(|at| at.elapsed() < KEPT);
+        if self.is_live && !is_seen {
+            self.begin_anew();
+            helio_store::heap::give_back();
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.is_live = false;
+        self.tellers.clear();
+        *self.write() = Calls::default();
+        self.mirror.rounds.send_replace(None);
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Calls> {
+        self.mirror.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds all that processes know of calls, which processes there are, and the actors.
+    pub(crate) fn add_whole(
+        &mut self,
+        began: Instant,
+        told: &Inspected,
+        processes: &[Answer],
+        actors: &[ActorInfo],
+    ) {
+        let mut calls = self.write();
+        if calls.remembered() > REMEMBERED_MAX {
+            *calls = Calls::default();
+        }
+        calls.add_processes(processes);
+        calls.set_actors(actors);
+        calls.add(&told.answers, true);
+        let rows: usize = told.answers.iter().map(|answer| 1 + answer.tasks.len()).sum();
+        let rows = rows + processes.len() + actors.len();
+        let known = calls.len();
+        drop(calls);
+        self.whole_again = Instant::now()
+            + match rows + known <= FEW {
+                true => Duration::ZERO,
+                false => PAUSE_FOR_EACH * rows as u32 + PAUSE_FOR_EACH_KNOWN * known as u32,
+            };
+        self.is_live = true;
+        self.is_lost = false;
+        self.tellers = tellers(told);
+        self.end_round(began, Ok(told.silent));
+    }
+
+    /// Adds what processes tell since they were asked before.
+    pub(crate) fn add_news(&mut self, began: Instant, told: &Inspected) {
+        if !self.is_live {
+            return;
+        }
+        self.write().add(&told.answers, false);
+        let now = tellers(told);
+        // Of calls whose process is gone nobody tells any more.
+        self.is_lost |= told.silent > 0
+            || told.answers.iter().any(|answer| answer.is_gapped)
+            || !self.tellers.is_subset(&now);
+        self.tellers = now;
+        if !self.is_lost {
+            self.end_round(began, Ok(told.silent));
+        }
+    }
+
+    /// Says to those who wait how it went.
+    pub(crate) fn end_round(&self, began: Instant, told: Result<u32, String>) {
+        if told.is_ok() || self.is_wanted() {
+            self.mirror.lock().is_now = false;
+            self.mirror.rounds.send_replace(Some(Round { began, told }));
+        }
+    }
+}
+
+fn tellers(told: &Inspected) -> BTreeSet<WorkerId> {
+    told.answers.iter().filter(|answer| !answer.is_over).map(|answer| answer.worker_id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use helio_proto::inspect::{TaskPhase, TaskRow};
+    use helio_types::{ActorId, TaskId};
+
+    use super::*;
+
+    const FRESH: Duration = Duration::from_millis(100);
+
+    fn told(worker: u8, calls: std::ops::Range<u64>, phase: TaskPhase) -> Inspected {
+        let task = |number| TaskRow {
+            task_id: TaskId::new(number, ActorId([3; ActorId::LEN])),
+            name: "f".to_owned(),
+            phase,
+            ended_us: if phase.is_over() { 1_000 + number } else { 0 },
+            ..TaskRow::default()
+        };
+        let worker_id = WorkerId([worker; WorkerId::LEN]);
+        let answer = Answer { worker_id, tasks: calls.map(task).collect(), ..Answer::default() };
+        Inspected { answers: vec![answer], ..Inspected::default() }
+    }
+
+    fn read(mirror: &Mirror) -> (usize, u64) {
+        let calls = crate::read(&mirror.table);
+        (calls.len(), calls.version())
+    }
+
+    #[tokio::test]
+    async fn a_reader_gets_what_is_told_after_it_has_asked() {
+        let mirror = Arc::new(Mirror::default());
+        let mut keeper = Keeper::new(Arc::clone(&mirror));
+        assert!(keeper.wants_whole() && !keeper.is_wanted());
+        // Nobody looks: what the history hears is not kept.
+        keeper.add_news(Instant::now(), &told(1, 0..5, TaskPhase::Sent));
+        assert_eq!(read(&mirror).0, 0);
+        let of_reader = Arc::clone(&mirror);
+        let reader = tokio::spawn(async move { of_reader.told(FRESH).await.unwrap().len() });
+        mirror.is_wanted().await;
+        keeper.add_whole(Instant::now(), &told(1, 0..3, TaskPhase::Sent), &[], &[]);
+        assert_eq!(reader.await.unwrap(), 3);
+        assert!(!keeper.is_wanted());
+        // Few are asked for anew each time.
+        assert!(keeper.wants_whole());
+
+        let of_reader = Arc::clone(&mirror);
+        tokio::time::sleep(FRESH).await;
+        let reader = tokio::spawn(async move { of_reader.told(FRESH).await.unwrap_err() });
+        mirror.is_wanted().await;
+        keeper.end_round(Instant::now(), Err("nobody".to_owned()));
+        assert_eq!(reader.await.unwrap(), "nobody");
+    }
+
+    #[tokio::test]
+    async fn many_are_followed_until_something_is_missed() {
+        let mirror = Arc::new(Mirror::default());
+        let mut keeper = Keeper::new(Arc::clone(&mirror));
+        keeper.add_whole(Instant::now(), &told(1, 0..50_000, TaskPhase::Sent), &[], &[]);
+        assert!(!keeper.wants_whole(), "that would be much");
+        let (len, version) = read(&mirror);
+        keeper.add_news(Instant::now(), &told(1, 0..10, TaskPhase::Finished));
+        assert!(!keeper.wants_whole());
+        assert_eq!((len, read(&mirror)), (50_000, (50_000, version + 10)));
+        // The same again is no news.
+        keeper.add_news(Instant::now(), &told(1, 0..10, TaskPhase::Finished));
+        assert_eq!(read(&mirror), (50_000, version + 10));
+        // The process is gone, and another is there.
+        keeper.add_news(Instant::now(), &told(2, 50_000..50_001, TaskPhase::Sent));
+        assert!(keeper.wants_whole());
+        keeper.add_whole(Instant::now(), &told(2, 50_000..50_001, TaskPhase::Sent), &[], &[]);
+        assert_eq!(read(&mirror).0, 11, "what is over, and what is told of");
+        // Nobody has looked for a long time.
+        keeper.let_go();
+        assert_eq!(read(&mirror), (0, 0));
+        assert!(keeper.wants_whole());
+    }
+}

@@ -1,0 +1,219 @@
+use helio_proto::control::ActorPhase;
+use helio_types::WorkerAddress;
+use helio_types::resources::Quantity;
+use serde_json::json;
+
+use super::*;
+use crate::Row;
+
+fn worker(number: u8) -> WorkerId {
+    WorkerId([number; WorkerId::LEN])
+}
+
+fn task(number: u64, name: &str, phase: TaskPhase) -> TaskRow {
+    let mut resources = ResourceSet::default();
+    resources.set("CPU", Quantity::from_f64(1.0));
+    TaskRow {
+        task_id: TaskId::new(number, ActorId([3; ActorId::LEN])),
+        name: name.to_owned(),
+        phase,
+        actor_id: ActorId::NIL,
+        parent: TaskId::NIL,
+        node_id: NodeId([5; NodeId::LEN]),
+        worker_id: worker(9),
+        created_ms: 1_000 + number,
+        started_us: 2_000_000 + number,
+        ended_us: if phase.is_over() { 3_000_000 + number } else { 0 },
+        resources,
+        ..TaskRow::default()
+    }
+}
+
+fn answers() -> (Vec<Answer>, Vec<Answer>, Vec<ActorInfo>) {
+    let actor_id = ActorId([7; ActorId::LEN]);
+    let failed = TaskRow {
+        error_type: "TASK_EXECUTION_EXCEPTION".to_owned(),
+        error_message: "ValueError: no".to_owned(),
+        ..task(3, "f", TaskPhase::Failed)
+    };
+    let own = vec![
+        task(1, "f", TaskPhase::Finished),
+        TaskRow { attempt: 1, ..task(1, "f", TaskPhase::Finished) },
+        task(2, "g", TaskPhase::Sent),
+        failed,
+        task(4, "g", TaskPhase::Sent),
+        TaskRow { why: "no worker".to_owned(), ..task(5, "g", TaskPhase::WaitsForWorker) },
+        TaskRow { actor_id, ..task(6, "add", TaskPhase::Finished) },
+    ];
+    let heard = |number, maker, phase| TaskRow {
+        is_hearsay: true,
+        maker: worker(maker),
+        ..task(number, "h", phase)
+    };
+    let driver = Answer {
+        worker_id: worker(1),
+        pid: 11,
+        job_id: JobId([1; JobId::LEN]),
+        tasks: own,
+        ..Answer::default()
+    };
+    let runner = Answer {
+        worker_id: worker(9),
+        pid: 99,
+        queued: vec![task(4, "g", TaskPhase::Sent).task_id],
+        tasks: vec![heard(8, 66, TaskPhase::Finished), heard(10, 2, TaskPhase::Finished)],
+        ..Answer::default()
+    };
+    let over = Answer {
+        worker_id: worker(2),
+        pid: 22,
+        is_over: true,
+        tasks: vec![task(9, "h", TaskPhase::Sent), task(10, "h", TaskPhase::Sent)],
+        ..Answer::default()
+    };
+    let info = ActorInfo {
+        actor_id,
+        class_name: "Counter".to_owned(),
+        phase: ActorPhase::Alive,
+        pid: 44,
+        address: WorkerAddress { worker_id: worker(4), ..WorkerAddress::default() },
+        ..ActorInfo::default()
+    };
+    (vec![driver, runner, over], Vec::new(), vec![info])
+}
+
+fn of(calls: &Calls) -> Vec<Row> {
+    calls.after(None).map(|call| call.row()).collect()
+}
+
+fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    let key = |row: &Row| format!("{} {}", row["task_id"], row["attempt_number"]);
+    rows.sort_by_key(key);
+    rows
+}
+
+#[test]
+fn rows_of_the_table_are_those_that_are_made_of_the_answers() {
+    let (answers, processes, actors) = answers();
+    let expected = sorted(rows::tasks(&answers, &processes, &actors).collect());
+    let mut calls = Calls::default();
+    calls.set_actors(&actors);
+    calls.add(&answers, true);
+    assert_eq!(sorted(of(&calls)), expected);
+    assert_eq!(calls.summary(), summary::tasks(&expected, &[]));
+    // Answers of one process after the other make no difference, nor does hearing them twice.
+    let mut calls = Calls::default();
+    calls.set_actors(&actors);
+    for answer in answers.iter().chain(&answers) {
+        calls.add(std::slice::from_ref(answer), false);
+    }
+    assert_eq!(sorted(of(&calls)), expected);
+}
+
+#[test]
+fn fields_say_what_rows_say() {
+    let (answers, _, actors) = answers();
+    let mut calls = Calls::default();
+    calls.set_actors(&actors);
+    calls.add(&answers, true);
+    let mut shared: HashMap<(&str, u32), Value> = HashMap::new();
+    for call in calls.after(None) {
+        let row = call.row();
+        for (column, value) in &row {
+            match call.field(Of::named(column)) {
+                Field::Number(number) => assert_eq!(json!(number), *value, "{column}"),
+                Field::Shared(number) => {
+                    let column: &str = crate::Resource::Tasks
+                        .names(true)
+                        .into_iter()
+                        .find(|name| name == column)
+                        .unwrap();
+                    let before = shared.entry((column, number)).or_insert(value.clone());
+                    assert_eq!(before, value, "{column}");
+                }
+                Field::InRow => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_over_stays_and_what_is_open_is_told_anew() {
+    let answer = |tasks| Answer { worker_id: worker(1), tasks, ..Answer::default() };
+    let mut calls = Calls::default();
+    calls.add(&[answer(vec![task(1, "f", TaskPhase::Sent), task(2, "f", TaskPhase::Sent)])], true);
+    calls.add(&[answer(vec![task(1, "f", TaskPhase::Finished)])], false);
+    let phases = |calls: &Calls| calls.after(None).map(|call| call.phase()).collect::<Vec<_>>();
+    assert_eq!(phases(&calls), [TaskPhase::Finished, TaskPhase::Sent]);
+    // Late news of a call that is over changes nothing.
+    calls.add(&[answer(vec![task(1, "f", TaskPhase::Sent)])], false);
+    calls.add(&[answer(vec![task(3, "f", TaskPhase::Sent)])], true);
+    assert_eq!(phases(&calls), [TaskPhase::Finished, TaskPhase::Sent]);
+    assert_eq!(calls.after(None).last().unwrap().key.0, task(3, "f", TaskPhase::Sent).task_id);
+}
+
+fn counts(calls: &Calls) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for (name, of) in calls.summary()["summary"].as_object().unwrap() {
+        for (state, count) in of["state_counts"].as_object().unwrap() {
+            counts.insert(format!("{name} {state}"), count.as_u64().unwrap());
+        }
+    }
+    counts
+}
+
+#[test]
+fn what_a_process_has_forgotten_is_counted_once() {
+    use helio_proto::inspect::TaskCount;
+
+    let count = |name: &str, phase, count| TaskCount {
+        name: name.to_owned(),
+        phase,
+        count,
+        ..TaskCount::default()
+    };
+    let answer = |numbers: std::ops::Range<u64>, more| Answer {
+        worker_id: worker(1),
+        tasks: numbers.map(|n| task(n, "f", TaskPhase::Finished)).collect(),
+        more,
+        ..Answer::default()
+    };
+    let mut calls = Calls::default();
+    // Three are forgotten before anybody asks, and then four that were told of.
+    calls.add(&[answer(3..10, vec![count("f", TaskPhase::Finished, 3)])], true);
+    assert_eq!(counts(&calls), BTreeMap::from([("f FINISHED".to_owned(), 10)]));
+    calls.add(&[answer(7..12, vec![count("f", TaskPhase::Finished, 7)])], true);
+    assert_eq!(counts(&calls), BTreeMap::from([("f FINISHED".to_owned(), 12)]));
+    assert_eq!((calls.len(), calls.more()[0].count), (9, 3));
+    // It counts several functions as one in the end: what the table has is not counted again.
+    let more = vec![count("", TaskPhase::Finished, 9), count("g", TaskPhase::Failed, 2)];
+    calls.add(&[answer(10..14, more)], true);
+    let expected = [("(others) FINISHED", 2), ("f FINISHED", 11), ("g FAILED", 2)];
+    let expected = expected.map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(counts(&calls), BTreeMap::from(expected));
+}
+
+/// A million calls, of which a tenth are here: none is looked at but those that are wanted.
+#[test]
+fn what_failed_and_what_ended_lately_is_found_by_its_time() {
+    let mut calls = Calls::default();
+    let phase = |n: u64| match n % 1_000 {
+        0 => TaskPhase::Failed,
+        1 => TaskPhase::Sent,
+        _ => TaskPhase::Finished,
+    };
+    let tasks = (0..100_000).map(|n| task(n, "f", phase(n))).collect();
+    calls.add(&[Answer { worker_id: worker(1), tasks, ..Answer::default() }], true);
+    let failed: Vec<u64> = calls.failed().take(2).map(|call| call.times_us().1).collect();
+    assert_eq!(failed, [3_099_000, 3_098_000]);
+    let late = calls.since(3_099_990).filter(|call| call.times_us().1 > 0).count();
+    let open = calls.since(u64::MAX).count();
+    assert_eq!((late, open), (10, 100));
+    let all = [("f FAILED", 100), ("f FINISHED", 99_800), ("f RUNNING", 100)];
+    assert_eq!(counts(&calls), BTreeMap::from(all.map(|(name, count)| (name.to_owned(), count))));
+    // Told once more, it is no news.
+    let version = calls.version();
+    let tasks = (0..100_000).map(|n| task(n, "f", phase(n))).collect();
+    calls.add(&[Answer { worker_id: worker(1), tasks, ..Answer::default() }], true);
+    assert_eq!(calls.version(), version);
+}
