@@ -38,3 +38,8 @@ afar:
 .PHONY: chaos
 chaos:
 	@PYTHONPATH=tests .venv/bin/python -m chaos $(ARGS)
+
+# Algorithms of reinforcement learning, each from a seed to its return; `make learning ARGS="PPO SAC --seed 3"`.
+.PHONY: learning
+learning:
+	@PYTHONPATH=tests .venv/bin/python -m learning $(ARGS)

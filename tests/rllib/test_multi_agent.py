@@ -102,6 +102,20 @@ def test_rewards_between_an_agents_steps_are_summed() -> None:
     assert rest.agent_returns() == {"a": 4.0, "b": 4.5}
 
 
+def test_an_agent_that_is_done_does_not_act_in_the_next_part() -> None:
+    episode = MultiAgentEpisode()
+    episode.add_env_reset(observations={"a": 0.0, "b": 0.0})
+    seen = {"a": 1.0, "b": 1.0}
+    episode.add_env_step(seen, {"a": 7, "b": 8}, {"a": 1.0, "b": 1.0}, terminateds={"a": True})
+    assert episode.get_agents_to_act() == {"b"}
+    rest = episode.cut()
+    assert rest.get_agents_to_act() == {"b"}
+    assert rest.get_observations(-1) == {"b": 1.0}
+    over = {"__all__": True}
+    rest.add_env_step(seen, {"b": 8}, {"a": 5.0, "b": 1.0}, terminateds=over)
+    assert (rest.agent_ids, rest.agent_returns()) == (["b"], {"a": 6.0, "b": 2.0})
+
+
 def test_agents_in_turn_train_modules_of_their_own(ray_start: Any, tmp_path: Path) -> None:
     heard: list[Any] = []
     config = (

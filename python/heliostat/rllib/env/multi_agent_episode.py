@@ -59,6 +59,7 @@ class MultiAgentEpisode:
         self._open: dict[Any, tuple[Any, float, dict[str, Any]]] = {}
         self._modules: dict[Any, str] = {}
         self._before: dict[Any, float] = {}  # returns of agents in the parts before
+        self._gone: set[Any] = set()  # agents that were done in the parts before
         self._began: float | None = None
         self._seconds = 0.0
 
@@ -103,7 +104,7 @@ class MultiAgentEpisode:
                 self.agent_episodes[agent].rewards[-1] += float(reward)
             else:  # the step was in the part before
                 self._before[agent] = self._before.get(agent, 0.0) + float(reward)
-        for agent in set(self._open) | set(observations):
+        for agent in (set(self._open) | set(observations)) - self._gone:
             terminated = bool(terminateds.get(agent, False)) or self.is_terminated
             truncated = (bool(truncateds.get(agent, False)) or self.is_truncated) and not terminated
             over = terminated or truncated
@@ -168,7 +169,9 @@ class MultiAgentEpisode:
                 made.agent_episodes[agent] = own.cut()
         for agent, value in self._before.items():
             made._before.setdefault(agent, value)
-        made._log["observations"].append(self._log["observations"][-1])
+        made._gone = self._gone | {a for a, own in self.agent_episodes.items() if own.is_done}
+        last = self._log["observations"][-1]
+        made._log["observations"].append({a: v for a, v in last.items() if a not in made._gone})
         made._log["infos"].append(self._log["infos"][-1])
         return made
 

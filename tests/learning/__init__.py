@@ -1,0 +1,1 @@
+"""Algorithms that learn, from seeds to a return: ``make learning``."""
