@@ -55,7 +55,10 @@ def main() -> None:
         forest,
         param_space=space,
         tune_config=tune.TuneConfig(
-            search_alg=search, num_samples=asked.samples, max_concurrent_trials=4
+            search_alg=search,
+            num_samples=asked.samples,
+            max_concurrent_trials=4,
+            reuse_actors=True,  # a forest grows in less time than scikit-learn takes to load
         ),
         run_config=tune.RunConfig(
             name="forests", storage_path=asked.storage or tempfile.mkdtemp(prefix="searches_")
