@@ -40,7 +40,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.contract("F10.35")
+@pytest.mark.contract("F10.10")
 @pytest.mark.parametrize(("dtype", "said"), KINDS, ids=repr)
 def test_what_a_type_is(dtype: DataType, said: str) -> None:
     asked = [name for name in dir(dtype) if name.startswith("is_") and name != "is_of"]

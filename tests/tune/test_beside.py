@@ -181,7 +181,8 @@ def events_in(data: bytes) -> list[bytes]:
 
 def message() -> Any:
     """The class of an event, as TensorBoard declares it."""
-    pb = pytest.importorskip("google.protobuf.descriptor_pb2", reason="it reads what was written")
+    pytest.importorskip("google.protobuf", reason="it reads what was written")
+    from google.protobuf import descriptor_pb2 as pb
     from google.protobuf import descriptor_pool, message_factory
 
     file = pb.FileDescriptorProto(name="event.proto", package="t", syntax="proto3")
