@@ -28,8 +28,11 @@ DRIVERS = {
 import random, time, ray
 ray.init()
 
+cache = []
+
 @ray.remote(num_cpus=0.5)
 def extract(part):
+    cache.append([bytes(9000) for _ in range(50)])
     time.sleep(random.uniform(0.1, 0.6))
 
 @ray.remote(num_cpus=0.5)
@@ -155,7 +158,7 @@ def look(head: web.Head) -> None:
         page.emulate_media(color_scheme="light")
         opened(page, "nodes")
         page.get_by_role("img", name="Memory of the machine, GiB").wait_for(timeout=WAIT)
-        page.get_by_role("heading", name="The machine").scroll_into_view_if_needed()
+        page.get_by_role("heading", name="The machine", exact=True).scroll_into_view_if_needed()
         picture(page, "page-machine")
         page.goto(f"{page.url.partition('#')[0]}#/workers")
         works = page.locator("main tr", has_text="worker").filter(has_text="ALIVE").first

@@ -160,11 +160,12 @@ impl Follower {
         let mut is_first = self.of.iter().all(|(_, version)| version.is_none());
         loop {
             if !is_first {
+                tokio::time::sleep(EVERY).await;
+                // What the page has asked for since the last event counts.
                 let spent = changes.spent_us.load(Ordering::Relaxed).saturating_sub(self.spent_us);
                 let among = changes.followers.load(Ordering::Relaxed).max(1);
                 let rest = Duration::from_micros(spent) / among * SHARE;
-                let until = self.said + rest;
-                tokio::time::sleep_until((Instant::now() + EVERY).max(until).into()).await;
+                tokio::time::sleep_until((self.said + rest).into()).await;
             }
             let mut news = Vec::new();
             for (of, said) in &mut self.of {
