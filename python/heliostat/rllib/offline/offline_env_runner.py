@@ -60,5 +60,7 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
         how = dict(config.output_write_method_kwargs)
         # The runners may have all CPUs of the cluster: writing waits for none.
         how.setdefault("ray_remote_args", {"num_cpus": 0})
-        method = getattr(data.from_items(written), config.output_write_method)
+        method = getattr(
+            data.from_items(written, override_num_blocks=1), config.output_write_method
+        )
         method(f"{folder}/{run}", **how)
