@@ -157,7 +157,7 @@ mod tests {
             fails("b", "load", "Traceback\n  File 4\nValueError: no column", 30),
             fails("c", "load", "KeyError: 'x'", 20),
             fails("d", "save", "ValueError: no column", 20),
-            call("e", "FINISHED", 1, 2),
+            json!({ "task_id": "e", "func_or_class_name": "save", "state": "FINISHED" }),
         ]));
         let groups = told["groups"].as_array().unwrap();
         assert_eq!(groups.len(), 3);
