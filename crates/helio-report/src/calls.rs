@@ -101,7 +101,7 @@ struct Call {
 pub struct Calls {
     all: BTreeMap<Key, Call>,
     counts: HashMap<Group, u64>,
-    /// Those that are not over.
+    /// Calls that have not ended.
     open: BTreeSet<Key>,
     /// Those that have failed, and (constructors apart) those that are over, by when.
     failed: BTreeSet<(u64, Key)>,
@@ -126,7 +126,7 @@ pub struct Calls {
     unnamed: BTreeMap<ActorId, BTreeSet<Key>>,
     /// Calls that were sent and have not begun, as their processes told last.
     queued: BTreeMap<WorkerId, BTreeSet<TaskId>>,
-    /// All of these.
+    /// The calls in `queued`, of all processes.
     all_queued: HashSet<TaskId>,
     /// Counts of calls without rows, as each process told last.
     more: BTreeMap<WorkerId, Vec<More>>,

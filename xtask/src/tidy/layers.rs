@@ -31,7 +31,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-env", Effects, &[]),
     ("helio-tls", Effects, &["helio-env"]),
     ("helio-rpc", Effects, &["helio-env", "helio-tls"]),
-    ("helio-observer", Effects, &["helio-env", "helio-rpc"]),
+    ("helio-observer", Effects, &["helio-env", "helio-rpc", "helio-store"]),
     ("helio-store", Effects, &["helio-env", "helio-rpc"]),
     ("helio-storage", Effects, &["helio-env", "helio-tls"]),
     ("helio-telemetry", Effects, &["helio-env"]),

@@ -1,4 +1,6 @@
-//! Readings of the machine's memory: the workers that could end, and the end of one of them.
+//! Readings of the machine: of its memory, by which workers may end, and of what it uses in all.
+
+use helio_proto::inspect::MachineUse;
 
 use super::Node;
 use crate::memory::{Candidate, MemoryUse};
@@ -25,6 +27,10 @@ impl Node {
         {
             self.kill_worker(worker_id, Some(cause));
         }
+    }
+
+    pub(super) fn on_machine_read(&mut self, reading: MachineUse) {
+        self.machine = reading;
     }
 
     fn candidates(&self) -> Vec<Candidate> {

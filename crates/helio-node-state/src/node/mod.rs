@@ -205,7 +205,7 @@ impl Node {
             Event::Scrape { number } => self.on_scrape(number),
             Event::MemoryRead(memory) => self.on_memory_read(&memory),
             Event::GpusRead(gpus) => self.gpus.on_gpus_read(gpus),
-            Event::MachineRead(machine) => self.machine = machine,
+            Event::MachineRead(machine) => self.on_machine_read(machine),
             Event::Tick => {}
         }
     }
