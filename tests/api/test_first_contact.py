@@ -92,7 +92,11 @@ def test_objects_need_no_room_in_dev_shm(ray_start: Any) -> None:
     assert ray.get(reference).sum() == 1 << 20
     maps = Path("/proc/self/maps").read_text()
     assert "memfd:heliostat-store" in maps
-    assert "/dev/shm" not in maps
+    # Semaphores of Python's own multiprocessing, which other tests of this process may have made, lie there.
+    in_shm = [
+        line for line in maps.splitlines() if "/dev/shm" in line and "/dev/shm/sem." not in line
+    ]
+    assert in_shm == []
 
 
 TESTS = """

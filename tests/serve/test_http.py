@@ -16,6 +16,7 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException
 from harness import IS_HELIOSTAT, free_port
 from ray import serve
+from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 from serving import Client
 from starlette.requests import Request
@@ -74,7 +75,7 @@ def test_prefixes_lead_to_applications(web: Client) -> None:
     found = [web.get(path).text for path in ("/a", "/a/x", "/a/b", "/a/b/c", "/a/bc")]
     assert found == ["a", "a", "ab", "ab", "a"]
     assert web.get("/ab").status == 404
-    with pytest.raises(ValueError, match="'a'"):
+    with pytest.raises(RayServeException, match="'a'"):
         serve.run(Named.bind("c"), name="c", route_prefix="/a")
     serve.delete("a")
     assert web.get("/a").status == 404
