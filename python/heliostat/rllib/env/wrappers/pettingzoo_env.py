@@ -12,16 +12,12 @@ gymnasium = required("gymnasium", "ray.rllib", "rllib")
 __all__ = ["ParallelPettingZooEnv", "PettingZooEnv"]
 
 
-class PettingZooEnv(MultiAgentEnv):
-    """An environment whose agents act in turn (PettingZoo's ``AECEnv``).
-
-    Args:
-        env: The environment.
-    """
+class _Wrapped(MultiAgentEnv):
+    """What both kinds of environments have."""
 
     def __init__(self, env: Any) -> None:
         super().__init__()
-        self.env = env
+        self._wrapped = env
         env.reset()
         self.agents = list(env.agents)
         self.possible_agents = list(getattr(env, "possible_agents", env.agents))
@@ -29,6 +25,31 @@ class PettingZooEnv(MultiAgentEnv):
         self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
         self.observation_space = gymnasium.spaces.Dict(self.observation_spaces)
         self.action_space = gymnasium.spaces.Dict(self.action_spaces)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._wrapped.close()
+
+    def render(self) -> Any:
+        """Show the environment."""
+        return self._wrapped.render()
+
+    @property
+    def get_sub_environments(self) -> Any:
+        """The environment itself."""
+        return self._wrapped.unwrapped
+
+
+class PettingZooEnv(_Wrapped):
+    """An environment whose agents act in turn (PettingZoo's ``AECEnv``).
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.env = env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode; what the first agent sees."""
@@ -53,21 +74,8 @@ class PettingZooEnv(MultiAgentEnv):
         truncateds["__all__"] = gone and not terminateds["__all__"]
         return observations, rewards, terminateds, truncateds, infos
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
 
-    def render(self) -> Any:
-        """Show the environment."""
-        return self.env.render()
-
-    @property
-    def get_sub_environments(self) -> Any:
-        """The environment itself."""
-        return self.env.unwrapped
-
-
-class ParallelPettingZooEnv(MultiAgentEnv):
+class ParallelPettingZooEnv(_Wrapped):
     """An environment whose agents act at once (PettingZoo's ``ParallelEnv``).
 
     Args:
@@ -75,15 +83,8 @@ class ParallelPettingZooEnv(MultiAgentEnv):
     """
 
     def __init__(self, env: Any) -> None:
-        super().__init__()
+        super().__init__(env)
         self.par_env = env
-        env.reset()
-        self.agents = list(env.agents)
-        self.possible_agents = list(getattr(env, "possible_agents", env.agents))
-        self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
-        self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
-        self.observation_space = gymnasium.spaces.Dict(self.observation_spaces)
-        self.action_space = gymnasium.spaces.Dict(self.action_spaces)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode; observations and infos by agent."""
@@ -101,16 +102,3 @@ class ParallelPettingZooEnv(MultiAgentEnv):
         terminateds["__all__"] = all_terminated and bool(terminateds or over)
         truncateds["__all__"] = all(truncateds.values()) or (over and not all_terminated)
         return observations, rewards, terminateds, truncateds, infos
-
-    def close(self) -> None:
-        """Close the environment."""
-        self.par_env.close()
-
-    def render(self) -> Any:
-        """Show the environment."""
-        return self.par_env.render()
-
-    @property
-    def get_sub_environments(self) -> Any:
-        """The environment itself."""
-        return self.par_env.unwrapped
