@@ -33,7 +33,7 @@ pub enum Stored {
     Error(Arc<Vec<u8>>),
     /// In the object stores of these nodes.
     Stores {
-        /// Bytes.
+        /// The length of the value, in bytes.
         size: u64,
         /// Who has it.
         locations: Vec<NodeAddress>,

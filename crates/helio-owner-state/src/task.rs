@@ -75,7 +75,7 @@ pub enum OutgoingValue {
     Error(Vec<u8>),
     /// In this node's object store.
     Stored {
-        /// Bytes.
+        /// The length of the value, in bytes.
         size: u64,
         /// The address of this node.
         location: NodeAddress,
