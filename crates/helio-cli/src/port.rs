@@ -10,7 +10,7 @@ use std::sync::Arc;
 use helio_types::address::host_port;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
-/// See the module.
+/// The port number of a node, with the socket that listens at it or only keeps it taken.
 #[derive(Debug)]
 pub(crate) enum Port {
     /// Other machines connect there.

@@ -38,7 +38,7 @@ pub(crate) enum Side {
 /// Where a stream that the other side opens is to go; `None`: nowhere.
 pub(crate) type Target = Box<dyn Fn(&Open) -> Option<(String, u16)> + Send + Sync>;
 
-/// See the module.
+/// One guest's session: its streams, and the bytes that the other side has not confirmed.
 pub(crate) struct Session {
     state: Mutex<State>,
     /// Streams may be read further, or the session is over.

@@ -30,7 +30,7 @@ struct Waiting {
     arguments: Vec<(ObjectId, u64)>,
 }
 
-/// See the module.
+/// The requests for room: the admitted ones with their objects, and those that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     /// How many bytes they may have together; 0: any number.

@@ -34,7 +34,7 @@ enum Stage {
     Ends,
 }
 
-/// See the module.
+/// The bundles that this node holds, by placement group and index.
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
     all: BTreeMap<(PlacementGroupId, u32), Bundle>,

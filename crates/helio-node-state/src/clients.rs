@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// See the module.
+/// The clients of this node, by connection.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     all: BTreeMap<Conn, Client>,

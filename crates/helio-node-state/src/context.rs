@@ -9,7 +9,7 @@ use crate::event::{Action, Conn};
 use crate::setup::Setup;
 use crate::timers::{Timer, Timers};
 
-/// See the module.
+/// The time, the setup and the outgoing effects that a handler of an event works with.
 #[derive(Debug)]
 pub(crate) struct Context {
     setup: Setup,

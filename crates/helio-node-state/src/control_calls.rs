@@ -19,7 +19,7 @@ use crate::limits::CALLS_MAX;
 /// The request number of the node's own calls for a client; no client uses it.
 const OWN_CALL: u64 = u64::MAX;
 
-/// See the module.
+/// The clients' calls to the control service that are not answered, in the order in which they were made.
 #[derive(Debug, Default)]
 pub(crate) struct ControlCalls {
     /// Calls without an answer.

@@ -8,7 +8,7 @@ use helio_proto::inspect::EnvironmentRow;
 
 use crate::limits::ENVIRONMENTS_MAX;
 
-/// See the module.
+/// The runtime environments known here, with their starts and the error of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Environments {
     /// By what their users wrote.

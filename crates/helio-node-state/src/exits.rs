@@ -26,7 +26,7 @@ pub(crate) struct End {
     pub(crate) at: u64,
 }
 
-/// See the module.
+/// The ends of the latest processes that died here, oldest first, and counts of the unexpected ones.
 #[derive(Debug, Default)]
 pub(crate) struct Exits {
     ends: BTreeMap<WorkerId, End>,

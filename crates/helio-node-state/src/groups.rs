@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::limits::GROUP_ASK_MS;
 use crate::timers::Timer;
 
-/// See the module. Bounded by the requests that wait; a group is forgotten when none does.
+/// The open questions about placement groups, bounded by the requests that wait; a group is forgotten when none does.
 #[derive(Debug, Default)]
 pub(crate) struct GroupQuestions(BTreeMap<PlacementGroupId, Question>);
 

@@ -55,7 +55,7 @@ struct Inspection {
     last_words_since: Option<u64>,
 }
 
-/// See the module.
+/// The questions that are being answered, and the answers that have come for each.
 #[derive(Debug, Default)]
 pub(crate) struct Inspections {
     open: BTreeMap<u64, Inspection>,

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::event::Conn;
 use crate::limits::JOBS_FINISHED_MAX;
 
-/// See the module.
+/// The drivers on this node, and the latest jobs that have finished, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// The drivers on this node, and whether they show the lines of their workers.

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::limits::KEPT_FREE_MS_MAX;
 use crate::timers::Timer;
 
-/// See the module.
+/// The resources that no task may be lent, and until when.
 #[derive(Debug, Default)]
 pub(crate) struct KeptFree {
     resources: ResourceSet,

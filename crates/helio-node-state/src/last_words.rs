@@ -22,7 +22,7 @@ struct Report {
     at: u64,
 }
 
-/// See the module.
+/// The last reports of processes that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct LastWords {
     all: VecDeque<Report>,

@@ -50,7 +50,7 @@ struct Question {
     answer_at: u64,
 }
 
-/// See the module.
+/// The open questions whether a process lives: about this node's, and forwarded to other nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     /// Questions about processes of this node that are held open.

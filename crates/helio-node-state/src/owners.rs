@@ -14,7 +14,7 @@ use crate::limits::OWNERS_ASK_MS;
 use crate::store::Owner;
 use crate::timers::Timer;
 
-/// See the module.
+/// The owners on other nodes that have objects here and no connection, each with its node.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     /// Where each of them lives.

@@ -47,7 +47,7 @@ struct Prestart {
     missing: usize,
 }
 
-/// See the module.
+/// The state of the preloader, and the clients that wait for workers from it.
 #[derive(Debug, Default)]
 pub(crate) struct Preload {
     prestarts: Vec<Prestart>,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use helio_types::address::host_port;
 use tokio::sync::Notify;
 
-/// See the module.
+/// The address of the head, which changes when a later head takes over.
 #[derive(Debug, Default)]
 pub struct Head {
     newest: Mutex<Newest>,

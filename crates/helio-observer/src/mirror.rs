@@ -40,7 +40,7 @@ struct Round {
     told: Result<u32, String>,
 }
 
-/// See the module.
+/// The mirror of the cluster's calls: the table, its readers, and the task that asks the nodes while there is a reader.
 #[derive(Debug)]
 pub struct Mirror {
     table: Table,

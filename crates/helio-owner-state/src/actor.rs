@@ -42,7 +42,7 @@ pub struct Creation {
     pub handle: Option<ObjectId>,
 }
 
-/// See the module.
+/// One actor as its callers in this process see it: its phase, its place, and the calls not sent yet.
 #[derive(Debug, Default)]
 pub struct Actor {
     phase: ActorPhase,

@@ -13,7 +13,7 @@ use helio_types::{IdMap, ObjectId, TaskId, WorkerAddress, WorkerId, mutant};
 
 use crate::event::Action;
 
-/// See the module.
+/// The borrows that are not confirmed, and the messages that wait at the gate.
 #[derive(Debug, Default)]
 pub struct Borrows {
     next: u64,

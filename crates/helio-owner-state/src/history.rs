@@ -46,7 +46,7 @@ impl Ended {
     }
 }
 
-/// See the module.
+/// The calls that ended last, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     ended: VecDeque<Ended>,

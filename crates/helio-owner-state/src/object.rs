@@ -40,7 +40,7 @@ pub enum Stored {
     },
 }
 
-/// See the module.
+/// One object: its owner, its value or place, and the counts that keep it.
 #[derive(Debug)]
 pub struct Object {
     /// Whose it is; `None`: ours.

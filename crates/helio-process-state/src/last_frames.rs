@@ -47,7 +47,7 @@ impl Death {
     }
 }
 
-/// See the module.
+/// The news of ended processes that wait for the last frames of these processes.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     link: u64,

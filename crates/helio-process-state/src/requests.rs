@@ -58,7 +58,7 @@ pub enum Answer {
     Done,
 }
 
-/// See the module.
+/// The requests that have no answer yet, and the answers that nobody has taken out.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     newest: u64,

@@ -23,7 +23,7 @@ struct Refusal {
     at: u64,
 }
 
-/// See the module.
+/// The pins, fetches and lost arguments of this process, over the memory `M`.
 #[derive(Debug)]
 pub(crate) struct StoreClient<M: Memory> {
     memory: M,

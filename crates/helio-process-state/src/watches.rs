@@ -16,7 +16,7 @@ pub enum Wish {
     Here,
 }
 
-/// See the module.
+/// The watched objects that are not readable yet, and those that have become so.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     waiting: BTreeMap<ObjectId, Wish>,

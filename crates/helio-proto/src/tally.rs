@@ -11,7 +11,7 @@ use crate::inspect::{TaskCount, TaskPhase, TaskRow};
 /// How many kinds of calls are told apart.
 pub const KINDS_MAX: usize = 1_000;
 
-/// See the module.
+/// The number of calls by name and state.
 #[derive(Debug, Default)]
 pub struct Tally {
     counts: BTreeMap<(ActorId, TaskPhase), BTreeMap<String, u64>>,

@@ -96,7 +96,7 @@ struct Call {
     ended_us: u64,
 }
 
-/// See the module.
+/// The table of calls, with its indexes and the texts that calls share.
 #[derive(Debug, Default)]
 pub struct Calls {
     all: BTreeMap<Key, Call>,

@@ -20,7 +20,7 @@ struct Bundle {
     is_returned: bool,
 }
 
-/// See the module.
+/// The resources and users of every bundle of the run, by the judge's own account.
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
     all: BTreeMap<(PlacementGroupId, u32), Bundle>,

@@ -19,7 +19,7 @@ pub enum Part {
 /// What is drawn from a seed grows from edition to edition; a case of an older one stays what it was.
 pub const EDITION: u32 = 8;
 
-/// See the module.
+/// The seed of a run, the faults and operations left out of it, and its schedule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Case {
     /// Decides the cluster, the programs and the faults.

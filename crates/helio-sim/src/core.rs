@@ -171,7 +171,7 @@ pub(crate) struct Daemon {
     pub(crate) clock: Clock,
 }
 
-/// See the module.
+/// The parts that every simulated process works with: time, chance, network, event queue, stores, facts.
 pub(crate) struct Core {
     /// Microseconds.
     pub(crate) now: u64,

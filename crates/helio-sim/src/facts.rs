@@ -7,7 +7,7 @@ use helio_types::{ActorId, NodeId, PlacementGroupId, TaskId, WorkerId};
 use crate::evidence::GroupPromise;
 use crate::history::History;
 
-/// See the module.
+/// The record of the run that the checkers read.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// What is wrong; empty in a good run.

@@ -70,7 +70,7 @@ struct Actor {
     was_killed: bool,
 }
 
-/// See the module.
+/// The record of deaths, losses and retries, by process, call, object, actor and node.
 #[derive(Debug, Default)]
 pub struct History {
     /// Processes that ended, other than workers that had nothing to do and owned nothing.

@@ -28,7 +28,7 @@ struct Hold {
     events: VecDeque<Event>,
 }
 
-/// See the module.
+/// The holds in force, each with the events that it has kept back.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     holds: Vec<Hold>,

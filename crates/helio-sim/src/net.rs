@@ -54,7 +54,7 @@ pub enum What {
     Closed,
 }
 
-/// See the module.
+/// One simulated connection between two processes.
 #[derive(Debug)]
 pub struct Link {
     /// What is spoken.

@@ -267,7 +267,7 @@ impl Target {
     }
 }
 
-/// See the module.
+/// The cluster, the programs and the faults of a run, drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// What may be drawn.

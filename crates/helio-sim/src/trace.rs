@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::rng::mix;
 
-/// See the module.
+/// The trace of a run: a hash of every event, and their text if the run is to be read.
 #[derive(Debug, Default)]
 pub struct Trace {
     hash: u64,

@@ -15,7 +15,7 @@ use crate::node::NodeHost;
 use crate::process::{Code, Process};
 use crate::program::{Env, Op};
 
-/// See the module.
+/// The simulated cluster: control service, nodes, processes, and the parts that they share.
 pub(crate) struct World {
     pub(crate) core: Core,
     pub(crate) control: Option<ControlHost>,

@@ -18,7 +18,7 @@ use crate::reasons::of_certificate;
 use crate::reread::Reread;
 use crate::{Error, Files, Session};
 
-/// See the module.
+/// The certificate and key of a process, and the authority that it trusts, read again when their files change.
 pub struct Identity {
     files: Files,
     kept: Reread<Loaded>,

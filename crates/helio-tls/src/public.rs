@@ -42,7 +42,7 @@ pub struct PublicFiles {
     pub clients: Option<PathBuf>,
 }
 
-/// See the module.
+/// The certificate and key of a server that is open to everybody, read again when their files change.
 pub struct Public {
     files: PublicFiles,
     kept: Reread<Arc<ServerConfig>>,

@@ -10,7 +10,7 @@ use crate::Error;
 /// What changes when a file is written or replaced: device, number, size, time.
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// See the module.
+/// A value made from files, and the times of these files when it was made.
 pub(crate) struct Reread<T> {
     paths: Vec<PathBuf>,
     kept: Mutex<Kept<T>>,

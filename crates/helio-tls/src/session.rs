@@ -27,7 +27,7 @@ const SMALL_READS: u32 = 64;
 const RECORD_TEXT: usize = 16 << 10;
 const RECORD_MORE: usize = 32;
 
-/// See the module.
+/// One end of an encrypted connection, without a socket of its own.
 pub struct Session {
     side: Side,
     /// What came and is not read yet is in `came.0..came.1`.

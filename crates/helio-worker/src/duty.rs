@@ -38,7 +38,7 @@ struct Roster {
     loop_wants: bool,
 }
 
-/// See the module.
+/// The right to poll: which thread has it, and which threads wait for it.
 #[derive(Debug)]
 pub(crate) struct Duty {
     roster: Mutex<Roster>,

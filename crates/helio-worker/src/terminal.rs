@@ -28,7 +28,7 @@ struct Pending {
     is_closed: bool,
 }
 
-/// See the module.
+/// The lines and notices that a driver has still to show, and the wake-up of the thread that shows them.
 #[derive(Debug, Default)]
 pub(crate) struct Terminal {
     pending: Mutex<Pending>,

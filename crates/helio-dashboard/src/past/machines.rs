@@ -47,7 +47,7 @@ pub(super) const BYTES_MAX: u64 = {
 const MACHINES_A_SECOND: usize = 100;
 const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
 
-/// See the module.
+/// The recorded use of each machine: a folder of files, and the spans that are not written yet.
 #[derive(Debug)]
 pub(crate) struct Machines {
     folder: PathBuf,

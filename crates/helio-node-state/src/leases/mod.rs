@@ -102,7 +102,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) since: u64,
 }
 
-/// See the module.
+/// The leases of this node, and the requests that wait for one.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     queue: Queue,

@@ -166,7 +166,7 @@ pub(crate) enum Stay {
     Stays(Option<LeaseId>),
 }
 
-/// See the module.
+/// The worker processes of this node, by their state.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     workers: BTreeMap<WorkerId, Worker>,

@@ -14,7 +14,7 @@ use super::allocator::{Allocator, Extent};
 /// Ranges are whole pages, so that each can be mapped, and given back to the disk.
 const PAGE: u64 = 64 << 10;
 
-/// See the module.
+/// The free and used ranges of the file on disk, and the ranges that the disk gets back.
 #[derive(Debug)]
 pub(super) struct DiskFile {
     start: u64,

@@ -50,7 +50,7 @@ use serves::Serves;
 
 pub(crate) use env::{Env, Surroundings};
 
-/// See the module.
+/// The state of the object store: its sub-machines, and the objects to be inherited from nodes that leave.
 #[derive(Debug)]
 pub(crate) struct Store {
     objects: Objects,

@@ -85,7 +85,7 @@ struct Unsealed {
     is_freed: bool,
 }
 
-/// See the module.
+/// The objects of this node, by id, and the order in which secondary copies give way.
 #[derive(Debug)]
 pub(super) struct Objects {
     memory: Allocator,

@@ -7,7 +7,7 @@ use helio_types::ObjectId;
 use crate::context::Violation;
 use crate::event::Conn;
 
-/// See the module.
+/// The number of pins of each client on each object.
 #[derive(Debug, Default)]
 pub(super) struct Pins(BTreeMap<Conn, HashMap<ObjectId, u32>>);
 

@@ -83,7 +83,7 @@ pub(super) struct Missing {
     pub(super) reason: String,
 }
 
-/// See the module.
+/// The pulls under way and those that wait for room, by object.
 #[derive(Debug, Default)]
 pub(super) struct Pulls {
     fetches: BTreeMap<ObjectId, Fetch>,

@@ -54,7 +54,7 @@ pub(super) struct Reservation {
     pub(super) wants: Option<Wants>,
 }
 
-/// See the module.
+/// The queue of creations and incoming objects that wait for room, and the traffic with the disk.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     waiting: VecDeque<Waiting>,

@@ -7,7 +7,7 @@ use helio_types::ObjectId;
 use crate::event::Conn;
 use crate::limits::SERVES_MAX;
 
-/// See the module.
+/// The objects being sent to other daemons, and the reads that wait for an object to be sealed.
 #[derive(Debug, Default)]
 pub(super) struct Serves {
     /// What other daemons read from here.

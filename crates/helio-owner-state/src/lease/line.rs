@@ -29,7 +29,7 @@ pub(super) enum Room {
     None,
 }
 
-/// See the module.
+/// The waiting calls of one kind: those that may run anywhere, and those that have a best node.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     anywhere: VecDeque<Waiting>,

@@ -89,7 +89,7 @@ struct Lease {
     is_orphaned: bool,
 }
 
-/// See the module.
+/// The leases of this process, the calls that wait for one, and both by class of call.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     classes: Vec<Class>,

@@ -54,7 +54,7 @@ pub(crate) struct Waiting<P> {
     pub(crate) inputs: Vec<Input<P>>,
 }
 
-/// See the module.
+/// The queue of calls that arrived, and the table of those that run.
 #[derive(Debug)]
 pub(crate) struct Inbox<P> {
     queue: VecDeque<Waiting<P>>,

@@ -46,7 +46,7 @@ struct Identity {
     actor: ActorId,
 }
 
-/// See the module.
+/// The calls of others that this process runs: the inbox, and what running calls and blocked threads wait for.
 #[derive(Debug)]
 pub(crate) struct Executor<P> {
     inbox: Inbox<P>,

@@ -22,7 +22,7 @@ struct Ran {
     failed: bool,
 }
 
-/// See the module.
+/// The latest calls that ran in this process, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Recent(VecDeque<Ran>);
 

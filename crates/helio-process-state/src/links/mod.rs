@@ -70,7 +70,7 @@ struct Link {
     leases: IdMap<LeaseId, Arc<Lease>>,
 }
 
-/// See the module.
+/// The links of this process, by number, with the peer and the outgoing frames of each.
 #[derive(Debug)]
 pub struct Links {
     own_node: NodeId,

@@ -26,7 +26,7 @@ use super::{Error, Reader, Stream, Writer};
 /// The longest greeting with its length, in bytes: nothing beyond it is read before the peer is let in.
 const GREETING_MAX: usize = HELLO_MAX + 4;
 
-/// See the module.
+/// A connection with the greeting that its peer sent, before it is let in, refused or handed over.
 #[derive(Debug)]
 pub struct Arrival {
     stream: Stream,

@@ -14,7 +14,7 @@ use super::Error;
 /// How much is encrypted at a time, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// See the module.
+/// An encrypted TCP connection that can be split into a reading and a writing half.
 #[derive(Debug)]
 pub struct Secure {
     pub(super) tcp: TcpStream,

@@ -78,7 +78,7 @@ pub(crate) type Payload = helio_process_state::Payload<Rc<Pin>>;
 /// its worker runs no other, and what else it needs.
 type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, (Target, NodeId), bool, Needs);
 
-/// See the module.
+/// One simulated driver or worker: the machine of a process, and the user code that runs on it.
 pub(crate) struct Process {
     pub(crate) pid: usize,
     pub(crate) node: usize,

@@ -55,7 +55,7 @@ pub(crate) enum Wait {
     News,
 }
 
-/// See the module.
+/// One running function, method or driver: the rest of its script, its values, and what it waits for.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,

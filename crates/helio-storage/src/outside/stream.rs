@@ -9,7 +9,7 @@ use helio_tls::{ClientFiles, Encrypted};
 /// No line of a store's answer is longer, in bytes.
 const LINE_MAX: u64 = 64 << 10;
 
-/// See the module.
+/// A TCP stream, encrypted or not, with a deadline for the reads and writes of one request.
 #[derive(Debug)]
 pub(super) struct Limited {
     stream: Stream,
