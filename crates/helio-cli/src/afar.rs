@@ -27,7 +27,7 @@ pub(crate) struct Gateway {
     pub(crate) address: String,
 }
 
-/// What the gateway serves.
+/// The options that the gateway serves with.
 pub(crate) struct Serving<'a> {
     pub(crate) session_dir: &'a Path,
     pub(crate) token: &'a str,

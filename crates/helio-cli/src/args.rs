@@ -27,7 +27,7 @@ struct Cli {
     logging_format: Option<String>,
 }
 
-/// What is to be done.
+/// The subcommands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Start this machine's daemon, as the head of a new cluster or as a further node of one.
@@ -62,7 +62,7 @@ pub(crate) enum Command {
     },
     /// Show the page of a cluster that is gone, from what its head wrote down.
     History {
-        /// What is to be done.
+        /// The action on a history.
         #[command(subcommand)]
         what: History,
     },
@@ -222,7 +222,7 @@ pub(crate) struct Rest {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// What is to be done with a history.
+/// An action on a history.
 #[derive(Subcommand, Debug)]
 pub(crate) enum History {
     /// List the histories on this machine.
@@ -237,7 +237,7 @@ pub(crate) enum History {
     },
 }
 
-/// What a node offers; for `start` and for the daemon.
+/// The resources and paths that a node offers; for `start` and for the daemon.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Offer {
     /// How many CPUs to offer [default: all].
@@ -639,7 +639,7 @@ const IGNORED: &[(&str, bool)] = &[
     ("verbose", false),
 ];
 
-/// Those of [`IGNORED`] that were given, with their values.
+/// The flags of [`IGNORED`] that were given, with their values.
 #[derive(Debug, Default)]
 pub(crate) struct Ignored(Vec<(&'static str, String)>);
 
@@ -658,7 +658,7 @@ impl Ignored {
         self.0.iter().any(|(given, _)| *given == name)
     }
 
-    /// Those that ask for something which does not happen.
+    /// The given flags whose effect is missing here.
     pub(crate) fn unmet(&self) -> impl Iterator<Item = &'static str> {
         let is_off =
             |value: &str| matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no");

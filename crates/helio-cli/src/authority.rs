@@ -26,10 +26,10 @@ const GOOD: Duration = Duration::from_secs(30 * 86_400);
 const CLOCKS: Duration = Duration::from_secs(2 * 86_400);
 const RENEWED: Duration = Duration::from_secs(7 * 86_400);
 
-/// Who guesses a token makes the authority's key: shorter ones are refused.
+/// The shortest token, in bytes: somebody who guesses the token makes the authority's key, so shorter ones are refused.
 const TOKEN_MIN: usize = 32;
 
-/// What comes before the 32 bytes of a key of Ed25519 in PKCS #8.
+/// The bytes before the 32 bytes of a key of Ed25519 in PKCS #8.
 const PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /// Shows such a certificate from now on, and keeps it fresh for as long as the process lives.

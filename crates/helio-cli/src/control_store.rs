@@ -18,7 +18,7 @@ use crate::args::{Node, Store};
 use crate::daemon::Starter;
 use crate::output;
 
-/// What flags say, as variables for the daemon: a password is not for lists of processes.
+/// The flags, as variables for the daemon: a list of processes must not show a password.
 pub(crate) fn environment(flags: &Store) -> Vec<(&'static str, String)> {
     let given = [
         ("HELIOSTAT_CONTROL_STORE", &flags.control_store),
@@ -108,7 +108,7 @@ fn encryption(is_redis: bool) -> Result<ClientFiles, String> {
     Ok(files)
 }
 
-/// What tells clusters apart, and does not tell the token.
+/// Returns a mark that tells clusters apart and does not reveal the token.
 fn mark(token: &str) -> String {
     let hash = Params::new().hash_length(16).personal(b"control store").hash(token.as_bytes());
     hash.to_hex().to_string()

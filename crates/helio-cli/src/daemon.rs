@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Node) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(fatal = true, "{error}");
-            // Who waits for the line shows it; without one there is standard error.
+            // A starter that waits for the line shows the error; without one it goes to standard error.
             if !starter.say(&json!({ "error": error })) {
                 eprintln!("heliostat: {error}");
             }
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Node) -> ExitCode {
 
 fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     if starter.is_there() {
-        // It fails when this process leads a session already, which is what is wanted.
+        // The call fails when this process leads a session already, which is the aim.
         let _ = rustix::process::setsid();
     }
     if let Some(why) = helio_env::settings::refusal() {
@@ -325,7 +325,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     if let Some(handle) = served {
         handle.stop();
     }
-    // What a daemon that served has logged is kept.
+    // The log of a daemon that served is kept.
     cleaner.discards &= !is_ready;
     if let Some(guest) = guest {
         guest.leave();
@@ -335,7 +335,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     }
     control.end();
     if let Some(link) = link {
-        // It is no link of ours if making it failed.
+        // If making the link failed, the file of that name is not ours.
         let _ = fs::remove_file(link);
     }
     if args.head {
@@ -344,7 +344,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     outcome.map_err(|error| error.to_string())
 }
 
-/// What a living daemon has in its folder goes with it, on every way out.
+/// Removes the files of a living daemon from its folder, on every way out.
 struct Cleaner<'a> {
     session: &'a Session,
     /// The whole folder goes: the daemon never was ready.
@@ -407,13 +407,13 @@ impl Control {
         let tell = said.clone();
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             let outcome = helio_control::run(options, move |ready| {
-                // Whoever waits for it has the other end until it has heard.
+                // The starting thread has the receiver until it has heard.
                 let _ = tell.send(Ok(ready));
             });
             if let Err(error) = outcome
                 && let Err(mpsc::SendError(Err(error))) = said.send(Err(error))
             {
-                // It was running: nothing can be acknowledged any more, so the whole daemon ends.
+                // The control service was running: nothing can be acknowledged any more, so the whole daemon ends.
                 tracing::error!(fatal = true, %error, "the control service has failed");
                 end_own_process();
             }
@@ -460,7 +460,7 @@ impl Control {
     }
 }
 
-/// What the daemon said when it was ready, in its session's folder for those who look for it. Where the head is changes
+/// The ready message of the daemon, in its session's folder for those who look for it. The head's address in it changes
 /// with the head.
 struct Announced(Arc<Mutex<(PathBuf, Value)>>);
 
@@ -522,7 +522,7 @@ fn end_own_process() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
 }
 
-/// Whoever started the daemon and waits for one line.
+/// The process that started the daemon and waits for one line.
 pub(crate) struct Starter {
     pipe: Option<File>,
     is_stdout: bool,

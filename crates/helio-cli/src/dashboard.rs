@@ -13,7 +13,7 @@ use crate::args::{Dashboard, DashboardAddress};
 use crate::session::{self, Found};
 use crate::{folder, locate, output, settings};
 
-/// What `start` asks of the daemon; `None`: no server.
+/// Returns the address of the dashboard that `start` asks of the daemon; `None`: no server.
 pub(crate) fn wanted(args: &Dashboard) -> Option<DashboardAddress> {
     (args.include_dashboard != Some(false)).then(|| DashboardAddress {
         dashboard: Some(format!(
@@ -21,7 +21,7 @@ pub(crate) fn wanted(args: &Dashboard) -> Option<DashboardAddress> {
             args.dashboard_host.as_deref().unwrap_or(HOST),
             args.dashboard_port.unwrap_or(PORT)
         )),
-        // Who names a port gets that one or an error.
+        // A port that was named is taken or an error; only the default may move.
         dashboard_port_moves: args.dashboard_port.is_none(),
         dashboard_allowed_hosts: args.dashboard_allowed_hosts.clone(),
     })
@@ -91,7 +91,7 @@ fn serve_until_it_ends(temp_dir: &Path, found: &Found, port: Option<u16>) -> Res
     Ok(())
 }
 
-/// What the server has to know of the daemon.
+/// The facts of the daemon that the dashboard's server needs.
 pub(crate) struct Serving<'a> {
     pub(crate) token: &'a str,
     pub(crate) session_name: &'a str,

@@ -182,7 +182,7 @@ pub(crate) fn current_cluster_moved(temp_dir: &Path, before: &str, address: &str
 /// Nobody is to look for that cluster any more.
 pub(crate) fn forget_current_cluster(temp_dir: &Path, address: &str) {
     if current_cluster(temp_dir).is_some_and(|named| named == address) {
-        // It may be gone already.
+        // The file may be gone already.
         let _ = fs::remove_file(temp_dir.join(CURRENT_CLUSTER_FILE));
     }
 }

@@ -1,4 +1,4 @@
-//! What KubeRay's operator tells a pod about itself, by environment variables.
+//! Facts of a pod that KubeRay's operator passes in environment variables.
 
 use std::collections::BTreeMap;
 #[cfg(feature = "dashboard")]

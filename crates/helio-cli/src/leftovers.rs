@@ -23,7 +23,7 @@ pub(crate) fn end(session_dir: &Path) -> usize {
     let left = of(&mark);
     for pid in &left {
         process::kill(*pid);
-        // It leads a group once it has work.
+        // A worker leads a group once it has work.
         process::kill_group(*pid);
     }
     left.len()
@@ -39,7 +39,8 @@ pub(crate) fn end_after(session_dir: &Path, at_most: Duration) {
     end(session_dir);
 }
 
-/// What a task has started inherits the variable, too, and may be a program that was to outlive it.
+/// Returns the ids of the workers and zygotes with that mark in their environment. The script or the title is checked,
+/// too: a program that a task has started inherits the variable, and may have to outlive the worker.
 fn of(mark: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! Which daemon of this machine speaks for a cluster.
+//! The choice of the daemon of this machine that speaks for a cluster.
 
 use std::path::Path;
 use std::thread;

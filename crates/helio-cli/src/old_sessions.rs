@@ -15,10 +15,11 @@ use helio_config::session::{CONTROL_FILE, PID_FILE, TOKEN_FILE};
 use crate::folder;
 use crate::session::SPILL;
 
-/// Who has just ended a session may still read its logs, however many others end meanwhile.
+/// The least age at which a folder is removed: a user who has just ended a session may still read its logs, however
+/// many others end meanwhile.
 const SETTLED: Duration = Duration::from_secs(600);
 
-/// Which of them stay: what is beyond either is removed.
+/// The limits of ended sessions that stay: a folder beyond either is removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     pub(crate) sessions: usize,
@@ -65,12 +66,12 @@ fn lock(dir: &Path) -> io::Result<Option<File>> {
 }
 
 fn remove_one(dir: &Path) -> io::Result<()> {
-    // It is held to the end: who would take the session up again meanwhile gets a folder of its own.
+    // The lock is held to the end: a daemon that would take the session up again meanwhile gets a folder of its own.
     let Ok(_lock) = lock(dir) else { return Ok(()) };
     if dir.join(CONTROL_FILE).exists() {
         return Ok(());
     }
-    // What a daemon that was killed has spilled elsewhere, into a folder of its own.
+    // A killed daemon leaves its spilled objects elsewhere, in a folder of its own.
     if let Ok(spill) = fs::read_link(dir.join(SPILL))
         && spill.file_name() == dir.file_name()
         && fs::symlink_metadata(&spill)
@@ -88,8 +89,8 @@ fn remove_one(dir: &Path) -> io::Result<()> {
     fs::remove_dir(dir)
 }
 
-/// What lies in the folder. A removal that is cut short leaves what says that a daemon made the folder, so
-/// that the next daemon removes the rest.
+/// Returns the files of the folder, those that mark it as a daemon's last. So after a removal that is cut short the
+/// next daemon removes the rest.
 fn marks_last(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;

@@ -1,4 +1,4 @@
-//! What is printed.
+//! Printing to standard output.
 
 use std::io::Write as _;
 

@@ -1,5 +1,5 @@
-//! What a node offers where the environment says so, whatever its flags say: `RAY_OVERRIDE_RESOURCES`, `RAY_OVERRIDE_LABELS`.
-//! Launchers of clouds tell a machine so what its kind has.
+//! Resources and labels that the environment sets, whatever a node's flags say: `RAY_OVERRIDE_RESOURCES`,
+//! `RAY_OVERRIDE_LABELS`. Launchers of clouds tell a machine in this way what its kind has.
 
 use std::collections::BTreeMap;
 

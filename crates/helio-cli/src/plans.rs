@@ -1,4 +1,4 @@
-//! What the autoscaler says of its plans (WHY-1): which machines it has asked for, and for whose sake.
+//! The autoscaler's report of its plans (WHY-1): which machines it has asked for, and for which demands.
 //!
 //! It writes them into the key-value table: `{"pending": [{"type", "count", "since_ms"}], "waiting": [{"resources",
 //! "gang", "types": {type: since_ms}, "why"}], "failures": [{"type", "why", "at_ms"}]}`; moments are milliseconds since 1970.
@@ -39,7 +39,7 @@ impl Plans {
         Self { report, now_ms }
     }
 
-    /// What was asked for and has not come: a line each, for `status`.
+    /// Returns a line for each machine type that was asked for and has not come, for `status`.
     pub(crate) fn pending(&self) -> Vec<String> {
         let rows = self.report["pending"].as_array().into_iter().flatten();
         let line = |row: &Value| {
@@ -59,7 +59,7 @@ impl Plans {
         rows.filter_map(line).collect()
     }
 
-    /// What `request_resources` asks for: a line each.
+    /// Returns a line for each shape that `request_resources` asks for.
     pub(crate) fn requested(&self) -> Vec<String> {
         let rows = self.report["requested"].as_array().into_iter().flatten();
         let line = |row: &Value| {
@@ -69,7 +69,7 @@ impl Plans {
         rows.filter_map(line).collect()
     }
 
-    /// What a request of that shape waits for; `None`: the autoscaler does not know of it.
+    /// Returns the reason why a request of that shape waits; `None`: the autoscaler does not know of it.
     pub(crate) fn of_shape(&self, shape: &Map<String, Value>) -> Option<String> {
         self.waiting().find(|row| is_shape(row, shape)).map(|row| self.sentence(row))
     }
@@ -103,7 +103,7 @@ impl Plans {
     }
 }
 
-/// What the autoscaler does for what waits under that id; `None`: nothing, or it waits no more.
+/// Returns what the autoscaler does for the task, actor or group of that id; `None`: nothing, or it waits no more.
 pub(crate) fn of(cluster: &Cluster, id: &str) -> Option<String> {
     let plans = Plans::read(|request| cluster.ask(request));
     plans.report.as_object()?;

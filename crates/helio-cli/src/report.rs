@@ -1,4 +1,4 @@
-//! What `status` prints: a pure function of the nodes, in Ray's layout.
+//! The text of `status`: a pure function of the nodes, in Ray's layout.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -122,7 +122,7 @@ fn usage(
     }
 }
 
-/// What the driver says of a node's GPUs, whoever uses them.
+/// Writes the usage of a node's GPUs as their driver reports it, whoever uses them.
 fn gpus(text: &mut String, gpus: &[GpuUse]) {
     if !gpus.is_empty() {
         text.push_str(" GPUs:\n");

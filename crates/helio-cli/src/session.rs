@@ -118,7 +118,7 @@ pub(crate) struct Found {
     pub(crate) dir: PathBuf,
     /// The daemon's process, when it lives.
     pub(crate) pid: Option<u32>,
-    /// What it said when it was ready.
+    /// The ready message of the daemon.
     ready: Value,
 }
 
@@ -183,8 +183,8 @@ pub(crate) fn is_latest_alive(temp_dir: &Path) -> bool {
     look_at(&temp_dir.join(LATEST_LINK)).is_some_and(|found| found.is_alive())
 }
 
-/// What a session's folder tells; `None` when there never was a daemon, or it has ended in order, or it
-/// is another user's.
+/// Reads a session's folder; `None` when there never was a daemon, or it has ended in order, or the folder is another
+/// user's.
 pub(crate) fn look_at(dir: &Path) -> Option<Found> {
     let dir = dir.canonicalize().ok().filter(|dir| folder::is_own(dir))?;
     let mut file = File::open(dir.join(PID_FILE)).ok()?;
@@ -243,7 +243,7 @@ mod tests {
         second.clean();
         drop(second);
 
-        // It dies: the lock is gone, the rest is there.
+        // The daemon dies: the lock is gone, the rest is there.
         let (dir, name) = (session.dir.clone(), session.name.clone());
         fs::write(dir.join(CONTROL_FILE), "state").unwrap();
         drop(session);

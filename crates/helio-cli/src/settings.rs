@@ -50,7 +50,7 @@ pub(crate) fn memory_monitor_refresh_ms() -> Result<u64, String> {
     if read(&DISABLE_MEMORY_MONITOR)? { Ok(0) } else { read(&MEMORY_MONITOR_REFRESH_MS) }
 }
 
-/// Which folders of sessions that are over stay.
+/// Reads the limits of the folders of ended sessions that stay.
 pub(crate) fn kept_sessions() -> Result<Kept, String> {
     let sessions = usize::try_from(read(&SESSIONS_KEPT_MAX)?).unwrap_or(usize::MAX);
     let days = read(&SESSIONS_KEPT_DAYS)?;

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     let prepared = prepare(args, ignored)?;
     observer::block_on(async {
         let (child, ready) = launch(args, &prepared).await?;
-        // Whoever reads that it runs may send a signal.
+        // A user who reads that the daemon runs may send a signal.
         let signals = Signals::listen()?;
         announce(args, &ready, &folder::temp_dir(args.offer.temp_dir.as_deref()));
         if args.block { block(child, &ready, signals).await } else { Ok(()) }
@@ -51,12 +51,13 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
 /// A daemon that may be started now.
 pub(crate) struct Prepared {
     arguments: Vec<String>,
-    /// What no list of processes may show.
+    /// Variables whose values no list of processes may show.
     environment: Vec<(&'static str, String)>,
     host: String,
 }
 
-/// Whatever comes before the start of the daemon: refusals, warnings, and the wait for a head that is not there yet.
+/// Does everything that comes before the start of the daemon: refusals, warnings, and the wait for a head that is not
+/// there yet.
 pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, String> {
     check(args, ignored)?;
     for name in ignored.unmet() {
@@ -134,7 +135,7 @@ pub(crate) async fn nodes(ready: &Value) -> Result<Vec<NodeInfo>, String> {
     }
 }
 
-/// What makes no sense is told before anything is started.
+/// Refuses flags that make no sense together, before anything is started.
 fn check(args: &Start, ignored: &Ignored) -> Result<(), String> {
     if !args.head {
         let head_only = [
@@ -259,7 +260,7 @@ fn await_head(args: &Start, own_host: &str, temp_dir: &Path) -> Result<Option<St
         }
     };
     let outcome = observer::await_head(&host, port, &token, at_most, say);
-    // It was for this process alone, and need not be there.
+    // The folder was for this process alone, and need not be there.
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
@@ -345,7 +346,7 @@ async fn spawn(prepared: &Prepared) -> Result<(Child, Value), String> {
     match line {
         Ok(Ok(Some(line))) => match serde_json::from_str::<Value>(&line) {
             Ok(value) if value["error"].is_string() => {
-                // It ends by itself; nothing is left running behind the message.
+                // The daemon ends by itself; nothing is left running behind the message.
                 let _ = child.wait().await;
                 Err(value["error"].as_str().unwrap_or_default().to_owned())
             }
@@ -406,7 +407,7 @@ fn announce(args: &Start, ready: &Value, temp_dir: &Path) {
     output::print(&next_steps(args, address, text("webui_url"), text("gateway_address")));
 }
 
-/// What a start without authentication means, in a line.
+/// Returns the one-line warning of a start without authentication.
 fn open_ports(host: &str) -> String {
     format!(
         "RAY_AUTH_MODE=disabled: the ports of this node ({host}) ask for no token. Whoever reaches one of them can run \
@@ -534,7 +535,7 @@ pub(crate) async fn block(
     Err(unexpected_end(status, ready))
 }
 
-/// What a daemon's death says, with the end of its log.
+/// Returns the message for a daemon that died, with the end of its log.
 fn unexpected_end(status: ExitStatus, ready: &Value) -> String {
     let log = PathBuf::from(ready["session_dir"].as_str().unwrap_or_default())
         .join("logs")

@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long killed ones may take to vanish.
 const KILLED_MAX: Duration = Duration::from_secs(2);
 
-/// What runs has this part of the grace, in percent; the rest is for handing over objects.
+/// The part of the grace that running work has, in percent; the rest is for handing over objects.
 const RUNNING_PERCENT: u64 = 75;
 
 /// How long the head may take to answer that a node leaves.
@@ -90,7 +90,7 @@ fn order_to_leave(alive: Vec<Found>, grace_s: u64) -> (Vec<Found>, Vec<Found>) {
                 ));
                 leaving.push(found);
             }
-            // It had nothing to hand over and was gone before the answer came.
+            // The node had nothing to hand over and was gone before the answer came.
             Err(_) if ends_now(&found) => leaving.push(found),
             Err(why) => {
                 output::line(&format!(
@@ -140,7 +140,7 @@ fn send(to: &[Found], signal: Signal) {
     }
 }
 
-/// Those that are still there at the end of the time; the others' folders are cleaned.
+/// Waits for those daemons to end and cleans their folders; returns those that are still alive at the end of the time.
 fn wait(mut alive: Vec<Found>, at_most: Duration) -> Vec<Found> {
     let began = Instant::now();
     while !alive.is_empty() {

@@ -24,7 +24,7 @@ use crate::{observer, output, start, values};
 /// How often it is looked whether the others have come.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the exit codes of shells add to the number of the signal that ended a command.
+/// The number that shells add to that of the signal which ended a command, for its exit code.
 const ENDED_BY_SIGNAL: i32 = 128;
 
 pub(crate) fn run(args: SymmetricRun, ignored: &Ignored) -> Result<ExitCode, String> {
@@ -94,7 +94,7 @@ fn is_own(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// What `start` would be told on this machine, and the command.
+/// Returns the arguments of `start` on this machine, and the command.
 fn start_arguments(
     args: SymmetricRun,
     is_head: bool,

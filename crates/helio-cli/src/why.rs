@@ -24,7 +24,7 @@ fn explain(cluster: &Cluster, given: &str) -> Result<String, String> {
         return asked(cluster, &task.0)?.ok_or_else(|| unknown("task", id));
     }
     if let Ok(actor) = ActorId::from_hex(id) {
-        // Who made it knows its calls too.
+        // The actor's creator knows its calls too.
         if let Some(text) = asked(cluster, &actor.0)? {
             return Ok(text);
         }
@@ -108,7 +108,7 @@ fn of_trials(cluster: &Cluster, given: &str) -> Result<Option<String>, String> {
     for trial in why_trial::named(cluster, given, &jobs)? {
         let of_actor = match trial.actor.as_str() {
             "" => String::new(),
-            // It may have ended since.
+            // The actor may have ended since.
             actor => explain(cluster, actor).map(|text| format!("\n{text}")).unwrap_or_default(),
         };
         texts.push(format!("{}{of_actor}", trial.text));
@@ -123,7 +123,7 @@ fn living_jobs(cluster: &Cluster) -> Result<Vec<String>, String> {
     Ok(living.map(|job| field(job, "job_id")).collect())
 }
 
-/// What the process says that owns it.
+/// Asks the process that owns the id for its reason.
 fn asked(cluster: &Cluster, id: &[u8]) -> Result<Option<String>, String> {
     let told = cluster.inspect(Topic::Why, id)?;
     Ok(told.answers.into_iter().map(|answer| answer.why).find(|why| !why.is_empty()))

@@ -11,7 +11,7 @@ use crate::state::Cluster;
 /// The class of the actor that runs what Serve has.
 const CONTROLLER: &str = "ServeController";
 
-/// What the controller says of it; `None`: Serve does not run, or has nothing of that name.
+/// Returns the controller's explanation; `None`: Serve does not run, or has nothing of that name.
 pub(crate) fn of(cluster: &Cluster, name: &str) -> Result<Option<String>, String> {
     let is_controller = |row: &helio_report::Row| {
         let is = |column: &str, value: &str| row.get(column).map(shown).as_deref() == Some(value);

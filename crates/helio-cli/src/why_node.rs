@@ -6,7 +6,7 @@ use helio_types::NodeId;
 
 use crate::state::Cluster;
 
-/// What there is to say of the node of that id; `None`: there is none.
+/// Returns the explanation of the node of that id; `None`: there is none.
 pub(crate) fn of(cluster: &Cluster, id: &str) -> Result<Option<String>, String> {
     let ControlResponse::Nodes(all) = cluster.ask(ListNodes {})? else { return Ok(None) };
     let found = all.nodes.iter().find(|node| node.address.node_id.hex() == id);

@@ -9,8 +9,8 @@ use crate::state::Cluster;
 /// Drivers write the same namespace (`train/controller/told.py`).
 const RUNS: &str = "_train_runs";
 
-/// What the runs of that name or id have to say, the latest last; `None`: there is none.
-/// `jobs` are those whose drivers live.
+/// Returns the explanations of the runs of that name or id, the latest last; `None`: there is none. `jobs` are those
+/// whose drivers live.
 pub(crate) fn of(
     cluster: &Cluster,
     given: &str,

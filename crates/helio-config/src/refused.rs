@@ -8,7 +8,7 @@ struct Refused {
     name: &'static str,
     /// Whether that text asks for what does not happen, where the head's state is in a store or not.
     asks: fn(text: &str, has_store: bool) -> bool,
-    /// What is so instead, and what to do.
+    /// The sentence of the error: what holds instead, and what to do.
     instead: &'static str,
 }
 

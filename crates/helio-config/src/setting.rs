@@ -6,7 +6,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Which environment variables set a setting.
+/// The environment variables that set a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// `HELIOSTAT_<name>` or, for programs written for Ray, `RAY_<name>`; the first one that is set wins.
@@ -65,7 +65,7 @@ pub struct Row {
     pub name: &'static str,
     pub names: Names,
     pub shape: Shape,
-    /// What the number counts; empty for flags and texts.
+    /// The unit of the number; empty for flags and texts.
     pub unit: &'static str,
     /// The part of the system that reads the setting.
     pub read_by: &'static str,

@@ -117,7 +117,7 @@ settings! {
         /// Where the head posts what happens in the cluster, as events in Ray's form: the collector of KubeRay's history
         /// server. Unset: nowhere.
         EVENTS_EXPORT_ADDRESS = Ray "DASHBOARD_AGGREGATOR_AGENT_EVENTS_EXPORT_ADDR" text("") "http://host:port/path", HEAD;
-        /// Which kinds of events those are; `ALL`. Unset: all but TASK_PROFILE_EVENT.
+        /// The kinds of those events; `ALL`. Unset: all but TASK_PROFILE_EVENT.
         EVENTS_EXPORT_TYPES = Ray "DASHBOARD_AGGREGATOR_AGENT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
         /// The same, as releases of Ray before 2.54 and KubeRay's examples name it.
         EVENTS_EXPORT_TYPES_OLD = Ray "DASHBOARD_AGGREGATOR_AGENT_PUBLISHER_HTTP_ENDPOINT_EXPOSABLE_EVENT_TYPES" text("") "names, separated by commas", HEAD;
@@ -186,7 +186,7 @@ settings! {
         REDIS_CLIENT_CERT = Ray "REDIS_CLIENT_CERT" text("") "PEM file", HEAD;
         /// As CONTROL_STORE_CLIENT_KEY, for Redis.
         REDIS_CLIENT_KEY = Ray "REDIS_CLIENT_KEY" text("") "PEM file", HEAD;
-        /// Which part of a store is this cluster's: clusters of several namespaces do not see each other.
+        /// The part of a store that this cluster uses: clusters of several namespaces do not see each other.
         EXTERNAL_STORAGE_NAMESPACE = Ray "external_storage_namespace" text("default") "", HEAD;
         /// How long `start --address` waits for a head that cannot be reached yet.
         JOIN_WAIT_S = Own "JOIN_WAIT_S" count(300, 0, 1_000_000_000) "s", "commands";
@@ -217,8 +217,8 @@ settings! {
         GCS_RPC_SERVER_RECONNECT_TIMEOUT_S = Knob "gcs_rpc_server_reconnect_timeout_s" count((HEADLESS_MS_MAX / 1000) as i64, 1, TIME_MS_MAX) "s", "control service, node daemon";
         /// How long the head keeps the session of a driver outside the cluster (`ray://`) whose connection broke.
         CLIENT_RECONNECT_GRACE_PERIOD = Both "CLIENT_RECONNECT_GRACE_PERIOD" count(1800, 0, 1_000_000) "s", "head";
-        /// What SIGTERM means for the daemon of a machine that may be taken away: the node is drained within so many
-        /// seconds, three quarters of which are for what runs there. 0: it ends at once.
+        /// The time in which SIGTERM drains the node of a machine that may be taken away; three quarters of it are for
+        /// what runs there. 0: the daemon ends at once.
         PREEMPTION_GRACE_S = Own "PREEMPTION_GRACE_S" number(0.0, 0.0, 1e6) "s", DAEMON;
     }
     MEMORY "Memory, object store and disk" {
@@ -267,8 +267,8 @@ settings! {
         /// How long a worker that ends by itself may take for what user code does then: `__ray_shutdown__`, `__del__`,
         /// handlers of `atexit`, ends of child processes.
         ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS = Knob "actor_graceful_shutdown_timeout_ms" count(30_000, 0, TIME_MS_MAX) "ms", "workers";
-        /// What `breakpoint()` does in a worker: 1 waits for a client of debugpy, such as VS Code; legacy, for
-        /// `ray debug`; 0 goes on.
+        /// The effect of `breakpoint()` in a worker: 1 waits for a client of debugpy, such as VS Code; legacy, for `ray
+        /// debug`; 0 goes on.
         DEBUG = Both "DEBUG" choice("1", &["0", "1", "legacy"]) "", "workers";
         /// 1: a worker also waits for a debugger when a call ends with an error.
         DEBUG_POST_MORTEM = Both "DEBUG_POST_MORTEM" flag(false) "", "workers";
@@ -300,8 +300,8 @@ settings! {
         ROTATION_MAX_BYTES = Both "ROTATION_MAX_BYTES" count(100 * MIB, 0, i64::MAX) "bytes", LOGGERS;
         /// How many of those that were set aside are kept of a process; beyond, the oldest is removed.
         ROTATION_BACKUP_COUNT = Both "ROTATION_BACKUP_COUNT" count(5, 0, 1_000) "files", LOGGERS;
-        /// What the files with the output of all workers of a node may take together; beyond, the oldest are removed that
-        /// were set aside or whose worker has ended. 0: any.
+        /// The limit of the files with the output of all workers of a node together; beyond, the oldest are removed
+        /// that were set aside or whose worker has ended. 0: any.
         WORKER_OUTPUT_MAX_BYTES = Own "WORKER_OUTPUT_MAX_BYTES" count(10 * 1024 * MIB, 0, i64::MAX) "bytes", DAEMON;
         /// The level of the driver's logger `heliostat`; wins over `logging_level`.
         LOGGER_LEVEL = Both "LOGGER_LEVEL" text("") "level", DRIVER;

@@ -1,4 +1,4 @@
-//! Who may ask what: a pure judgement of a request's head.
+//! Access rules: a pure judgement of a request's head, which says whether the server answers the request.
 //!
 //! **AUTH-1** Everything but [`PUBLIC`] asks for the cluster's token. Programs send it in `Authorization:
 //! Bearer` (or `X-Ray-Authorization`, for those behind a proxy that takes the first for itself); a browser
@@ -19,7 +19,7 @@ use helio_types::OPEN_TOKEN;
 
 use crate::login;
 
-/// What is answered without a token: whether the head is well, and what a browser needs to log in.
+/// Paths that are answered without a token: the head's health, and the pages that a browser needs to log in.
 pub(crate) const PUBLIC: &[&str] = &[
     "/api/authentication_mode",
     "/api/gcs_healthz",
@@ -32,7 +32,7 @@ pub(crate) const PUBLIC: &[&str] = &[
 /// The name of Ray's cookie, which has the token itself.
 const RAY_COOKIE: &str = "ray-authentication-token";
 
-/// What the judgement is about.
+/// The parts of a request's head that the judgement depends on.
 #[derive(Debug, Default)]
 pub(crate) struct Head<'a> {
     pub(crate) path: &'a str,
@@ -58,7 +58,7 @@ impl Head<'_> {
 /// The judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Whoever asks: nothing of the cluster is told.
+    /// The path is one of [`PUBLIC`]: everybody gets the answer, which tells nothing of the cluster.
     Public,
     /// A program with the token.
     Program,
@@ -74,7 +74,7 @@ pub(crate) enum Verdict {
     CrossSite,
 }
 
-/// What the server is called, and its token.
+/// The names and the token of this server.
 #[derive(Debug, Clone)]
 pub(crate) struct Door {
     pub(crate) token: String,

@@ -1,4 +1,4 @@
-//! What runs and ran lately, as bars on the lanes of processes, and what has failed, grouped. Pure.
+//! Calls that run or ran lately, as bars on the lanes of processes, and failures, grouped. Pure.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ pub(crate) fn errors(tasks: &[Row]) -> Value {
     json!({ "groups": groups, "left_out": left_out })
 }
 
-/// What a traceback says in the end, or the whole of a sentence.
+/// Returns the last line of a traceback, or the whole of a one-line message.
 fn last_line(message: &str) -> &str {
     message.trim_end().rsplit('\n').next().unwrap_or_default().trim()
 }

@@ -1,5 +1,5 @@
-//! What an autoscaler reads and says: `/api/autoscaler/…`. It decides; this only tells it what there is, and keeps
-//! what it says of its plans where `status` and `why` look.
+//! The autoscaler's routes, `/api/autoscaler/…`. The autoscaler decides; these routes only tell it the state of the
+//! cluster, and keep its report of its plans where `status` and `why` look.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) async fn state(State(app): State<Arc<App>>) -> Result<Reply, Refusal>
         _ => Vec::new(),
     };
     let alive = nodes.nodes.iter().filter(|node| node.alive);
-    // What was placed on a node already is that node's to start.
+    // A demand that is already placed on a node is left out: that node starts its worker.
     let of_nodes = alive.clone().flat_map(|node| &node.pending).filter(|demand| demand.may_spill);
     let mut demands: Vec<Demand> = of_nodes.chain(&nodes.pending).filter_map(demand).collect();
     if demands.iter().any(|demand| demand.count >= REQUESTS_MAX) {
@@ -113,7 +113,7 @@ fn node(info: &NodeInfo) -> Value {
     })
 }
 
-/// What waits for room, in one shape.
+/// Demands for resources of one shape that no node has room for.
 struct Demand {
     resources: Value,
     count: u64,
@@ -134,7 +134,8 @@ fn raise(demands: &mut [Demand], tasks: &[Row]) {
     }
 }
 
-/// What waits within a placement group waits for the group's own room, and what is bound to a node for that node.
+/// Returns the demand of the autoscaler; `None` for one within a placement group, which waits for the group's own room,
+/// and for one that is bound to a node.
 fn demand(demand: &PendingDemand) -> Option<Demand> {
     let Strategy { kind, soft, labels, fallbacks, .. } = &demand.strategy;
     let is_bound = *kind == StrategyKind::NodeAffinity && !soft;

@@ -1,4 +1,4 @@
-//! What has changed, said as it changes: `/api/v0/changes`, server-sent events.
+//! Changes of the cluster's lists, told as they happen: `/api/v0/changes`, server-sent events.
 //!
 //! A page that is seen keeps one such answer open and asks anew for what it shows of what has changed. So nothing is
 //! asked while nothing changes, and what changes is seen within [`EVERY`] where that is cheap.
@@ -40,7 +40,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// These change by being told.
 const VOLATILE: [&str; 2] = ["end_time_ms", "time"];
 
-/// What was seen of a list.
+/// The last reading of a list.
 #[derive(Debug, Default)]
 struct Seen {
     /// When it may be looked at again.
@@ -50,7 +50,7 @@ struct Seen {
     version: u64,
 }
 
-/// What is followed, and what following costs.
+/// The lists that pages follow, and the cost of following them.
 #[derive(Debug)]
 pub(crate) struct Changes {
     of: BTreeMap<&'static str, Mutex<Seen>>,
@@ -136,14 +136,14 @@ fn print_rows(rows: &[Row]) -> u64 {
     hasher.finish()
 }
 
-/// Who follows some lists.
+/// A page that follows some lists.
 struct Follower {
     app: Arc<App>,
     verdict: Verdict,
     /// With how often each had changed when that was said; none: nothing was said yet.
     of: Vec<(Resource, Option<u64>)>,
     said: Instant,
-    /// What answers had cost when something was said.
+    /// The cost of all answers when the last event was sent.
     spent_us: u64,
 }
 
@@ -161,7 +161,7 @@ impl Follower {
         loop {
             if !is_first {
                 tokio::time::sleep(EVERY).await;
-                // What the page has asked for since the last event counts.
+                // The answers that the page has asked for since the last event count.
                 let spent = changes.spent_us.load(Ordering::Relaxed).saturating_sub(self.spent_us);
                 let among = changes.followers.load(Ordering::Relaxed).max(1);
                 let rest = Duration::from_micros(spent) / among * SHARE;
@@ -169,7 +169,7 @@ impl Follower {
             }
             let mut news = Vec::new();
             for (of, said) in &mut self.of {
-                // Who asks for it is told what is wrong.
+                // A list that cannot be read is left out here: the page gets the error when it asks for the list.
                 let Ok(now) = version(&self.app, *of, self.verdict).await else { continue };
                 if *said != Some(now) {
                     *said = Some(now);

@@ -50,7 +50,8 @@ pub(crate) async fn keep_file(asker: Asker, session_dir: PathBuf) {
     }
 }
 
-/// Whoever reads it meanwhile gets all of the old text or all of the new one.
+/// Replaces the file's text at once: a process that reads the file meanwhile gets all of the old text or all of the new
+/// one.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let fresh = file.with_extension(format!("{}.new", std::process::id()));
     std::fs::write(&fresh, text)?;

@@ -41,7 +41,7 @@ impl Drivers {
         }
     }
 
-    /// What the driver says.
+    /// Runs a module in a driver of its own and returns the driver's answer.
     ///
     /// # Errors
     /// A sentence: it was not started, took too long, or has ended without an answer.

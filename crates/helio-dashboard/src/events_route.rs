@@ -1,4 +1,4 @@
-//! What went wrong and in which zone the cluster's times are, in the form of Ray's older routes.
+//! The cluster's failures and its time zone, in the form of Ray's older routes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What every request passes: the judgement of [`crate::access`], and the headers of every answer.
+//! The layer that every request passes: the judgement of [`crate::access`], and the headers of every answer.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// What a history does not have: it needs processes, or files of machines.
+/// Paths that a history cannot answer: they need processes, or files of machines.
 const NOT_OF_PAST: [&str; 6] = [
     "/api/v0/changes",
     "/api/v0/logs",
@@ -110,7 +110,7 @@ fn head(request: &Request) -> Head<'_> {
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    // What is no text is present all the same, and matches nothing.
+    // A header that is not text counts as present and matches nothing.
     headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"))
 }
 

@@ -56,7 +56,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, body: Body) -> Result<Re
             Refusal::new(StatusCode::INSUFFICIENT_STORAGE, format!("The job cannot be kept: {error}."))
         }
     })?;
-    // Whoever lists jobs after this answer finds it.
+    // A client that lists jobs after this answer finds the new one.
     app.jobs.published().await;
     Ok(reply::json(&json!({ "job_id": id, "submission_id": id })))
 }
@@ -166,7 +166,8 @@ impl Drivers {
     }
 }
 
-/// Whose values of variables are left out: what a browser shows, others may see.
+/// Returns the details for the one who asks: a browser gets no values of environment variables, since others may see
+/// its screen.
 fn shown(mut details: Value, verdict: Verdict) -> Value {
     if verdict == Verdict::Browser
         && let Some(all) =
@@ -211,7 +212,7 @@ pub(crate) async fn list(
     details(&app, verdict).await.map(|all| reply::json(&Value::Array(all)))
 }
 
-/// What is told of all jobs.
+/// Returns the details of all jobs, by start.
 pub(crate) async fn details(app: &App, verdict: Verdict) -> Result<Vec<Value>, Refusal> {
     if app.asker.past().is_some() {
         let told = app.asker.rows(Resource::Jobs).await.map_err(Refusal::unavailable)?;
@@ -303,7 +304,7 @@ pub(crate) async fn tail(
 ) -> Result<Reply, Refusal> {
     let id = submitted(&app, &id).await?;
     Ok(upgrade.on_upgrade(move |socket| async move {
-        // Who goes away ends it.
+        // A follower that goes away ends the stream; that is not a failure.
         let _ = follow(&app, &id, socket).await;
     }))
 }
@@ -350,7 +351,7 @@ fn read_part(path: &std::path::Path, offset: u64) -> Vec<u8> {
     if let Ok(mut file) = File::open(path)
         && file.seek(SeekFrom::Start(offset)).is_ok()
     {
-        // What was read before an error is of use.
+        // The bytes that were read before an error are of use.
         let _ = file.take(PART_MAX).read_to_end(&mut part);
     }
     part
@@ -404,7 +405,7 @@ pub(crate) async fn put_package(
     }
     kept?;
     let packages = app.packages.clone();
-    // It says itself what fails.
+    // `copy` logs its failures itself.
     let _ = tokio::task::spawn_blocking(move || packages.copy(&name)).await;
     Ok(Response::new(Body::empty()))
 }

@@ -72,7 +72,7 @@ const PORTS_TRIED: u16 = 50;
 /// How long the thread may take to end.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// What the server is started with.
+/// The options of a server of a running cluster.
 #[derive(Debug)]
 pub struct Options {
     /// Where it listens, from [`listen`].
@@ -109,16 +109,16 @@ pub struct Options {
     pub history: Option<PathBuf>,
 }
 
-/// What a server of a cluster that is gone is started with.
+/// The options of a server of a cluster that is gone.
 #[derive(Debug)]
 pub struct PastOptions {
     /// Where it listens, from [`listen`].
     pub listener: TcpListener,
-    /// What lets browsers and programs in.
+    /// The token that lets browsers and programs in.
     pub token: String,
     /// Where a browser on this machine finds this server: `host:port`.
     pub address: String,
-    /// What the history says.
+    /// The rows of the history.
     pub recorded: Recorded,
     /// Where the figures of the cluster's machines are, in a folder of that name; none: they are not kept.
     pub figures: Option<PathBuf>,
@@ -150,7 +150,7 @@ pub fn listen(host: &str, port: u16, may_move: bool) -> Result<TcpListener, Stri
     unreachable!("the last port returns")
 }
 
-/// What the routes share.
+/// The state that all routes share.
 #[derive(Debug)]
 pub(crate) struct App {
     asker: Asker,
@@ -286,7 +286,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
                 exporter.end().await;
             }
         });
-        // What still runs on other threads (a file being unpacked) is not waited for.
+        // Work on other threads that still runs (a file being unpacked) is not waited for.
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("dashboard".to_owned()).spawn(run)?;

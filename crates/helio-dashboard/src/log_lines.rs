@@ -1,5 +1,5 @@
-//! What a person is shown of a log: the last state of each progress bar instead of every one, and no colours where
-//! those are not wanted. Pure.
+//! A log as a person reads it: the last state of each progress bar instead of every one, and no colours where those are
+//! not wanted. Pure.
 //!
 //! A bar of a terminal writes itself over by `\r`; one of `ray.experimental.tqdm_ray` is a line of JSON for each of
 //! its states. Either is folded into what it said last.
@@ -32,7 +32,7 @@ impl Shown {
         Self { has_colours, ..Self::default() }
     }
 
-    /// What is to be shown of the next part.
+    /// Takes in the next part of the log and returns the bytes to show.
     pub(crate) fn take(&mut self, part: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         self.open.extend_from_slice(part);
@@ -52,7 +52,7 @@ impl Shown {
         if self.has_colours { out } else { plain(&out) }
     }
 
-    /// What is left when nothing more will come.
+    /// Returns the rest to show when the log has ended.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         let (open, mut out) = (std::mem::take(&mut self.open), Vec::new());
         if !open.is_empty() {
@@ -108,7 +108,7 @@ fn drawn(state: &Value) -> String {
     format!("{}: {done}{total} {}", text("desc"), text("unit")).trim_end().to_owned()
 }
 
-/// What a line says that was written over by `\r`: its last state that says something.
+/// Returns the last state that is not blank of a line that was written over by `\r`.
 fn last_state(line: &[u8]) -> &[u8] {
     if !line.contains(&b'\r') {
         return line;

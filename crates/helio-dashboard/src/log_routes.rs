@@ -76,7 +76,7 @@ async fn nodes(app: &App, fields: &Fields) -> Result<Vec<NodeInfo>, Refusal> {
     Ok(all.into_iter().filter(|node| node.alive).collect())
 }
 
-/// What each of those nodes answers, side by side; one that does not answer says so in its place.
+/// Asks each of those nodes, side by side; a node that does not answer has an error in its place.
 async fn ask_all(
     app: &App,
     fields: &Fields,
@@ -116,7 +116,8 @@ async fn rows(app: &App, fields: &Fields) -> Result<Value, Refusal> {
     Ok(json!({ "files": rows, "silent": silent }))
 }
 
-/// Whose a file is, as far as its name and the actors tell.
+/// Returns the owner of a log file, as far as the file's name and the actors tell: a submission, or a worker and its
+/// actor.
 fn owner(name: &str, node_id: &str, actors: &[Row]) -> Value {
     let file = name.rsplit('/').next().unwrap_or(name);
     if let Some(id) = file.strip_prefix("job-driver-").and_then(|rest| rest.strip_suffix(".log")) {
@@ -337,7 +338,7 @@ struct Wanted<'a> {
     /// Of a task; none: the last that is known.
     attempt: Option<i64>,
     suffix: &'a str,
-    /// What is not there yet is waited for.
+    /// Whether the answer waits for a log that is not there yet.
     follows: bool,
 }
 

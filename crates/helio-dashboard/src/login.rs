@@ -28,7 +28,7 @@ pub(crate) fn is_cookie(value: &str, token: &str, now_ms: u64) -> bool {
     read("cookie", value, token, now_ms).is_some()
 }
 
-/// What stands in a link that logs in once, within ten minutes of `now_ms`; `nonce` is random.
+/// Returns the key of a link that logs in once, within ten minutes of `now_ms`; `nonce` is random.
 #[must_use]
 pub fn link_key(token: &str, now_ms: u64, nonce: u64) -> String {
     stamp("link", token, now_ms + LINK_MS_MAX, nonce)

@@ -136,7 +136,7 @@ impl Packages {
     }
 }
 
-/// What lies under the folder's name is whole.
+/// Unpacks an archive into a draft and renames that to `folder`: a folder of that name is always whole.
 fn unpack_into(view: &Path, archive: &Path, folder: &Path) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let number = u64::from_le_bytes(helio_env::random::bytes());

@@ -1,4 +1,4 @@
-//! Which rows of a list an answer has: filters, keyset pages, columns. Pure.
+//! The choice of a list's rows for an answer: filters, keyset pages, columns. Pure.
 //!
 //! Rows are in the order of their keys, and an answer that has not all of them names the key after which
 //! the next one begins. So pages neither skip nor repeat rows while others come and go.
@@ -65,7 +65,7 @@ impl Wanted {
                 "filter_keys" => columns.push(value.to_lowercase()),
                 "filter_predicates" => predicates.push(value),
                 "filter_values" => values.push(value),
-                // What the others mean (`timeout`, `exclude_driver`) is decided elsewhere or for good.
+                // The other parameters (`timeout`, `exclude_driver`) are decided elsewhere or have one answer here.
                 _ => {}
             }
         }
@@ -314,7 +314,7 @@ impl<'a> OfCalls<'a> {
     }
 }
 
-/// What is said when some did not answer.
+/// Returns the warning for an answer that lacks the parts of some processes or nodes; empty: nothing is missing.
 pub(crate) fn warning(told: &Told) -> String {
     let silent = (told.silent > 0).then(|| {
         format!("{} processes or nodes did not answer in time; their part is missing.", told.silent)

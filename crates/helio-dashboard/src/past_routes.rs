@@ -1,4 +1,4 @@
-//! What the cluster and its machines used: `/api/v0/metrics/past`, `/api/v0/metrics/machines`.
+//! Routes for the past usage of the cluster and its machines: `/api/v0/metrics/past`, `/api/v0/metrics/machines`.
 
 use std::sync::Arc;
 

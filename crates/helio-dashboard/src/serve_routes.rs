@@ -31,7 +31,7 @@ pub(crate) async fn applications(
     let request = json!({
         "method": method.as_str(),
         "api_type": named,
-        // What a browser shows, others may see.
+        // Others may see the screen of a browser.
         "hides_variables": verdict == Verdict::Browser,
     });
     ask(&app, &request, &body).await

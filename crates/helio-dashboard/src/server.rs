@@ -39,7 +39,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, entrance: Entra
                         .max_buf_size(HEAD_BYTES_MAX)
                         .serve_connection(TokioIo::new(stream), service)
                         .with_upgrades();
-                    // Who goes away, or speaks something else than HTTP, gets no more.
+                    // A client that goes away, or speaks something else than HTTP, gets no more.
                     let _ = served.await;
                     drop(permit);
                 });

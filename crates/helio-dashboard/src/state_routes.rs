@@ -31,7 +31,7 @@ pub(crate) struct Answers {
     nodes: Mutex<Option<Answered<Nodes>>>,
 }
 
-/// What was said, and when it was asked for.
+/// An answer, and the time at which it was asked for.
 type Answered<T> = (Instant, Arc<T>);
 
 /// The last answer, if it is as new as it must be for whoever has asked at that moment.

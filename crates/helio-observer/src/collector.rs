@@ -23,7 +23,7 @@ pub struct Address {
 pub enum Failure {
     /// The collector does not want these.
     Refused(String),
-    /// It may want them later.
+    /// The collector may want the events later.
     Unanswered(String),
 }
 
@@ -96,7 +96,7 @@ impl Address {
     }
 }
 
-/// What the first line of an answer says.
+/// Judges the first line of an answer.
 fn outcome(answer: &[u8]) -> Result<(), Failure> {
     let line = answer.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line).trim().to_owned();

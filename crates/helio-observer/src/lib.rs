@@ -63,7 +63,7 @@ impl Link {
         let (reader, writer, _) = connect_unix(socket, hello).await?;
         let pid = std::process::id();
         let register = Register { worker_id, pid, observer: true, ..Register::default() };
-        // What cannot be sent is reported by the read.
+        // The read reports a failure to send.
         let _ = writer.send(&ClientToNode::Register(register));
         Ok(Self { reader, writer, asked: 0 })
     }
@@ -205,7 +205,7 @@ impl Asker {
     }
 }
 
-/// What a control service says of its cluster.
+/// The facts of a cluster that its control service tells.
 #[derive(Debug)]
 pub struct Cluster {
     /// The session's name, which joining nodes take over.

@@ -53,7 +53,7 @@ pub fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
     (path.starts_with(&folder) && path.is_file()).then_some(path)
 }
 
-/// What kind of log a file is.
+/// Returns the component that wrote the log file of that name.
 pub fn kind(name: &str) -> &'static str {
     let file = name.rsplit('/').next().unwrap_or(name);
     let kinds = [
@@ -135,7 +135,7 @@ fn tail(folder: &Path, request: &LogRequest) -> io::Result<LogAnswer> {
         let (from, size) = (last_lines(&path, request.max)?, fs::metadata(&path)?.len());
         return Ok(LogAnswer { from, size, ..LogAnswer::default() });
     }
-    // What one task prints is little, mostly; of much the end is looked through.
+    // One task mostly prints little; of much, only the end is looked through.
     let parts = parts(&path, &request.task_id)?;
     let size: u64 = parts.iter().map(|part| part.end - part.start).sum();
     let begin = size.saturating_sub(READ_MAX);

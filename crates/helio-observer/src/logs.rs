@@ -51,7 +51,7 @@ impl LogNode {
     /// # Errors
     /// A sentence for the user: the node does not answer, or has no such file.
     pub async fn ask(&mut self, request: &LogRequest) -> Result<LogAnswer, String> {
-        // What cannot be sent is reported by the read.
+        // The read reports a failure to send.
         let _ = self.writer.send(request);
         let answer = tokio::time::timeout(ANSWER_MAX, self.reader.next::<LogAnswer>()).await;
         match answer.unwrap_or(Err(Error::Silent)) {

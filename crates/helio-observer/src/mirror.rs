@@ -106,7 +106,7 @@ impl Mirror {
     }
 }
 
-/// What who keeps the table knows of it.
+/// The state of the task that keeps the table up to date.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     mirror: Arc<Mirror>,

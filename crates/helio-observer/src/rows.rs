@@ -19,7 +19,7 @@ use crate::Asker;
 /// A table of calls that one may read while another adds to it.
 pub type Table = Arc<RwLock<Calls>>;
 
-/// What is in a table now.
+/// Returns the present rows of a table.
 pub fn read(table: &Table) -> RwLockReadGuard<'_, Calls> {
     table.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -37,7 +37,7 @@ pub struct Told {
     pub more: Vec<More>,
     /// Calls that are too many for rows: `rows` is empty then.
     pub calls: Option<Table>,
-    /// What else there is to say of what is missing: sentences.
+    /// Sentences about the parts that are missing.
     pub notes: Vec<String>,
 }
 

@@ -38,9 +38,9 @@ messages! {
     pub struct ClientGone { 1 worker_id: WorkerId, 2 is_driver: bool, 3 cause: DeathCause }
     /// The actor takes calls.
     pub struct ActorStarted { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
-    /// It could not be started here, or its process ended. `retry` says whether another try, here or
-    /// elsewhere, could do better without counting as a restart (the node was full after all); then
-    /// `attempt` is the number of the launch that is given back.
+    /// The actor could not be started here, or its process ended. `retry` says whether another try, here or elsewhere,
+    /// could do better without counting as a restart (the node was full after all); then `attempt` is the number of the
+    /// launch that is given back.
     pub struct ActorEnded { 1 actor_id: ActorId, 2 incarnation: u32, 3 cause: DeathCause, 4 retry: bool, 5 attempt: u32 }
     /// Log lines for the driver of a job, wherever it is.
     pub struct JobLogs { 1 job_id: JobId, 2 lines: LogLines }
@@ -98,7 +98,8 @@ messages! {
         5 may_rejoin: bool,
         /// When the node had sent its registration.
         6 sent_ms: u64,
-        /// Which of the heads that have led this cluster this one is: a later one has a higher number; 0: it has no other.
+        /// The number of this head among the heads that have led the cluster: a later head has a higher number; 0: the
+        /// cluster has had no other.
         7 epoch: u64,
     }
     pub struct ToClient { 1 worker_id: WorkerId, 2 message: NodeToClient }
@@ -154,11 +155,11 @@ messages! {
 
     /// Asks for an object's bytes.
     pub struct PullObject { 1 request_id: u64, 2 object_id: ObjectId }
-    /// They follow, in `PullChunk`s, or wait to be taken.
+    /// The object's bytes follow, in `PullChunk`s, or wait to be taken.
     pub struct PullStart {
         1 request_id: u64,
         2 size: u64,
-        /// They are taken over a connection to `Destination::Objects`, see [`TakeBytes`].
+        /// The receiver takes the bytes over a connection to `Destination::Objects`, see [`TakeBytes`].
         3 is_bulk: bool,
     }
     pub struct PullChunk { 1 request_id: u64, 2 offset: u64, 3 bytes: Vec<u8> }
@@ -171,7 +172,7 @@ messages! {
     pub struct Inherit {
         1 object_id: ObjectId,
         2 from: NodeAddress,
-        /// Whose it is, and where that process lives. Nil: not known.
+        /// The owner of the object, and the node on which that process lives. Nil: not known.
         3 owner: WorkerId,
         4 owner_node: NodeId,
     }
@@ -228,7 +229,7 @@ messages! {
     /// Over a connection to `Destination::Packages`, the only request: a package of code is asked for or brought.
     pub struct PackageRequest {
         1 name: String,
-        /// It is brought, unless the daemon has it.
+        /// The sender brings the package, unless the daemon has it; else the sender asks for it.
         2 is_brought: bool,
         /// Of what is brought, in bytes.
         3 size: u64,

@@ -1,5 +1,5 @@
-//! What drivers, workers and observers ask of the control service. Requests travel through the
-//! node's daemon, which passes them on unread ([`crate::node::ControlCall`]).
+//! Requests of drivers, workers and observers to the control service. Requests travel through the node's daemon, which
+//! passes them on unread ([`crate::node::ControlCall`]).
 
 use helio_types::{
     ActorId, Assigned, DeathCause, JobId, NodeAddress, NodeId, PlacementGroupId, ResourceSet,
@@ -35,7 +35,7 @@ numbers! {
         Alive = 1,
         /// Its process ended and another is being made.
         Restarting = 2,
-        /// It will not come back.
+        /// The actor has ended and will not be restarted.
         Dead = 3,
     }
 }
@@ -63,7 +63,7 @@ messages! {
         3 soft: bool,
         /// For placement groups.
         4 placement_group: PlacementGroupId,
-        /// Which bundle, -1 for any.
+        /// The bundle's index; -1: any.
         5 bundle: i64,
         /// Whether children go into the same group.
         6 capture_children: bool,
@@ -95,9 +95,9 @@ messages! {
         5 detached: bool,
         /// How many restarts, -1 for no end.
         6 max_restarts: i64,
-        /// What must be free for it to be placed.
+        /// The resources that must be free for the actor to be placed.
         7 placement_resources: ResourceSet,
-        /// What it holds while it lives.
+        /// The resources that the actor holds while it lives.
         8 resources: ResourceSet,
         /// Its class's name, for people.
         9 class_name: String,
@@ -105,7 +105,7 @@ messages! {
         10 template: Vec<u8>,
         /// The constructor's arguments: a [`crate::peer::Args`] in its wire form.
         11 args: Vec<u8>,
-        /// Who created it.
+        /// The process that created the actor.
         12 owner: WorkerAddress,
         /// How many calls run at once.
         13 max_concurrency: u32,
@@ -129,7 +129,7 @@ messages! {
         /// Its constructor is not told to who lists calls (`enable_task_events=False`).
         31 is_unlisted: bool,
     }
-    /// What is known of an actor; published to those who hold its handle.
+    /// The state of an actor; published to those who hold its handle.
     pub struct ActorInfo {
         1 actor_id: ActorId,
         2 phase: ActorPhase,
@@ -162,7 +162,7 @@ messages! {
         /// Its process was killed so that it starts again. Durable only.
         21 is_reviving: bool,
     }
-    /// What is known of a node.
+    /// The state of a node.
     pub struct NodeInfo {
         1 address: NodeAddress,
         2 alive: bool,
@@ -184,15 +184,15 @@ messages! {
         15 workers: u32,
         /// Where the node's measurements are to be had (HTTP); 0: nowhere.
         30 metrics_port: u32,
-        /// What the NVIDIA driver says of the machine's GPUs; empty without such a driver.
+        /// The state of the machine's GPUs as the NVIDIA driver reports it; empty without such a driver.
         31 gpus: Vec<GpuUse>,
-        /// It takes no new work, and leaves when what it has is done.
+        /// The node takes no new work, and leaves when its work is done.
         32 is_draining: bool,
         /// Of one that has left: who has the objects that it kept; nil: nobody.
         33 heir: NodeAddress,
         /// When it was found to be gone, in milliseconds since 1970; 0: it is there.
         40 ended_ms: u64,
-        /// What whoever started its machine calls it, such as the name of a pod; empty: not known.
+        /// The name of the node's machine as its launcher knows it, such as that of a pod; empty: not known.
         41 instance_id: String,
         /// Nothing runs here, no actor lives here and no bundle is held: the machine could be given back.
         42 is_idle: bool,
@@ -217,7 +217,7 @@ messages! {
         5 memory_used: u64,
         /// Bytes.
         6 memory_total: u64,
-        /// What it draws, in milliwatts; 0: not known.
+        /// The power that the GPU draws, in milliwatts; 0: not known.
         7 power_mw: u32,
         /// Degrees Celsius; 0: not known.
         8 temperature: u32,
@@ -226,9 +226,9 @@ messages! {
     pub struct PendingDemand {
         1 resources: ResourceSet,
         2 count: u64,
-        /// What it waits for, in a sentence (WHY-1).
+        /// The reason why the request waits, in a sentence (WHY-1).
         3 why: String,
-        /// It may run on another node than the one that reports it.
+        /// The request may run on another node than the one that reports it.
         4 may_spill: bool,
         /// With `may_spill`: where it may go.
         5 strategy: Strategy,
@@ -311,7 +311,7 @@ messages! {
         2 reason: String,
         /// How long what runs there may go on; 0: until it has ended.
         3 grace_ms: u64,
-        /// It is to stay after all, unless it is handing its objects over already.
+        /// The node is to stay after all, unless it is handing its objects over already.
         4 is_cancelled: bool,
     }
     pub struct Failure {
@@ -350,7 +350,7 @@ messages! {
         40 Group(GroupInfo),
         41 Groups(Groups),
     }
-    /// What a worker is told to become.
+    /// The order to a worker to become an actor.
     pub struct ActorLaunch {
         1 spec: ActorSpec,
         2 incarnation: u32,
@@ -370,7 +370,7 @@ numbers! {
         NotFound = 2,
         /// The name is taken: `ActorAlreadyExistsError`.
         AlreadyExists = 3,
-        /// It can never be placed: `ActorUnschedulableError`, `TaskUnschedulableError`.
+        /// No node can ever have the actor or task: `ActorUnschedulableError`, `TaskUnschedulableError`.
         Unschedulable = 4,
         /// The runtime environment could not be made: `RuntimeEnvSetupError`.
         RuntimeEnv = 5,

@@ -11,7 +11,7 @@ messages! {
         1 variables: Vec<Variable>,
         /// The folder that the process starts in; empty: the job's.
         2 working_dir: String,
-        /// What is made before the process runs code.
+        /// The steps that prepare the environment before the process runs code.
         3 steps: Vec<EnvStep>,
         /// The environment as its user wrote it, in the form of the language front (Python: JSON). It is a free
         /// dictionary: the core hands it to processes and to those who list workers, and does not read it.

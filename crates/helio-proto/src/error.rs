@@ -9,7 +9,7 @@ use crate::wire::{messages, numbers};
 pub const TAG: u8 = 0xe0;
 
 numbers! {
-    /// What went wrong; chooses the exception class.
+    /// The kind of a failure; chooses the exception class.
     pub enum ErrorKind {
         /// `RaySystemError`
         #[default]
@@ -140,8 +140,8 @@ pub fn was_told(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((line, reader.rest()))
 }
 
-/// What a person is told of an error in an object's place, however it came there; empty: nothing is
-/// known but that it is one.
+/// Returns the line that a person is told of an error in an object's place, through however many processes the error
+/// came; empty: no text is known.
 #[must_use]
 pub fn line(bytes: &[u8]) -> String {
     let mut inner = bytes;

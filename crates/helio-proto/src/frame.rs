@@ -19,7 +19,7 @@ pub const INLINE_MAX: usize = 100 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a frame of {length} bytes was announced; at most {max} are allowed here")]
 pub struct TooLong {
-    /// What was announced.
+    /// The announced length, in bytes.
     pub length: usize,
     /// The bound at this point of the connection.
     pub max: usize,

@@ -45,7 +45,7 @@ messages! {
         5 port: u32,
         /// How long the gateway keeps a session without a connection, in milliseconds.
         6 grace_ms: u64,
-        /// Which gateway this is: another one, at the same address, has none of the sessions of the one before.
+        /// The id of this gateway: another one, at the same address, has none of the sessions of the one before.
         7 gateway: Vec<u8>,
     }
     /// A stream begins: to that address; from the gateway: to the guest's node.
@@ -66,7 +66,7 @@ messages! {
     pub struct Leave {}
     /// How a connection to the guest's own entrance begins: where it is to go.
     pub struct Dial { 1 token: String, 2 host: String, 3 port: u32 }
-    /// What the two send each other after the beginning.
+    /// A message of either side after the beginning.
     pub enum Message {
         1 Open(Open),
         2 Data(Data),

@@ -87,7 +87,7 @@ messages! {
         /// `key=selector` pairs that its node must fit.
         2 labels: Vec<Label>,
     }
-    /// What is asked for.
+    /// The request for a placement group.
     pub struct GroupSpec {
         1 group_id: PlacementGroupId,
         2 job_id: JobId,
@@ -108,13 +108,13 @@ messages! {
     }
     /// Where a bundle is.
     pub struct Place { 1 bundle: u32, 2 node_id: NodeId }
-    /// What is known of a group.
+    /// The state of a placement group.
     pub struct GroupInfo {
         1 spec: GroupSpec,
         2 phase: GroupPhase,
         /// The bundles that have a node.
         3 places: Vec<Place>,
-        /// What it waits for, in a sentence (WHY-1).
+        /// The reason why the group waits, in a sentence (WHY-1).
         4 why: String,
         /// How often nodes were asked.
         5 attempts: u32,
@@ -159,7 +159,7 @@ messages! {
         /// Not empty: the node holds none of them, for this reason.
         4 refused: String,
     }
-    /// What a node holds of a group, when it registers.
+    /// A bundle that a node holds when it registers.
     pub struct HeldBundle {
         1 group_id: PlacementGroupId,
         2 bundle: u32,
@@ -172,7 +172,7 @@ messages! {
     pub struct GroupNews {
         1 group_id: PlacementGroupId,
         2 removed: bool,
-        /// What it waits for; empty when it is placed.
+        /// The reason why the group waits; empty: it is placed.
         3 why: String,
     }
 }

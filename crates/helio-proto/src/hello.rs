@@ -14,7 +14,7 @@ use crate::wire::{messages, number_field};
 /// The wire version; raised when neighbouring releases cannot understand each other.
 pub const VERSION: u32 = 1;
 
-/// What a connector is.
+/// The role of a connector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
     /// One that this release does not know, and refuses: after the version, whose sentence says more.
@@ -84,7 +84,7 @@ messages! {
         /// The cluster's token.
         3 token: String,
         4 role: Role,
-        /// Who connects, for drivers and workers.
+        /// The id of the connecting process, for drivers and workers.
         5 worker_id: WorkerId,
         /// The node that the connector is or runs on.
         6 node_id: NodeId,
@@ -163,15 +163,16 @@ pub fn misrouted(hello: &Hello) -> Option<String> {
     Destination::from_number(hello.to).is_none().then(|| "unknown destination".to_owned())
 }
 
-/// What a listener that does not encrypt says to a connection that does, and the other way round.
+/// The sentence of a listener that encrypts to a connection that does not.
 pub const ENCRYPTED_HERE: &str = "connections of this cluster are encrypted: set RAY_USE_TLS=1, RAY_TLS_SERVER_CERT, \
                                   RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT where the connection comes from";
-/// See [`ENCRYPTED_HERE`].
+/// The sentence of a listener that does not encrypt to a connection that does.
 pub const PLAIN_HERE: &str = "connections of this cluster are not encrypted: unset RAY_USE_TLS where the connection \
                               comes from, or start all nodes with it";
 
 impl Hello {
-    /// What is said in the clear before a session in which this greeting comes: whom it is for.
+    /// Returns the greeting that is sent in the clear before an encrypted session in which this one comes: it names the
+    /// destination alone.
     #[must_use]
     pub fn routing(&self) -> Self {
         Self {

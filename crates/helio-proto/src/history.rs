@@ -1,4 +1,4 @@
-//! What is written down of a cluster so that it can be looked at when it is gone: batches of what has changed.
+//! The record of a cluster that can be looked at when the cluster is gone: batches of changes.
 //!
 //! A reader puts the batches of all files together in their order; what a later one says of a thing takes the place of
 //! what an earlier one said. Each file begins with all there is but calls that are over, so that older files can be
@@ -10,7 +10,7 @@ use crate::inspect::Answer;
 use crate::wire::messages;
 
 messages! {
-    /// What has changed since the batch before.
+    /// The changes since the batch before.
     pub struct Batch {
         /// Milliseconds since 1970.
         1 at_ms: u64,
@@ -21,7 +21,7 @@ messages! {
         6 entries: Vec<Entry>,
         /// Of processes, with rows of calls.
         7 calls: Vec<Answer>,
-        /// They tell of all calls that are not over.
+        /// The batch has all calls that are not over.
         8 is_whole: bool,
         /// Of daemons, with rows of workers.
         9 workers: Vec<Answer>,
@@ -33,7 +33,7 @@ messages! {
         1 namespace: String,
         2 key: Vec<u8>,
         3 value: Vec<u8>,
-        /// It was removed.
+        /// The entry was removed.
         4 is_gone: bool,
     }
 }

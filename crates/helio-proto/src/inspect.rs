@@ -11,7 +11,7 @@ use helio_types::{ActorId, JobId, NodeId, ObjectId, ResourceSet, TaskId, WorkerI
 use crate::wire::{messages, numbers};
 
 numbers! {
-    /// What a question is about.
+    /// The topic of a question.
     pub enum Topic {
         /// Calls that a process has made: unfinished ones, and the latest of those that ended.
         #[default]
@@ -20,7 +20,7 @@ numbers! {
         Objects = 2,
         /// Processes; daemons answer.
         Workers = 3,
-        /// What the thing with the id waits for (WHY-1).
+        /// The reason why the thing with the id waits (WHY-1).
         Why = 4,
         /// The current values of all measurements.
         Metrics = 5,
@@ -32,7 +32,7 @@ numbers! {
 /// How many rows a process gives of one kind; how many it has, it says.
 pub const ROWS_MAX: u32 = 10_000;
 
-/// What the measurement `actors` is, which processes and the head make.
+/// The description of the measurement `actors`, which processes and the head make.
 pub const ACTORS: &str =
     "Actors by state: as the head knows them, and as the processes in which they live do";
 
@@ -75,7 +75,7 @@ messages! {
         /// How many processes and daemons did not answer in time.
         3 silent: u32,
     }
-    /// What one process says.
+    /// The answer of one process.
     pub struct Answer {
         1 worker_id: WorkerId,
         2 node_id: NodeId,
@@ -87,7 +87,7 @@ messages! {
         8 objects: Vec<ObjectRow>,
         9 workers: Vec<WorkerRow>,
         10 metrics: Vec<Metric>,
-        /// What the thing asked for waits for; empty: this process does not know it.
+        /// The reason why the thing asked for waits; empty: this process does not know it.
         11 why: String,
         /// How many rows there were before the limit.
         12 total: u64,
@@ -107,7 +107,7 @@ messages! {
         /// Of daemons, with [`Topic::Workers`]: what their machine uses.
         19 machine: MachineUse,
     }
-    /// What a machine used in the last seconds.
+    /// The usage of a machine in the last seconds.
     pub struct MachineUse {
         /// CPUs; 0: nothing is known of it.
         1 cpus: u32,
@@ -162,7 +162,7 @@ messages! {
         /// Why it failed, in the name of Ray's state API; empty: it did not.
         12 error_type: String,
         13 error_message: String,
-        /// What it waits for, as far as its owner knows (WHY-1).
+        /// The reason why the call waits, as far as its owner knows (WHY-1).
         14 why: String,
         15 resources: ResourceSet,
         /// Told by the process that runs or ran it, since the one that made it is gone. Who made it in which
@@ -187,7 +187,7 @@ messages! {
         8 is_error: bool,
         /// In an object store.
         9 is_stored: bool,
-        /// It stands for an actor's handles.
+        /// The object stands for an actor's handles.
         10 is_handle: bool,
         /// Mapped by the process.
         11 is_pinned: bool,
@@ -242,20 +242,20 @@ messages! {
 numbers! {
     /// Where a call is in its life; names are those of Ray's state API.
     pub enum TaskPhase {
-        /// It waits for arguments.
+        /// The call waits for arguments.
         #[default]
         WaitsForArgs = 0,
-        /// It waits for a worker.
+        /// The call waits for a worker.
         WaitsForWorker = 1,
         /// A method whose actor is not there yet, or that waits behind others.
         WaitsForActor = 2,
         /// A worker has it; it may have begun.
         Sent = 3,
-        /// It waits for the time of its next attempt.
+        /// The call waits for the time of its next attempt.
         WaitsForRetry = 4,
         /// The call returned a value.
         Finished = 5,
-        /// It raised, or its worker died.
+        /// The call raised, or its worker died.
         Failed = 6,
     }
 }
@@ -282,12 +282,12 @@ impl TaskPhase {
 }
 
 numbers! {
-    /// What a measurement is.
+    /// The kind of a measurement.
     pub enum MetricKind {
         /// A count of events, which never falls while the process lives.
         #[default]
         Counter = 0,
-        /// It goes up and down.
+        /// A value that goes up and down.
         Gauge = 1,
         /// How often values fell between boundaries.
         Histogram = 2,

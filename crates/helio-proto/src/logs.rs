@@ -6,7 +6,7 @@ use crate::wire::{messages, numbers};
 numbers! {
     /// The kinds of questions about log files.
     pub enum LogQuestion {
-        /// Which files there are with names that fit `pattern` (`*`, `?`).
+        /// Lists the files with names that fit `pattern` (`*`, `?`).
         #[default]
         List = 0,
         /// The bytes of the file `name` from `from` on, `max` at most; of those that `task_id` has printed only.

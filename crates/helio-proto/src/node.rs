@@ -20,7 +20,7 @@ use crate::inspect::{Answered, Asked, Inspect, Inspected, LastWords};
 use crate::wire::messages;
 
 messages! {
-    /// What a worker needs to run a job's code.
+    /// The configuration that a worker needs to run a job's code.
     pub struct JobConfig {
         1 job_id: JobId,
         /// The driver's `sys.path`, its script's folder first.
@@ -72,7 +72,7 @@ messages! {
         /// The file for what finds no room in the memory file, from [`overflow_start`] on; empty: none.
         15 overflow_path: String,
     }
-    /// What workers of one kind are for; tasks of one class share leases.
+    /// The requirements that tasks have in common; tasks of one class share leases.
     pub struct LeaseClass {
         1 job_id: JobId,
         2 resources: ResourceSet,
@@ -108,7 +108,7 @@ messages! {
         1 request_id: u64,
         2 object_id: ObjectId,
         3 size: u64,
-        /// Whose it is, and where that process lives. Nil: the sender's.
+        /// The owner of the object, and the node on which that process lives. Nil: the sender's.
         4 owner: WorkerId,
         5 owner_node: NodeId,
     }
@@ -119,7 +119,8 @@ messages! {
         1 request_id: u64,
         2 object_id: ObjectId,
         3 locations: Vec<NodeAddress>,
-        /// Whose it is, and where that process lives: the copy that is made goes with it. Nil: not known.
+        /// The owner of the object, and the node on which that process lives: the copy that is made goes with the
+        /// owner. Nil: not known.
         4 owner: WorkerId,
         5 owner_node: NodeId,
     }
@@ -152,8 +153,8 @@ messages! {
     /// The process is about to end of its own will; once nobody needs it any more, if `is_needed`: others
     /// hold what it owns, or calls that it made have not ended. It takes no work meanwhile.
     pub struct Leaving { 1 cause: DeathCause, 2 is_needed: bool }
-    /// It was asked to end unless it is needed, and it is; or its lessee is gone, and nothing of that lessee
-    /// runs here. It may have work.
+    /// The worker stays and may have work: it was asked to end if nobody needs it, but is needed; or its lessee is gone
+    /// and none of the lessee's calls run here.
     pub struct Stays {}
     pub struct Blocked {}
     pub struct Unblocked {}
@@ -225,7 +226,7 @@ messages! {
     pub struct LeaseRefused { 1 request_id: u64, 2 failure: Failure }
     /// Ask that node instead.
     pub struct LeaseSpillback { 1 request_id: u64, 2 node: NodeAddress }
-    /// It waits, and for what; sent when the reason changes to one worth a warning.
+    /// The lease request waits, and why; sent when the reason changes to one worth a warning.
     pub struct LeasePending { 1 request_id: u64, 2 why: String, 3 infeasible: bool }
     /// Others wait for what this lease holds: give it back when its task is done.
     pub struct RevokeLease { 1 lease_id: LeaseId }

@@ -34,7 +34,7 @@ pub enum Value {
     Stored {
         /// Bytes.
         size: u64,
-        /// Who has it.
+        /// The nodes that have the object's bytes.
         locations: Vec<NodeAddress>,
     },
 }
@@ -64,7 +64,7 @@ pub struct Args {
 /// An argument that was a reference, and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dependency {
-    /// Whose value it is.
+    /// The reference to the argument.
     pub reference: Reference,
     /// The value.
     pub value: Value,
@@ -73,7 +73,7 @@ pub struct Dependency {
 /// How many values a call returns.
 pub const STREAMING: u32 = u32::MAX;
 
-/// What is said of one call beside its template.
+/// The properties of one call beside its template.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CallFlags {
     /// The call is an attempt after a first one.
@@ -234,7 +234,7 @@ pub enum Frame<'a> {
     LocationLost {
         /// The object, owned by the receiver.
         object: ObjectId,
-        /// Who has it no more.
+        /// The node that has the object no more.
         node: NodeId,
     },
     /// A copy was made on this node.
@@ -244,7 +244,7 @@ pub enum Frame<'a> {
         /// The node that has the copy.
         node: NodeAddress,
     },
-    /// What does the thing wait for (WHY-1)?
+    /// Asks for the reason why the thing waits (WHY-1).
     Why {
         /// Echoed in [`Frame::Because`].
         number: u64,

@@ -20,7 +20,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What is left.
+    /// Returns the bytes that are not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

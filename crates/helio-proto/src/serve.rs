@@ -12,7 +12,7 @@ use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 
 use crate::reader::{Malformed, Reader};
 
-/// What a connection begins with; changes whenever a frame does.
+/// The first bytes of a connection; they change whenever a frame does.
 const MAGIC: &[u8; 8] = b"HSERVE02";
 
 /// Ingress → replica: a request begins. Body: [`Request`].

@@ -1,11 +1,11 @@
-//! What the calls of one function with one set of options share.
+//! The part that all calls of one function with one set of options share.
 
 use helio_types::PlacementGroupId;
 
 use crate::wire::{messages, numbers};
 
 messages! {
-    /// What calls share, sent once a connection: a frame then names it by number.
+    /// The shared part of calls, sent once a connection: a frame then names it by number.
     pub struct Template {
         1 kind: CallKind,
         /// For tasks and constructors: the serialized function or class. On a connection it travels in a
@@ -33,7 +33,7 @@ messages! {
         /// Calls are not told to who lists calls (`enable_task_events=False`).
         12 is_unlisted: bool,
     }
-    /// What a language front needs of a call's options where the call runs. The machines do not read it.
+    /// The options that a language front needs where the call runs. The machines do not read them.
     pub struct FrontOptions {
         /// `module.name` of the function.
         1 function_name: String,
@@ -57,7 +57,7 @@ messages! {
 }
 
 numbers! {
-    /// What a template calls.
+    /// The kind of code that a template calls.
     pub enum CallKind {
         /// A function.
         #[default]

@@ -1,4 +1,4 @@
-//! What runs here: the present call of each thread, and the actor that the process is.
+//! The present call of each thread, and the actor that the process is.
 //!
 //! Only pointers are set per call; the dictionary is made when somebody asks.
 
@@ -26,7 +26,8 @@ pub(crate) struct Running {
     pub(crate) template: Arc<Template>,
     /// `None` for methods.
     pub(crate) lease: Option<Arc<Lease>>,
-    /// It has called `exit_actor()`: its caller learns that the actor has ended, whatever it returns.
+    /// Whether the call has called `exit_actor()`: its caller learns that the actor has ended, whatever the call
+    /// returns.
     left: AtomicBool,
 }
 
@@ -64,7 +65,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
 
-/// What the main thread runs: for threads that user code starts.
+/// The call that the main thread runs: for threads that user code starts.
 static MAIN: RwLock<Option<Arc<Running>>> = RwLock::new(None);
 static ACTOR: RwLock<Option<Arc<Actor>>> = RwLock::new(None);
 static INSTANCE: RwLock<Option<Py<PyAny>>> = RwLock::new(None);

@@ -24,12 +24,12 @@ pub(crate) fn named(py: Python<'_>, class: &str, message: &str) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// What a failed call of the runtime raises.
+/// Returns the exception for a failed call of the runtime.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
     match error {
         Error::Timeout => named(py, "GetTimeoutError", "Get timed out: some object(s) not ready."),
         Error::Raised(payload) => from_payload(py, &payload),
-        // Whoever interrupted kept what to raise; this is for a runtime that ends its waits.
+        // The interrupting code kept the exception to raise; this one is for a runtime that ends its waits.
         Error::Interrupted => PyRuntimeError::new_err("the wait was interrupted"),
         Error::Disconnected(message) => named(py, "RaySystemError", &message),
         Error::Refused(failure) => refused(py, &failure),
@@ -54,12 +54,12 @@ fn refused(py: Python<'_>, failure: &Failure) -> PyErr {
     named(py, class, &failure.message)
 }
 
-/// What reading a failed object raises.
+/// Returns the exception that reading a failed object raises.
 pub(crate) fn from_payload(py: Python<'_>, payload: &Payload) -> PyErr {
     from_bytes(py, Source::Shared(payload.bytes.clone()))
 }
 
-/// What the stored exception raises when it is read: an instance of its cause's class too.
+/// Returns the exception that reading a stored exception raises: an instance of its cause's class too.
 pub(crate) fn from_bytes(py: Python<'_>, source: Source) -> PyErr {
     crate::worker::_note_error();
     let as_cause = exception_of(py, source).and_then(|stored| {

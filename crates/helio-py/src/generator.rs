@@ -44,7 +44,7 @@ impl Drop for ObjectRefGenerator {
     }
 }
 
-/// What came of asking for the next item.
+/// The outcome of asking for the next item.
 enum Step<'py> {
     Item(Bound<'py, ObjectRef>),
     End,

@@ -1,4 +1,4 @@
-//! What things wait for (WHY-1), what there is, and what the application measures.
+//! Reasons for waits (WHY-1), the rows of the state API, and the application's measurements.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -65,12 +65,12 @@ pub(crate) fn fetch(
 
 fn reason(runtime: &Runtime, ids: &[ObjectId], timeout: Option<Duration>) -> String {
     let missing = ids.iter().find(|id| !runtime.is_ready(**id));
-    // What is ready and was not had in time is being brought here.
+    // An object that is ready and did not arrive in time is being brought here.
     let Some(id) = missing.or_else(|| ids.iter().find(|id| runtime.try_get_inline(**id).is_none()))
     else {
         return String::new();
     };
-    // Whoever polls with a short timeout is not kept waiting for it.
+    // A caller that polls with a short timeout is not kept waiting for the reason.
     let limit = timeout.map_or(REASON_MAX, |timeout| (timeout / 10).min(REASON_MAX));
     runtime.why(Subject::Object(*id), limit)
 }
@@ -138,7 +138,7 @@ fn inspect(
 /// Nodes as hex; bytes, `None` while there is no value; whether it is on disk.
 type PlaceRow = (Vec<String>, Option<u64>, bool);
 
-/// What was said of an object.
+/// The answers about an object's place.
 #[derive(Default)]
 struct Place {
     /// The row of the owner, or, where only this process is asked, of this process.
@@ -290,7 +290,7 @@ pub(crate) fn state_summary(py: Python<'_>, resource: &str) -> PyResult<(String,
     Ok((summary.to_string(), found.silent))
 }
 
-/// What ran when, as the JSON of a Chrome trace; `now_us` is the time since 1970.
+/// Returns the calls and their times as the JSON of a Chrome trace; `now_us` is the time since 1970.
 #[pyfunction]
 pub(crate) fn trace(py: Python<'_>, now_us: u64) -> PyResult<String> {
     let tasks = find(py, Resource::Tasks, usize::MAX)?.rows;

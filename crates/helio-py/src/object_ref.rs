@@ -38,7 +38,7 @@ impl ObjectRef {
     /// Takes over the one reference that the runtime handed out with `id`.
     pub(crate) fn counted(py: Python<'_>, id: ObjectId, epoch: u32) -> PyResult<Bound<'_, Self>> {
         let made = Bound::new(py, Self { id, epoch })?;
-        // It refers to no object of Python's: the garbage collector, which would look at each of a
+        // The reference refers to no object of Python's: the garbage collector, which would look at each of a
         // hundred thousand again and again, need not know it.
         // SAFETY: PyO3 gives each of its classes the collector's header, which this call changes.
         unsafe { ffi::PyObject_GC_UnTrack(made.as_ptr().cast()) };

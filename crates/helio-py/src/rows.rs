@@ -1,4 +1,4 @@
-//! What the core knows, as dictionaries (`heliostat.core.plans`).
+//! Rows of the core as dictionaries (`heliostat.core.plans`).
 
 use helio_proto::control::{ActorInfo, JobInfo, Label, NodeInfo};
 use helio_types::ResourceSet;

@@ -1,4 +1,4 @@
-//! What a replica of Serve reads and writes: frames of [`helio_proto::serve`] as ASGI has them.
+//! The frames that a replica of Serve reads and writes: those of [`helio_proto::serve`] as ASGI has them.
 
 use bytes::{Buf as _, BytesMut};
 use helio_proto::serve::{self, Headers, Request};
@@ -88,7 +88,7 @@ fn add<'py>(py: Python<'py>, frames: &Bound<'py, PyList>, frame: serve::Frame<'_
                 body.first_chunk().ok_or_else(|| malformed(helio_proto::reader::Malformed))?;
             frames.append((kind, id, u32::from_le_bytes(*bytes)))
         }
-        // What a later ingress may have besides is passed over.
+        // Frames that only a later ingress knows are passed over.
         serve::CANCEL => frames.append((kind, id)),
         _ => Ok(()),
     }

@@ -273,7 +273,7 @@ pub(crate) fn connect(
     if beside { begin_beside(py, options) } else { begin(py, options).map(drop) }
 }
 
-/// What the environment says of how much the remembered calls may take.
+/// Reads the limit of the remembered calls from the environment, in bytes.
 pub(crate) fn lineage_bytes_max() -> PyResult<Option<usize>> {
     let bytes = helio_env::settings::read(&MAX_LINEAGE_BYTES).map_err(PyValueError::new_err)?;
     Ok(Some(usize::try_from(bytes).unwrap_or(usize::MAX)))

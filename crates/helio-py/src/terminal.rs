@@ -1,4 +1,4 @@
-//! What the driver prints: lines of its workers, and notices.
+//! Text for the driver to print: lines of its workers, and notices.
 
 use std::time::Duration;
 

@@ -10,11 +10,11 @@ pub enum DeathKind {
     /// The process is gone, and its exit status is not known.
     #[default]
     Unknown,
-    /// It left with an exit code.
+    /// The process left with an exit code.
     Exited,
     /// A signal killed it.
     Signaled,
-    /// It ended because it was told to (`ray.kill`, out of scope, job over).
+    /// The process ended because it was told to (`ray.kill`, out of scope, job over).
     Intended,
     /// Its node went away.
     NodeDied,

@@ -15,9 +15,9 @@ pub struct DeviceKind {
     pub variable: &'static str,
     /// Users who manage devices themselves turn it off with this.
     pub leave_alone: &'static str,
-    /// What stands before each number in the variable.
+    /// The text before each number in the variable.
     pub prefix: &'static str,
-    /// Which quantities can be asked for.
+    /// The quantities that can be asked for.
     pub sizes: Sizes,
 }
 
@@ -90,11 +90,11 @@ pub const DEVICE_KINDS: [DeviceKind; 9] = [
     ),
 ];
 
-/// What stands for GPUs where they are AMD's.
+/// The device kind of `GPU` where the GPUs are AMD's.
 pub const AMD_GPU: DeviceKind =
     kind("GPU", "HIP_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES", Sizes::Any);
 
-/// What stands for GPUs where they are Intel's.
+/// The device kind of `GPU` where the GPUs are Intel's.
 pub const INTEL_GPU: DeviceKind =
     kind("GPU", "ZE_AFFINITY_MASK", "RAY_EXPERIMENTAL_NOSET_ZE_AFFINITY_MASK", Sizes::Any);
 

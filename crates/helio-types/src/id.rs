@@ -18,7 +18,7 @@ use std::hash::{Hash, Hasher};
 /// Why bytes or text are not an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidId {
-    /// Which id was wanted.
+    /// The kind of the wanted id.
     pub kind: &'static str,
     /// How many bytes it has.
     pub expected: usize,
@@ -196,7 +196,7 @@ impl ObjectId {
         TaskId(bytes)
     }
 
-    /// Which return, or which put.
+    /// Returns the number of the return, or of the put.
     #[must_use]
     pub fn index(&self) -> u32 {
         u32::from_le_bytes([self.0[24], self.0[25], self.0[26], self.0[27]])

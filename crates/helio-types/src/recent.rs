@@ -4,8 +4,9 @@ use std::hash::Hash;
 
 use crate::IdMap;
 
-/// What was used since the last turn, and what only before it. When the first is full it becomes the
-/// second, and what was in that is forgotten: what is used all the time stays, and using it costs one look.
+/// A cache of two generations: entries used since the last turn, and entries used only before it. When the young
+/// generation is full it becomes the old one, whose entries are forgotten: an entry that is used all the time stays,
+/// and a use costs one look-up.
 #[derive(Debug)]
 pub struct Recent<K, V> {
     young: IdMap<K, (V, usize)>,

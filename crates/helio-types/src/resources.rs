@@ -92,7 +92,7 @@ impl ResourceSet {
         }
     }
 
-    /// What is left when `other` is taken away: no quantity below zero.
+    /// Returns the rest after `other` is taken away: no quantity is below zero.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut rest = self.clone();
@@ -118,12 +118,12 @@ impl fmt::Display for ResourceSet {
     }
 }
 
-/// What a lease or an actor holds: quantities, and which devices of each countable resource.
+/// The resources that a lease or an actor holds: quantities, and the devices of each countable resource.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Assigned {
     /// The quantities.
     pub resources: ResourceSet,
-    /// Which devices; a fraction of a device names the one it is on.
+    /// The devices; a fraction of a device names the one it is on.
     pub devices: Devices,
 }
 

@@ -1,5 +1,5 @@
 //! The token of a cluster that asks for none.
 
-/// What processes show each other in a cluster that was started with `AUTH_MODE=disabled`. It is no secret:
-/// whoever has it as its own token lets everybody in.
+/// The token that processes show each other in a cluster that was started with `AUTH_MODE=disabled`. It is not a
+/// secret: a process that has it as its own token lets everybody in.
 pub const OPEN_TOKEN: &str = "authentication-is-disabled";

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::events_route::camel_keys;
 
-/// What is read of the cluster at a time.
+/// The rows of the cluster at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) nodes: Vec<Row>,
@@ -35,7 +35,7 @@ const TYPES: [&str; 10] = [
 /// As on Ray, these are told only where they are asked for.
 const PROFILES: &str = "TASK_PROFILE_EVENT";
 
-/// What has been told.
+/// The record of the events that were told, so that each is told once.
 #[derive(Debug)]
 pub(super) struct Diary {
     session_name: String,
@@ -51,8 +51,8 @@ pub(super) struct Diary {
     tasks: Known<usize>,
 }
 
-/// What stood in one of the last three readings. LIMIT-1: what has left the lists is forgotten soon after them; not at
-/// once, since a process that ends is silent for a moment.
+/// The rows of the last three readings. LIMIT-1: a row that has left the lists is forgotten soon after; not at once,
+/// since a process that ends is silent for a moment.
 #[derive(Debug)]
 struct Known<T> {
     now: HashMap<String, T>,
@@ -350,7 +350,7 @@ fn transition(actor: &Row, state: &str, now_ms: u64) -> Value {
     one
 }
 
-/// What kind of call it is, and what is known of it before it runs.
+/// Returns the definition event of a call: its type, the key of its body, and the body.
 fn definition(task: &Row, attempt: u64) -> (&'static str, &'static str, Value) {
     let name = text(task, "func_or_class_name");
     let (class, function) = name.rsplit_once('.').unwrap_or(("", name));

@@ -1,4 +1,4 @@
-//! What went wrong, as a file among the logs: the history server shows it in the place of `/events`.
+//! Failures, as a file among the logs: the history server shows it in the place of `/events`.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};

@@ -1,5 +1,5 @@
-//! What happens in the cluster, posted as events in Ray's form to the address that a variable names: what KubeRay's
-//! collector for its history server takes. The head posts for all nodes.
+//! The export of events: changes of the cluster are posted in Ray's form to the address that a variable names, as
+//! KubeRay's collector for its history server expects. The head posts for all nodes.
 //!
 //! Nothing records for it: each second the rows of the state API are read, and what is new in them is told. Readings
 //! take a tenth of the time at most. **LIMIT-1** [`WAITING_MAX`] events wait for a collector that does not answer;
@@ -113,7 +113,7 @@ impl Exporter {
     pub(crate) async fn end(&mut self) {
         let last = async {
             self.read().await;
-            // What the collector does not take now is lost with this head.
+            // Events that the collector does not take now are lost with this head.
             let _ = self.post().await;
         };
         let _ = tokio::time::timeout(LAST_MAX, last).await;
@@ -147,7 +147,7 @@ impl Exporter {
                         tracing::info!(to = self.address.url(), "the collector takes events again");
                     }
                 }
-                // It would refuse them again.
+                // The batch is dropped: the collector would refuse it again.
                 Err(Failure::Refused(error)) => {
                     tracing::warn!(count, error, "the collector refuses events");
                 }

@@ -1,4 +1,4 @@
-//! What an entry point finds around it: its folder, variables, and how it reaches the cluster.
+//! The environment of an entry point: its folder, its variables, and the way to the cluster.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::request::Request;
 use crate::packages::Packages;
 
-/// What all jobs have in common.
+/// The parts of the environment that all jobs have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
     pub(crate) packages: Packages,
@@ -29,7 +29,7 @@ pub(crate) struct Surroundings {
     pub(crate) session_dir: PathBuf,
 }
 
-/// What one job's command finds.
+/// The environment of one job's command, made ready.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     folder: PathBuf,
@@ -102,7 +102,7 @@ impl Surroundings {
             variables.insert("HELIOSTAT_SESSION_DIR".to_owned(), session);
             entrypoint = format!("exec {} -m heliostat.core.job_entry", quoted(&self.python));
         }
-        // What is printed is to be seen when it is printed.
+        // Lines are to be seen when they are printed.
         variables.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         Ok(Prepared { folder, variables, entrypoint })
     }
@@ -158,7 +158,7 @@ fn name_of(view: &Path) -> String {
     view.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// What goes on the path of imports: the folder around a module, or a wheel itself.
+/// Returns the entry of the import path for a place: the folder around a module, or the wheel itself.
 fn import_place(place: &Path) -> &Path {
     if place.is_dir() { place.parent().unwrap_or(place) } else { place }
 }

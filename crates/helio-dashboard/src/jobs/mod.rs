@@ -62,7 +62,7 @@ pub(crate) struct Jobs {
     is_new: bool,
     around: Surroundings,
     table: Mutex<BTreeMap<String, Entry>>,
-    /// What others do not see yet.
+    /// Jobs whose change is not published yet.
     marked: Marked,
 }
 
@@ -136,7 +136,7 @@ impl Jobs {
         let is_over = |job: &Job| job.status.is_terminal() && !job.ran_on(&self.around.node_id);
         let Some(job) = self.get(id).filter(is_over) else { return };
         let shelf = self.shelf.clone();
-        // It says itself what fails.
+        // `find_log` logs its failures itself.
         let _ = tokio::task::spawn_blocking(move || shelf.find_log(&job)).await;
     }
 
@@ -298,7 +298,7 @@ impl Jobs {
         };
         let stop = self.table().get(id).map(|entry| entry.stop.subscribe());
         let Some(mut stop) = stop else { return };
-        // Whoever has the number now is the watcher only if it began when that did.
+        // The process that has this number now is the watcher only if it began when the watcher did.
         let handle =
             process::watch(watcher).ok().filter(|_| process::began(watcher) == Some(began));
         let Some(handle) = handle.and_then(|handle| register(handle).ok()) else {
@@ -324,7 +324,7 @@ impl Jobs {
                 }
             }
         }
-        // What the command left in its group goes with it.
+        // Processes that the command left in its group end with it.
         if let Some((entry, _)) = self.entry_of(id) {
             process::kill_group(entry);
         }
@@ -370,7 +370,7 @@ impl Jobs {
         pair(&shelf::read_json(&self.shelf.run_file(id))?["entry"])
     }
 
-    /// What the watcher wrote down.
+    /// Returns the end of the job as the watcher wrote it down.
     fn outcome(&self, id: &str) -> End {
         let written = shelf::read_json(&self.shelf.end_file(id)).unwrap_or_default();
         match (written["code"].as_i64(), written["error"].as_str()) {

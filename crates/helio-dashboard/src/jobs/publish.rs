@@ -1,5 +1,5 @@
-//! What is known of submitted jobs, in the cluster's key-value table: so every node lists them, not the head's
-//! server alone.
+//! The records of submitted jobs in the cluster's key-value table: so every node lists them, not the head's server
+//! alone.
 //!
 //! A change marks its job; one task writes what is marked, the newest record of each. After a restart of the head it
 //! first compares all of them: a change may have been cut short. One that has taken the cluster over on another machine
@@ -31,7 +31,7 @@ struct Marks {
     count: u64,
 }
 
-/// Which jobs are to be written.
+/// The jobs whose records are to be written.
 #[derive(Debug)]
 pub(crate) struct Marked {
     marks: Mutex<Marks>,
@@ -131,7 +131,7 @@ impl Jobs {
             Some(job) => {
                 if job.status.is_terminal() {
                     let (shelf, ended) = (self.shelf.clone(), id.to_owned());
-                    // It says itself what fails.
+                    // `copy_log` logs its failures itself.
                     let _ = tokio::task::spawn_blocking(move || shelf.copy_log(&ended)).await;
                 }
                 let value = job.details(None, address).to_string().into_bytes();

@@ -1,4 +1,4 @@
-//! What is known of a job, from its submission on: a pure record that changes by events.
+//! The record of a job from its submission on, pure; it changes by events.
 //!
 //! ```text
 //! PENDING ──began──▶ RUNNING ──ended──▶ SUCCEEDED | FAILED | STOPPED
@@ -46,7 +46,7 @@ pub(crate) enum End {
     Exit(i32),
     /// Somebody stopped it.
     Stopped,
-    /// What the runtime environment asks for could not be made ready.
+    /// The runtime environment could not be made ready.
     NoEnvironment(String),
     /// The command could not be begun.
     NotBegun(String),
@@ -103,12 +103,12 @@ impl Job {
         }
     }
 
-    /// It is watched, and may wait for what it needs.
+    /// A watcher process has begun; the job may wait for what its environment needs.
     pub(crate) fn is_watched_by(&mut self, watcher: (u32, u64)) {
         self.watcher = Some(watcher);
     }
 
-    /// It is over; `log_end` are the last lines of its log.
+    /// The job has ended; `log_end` are the last lines of its log.
     pub(crate) fn ended(&mut self, end: &End, log_end: &str, now_ms: u64) {
         if self.status.is_terminal() {
             return;
@@ -165,8 +165,8 @@ impl Job {
         self.end_ms
     }
 
-    /// What the jobs API tells of it. `driver` is the job that its entry point made in the cluster, if any;
-    /// `address` that of this server.
+    /// Returns the details of the job in the form of the jobs API. `driver` is the job that its entry point made in the
+    /// cluster, if any; `address` is that of this server.
     pub(crate) fn details(&self, driver: Option<&Value>, address: &str) -> Value {
         json!({
             "type": "SUBMISSION",

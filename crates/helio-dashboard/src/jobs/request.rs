@@ -1,4 +1,4 @@
-//! What somebody wants to run: the body of `POST /api/jobs/`, read and checked. Pure.
+//! A request to run a job: the body of `POST /api/jobs/`, read and checked. Pure.
 
 use serde_json::{Map, Value};
 

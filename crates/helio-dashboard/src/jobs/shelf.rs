@@ -77,7 +77,7 @@ impl Shelf {
              disk is still there, it is {name} in the logs of its session.\n"
         );
         let new = OpenOptions::new().create_new(true).append(true).mode(0o600).open(path);
-        // Whoever was quicker has written the same.
+        // A writer that was quicker has written the same text.
         if let Ok(mut log) = new
             && let Err(error) = log.write_all(text.as_bytes())
         {
@@ -93,12 +93,12 @@ impl Shelf {
         self.jobs.join(format!("job-{id}.end"))
     }
 
-    /// What the entry point waits for, where it needs more than a shell.
+    /// The file that says what an entry point waits for, if the entry point needs more than a shell.
     pub(crate) fn wait_file(&self, id: &str) -> PathBuf {
         self.jobs.join(format!("job-{id}.wait"))
     }
 
-    /// What watches entry points, of all jobs that have begun.
+    /// The files of the watchers of all jobs that have begun.
     pub(crate) fn run_files(&self) -> Vec<PathBuf> {
         let all =
             fs::read_dir(&self.jobs).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -133,7 +133,7 @@ impl Shelf {
     /// Forgets a job; its log stays.
     pub(crate) fn forget(&self, id: &str) -> io::Result<()> {
         for path in [self.run_file(id), self.end_file(id), self.wait_file(id)] {
-            // It may never have come so far.
+            // The file may never have been written.
             let _ = fs::remove_file(path);
         }
         fs::remove_file(self.record(id))

@@ -1,4 +1,4 @@
-//! What a row says.
+//! The columns of a row of figures.
 
 use std::time::Instant;
 

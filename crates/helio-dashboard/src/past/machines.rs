@@ -1,4 +1,4 @@
-//! What each machine used: every ten seconds of two hours, and five minutes of a week.
+//! The usage of each machine: two hours in steps of ten seconds, and a week in steps of five minutes.
 //!
 //! **LIMIT-1** Two files a machine, of [`MACHINES_MAX`] machines at most; those of machines that were not there for a week are
 //! removed when a head begins.
@@ -38,7 +38,7 @@ const FOLDER: &str = "machines";
 const FINE: (u64, u64) = (10, 720);
 const COARSE: (u64, u64) = (300, 2016);
 pub(super) const MACHINES_MAX: usize = 750;
-/// What all files take together.
+/// The size limit of all files together, in bytes.
 pub(super) const BYTES_MAX: u64 = {
     let row = 8 + 4 * COLUMNS.len() as u64 + 4;
     MACHINES_MAX as u64 * (2 * 4096 + (FINE.1 + COARSE.1) * row)
@@ -224,7 +224,7 @@ mod tests {
         let cpu = |told: &Value, at: usize| told["series"]["cpu_percent"][at].as_f64();
         let at = hour["at"][5].as_u64().unwrap();
         assert!((cpu(&hour, 5).unwrap() - (at / 300 % 100) as f64 / 10.0).abs() < 1e-3);
-        // What is older is known by five minutes.
+        // Older moments are known in steps of five minutes.
         let day = of(1, now - 24 * 3600, 1000).unwrap();
         assert_eq!((day["every_s"].as_u64(), day["at"].as_array().unwrap().len()), (Some(300), 35));
         // Of a daemon that did not tell only what the head knows.

@@ -1,5 +1,5 @@
-//! What the cluster and the head's machine used, with its past: each second of a day, and each minute of a week; and what
-//! each machine used ([`machines`]).
+//! The usage of the cluster and of the head's machine, now and before: each second of a day, and each minute of a week;
+//! and the usage of each machine ([`machines`]).
 //!
 //! **LIMIT-1** The rows lie in files of the session's folder, which never take more than [`BYTES_MAX`]. A row is
 //! written at once, so that a killed head loses the second that it was in. Where the disk is full rows are left out.
@@ -249,7 +249,7 @@ mod tests {
         assert!(found.len() >= 7 * 24 * 60 - 1, "{}", found.len());
         let at = week["at"][5].as_u64().unwrap();
         assert_eq!(found[5], Some(f64::from((at / 60) as f32)));
-        // What is no number stays unknown, and so does what was before.
+        // A cell that is not a number stays unknown, and so does the time before the first row.
         assert_eq!(seconds["series"][COLUMNS[1]][0], Value::Null);
         let before = past.curves(begun - 1000, begun - 500, 10, now);
         assert_eq!(before["at"], json!([]));

@@ -110,7 +110,7 @@ fn row_bytes(columns: usize) -> usize {
     8 + 4 * columns + 4
 }
 
-/// What there is of these bytes.
+/// Reads as many of these bytes as the file has; returns how many.
 fn read_some(file: &File, bytes: &mut [u8], from: u64) -> usize {
     let mut read = 0;
     while read < bytes.len() {

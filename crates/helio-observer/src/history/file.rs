@@ -31,7 +31,7 @@ pub const BYTES_MAX: u64 = 512 << 20;
 /// A batch that says that it is larger is none; in bytes.
 const BATCH_MAX: usize = 256 << 20;
 
-/// Whose history it is.
+/// The cluster that a history is of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
     /// The session's name.
@@ -103,7 +103,7 @@ impl Writer {
         let frame = frame(batch)?;
         let written = file.write_all(&frame);
         if written.is_err() {
-            // What was written of it is no batch, and nothing may come behind it.
+            // The part that was written is not a whole batch, and nothing may come behind it.
             self.file = None;
             return written;
         }

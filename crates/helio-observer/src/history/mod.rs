@@ -1,4 +1,4 @@
-//! What happened in a cluster, written down as it happens ([`Recorder`]) and read again when the cluster is gone
+//! The history of a cluster, written as things happen ([`Recorder`]) and read again when the cluster is gone
 //! ([`Recorded`]).
 //!
 //! A history is a folder of files ([`file`]), each of batches ([`helio_proto::history::Batch`]) of what has changed.

@@ -18,16 +18,16 @@ use helio_types::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 use super::file::{self, About};
 use crate::Table;
 
-/// What a history says.
+/// A history that was read.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// Whose history it is.
+    /// The cluster that the history is of.
     pub about: About,
     /// When something was written first and last, in milliseconds since 1970.
     pub begun_ms: u64,
     /// See `begun_ms`.
     pub ended_ms: u64,
-    /// What could not be read, or was not written: a sentence each.
+    /// Sentences about the parts that could not be read, or were not written.
     pub notes: Vec<String>,
     calls: Table,
     actors: BTreeMap<ActorId, ActorInfo>,
@@ -39,7 +39,7 @@ pub struct Recorded {
     workers: BTreeMap<WorkerId, (WorkerRow, Daemon, u64)>,
 }
 
-/// Who told of a worker.
+/// The daemon that told of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Daemon {
     node_id: NodeId,
@@ -47,7 +47,7 @@ struct Daemon {
     pid: u32,
 }
 
-/// What is said to whoever wants something of a cluster that is gone.
+/// The refusal of requests that only a living cluster can answer.
 const GONE: &str = "This cluster is gone: what is left of it can only be looked at.";
 
 impl Recorded {
@@ -144,7 +144,7 @@ impl Recorded {
         Arc::clone(&self.calls)
     }
 
-    /// What the control service would have said.
+    /// Answers as the control service would have.
     pub(crate) fn ask(&self, request: &ControlRequest) -> Result<ControlResponse, String> {
         Ok(match request {
             ControlRequest::ListActors(_) => {
@@ -200,7 +200,7 @@ impl Recorded {
             .map(|((_, key), value)| (key, value))
     }
 
-    /// What daemons would have said of their workers.
+    /// Answers as the daemons would have for their workers.
     pub(crate) fn inspect(&self, question: &Question) -> Result<Inspected, String> {
         match question.topic {
             Topic::Workers => {}

@@ -31,7 +31,7 @@ const MANY_CALLS_EVERY: Duration = Duration::from_millis(200);
 const MANY: usize = 1_000;
 /// How often everything else is asked for.
 const REST_EVERY: Duration = Duration::from_millis(900);
-/// What a process that has ended left behind may come so late; what comes twice is written once.
+/// The delay at which rows of a process that has ended may still come; a row that comes twice is written once.
 const OVERLAP: Duration = Duration::from_millis(1_000);
 /// Between two questions there is so many times the time that the one before took.
 const SHARE: u32 = 4;
@@ -40,7 +40,7 @@ const ENTRY_BYTES_PER_S: usize = 32 << 10;
 /// Figures of nodes that change all the time are written so often.
 const NODES_EVERY: Duration = Duration::from_secs(60);
 
-/// What was written of a thing, and when.
+/// The hash of the last version of a thing that was written, and the time.
 #[derive(Debug, Clone, Copy)]
 struct Written {
     hash: u64,
@@ -213,7 +213,7 @@ impl Recorder {
             && let Some(writer) = &mut self.writer
             && let Err(error) = writer.write(&batch, begins)
         {
-            // What was not written is to be written again.
+            // The changes of this round were not written: the next one writes everything again.
             self.written.clear();
             self.calls.clear();
             self.is_gapped = true;
@@ -255,7 +255,7 @@ impl Recorder {
         self.is_gapped = gaps > 0;
         batch.gaps = gaps;
         batch.is_whole = is_whole;
-        // What is not told any more will not come again.
+        // A call that is not told any more will not come again.
         let kept = self.round.saturating_sub(8);
         self.calls.retain(|_, (_, _, round)| *round >= kept);
         Ok(count)
@@ -371,7 +371,7 @@ impl Recorder {
         self.is_new(b'n', &node.address.node_id.0, hash)
     }
 
-    /// What a worker is used for changes with each call.
+    /// Whether there is news of the worker; its usage is left out, since that changes with each call.
     fn is_news_of_worker(&mut self, worker: &WorkerRow) -> bool {
         let lasting = WorkerRow {
             usage: String::new(),

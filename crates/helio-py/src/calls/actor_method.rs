@@ -46,7 +46,7 @@ impl ActorMethod {
         self.slot.bind(py).get().method.clone()
     }
 
-    /// What `inspect.signature` answers: any arguments.
+    /// The answer of `inspect.signature`: any arguments.
     #[getter]
     fn __signature__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         py.import("heliostat.core.signature")?.getattr("ANY")

@@ -14,7 +14,7 @@ use super::arity::Arity;
 use super::options::{MethodOptions, Value as _};
 use super::returns::Returns;
 
-/// What one actor method is called with: a descriptor that gives an `ActorMethod`.
+/// The template and options of one actor method: a descriptor that gives an `ActorMethod`.
 #[pyclass(subclass, frozen, module = "heliostat._heliostat")]
 pub(crate) struct MethodSlot {
     pub(super) template: Arc<Template>,

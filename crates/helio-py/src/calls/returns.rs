@@ -1,4 +1,4 @@
-//! What a call gives back.
+//! The return values of a call: their number and their ids.
 
 use helio_proto::peer::STREAMING;
 use helio_types::ObjectId;

@@ -29,7 +29,7 @@ pub(crate) struct TaskCaller {
     ready: Mutex<Option<Arc<Ready>>>,
 }
 
-/// What all calls share until the session or the captured placement group changes.
+/// The parts that all calls share until the session or the captured placement group changes.
 struct Ready {
     /// Of the session and of plans.
     epochs: (u32, u32),

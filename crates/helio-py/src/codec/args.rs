@@ -32,7 +32,7 @@ pub(crate) struct Packed {
     _body: Option<Py<ObjectRef>>,
 }
 
-/// What the call at hand passes.
+/// The arguments of the present call.
 pub(crate) struct Passed<'a, 'py> {
     pub(crate) args: &'a Bound<'py, PyTuple>,
     pub(crate) kwargs: Option<&'a Bound<'py, PyDict>>,

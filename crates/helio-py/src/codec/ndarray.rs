@@ -96,7 +96,7 @@ impl Array {
     }
 }
 
-/// What is looked up once to make arrays.
+/// Python objects that make arrays, looked up once.
 struct Tools {
     ndarray: Py<PyAny>,
     dtype: Py<PyAny>,

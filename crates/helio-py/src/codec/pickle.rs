@@ -61,7 +61,7 @@ fn has_threads(_: Python<'_>) -> bool {
     }
 }
 
-/// What is looked up once.
+/// Python objects that pickle, looked up once.
 struct Tools {
     dumps: Py<PyAny>,
     /// `{"buffer_callback": _buffer_callback}`

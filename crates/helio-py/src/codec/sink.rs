@@ -28,7 +28,7 @@ impl Held {
 
 /// A large part.
 struct Chunk {
-    /// It follows so many bytes of `head`.
+    /// The number of bytes of `head` that the part follows.
     at: usize,
     /// Where it begins in the document.
     offset: usize,

@@ -62,7 +62,7 @@ struct Writer<'a> {
     out: &'a mut Vec<u8>,
     /// The address of the text that has each place.
     texts: [usize; PLACES],
-    /// Those that more than their container refers to, by address.
+    /// The addresses of containers to which more than their own container refers.
     containers: HashSet<usize>,
 }
 

@@ -12,7 +12,7 @@ use super::sink::{Held, Sink};
 use super::{tag, tree};
 use crate::object_ref::ObjectRef;
 
-/// What is being encoded, for the message when it cannot be.
+/// The purpose of an encoding, for the message of a failure.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose<'a> {
     Put,
@@ -30,7 +30,7 @@ pub(crate) struct Encoded {
 }
 
 impl Encoded {
-    /// Which objects the value refers to.
+    /// Returns the ids of the objects that the value refers to.
     pub(crate) fn contained(&self, py: Python<'_>) -> Vec<ObjectId> {
         self.refs.iter().map(|held| held.bind(py).get().id()).collect()
     }
@@ -44,7 +44,7 @@ pub(super) enum Ready<'py> {
     Pickled(Pickled<'py>),
 }
 
-/// What has a short form of its own.
+/// A value that has a short form of its own.
 enum Native<'py> {
     Plain(u8),
     Int(i64),
@@ -96,7 +96,8 @@ pub(super) fn ready<'py>(
     pickle::dumps(value, collected, purpose).map(Ready::Pickled)
 }
 
-/// What calls mostly hand on when they hand on references; as a pickle, each would be a call of Python's.
+/// Encodes a list of references, the usual form in which calls hand on references; as a pickle, each reference would
+/// cost a call of Python's.
 fn list_of_refs<'py>(value: &Bound<'py, PyAny>, collected: &Collected) -> Option<Ready<'py>> {
     let list = value.cast_exact::<PyList>().ok().filter(|list| !list.is_empty())?;
     let begin = collected.mark();

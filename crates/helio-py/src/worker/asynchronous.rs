@@ -52,7 +52,7 @@ pub(crate) struct RunningCall {
     running: Arc<Running>,
     entry: Arc<Entry>,
     returns: u32,
-    /// What to unpack, until it is.
+    /// The call to unpack, until it is unpacked.
     call: Mutex<Option<Call>>,
     /// While it runs.
     shown: Mutex<Option<Shown>>,
@@ -149,7 +149,7 @@ impl RunningCall {
         let returns = std::mem::take(&mut made.values);
         if let Some(error) = made.broken.take() {
             let entry = Some(&*self.entry);
-            // What would end the process is no error in place of an item.
+            // An exception that would end the process is not stored in place of an item.
             let judged = failure::judge(py, &session, &self.running, entry, error, self.returns);
             let Failure::Failed(outcome) = judged else { return Ok(()) };
             return self.finish_with(py, results::after(returns, outcome));
@@ -168,7 +168,7 @@ impl RunningCall {
         let session = session::connected(py)?;
         let error = PyErr::from_value(error.clone());
         if is_actor_exit(py, &error) {
-            // It may come from another thread.
+            // The exception may come from another thread.
             self.running.leave();
             return self.finish_with(py, Outcome::default()).map(|()| None);
         }
@@ -182,7 +182,7 @@ impl RunningCall {
     }
 }
 
-/// What has come: a call; the id of one to cancel; whether to drain before the end; `None` when there is
+/// Returns the next work: a call; the id of one to cancel; whether to drain before the end; `None` when there is
 /// nothing, without `waits` at once. Raises `ConnectionError` when the daemon is gone.
 #[pyfunction]
 #[pyo3(signature = (waits = false))]
@@ -208,7 +208,7 @@ pub(crate) fn _next_call(py: Python<'_>, waits: bool) -> PyResult<Bound<'_, PyAn
     }
 }
 
-/// What the event loop watches between `_loop_sleeps` and `_loop_woke`.
+/// The file descriptor that the event loop watches between `_loop_sleeps` and `_loop_woke`.
 #[pyfunction]
 pub(crate) fn _loop_fd(py: Python<'_>) -> PyResult<i32> {
     Ok(session::connected(py)?.runtime.poll_fd())

@@ -16,7 +16,7 @@ use crate::codec::args;
 use crate::current::{self, Actor, Running};
 use crate::session::{self, Session};
 
-/// What came of it.
+/// The outcome of a construction.
 pub(super) enum Made {
     /// Its calls run one after another.
     Plain,

@@ -14,20 +14,20 @@ use pyo3::types::{PyDict, PyList};
 
 /// TPUs whose chips have several devices each have a number for every one of these.
 const TPU: &str = "TPU";
-/// What programs on a part of a host's chips have to know besides which they are.
+/// Variables for programs on a part of a host's chips, besides the one that names the chips.
 const TPU_CHIPS_BOUNDS: &str = "TPU_CHIPS_PER_HOST_BOUNDS";
 const TPU_HOST_BOUNDS: &str = "TPU_HOST_BOUNDS";
 const ONE_CHIP: &str = "1,1,1";
 const TWO_CHIPS: &str = "1,2,1";
 const ONE_HOST: &str = "1,1,1";
 
-/// What the variables were when the process started; those of devices name the node's, by index.
+/// The values of the variables when the process started; those of devices name the node's, by index.
 static ORIGINAL: OnceLock<BTreeMap<&'static str, Option<String>>> = OnceLock::new();
 
 /// Variables that are not what they were.
 static CHANGED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
-/// What a call makes of variables.
+/// Variables and the values that a call gives them; `None`: unset.
 type Variables = BTreeMap<&'static str, Option<String>>;
 
 /// Notes the variables before anything changes them.
@@ -78,7 +78,7 @@ fn named(kind: &DeviceKind, indices: &[u32]) -> Vec<String> {
     indices.iter().map(name).collect()
 }
 
-/// What the variables are for a call that has these devices of the kind.
+/// Returns the variables of a call that has these devices of the kind.
 fn shown_by(kind: &DeviceKind, indices: &[u32]) -> Variables {
     let names = named(kind, indices);
     if kind.resource != TPU {

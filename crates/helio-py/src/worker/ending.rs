@@ -40,7 +40,7 @@ pub(super) fn ask_announced(session: &Session, code: i32) {
     session.runtime.ask_exit("the process was asked to end");
 }
 
-/// What the caller of a call that has left is told: the process may live on until others finish.
+/// Returns the answer to the caller of a call that has left: the process may live on until others finish.
 pub(super) fn outcome(running: &Running, returns: u32) -> Outcome {
     let cause = ENDING.lock().as_ref().map(|ending| ending.cause.clone()).unwrap_or_default();
     // Several may ask for it, each for its own good.
@@ -88,7 +88,7 @@ pub(crate) fn _asked_to_leave() -> Option<i32> {
 /// End the process with `code` when what user code does at its end takes too long, even if it keeps the GIL.
 #[pyfunction]
 pub(crate) fn _end_in_time(code: i32) {
-    // What the setting says was checked when the session began.
+    // The value of the setting was checked when the session began.
     let limit_ms = helio_env::settings::read(&ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS).unwrap_or(30_000);
     let watch = move || {
         std::thread::sleep(Duration::from_millis(limit_ms));

@@ -1,4 +1,4 @@
-//! What user code raised, as the bytes that take the place of a call's values.
+//! Exceptions of user code, as the bytes that take the place of a call's values.
 
 use helio_proto::error::{ErrorKind, SystemError, TAG, told};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
@@ -11,7 +11,7 @@ use crate::current::Running;
 use crate::session::Session;
 use helio_worker::Outcome;
 
-/// What is to be done about an exception.
+/// The consequence of an exception.
 pub(super) enum Failure {
     /// The call failed.
     Failed(Outcome),

@@ -1,4 +1,4 @@
-//! What templates call: loaded once, found again by the template's address.
+//! The functions and methods that templates call: loaded once, found again by the template's address.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -25,11 +25,11 @@ pub(super) struct Entry {
     pub(super) target: Target,
     /// The tuple of exception classes that are retried.
     pub(super) retry: Option<Py<PyAny>>,
-    /// What the process is called while it runs.
+    /// The title of the process while the call runs.
     pub(super) title: Title,
 }
 
-/// What is called.
+/// The function or method that a template calls.
 pub(super) enum Target {
     Function(Arc<Py<PyAny>>),
     /// A method of the actor.
@@ -182,7 +182,7 @@ pub(super) fn is_last(template: &Template) -> bool {
     }
     with(|cache| {
         if cache.calls.len() >= KEPT_MAX && !cache.calls.contains_key(&template.function_id) {
-            // They begin to count anew: their process lives a little longer.
+            // The counts begin anew: the process lives a little longer.
             cache.calls.clear();
         }
         let calls = cache.calls.entry(template.function_id.clone()).or_default();

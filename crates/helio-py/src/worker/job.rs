@@ -1,4 +1,4 @@
-//! What a worker takes over from the driver that it works for: where its code is, and which devices.
+//! The settings that a worker takes over from its driver: where the driver's code is, and which devices it sees.
 
 use std::sync::Arc;
 

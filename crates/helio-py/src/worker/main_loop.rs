@@ -103,7 +103,7 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
                 construct::Made::Async => asynchronous::serve(py)?,
                 construct::Made::Failed => Flow::Leave(0),
             },
-            // It was over before the word came, or it is one that is only told by a flag.
+            // The call was over before the word came, or it is one that only a flag tells of the end.
             Work::Cancel(_) => Flow::Next,
             Work::Exit { drain, .. } => match ending::asked() {
                 Some(code) => {

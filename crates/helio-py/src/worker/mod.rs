@@ -59,7 +59,7 @@ pub(crate) fn warn_if_blocking(py: Python<'_>, what: &str, timeout: Option<f64>)
 /// Something was printed that does not end its line.
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// What was printed last has no end of its line.
+/// Notes that the text that was printed last has no end of its line.
 #[pyfunction]
 pub(crate) fn _line_is_open() {
     LINE_IS_OPEN.store(true, Ordering::Relaxed);
@@ -75,13 +75,13 @@ fn end_lines(py: Python<'_>) {
     }
 }
 
-/// What is printed now comes from this call; empty: from none.
+/// Returns the id of the task that prints now, in hex; empty: none.
 #[pyfunction]
 pub(crate) fn _printing_task(py: Python<'_>) -> String {
     crate::current::running(py).map_or_else(String::new, |running| running.task.hex())
 }
 
-/// What is printed now comes from a call of this name; empty: from none.
+/// Returns the name of the call that prints now; empty: none.
 #[pyfunction]
 pub(crate) fn _display_name() -> String {
     crate::current::display_name().map(|template| template.name.clone()).unwrap_or_default()

@@ -98,7 +98,7 @@ pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<
 pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
     let (Some(pool), Some(session)) = (find(group), session::present()) else { return Ok(()) };
     loop {
-        // Who keeps the GIL between two calls runs both without changing threads.
+        // A thread that keeps the GIL between two calls runs both without a change of threads.
         let call = match pool.try_next() {
             Some(call) => call,
             None => match detached(py, GilSite::Pool, |_| pool.next())? {
@@ -190,7 +190,7 @@ fn all() -> Vec<Arc<Pool>> {
     POOLS.lock().iter().flat_map(|pools| pools.values().cloned()).collect()
 }
 
-/// What is queued never runs, nor what comes.
+/// Closes all pools: calls that are queued, or that still come, never run.
 pub(super) fn close() {
     all().iter().for_each(|pool| pool.close());
 }

@@ -19,7 +19,7 @@ use crate::session::Session;
 #[derive(Default)]
 pub(super) struct Results {
     pub(super) values: Vec<Outgoing>,
-    /// What a generator raised after these, instead of the rest.
+    /// The exception that a generator raised after these values.
     pub(super) broken: Option<PyErr>,
     held: Vec<Py<ObjectRef>>,
 }
@@ -43,7 +43,7 @@ impl Results {
     }
 }
 
-/// What a call returned, as the `returns` values it was to return.
+/// Returns the result of a call as the `returns` values that the caller asked for.
 pub(super) fn of_call(
     session: &Session,
     entry: &Entry,

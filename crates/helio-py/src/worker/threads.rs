@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 const VARIABLE: &str = "OMP_NUM_THREADS";
 
-/// What was set here last; 0: nothing.
+/// The number of threads that this module set last; 0: none.
 static OURS: AtomicU32 = AtomicU32::new(0);
 
 pub(super) fn limit(py: Python<'_>, assigned: &ResourceSet) -> PyResult<()> {

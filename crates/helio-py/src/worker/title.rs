@@ -1,4 +1,4 @@
-//! What `ps`, `top` and psutil call a worker: `ray::f` while it runs the task `f`, `ray::A.m` while it runs a
+//! The name of a worker in `ps`, `top` and psutil: `ray::f` while it runs the task `f`, `ray::A.m` while it runs a
 //! method, `ray::IDLE` or `ray::A` between two calls.
 //!
 //! The command line that `ps` shows is memory of the process, which the kernel reads when somebody asks: a

@@ -49,13 +49,13 @@ impl ActorOptions {
         [Actor::KEYWORDS, Shared::KEYWORDS].concat()
     }
 
-    /// What has to be free for it to be placed.
+    /// The resources that must be free for the actor to be placed.
     #[getter]
     fn placement_resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         dict(py, &self.placing())
     }
 
-    /// What it holds while it lives.
+    /// The resources that the actor holds while it lives.
     #[getter]
     fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         dict(py, &self.held())

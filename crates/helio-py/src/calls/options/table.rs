@@ -18,7 +18,7 @@ use crate::calls::returns::Returns;
 const UNBOUNDED: i64 = -1;
 /// The index that stands for any bundle of a placement group.
 pub(super) const ANY_BUNDLE: i64 = -1;
-/// What one call takes of `accelerator_type:X`, so that a thousand of them fit a node.
+/// The quantity of `accelerator_type:X` that one call takes, so that a thousand calls fit a node.
 const ACCELERATOR_SHARE: f64 = 0.001;
 
 /// A struct with a field an option: `"keyword" => field: type = default`.
@@ -121,7 +121,7 @@ options! {
         /// See [`Actor::cpus`].
         "num_cpus" => num_cpus: Option<f64> = None,
         "_actor_generator_backpressure_num_objects" => backpressure: i64 = UNBOUNDED,
-        /// What its class mentions.
+        /// Names of modules that the actor's class mentions.
         "_preload" => preload: Option<Vec<String>> = None,
     }
 
@@ -187,7 +187,7 @@ impl Actor {
 }
 
 impl Shared {
-    /// What is needed with so many CPUs; without the resources of which it is nothing.
+    /// Returns the resources that a call with so many CPUs needs; those of quantity 0 are left out.
     pub(crate) fn needs(&self, cpus: f64) -> Vec<(String, f64)> {
         let mut needs = self.resources.0.clone();
         needs.push(("CPU".to_owned(), cpus));

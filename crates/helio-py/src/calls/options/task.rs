@@ -43,7 +43,7 @@ impl TaskOptions {
         [Task::KEYWORDS, Shared::KEYWORDS].concat()
     }
 
-    /// What a call holds while it runs.
+    /// The resources that a call holds while it runs.
     #[getter]
     fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         dict(py, &self.shared.needs(self.own.num_cpus))

@@ -12,7 +12,7 @@ use crate::codec::{self, Purpose};
 
 /// The value of an option.
 pub(crate) trait Value: Sized {
-    /// What was given; `None` for the default.
+    /// Reads the given value; `None` for the default.
     fn read(given: &Bound<'_, PyAny>) -> PyResult<Option<Self>>;
 
     fn show<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
@@ -187,7 +187,7 @@ impl Value for Groups {
     }
 }
 
-/// Which exceptions of the called function are retried.
+/// The exceptions of the called function that are retried.
 pub(crate) enum Retried {
     All(bool),
     Classes(Py<PyTuple>),
