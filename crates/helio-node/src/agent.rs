@@ -67,7 +67,7 @@ impl Answers for Agent {
 const NOT_HERE: &str =
     "This port says whether the node is well: /api/healthz, /api/local_raylet_healthz.\n";
 
-/// What `/api/healthz` says. The control service is a thread of the head's daemon, and ends with it.
+/// Returns the text of `/api/healthz`. The control service is a thread of the head's daemon, and ends with it.
 fn both(outcome: &str, is_head: bool) -> String {
     let control = if is_head { outcome } else { "success (no local gcs)" };
     format!("raylet: {outcome}\ngcs: {control}")

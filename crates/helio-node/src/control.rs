@@ -166,7 +166,7 @@ impl Task {
                     }
                     Ok(None) | Err(_) => return Some(()),
                 },
-                // Whoever still talks to this node is the head no more.
+                // The machine that still talks to this node is the head no more.
                 () = self.head.moved() => return Some(()),
                 () = self.nudge.notified(), if opening.is_none() => {
                     opening = Some(self.open(&self.reach()));

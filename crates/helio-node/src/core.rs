@@ -63,7 +63,7 @@ pub(crate) struct Daemon {
     clock: Clock,
     arena: Arc<Arena>,
     zygote: Zygote,
-    /// What a zygote is started with, and the one that has modules loaded, once it is wanted.
+    /// The options of a zygote, and the zygote that has modules loaded, once it is wanted.
     zygote_options: ZygoteOptions,
     loaded: Option<Zygote>,
     /// Workers to be started, while all of them are stopped.
@@ -89,14 +89,14 @@ pub(crate) struct Daemon {
     heartbeat_ms: u64,
     status_at: u64,
     memory: Monitor,
-    /// Who waits for measurements.
+    /// The requests that wait for measurements, by number.
     scrapes: HashMap<u64, oneshot::Sender<Vec<inspect::Answer>>>,
     scrape_count: u64,
     /// The control service has taken the node in.
     is_accepted: bool,
     /// Why it is to end.
     ending: Option<String>,
-    /// Who has the objects of this node, which leaves.
+    /// The node that takes over the objects of this one, which leaves.
     heir: NodeAddress,
     /// And start anew, as another node.
     is_to_rejoin: bool,
@@ -333,7 +333,7 @@ impl Daemon {
                 self.scrapes.insert(self.scrape_count, reply);
                 self.apply(Event::Scrape { number: self.scrape_count });
             }
-            // Who has gone away meanwhile does not need it.
+            // A client that has gone away meanwhile does not need the answer.
             Input::Probe { reply } => drop(reply.send(())),
             Input::ShutDown { reason } => {
                 tracing::info!(reason, "the node ends");
@@ -428,7 +428,7 @@ impl Daemon {
             }
             Action::Forget { worker_id } => {
                 self.processes.forget(worker_id);
-                // Whoever ended in good order has removed it already.
+                // A worker that ended in good order has removed its socket already.
                 let _ = std::fs::remove_file(self.sockets.join(worker_id.socket_name()));
             }
             Action::FlushLogs { workers, then } => {
@@ -448,7 +448,7 @@ impl Daemon {
             }
             Action::Scraped { number, answers } => {
                 if let Some(reply) = self.scrapes.remove(&number) {
-                    // Who has gone away meanwhile does not need them.
+                    // A client that has gone away meanwhile does not need the answers.
                     let _ = reply.send(answers);
                 }
             }
@@ -458,8 +458,8 @@ impl Daemon {
                     "cut off from the cluster: workers are stopped until the control service is reached"
                 );
                 self.suspended.get_or_insert_default();
-                // Those that fork workers run no user's code, and end the workers, stopped or not, should this process
-                // be killed meanwhile.
+                // Zygotes run no user's code, and end the workers, stopped or not, should this process be killed
+                // meanwhile.
                 let zygotes = [Some(&self.zygote), self.loaded.as_ref()];
                 let spared: Vec<u32> =
                     zygotes.into_iter().flatten().filter_map(Zygote::pid).collect();
@@ -706,7 +706,7 @@ impl Daemon {
     }
 }
 
-/// What a node leaves in its sockets' folder; the control service's socket stays, for a node that joins anew.
+/// Removes the sockets of a node from their folder; the control service's socket stays, for a node that joins anew.
 fn remove_sockets(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let stays = Path::new(CONTROL_SOCKET).file_name();

@@ -18,7 +18,7 @@ use crate::listen::{pause_after, serve};
 use crate::log_server;
 use crate::packages::Packages;
 
-/// Who accepts for the node.
+/// The acceptor of the node's connections.
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) gate: Arc<Gate>,
@@ -78,7 +78,7 @@ impl Door {
                 .refuse("this is a node of a cluster and not its head: use the head's address");
         }
         if let Err((_, error)) = arrival.hand_over(&self.session_dir.join(CONTROL_SOCKET)).await {
-            // It is starting or ending: the node that connects tries again.
+            // The control service is starting or ending: the node that connects tries again.
             self.gate.report("the control service", &error.to_string());
         }
     }

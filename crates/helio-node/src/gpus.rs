@@ -12,7 +12,7 @@ use crate::input::{Input, Inputs};
 /// How long lies between two readings.
 const READ_EVERY: Duration = Duration::from_secs(5);
 
-/// What each process used of all GPUs together when they were read last.
+/// The part of all GPUs together that each process used at the last reading.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts(Arc<Mutex<BTreeMap<u32, Part>>>);
 

@@ -61,7 +61,7 @@ impl Head {
         self.moved.notify_one();
         let address = host_port(host, port);
         if let Some(news) = &self.news {
-            // Who listens may have ended.
+            // The listener may have ended.
             let _ = news.lock().unwrap_or_else(PoisonError::into_inner).send(address.clone());
         }
         Some(address)

@@ -17,7 +17,7 @@ const READERS_MAX: usize = 16;
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 const HEAD_MAX: usize = 8 << 10;
 
-/// What is sent back.
+/// An answer to a request.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// Code and words.
@@ -43,7 +43,7 @@ pub(crate) fn serve(listener: TcpListener, entrance: Entrance, answers: impl Ans
                 Ok((stream, _)) => {
                     let (answers, entrance) = (Arc::clone(&answers), entrance.clone());
                     tokio::spawn(async move {
-                        // Who is too slow, or goes away, gets nothing.
+                        // A client that is too slow, or goes away, gets nothing.
                         let asked = async { one(entrance.enter(stream).await?, &*answers).await };
                         let _ = tokio::time::timeout(REQUEST_MAX, asked).await;
                         drop(permit);
@@ -57,7 +57,7 @@ pub(crate) fn serve(listener: TcpListener, entrance: Entrance, answers: impl Ans
 
 async fn one(mut stream: Stream, answers: &impl Answers) -> io::Result<()> {
     let mut head = Vec::new();
-    // Who speaks something else than HTTP is answered at once: the same refusal.
+    // A client that speaks something else than HTTP gets the same refusal at once.
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && is_text(&head) {
         if head.len() >= HEAD_MAX || stream.read_buf(&mut head).await? == 0 {
             return Ok(());

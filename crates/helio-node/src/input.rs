@@ -1,4 +1,4 @@
-//! What a daemon is told, by whatever waits for it.
+//! The inputs of a daemon, from every task and thread that waits on its behalf.
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ pub enum Error {
         host: String,
         /// The port that was to be listened on.
         port: u16,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file or folder of the session.
@@ -62,7 +62,7 @@ pub enum Error {
     Path {
         /// The file or folder that could not be used.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// There is no memory for the object store.
@@ -70,7 +70,7 @@ pub enum Error {
     Store {
         /// Its size.
         size: u64,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: helio_store::Error,
     },
     /// The control service did not accept the node, or it was told to end before that.
@@ -84,7 +84,7 @@ pub enum Error {
 /// How a daemon that was ready has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// The daemon was told to end.
     Over,
     /// The cluster goes on without this node, for this reason; it may join again as another one.
     Rejoin(String),

@@ -1,4 +1,4 @@
-//! What workers write: from their pipes into files and, line by line, to the driver.
+//! The output of workers: from their pipes into files and, line by line, to the driver.
 //!
 //! A line `\x01:name:<text>` is not shown; it names what runs from now on (a task's function, an
 //! actor) for the lines that follow. Nor is `\x01:task:<id>`, which says whose the lines are; beside the file
@@ -208,7 +208,7 @@ impl Stream {
             return;
         }
         if let Some(task) = line.strip_prefix(TASK_MARK) {
-            // Who printed nothing has no text.
+            // A call that printed nothing has no text.
             self.turns.retain(|(offset, _)| *offset != kept.len());
             self.turns.push((kept.len(), String::from_utf8_lossy(task).into_owned()));
             return;
@@ -338,7 +338,7 @@ mod tests {
         Shelf::new(Bounds::default(), Path::new("/nonexistent"))
     }
 
-    /// What is shown of a stream into which `written` was written, and what the file keeps.
+    /// Writes `written` into a stream, and compares the lines that are shown and the text that the file keeps.
     fn check(written: &[u8], expected: &[(&str, &str)], kept: &str) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -412,7 +412,7 @@ mod tests {
         );
         check(b"\r 0%\r50%\r\x01:end:\n", &[("", "50%")], "\r 0%\r50%\r");
         check(b"of DOS\r\n\r\n", &[("", "of DOS"), ("", "")], "of DOS\r\n\r\n");
-        // It has wiped itself out, and something else is written there.
+        // The bar has wiped itself out, and something else is written there.
         check(b"\r100%\r    \r\x01:end:\n", &[], "\r100%\r    \r");
         check(b"\r100%\r    \rdone\n", &[("", "done")], "\r100%\r    \rdone\n");
         let long = (0..20_000).map(|n| format!("\r{n} of many")).collect::<String>() + "\n";

@@ -12,7 +12,7 @@ const FOLDER: &str = "making";
 /// A file is a line; more is not read.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// What is known of the environment that one of these processes makes, in a sentence's end; empty: nothing.
+/// Returns the end of a sentence about the environment that one of these processes makes; empty: nothing is known.
 pub(crate) fn tell(session_dir: &Path, pids: &[u32], now_ms: u64) -> String {
     let told = pids.iter().find_map(|pid| {
         let path = session_dir.join(FOLDER).join(pid.to_string());

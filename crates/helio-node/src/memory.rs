@@ -29,7 +29,7 @@ impl Monitor {
         Self { meter, threshold: options.memory_usage_threshold, refresh_ms, at }
     }
 
-    /// What is in use, if that is too much. Without work the next look is at `idle_at`, when the daemon
+    /// Returns the memory in use, if that is too much. Without work the next look is at `idle_at`, when the daemon
     /// wakes anyway: an idle node has no wake-ups of its own for this.
     pub(crate) fn look(&mut self, has_work: bool, now: u64, idle_at: u64) -> Option<MemoryUse> {
         if self.refresh_ms == 0 || self.at > now {

@@ -1,4 +1,4 @@
-//! What a daemon is started with.
+//! The options of a daemon.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -36,7 +36,7 @@ pub struct GuestNode {
     pub port: u16,
 }
 
-/// What a daemon is started with.
+/// The options of a daemon.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The address at which other machines reach this one; empty: 127.0.0.1.
@@ -65,7 +65,7 @@ pub struct Options {
     pub memory_usage_threshold: f64,
     /// How often that is looked at while workers run something, in milliseconds; 0: never.
     pub memory_monitor_refresh_ms: u64,
-    /// Which part of the object store the arguments of running tasks may have; 0: any.
+    /// The part of the object store that the arguments of running tasks may take; 0: any.
     pub arguments_part: f64,
     /// How much of the disk what workers print may take.
     pub output_bounds: Bounds,
@@ -82,7 +82,7 @@ pub struct Options {
     pub metrics_port: Option<u16>,
     /// The port where probes ask whether the node is well; `None`: nowhere.
     pub agent_port: Option<u16>,
-    /// What whoever started the machine calls it; empty: not known.
+    /// The machine's name as its launcher knows it; empty: not known.
     pub instance_id: String,
     /// How long the node goes on without a control service, in milliseconds.
     pub headless_ms_max: u64,
@@ -104,7 +104,7 @@ pub struct Options {
     pub package_path: Option<PathBuf>,
     /// The cluster's token.
     pub token: String,
-    /// What other machines are shown, which have to encrypt; `None`: they speak in the clear.
+    /// The certificate for other machines, which have to encrypt; `None`: they speak in the clear.
     pub identity: Option<Arc<Identity>>,
     /// How the control service is reached.
     pub control: Reach,
@@ -120,7 +120,7 @@ pub struct Options {
     pub is_head: bool,
 }
 
-/// What a daemon that is ready tells of itself.
+/// The facts that a daemon tells of itself when it is ready.
 #[derive(Debug, Clone)]
 pub struct Ready {
     /// Its id.

@@ -96,9 +96,9 @@ pub(crate) struct OutputFile {
     path: PathBuf,
     file: File,
     length: u64,
-    /// What the index beside it takes.
+    /// The size of the index beside the file, in bytes.
     index_length: u64,
-    /// Whose the text is that comes next; empty: nobody's.
+    /// The id of the task whose text comes next; empty: no task's.
     task: String,
 }
 
@@ -124,7 +124,7 @@ impl OutputFile {
             self.append(&rest[..size], begin, &turns[..n_here], shelf);
             (rest, begin, turns) = (&rest[size..], end, &turns[n_here..]);
         }
-        // What has no text yet begins with the next.
+        // A call that has no text yet begins at the end.
         if !turns.is_empty() {
             self.append(&[], begin, turns, shelf);
         }

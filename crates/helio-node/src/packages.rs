@@ -148,7 +148,7 @@ impl Packages {
         let outcome = self.receive(reader, writer, request.size, &draft).await;
         let outcome = outcome.and_then(|()| publish(&draft, &place));
         if outcome.is_err() {
-            // It may never have been made.
+            // The draft may never have been made.
             let _ = fs::remove_file(&draft);
         }
         outcome?;

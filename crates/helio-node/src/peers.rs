@@ -33,9 +33,9 @@ pub(crate) struct Peers {
     inputs: Inputs,
     /// All, whoever made them.
     open: HashMap<Conn, (NodeId, Writer)>,
-    /// Those that were made here, or are being made.
+    /// The connections that were made here, or are being made.
     made: HashMap<NodeId, Made>,
-    /// What is being streamed to whom, and how to stop it.
+    /// The objects that are being streamed, by connection and request, and the signal that stops each.
     serving: HashMap<(Conn, u64), Arc<Notify>>,
     /// When it was logged last that a node is not reached.
     logged: Option<Instant>,

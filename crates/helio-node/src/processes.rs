@@ -130,7 +130,7 @@ impl Processes {
     /// Watches the process of a worker from now on; whether that is news.
     pub(crate) fn started(&mut self, worker_id: WorkerId, pid: u32) -> bool {
         let Some(process) = self.all.get_mut(&worker_id) else {
-            // It was given up in the meantime.
+            // The worker was given up in the meantime.
             if let Ok(handle) = process::watch(pid) {
                 process::kill_watched(handle);
             }
@@ -202,7 +202,7 @@ impl Processes {
         if std::mem::replace(&mut process.has_exited, true) {
             return None;
         }
-        // What it started and left behind in its group ends with it.
+        // Processes that the worker left behind in its group end with it.
         process::kill_group(process.pid);
         let (lines, _) = process.drain(&self.folder, worker_id, true, &mut self.shelf);
         let tail = process.tail.text();

@@ -104,7 +104,7 @@ fn write_file(
     let path = path(folder, object_id);
     let written = File::create(&path).and_then(|mut file| file.write_all(slice.as_slice()));
     if written.is_err() {
-        // What was written of it only takes room.
+        // The part that was written only takes room.
         let _ = fs::remove_file(&path);
     }
     written.map_err(failed)?;

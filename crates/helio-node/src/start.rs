@@ -187,7 +187,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16, epoch_ms: u
         .unwrap_or_else(|| ((memory as f64 * options.store_part) as u64).min(options.store_max));
     let store_size = store_size.max(STORE_MIN);
     let cpus = options.num_cpus.unwrap_or(machine::cpus() as f64);
-    // Whoever says how many GPUs there are is believed: they may be logical.
+    // A given number of GPUs is believed: they may be logical.
     let found = machine::gpus();
     let num_gpus = options.num_gpus.unwrap_or(found.len() as f64);
     let gpus: Vec<u32> = (0..num_gpus.ceil() as usize)

@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 pub(crate) struct ZygoteOptions {
     pub(crate) python: PathBuf,
     pub(crate) script: PathBuf,
-    /// What every worker finds in its environment.
+    /// Environment variables that every worker has.
     pub(crate) env: BTreeMap<String, String>,
     /// Where the zygote's own words go.
     pub(crate) log: PathBuf,
@@ -62,7 +62,7 @@ pub(crate) struct ZygoteOptions {
 pub(crate) struct Zygote {
     kind: Kind,
     options: ZygoteOptions,
-    /// What it is to load before it forks.
+    /// The modules that the zygote loads before it forks.
     modules: Vec<String>,
     inputs: Inputs,
     /// `None`: it could not be started, and why.
@@ -71,7 +71,7 @@ pub(crate) struct Zygote {
     unanswered: HashSet<WorkerId>,
     generation: u64,
     started_at: Instant,
-    /// It was told to load modules and has not answered.
+    /// The zygote was told to load modules and has not answered.
     is_loading: bool,
     stillborn: u32,
 }
@@ -89,7 +89,7 @@ struct Request {
     streams: Option<[OwnedFd; 2]>,
 }
 
-/// What the zygote says.
+/// A message of the zygote.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Started {
@@ -225,7 +225,7 @@ impl Zygote {
             return Vec::new();
         }
         self.stillborn = if self.started_at.elapsed() > LIFE_MIN { 0 } else { self.stillborn + 1 };
-        // What it died of is in the modules, as far as anybody knows.
+        // The modules are the likely cause of its death.
         if self.stillborn < STILLBORN_MAX && !self.is_loading {
             self.restart();
         } else {

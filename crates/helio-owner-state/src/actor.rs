@@ -49,7 +49,7 @@ pub struct Actor {
     incarnation: u32,
     address: Option<Arc<WorkerAddress>>,
     cause: DeathCause,
-    /// What it waits for, while it is pending.
+    /// The reason why the actor waits, while it is pending.
     pub why: String,
     /// Where it is being made; nil: nowhere yet.
     home: NodeId,
@@ -80,10 +80,9 @@ pub struct Actor {
     handle: Option<ObjectId>,
     /// This process created it, and stands by it until it is dead.
     is_ours: bool,
-    /// It was seen alive.
+    /// The actor was seen alive.
     has_lived: bool,
-    /// It was killed from here for good: what is called from now on does not run, however long the
-    /// news of its end takes.
+    /// The actor was killed from here for good: calls from now on do not run, however long the news of its end takes.
     killed: bool,
     /// The control service refused to make it, and why it says so.
     refused: Option<(FailureKind, String)>,
@@ -160,12 +159,12 @@ impl Actor {
         self.sent.front().copied()
     }
 
-    /// What its constructor waits for: how many arguments, and all of them.
+    /// Returns how many arguments its constructor waits for, and all of its arguments.
     pub(crate) fn awaited(&self) -> Option<(u32, &[ObjectId])> {
         self.creation.as_ref().map(|_| (self.missing, &self.held[..]))
     }
 
-    /// What the constructor's arguments hold.
+    /// Returns the objects that the constructor's arguments hold.
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.held.iter().copied()
     }
@@ -202,7 +201,7 @@ pub(crate) fn actor_of_handle(object: ObjectId) -> Option<ActorId> {
 }
 
 impl Owner {
-    /// What is known of an actor.
+    /// Returns the state of an actor.
     #[must_use]
     pub fn actor(&self, id: &ActorId) -> Option<&Actor> {
         self.actors.get(id)
@@ -347,7 +346,7 @@ impl Owner {
             let actor = self.actors.entry(id).or_default();
             actor.killed = true;
             if actor.creation.take().is_some() {
-                // It was never asked for: its constructor still waited for arguments.
+                // The control service was never asked for the actor: its constructor still waited for arguments.
                 let cause = DeathCause::new(DeathKind::Intended, "it was killed by `ray.kill`");
                 self.end(id, cause, now, out);
                 out.push(Action::ActorChanged(id));
@@ -367,7 +366,7 @@ impl Owner {
     pub(crate) fn handles_gone(&mut self, id: ActorId, out: &mut Vec<Action>) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         if actor.creation.take().is_some() {
-            // It was never asked for: its constructor still waited for arguments.
+            // The control service was never asked for the actor: its constructor still waited for arguments.
             for object in std::mem::take(&mut actor.held) {
                 self.unhold(object, out);
             }
@@ -597,7 +596,7 @@ impl Owner {
             ActorPhase::Restarting => {
                 actor.phase = phase;
                 actor.cause = info.cause.clone();
-                // What its creator called before the end of its first constructor waits for the next one.
+                // Calls that its creator made before the end of its first constructor wait for the next one.
                 let is_new = actor.is_ours && !actor.has_lived;
                 self.incarnation_lost(id, &info.cause, now, out);
                 if !is_new {
@@ -672,7 +671,7 @@ impl Owner {
     /// No connection to a process could be made. If it is an actor's, the calls that were to go over it have not begun:
     /// they wait for the next one, which costs no retry.
     pub(crate) fn actors_unreached(&mut self, worker: WorkerId) {
-        // What was sent over a connection that broke since may have begun.
+        // Calls that were sent over a connection that broke since may have begun.
         let is_it = |actor: &Actor| {
             actor.broken.is_none()
                 && actor.address.as_ref().is_some_and(|at| at.worker_id == worker)
@@ -780,7 +779,7 @@ impl Owner {
             self.broken_actors.remove(&id);
         }
         for id in over {
-            // It lives behind a broken line: what was sent may or may not have run.
+            // The actor lives behind a broken line: calls that were sent may or may not have run.
             let address = self.actors.get(&id).and_then(Actor::address);
             let cause = DeathCause::new(DeathKind::Unknown, "the connection to the actor broke");
             self.incarnation_lost(id, &cause, now, out);

@@ -103,8 +103,8 @@ impl Borrows {
         }
     }
 
-    /// What the peer has not confirmed is void, for all that is borrowed of it will be announced anew; the
-    /// first number of it.
+    /// Voids the announcements that the peer has not confirmed, since all that is borrowed of it will be announced
+    /// anew; returns the first of their numbers.
     pub(crate) fn begin_anew(&mut self, peer: WorkerId) -> Option<u64> {
         let of_peer = self.unconfirmed.extract_if(.., |_, (owner, _)| *owner == peer);
         let first = of_peer.map(|(number, _)| number).min();
@@ -131,7 +131,7 @@ impl Borrows {
         self.open(out);
     }
 
-    /// What an owner has not confirmed.
+    /// Returns the announcements that an owner has not confirmed.
     pub(crate) fn unconfirmed_by(&self, peer: WorkerId) -> Vec<(u64, ObjectId)> {
         let of_peer = self.unconfirmed.iter().filter(|(_, (owner, _))| *owner == peer);
         of_peer.map(|(number, (_, object))| (*number, *object)).collect()

@@ -92,7 +92,7 @@ impl Owner {
             State::Waiting(_) | State::Queued | State::Delayed(_) => {
                 let class = self.unqueue(id);
                 self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
-                // Those behind it may have waited for nothing else, and nobody for the worker asked for.
+                // Calls behind this one may have waited for nothing else, and no call for the requested worker.
                 match (&spec.target, class) {
                     (Target::Actor(actor), _) => self.pump_actor(*actor, now, out),
                     (Target::Class(_), Some(class)) => self.pump(class, now, out),

@@ -1,4 +1,4 @@
-//! What is true between any two events, and what is left at the end; for tests, the simulator and
+//! Invariants that hold between any two events, and the state that is left at the end; for tests, the simulator and
 //! release assertions.
 
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Owner {
         }
     }
 
-    /// What is held, a line for each object, for people who look for a leak.
+    /// Returns a line for each object that is held, for people who look for a leak.
     #[must_use]
     pub fn holdings(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
@@ -133,7 +133,7 @@ impl Owner {
             if let (Some(_), false) = (&object.owner, object.ties.borrowers.is_empty()) {
                 return Err(format!("OWN-1: {id} is somebody else's and has borrowers here"));
             }
-            // What is made again, or asked for again, keeps what it contained until the new value is here.
+            // An object that is made again, or asked for again, keeps what it contained until the new value is here.
             let is_lost = object.owner.is_none()
                 && matches!(object.value, Stored::Pending)
                 && !self.tasks.contains_key(&id.task());

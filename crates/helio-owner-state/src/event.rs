@@ -1,4 +1,4 @@
-//! What reaches an owner, and what it wants done.
+//! Events and actions of an owner.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub enum Event {
     },
     /// References arrived in a value; the front holds one handle for each.
     Adopt {
-        /// Whose objects they are.
+        /// The owner of the objects.
         owner: Arc<WorkerAddress>,
         /// The objects.
         ids: Vec<ObjectId>,
@@ -68,7 +68,7 @@ pub enum Event {
     Recover {
         /// The lost object, and its owner.
         reference: Box<Reference>,
-        /// Who does not have it.
+        /// The nodes that do not have the object.
         gone: Vec<NodeId>,
     },
     /// A call; the front holds one handle of each return.
@@ -94,7 +94,7 @@ pub enum Event {
     KillActor {
         /// The actor to end.
         actor: ActorId,
-        /// It is not to come back.
+        /// The actor is not to come back.
         no_restart: bool,
     },
     /// The control service answered an [`Action::CreateActor`].
@@ -229,7 +229,7 @@ pub enum Event {
     NodeDied {
         /// The node that is no member any more.
         node: NodeId,
-        /// Who has the objects that it kept, if it has left in order.
+        /// The node that took over the objects of the dead one, if that has left in order.
         heir: Option<NodeAddress>,
     },
     /// A node that should have an object does not have it.
@@ -265,7 +265,7 @@ pub enum Action {
     Send {
         /// The receiver.
         to: Arc<WorkerAddress>,
-        /// What; never one that borrows.
+        /// The frame; never one that borrows.
         frame: Frame<'static>,
     },
     /// Send a call, its template first if the peer has not had it.
@@ -282,7 +282,7 @@ pub enum Action {
         sequence: u64,
         /// From 0.
         attempt: u32,
-        /// It is a method's that had ended, and runs again: what it made was lost, or it raised.
+        /// The call is a method's that had ended, and runs again: its results were lost, or it raised.
         is_remade: bool,
     },
     /// Tell a worker that it is ours.
@@ -321,7 +321,7 @@ pub enum Action {
         node: NodeId,
         /// The daemon's number for the lease.
         lease: LeaseId,
-        /// It is of no more use.
+        /// The worker is of no more use.
         discard: bool,
     },
     /// Much memory is free that was in use: the system can have it back.

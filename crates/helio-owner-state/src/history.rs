@@ -50,7 +50,7 @@ impl Ended {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     ended: VecDeque<Ended>,
-    /// Those that are forgotten.
+    /// The tally of calls that are forgotten.
     forgotten: Tally,
     /// How many have ended, well and badly.
     pub(crate) finished: u64,
@@ -118,8 +118,8 @@ impl History {
     }
 }
 
-/// What rows say of a template. A session that defines functions for ever does not keep the latest ten
-/// thousand with what they hold.
+/// Returns the part of a template that rows show. A session that defines functions for ever does not keep the latest
+/// ten thousand with what they hold.
 #[must_use]
 pub fn without_large_function(template: &Arc<Template>) -> Arc<Template> {
     if template.function.len() <= FUNCTION_KEPT_MAX {
@@ -297,7 +297,7 @@ impl Owner {
                 Stored::Stores { locations, .. } => {
                     locations.iter().map(|location| location.node_id).collect()
                 }
-                // What was put lies with who put it; a small return travels with its answer.
+                // The bytes of a put value lie with the process that put it; a small return travels with its answer.
                 Stored::Inline(_) if object.owner.is_none() && id.index() >= PUT_INDEX_BASE => {
                     vec![self.address().node_id]
                 }

@@ -34,7 +34,7 @@ impl Owner {
             && at <= now
         {
             self.delayed.pop_first();
-            // It may have been cancelled meanwhile.
+            // The call may have been cancelled meanwhile.
             let task = self.tasks.get(&id).filter(|task| task.state == State::Delayed(at));
             if let Some(failure) = task.map(|task| task.past.failure.clone().unwrap_or_default()) {
                 self.retry(id, ("OUT_OF_MEMORY", &failure), now, out);

@@ -1,4 +1,4 @@
-//! What is remembered of finished calls, to make their returns again when the last copy is lost.
+//! The records of finished calls, to make their returns again when the last copy is lost.
 //!
 //! A remembered call does not keep the bytes of arguments that can be made again themselves, or a chain
 //! of calls would keep every value between its ends. Such an argument gives its bytes back when nobody
@@ -23,10 +23,10 @@ use crate::hash::slim;
 use crate::object::{Stored, error};
 use crate::task::{Past, TaskSpec};
 
-/// What a call takes beside the bytes of its arguments.
+/// The size of a record beside the bytes of its arguments.
 const CALL_BYTES: usize = 1024;
 
-/// What is kept of a finished call whose returns lie in object stores.
+/// The record of a finished call whose returns lie in object stores.
 #[derive(Debug)]
 pub(crate) struct Lineage {
     spec: Arc<TaskSpec>,
@@ -50,7 +50,7 @@ impl Lineage {
         self.spec.args.held()
     }
 
-    /// What the call made that may lie in object stores.
+    /// Returns the objects of the call that may lie in object stores.
     fn made(&self) -> impl Iterator<Item = ObjectId> + use<> {
         self.spec.made(self.items)
     }
@@ -226,7 +226,7 @@ impl Owner {
     /// Whether the object is a return of a call that is remembered and may run again.
     pub(crate) fn has_lineage(&self, id: ObjectId) -> bool {
         self.lineages.all.get(&id.task()).is_some_and(|lineage| {
-            // What the call has made beyond its returns (dynamic ones) comes with them.
+            // Objects that the call has made beyond its returns (dynamic ones) come with them.
             let known = lineage.spec.return_count() + lineage.items;
             lineage.retries_left != 0 && id.index() <= known
         })
@@ -304,7 +304,7 @@ impl Owner {
                 }
             }
         }
-        // What was found last is needed first.
+        // The call that was found last is needed first.
         for lineage in again.into_iter().rev() {
             let failure = Some("its value was lost and is made again".into());
             let Lineage { items, ended, is_left, .. } = lineage;

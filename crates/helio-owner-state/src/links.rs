@@ -88,7 +88,7 @@ impl Owner {
                 let frame = Frame::AddBorrow { number, object };
                 out.push(Action::Send { to: peer.clone(), frame });
             } else {
-                // It has been let go of since: there is nothing to confirm.
+                // The object has been let go of since: there is nothing to confirm.
                 self.borrows.confirmed(number, out);
             }
         }

@@ -35,7 +35,7 @@ pub enum Stored {
     Stores {
         /// The length of the value, in bytes.
         size: u64,
-        /// Who has it.
+        /// The nodes that have the value.
         locations: Vec<NodeAddress>,
     },
 }
@@ -43,7 +43,7 @@ pub enum Stored {
 /// One object: its owner, its value or place, and the counts that keep it.
 #[derive(Debug)]
 pub struct Object {
-    /// Whose it is; `None`: ours.
+    /// The owner of the object; `None`: this process.
     pub owner: Option<Arc<WorkerAddress>>,
     /// The value.
     pub value: Stored,
@@ -348,8 +348,8 @@ impl Owner {
                 add_each(&mut locations, std::mem::take(&mut ties.strays));
                 out.push(Action::Free { id, locations });
             }
-            // What the system itself put there is told where it happened; an exception of the user's
-            // code would go unheard.
+            // An error that the system itself put there is told where it happened; an exception of the user's code
+            // would go unheard.
             (None, Stored::Error(bytes))
                 if !object.seen && bytes.first() != Some(&helio_proto::error::TAG) =>
             {
@@ -538,7 +538,7 @@ impl Owner {
         }
     }
 
-    /// What a peer announced before number `since` is void; a dead peer's announcements all are.
+    /// Voids a peer's announcements before number `since`; a dead peer's announcements are all void.
     pub(crate) fn borrows_void(&mut self, peer: WorkerId, since: u64, out: &mut Vec<Action>) {
         let mut loose = Vec::new();
         for (id, object) in &mut self.objects {

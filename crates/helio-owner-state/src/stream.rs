@@ -93,7 +93,7 @@ impl Owner {
         // This attempt does not know how far the reader has come, and would wait for it.
         match self.streams.get(&task) {
             Some(stream) if stream.total.is_none() => self.tell_read(task, stream.read, out),
-            // What it makes again is wanted whether or not the reader has come to it.
+            // Items that the call makes again are wanted whether or not the reader has come to them.
             _ if self.tasks.get(&task).is_some_and(|call| !call.cancelled) => {
                 self.tell_read(task, index + 1, out);
             }
@@ -147,7 +147,7 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         if self.objects.get(&id.object(1)).is_none_or(crate::Object::is_ready) {
-            // It ran once more for items that were lost, and its readers know how it ended.
+            // The call ran once more for items that were lost, and its readers know how it ended.
             return;
         }
         let mut total = items;
@@ -188,7 +188,7 @@ impl Owner {
             let is_left = task.cancelled && task.past.is_left;
             let value = match returns.first() {
                 Some(returned) if failed && !is_left => Some(returned.value.clone().into()),
-                // It came, and was lost before the end.
+                // The item came, and was lost before the end.
                 _ if (index < items || is_left) && task.may_run_again() => {
                     object.value = Stored::Stores { size: 0, locations: Vec::new() };
                     None

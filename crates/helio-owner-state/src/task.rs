@@ -111,7 +111,7 @@ pub enum Target {
 pub struct TaskSpec {
     /// Its id.
     pub id: TaskId,
-    /// What it calls.
+    /// The template: the function or method that is called.
     pub template: Arc<Template>,
     /// The actor, or the kind of worker, that runs the call.
     pub target: Target,
@@ -195,7 +195,7 @@ impl Task {
     }
 }
 
-/// What is known of a call's earlier attempts.
+/// The record of a call's earlier attempts.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Past {
     /// When it was made.
@@ -206,7 +206,7 @@ pub(crate) struct Past {
     pub(crate) failure: Option<Arc<str>>,
     /// Of a generator: one more than the index of the last item that came as a stored value.
     pub(crate) items: u32,
-    /// It had ended and runs once more: what it made was lost, or it raised an exception that its options retry.
+    /// The call had ended and runs once more: its results were lost, or it raised an exception that its options retry.
     pub(crate) is_remade: bool,
     /// Its place among the calls that had ended; what it reads inside ended before it.
     pub(crate) ended: u64,
@@ -392,7 +392,7 @@ impl Owner {
         holders
     }
 
-    /// Which nodes hold a call's stored arguments, those with most bytes first.
+    /// Returns the nodes that hold a call's stored arguments, those with most bytes first.
     pub(crate) fn locality(&self, spec: &TaskSpec) -> Vec<NodeId> {
         self.holders(spec).into_iter().map(|(node, _)| node.node_id).collect()
     }
@@ -472,14 +472,14 @@ impl Owner {
         }
     }
 
-    /// What was sent waits behind what was sent before: it began no earlier than that ended.
+    /// Notes when the call can have begun: a worker runs calls in the order sent, so not before the previous one ended.
     fn has_begun(&mut self, id: TaskId, began: u64) {
         if let Some(task) = self.tasks.get_mut(&id) {
             task.sent = task.sent.max(began);
         }
     }
 
-    /// What the call's returns contain is held here, or not wanted: its executor may let go.
+    /// Tells the executor that it may let go: the references in the call's returns are held here, or not wanted.
     fn say_held(&mut self, executor: WorkerId, task: TaskId, out: &mut Vec<Action>) {
         if let Some(executor) = self.peer_address(executor) {
             self.borrows.send(&executor, Frame::ReturnsHeld { task }, out);
@@ -789,7 +789,7 @@ impl Owner {
     }
 }
 
-/// What the loss of a worker is called in Ray's state API.
+/// Returns the name that Ray's state API has for the loss of a worker.
 fn name_of_loss(kind: DeathKind) -> &'static str {
     match kind {
         DeathKind::NodeDied => "NODE_DIED",

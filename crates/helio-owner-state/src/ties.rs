@@ -1,5 +1,5 @@
-//! What an object is tied to. Most objects are to nothing, and there may be a million of them: they have
-//! one empty pointer for it.
+//! The relations of an object to others. Most objects have none, and there may be a million of them: they have one
+//! empty pointer for it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress,
 
 #[derive(Debug, Default)]
 pub(crate) struct Ties {
-    /// Who borrows the object, with the number of its latest announcement.
+    /// The processes that borrow the object, with the number of the latest announcement of each.
     pub(crate) borrowers: Vec<(WorkerId, u64)>,
     /// Peers that asked for the value while it was pending.
     pub(crate) resolvers: Vec<Arc<WorkerAddress>>,

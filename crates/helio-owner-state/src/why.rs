@@ -13,7 +13,7 @@ use crate::task::{State, Target, Task};
 /// How many steps an answer takes from argument to argument.
 const DEPTH_MAX: u32 = 3;
 
-/// What is known, and who knows more.
+/// An explanation, and the process that knows more.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Why {
     /// One or more sentences, each with its full stop.
@@ -22,7 +22,7 @@ pub struct Why {
     pub next: Option<Next>,
 }
 
-/// Who knows more.
+/// The process or service that knows more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     /// The object's owner.
@@ -227,7 +227,7 @@ impl Owner {
         }
     }
 
-    /// What a call of this process waits for.
+    /// Explains what a call of this process waits for.
     #[must_use]
     pub fn why_task(&self, id: TaskId, now: u64) -> Why {
         self.task_in_depth(id, now, DEPTH_MAX)
@@ -274,7 +274,7 @@ impl Owner {
         why
     }
 
-    /// What users call it: a method with its class.
+    /// Returns the name that users know: a method with its class.
     pub(crate) fn title(&self, task: &Task) -> String {
         self.title_of(&task.spec.target, &task.spec.template.name)
     }
@@ -363,7 +363,7 @@ impl Owner {
         self.why_actor(actor, now).after(format!("{name} waits for its actor."))
     }
 
-    /// What an actor waits for, or how it is.
+    /// Explains what an actor waits for, or how it is.
     #[must_use]
     pub fn why_actor(&self, id: ActorId, now: u64) -> Why {
         let Some(actor) = self.actors.get(&id) else {

@@ -26,7 +26,7 @@ const RECORDED: [(&str, u64); 6] = [
     ("put a small value", 200),
 ];
 
-/// What tables that grow now and then may add, times 100.
+/// The allowance for tables that grow now and then, in allocations times 100.
 const TOLERANCE: u64 = 12;
 
 struct Caller {

@@ -1,4 +1,4 @@
-//! What reaches the machine of a process, and what it wants done.
+//! Events and actions of the machine of a process.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum Event<'a> {
         link: u64,
         /// The process at its end.
         from: WorkerAddress,
-        /// What the connector's [`crate::Links::epoch`] was when it connected.
+        /// The connector's [`crate::Links::epoch`] at the time it connected.
         epoch: u32,
     },
     /// The other end of a connection that this process opened has answered the greeting.
@@ -180,7 +180,7 @@ pub enum Action {
     Close {
         /// The link.
         link: u64,
-        /// What was wrong with it; `None`: nothing.
+        /// The fault of the connection; `None`: none.
         reason: Option<String>,
     },
     /// Hand in everything that has arrived on the link, then [`Event::Drained`]: the process at its end
@@ -217,7 +217,7 @@ pub enum Action {
     ReturnMemory,
 }
 
-/// What changed for threads that wait, since the shell looked last.
+/// Changes for threads that wait, since the shell looked last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Signals {
     /// Something changed that a waiting thread may wait for.

@@ -26,7 +26,7 @@ pub(crate) const HOPS_MAX: u8 = 4;
 /// The same for a question of the daemon, which is one hop itself.
 pub(crate) const HOPS_OF_NODE: u8 = 3;
 
-/// What is asked about.
+/// The subject of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// An object, by a reference.
@@ -39,7 +39,7 @@ pub enum Subject {
     Running(TaskId),
 }
 
-/// Who asked.
+/// The origin of a question.
 #[derive(Clone, Debug)]
 pub(crate) enum Asker {
     /// A thread, by its request.
@@ -54,7 +54,7 @@ pub(crate) enum Asker {
 #[derive(Debug)]
 pub(crate) struct Explanation {
     asker: Asker,
-    /// What is known so far.
+    /// The text so far.
     text: String,
     /// The process that was asked; `None`: a daemon.
     asked: Option<WorkerId>,
@@ -194,7 +194,7 @@ impl<M: Memory> Process<M> {
         self.send_frame(to, &Frame::Why { number, object, is_executor, hops: hops - 1 });
     }
 
-    /// Whoever was asked has answered.
+    /// The process or daemon that was asked has answered.
     pub(crate) fn explained(&mut self, request: u64, more: &str) {
         if !matches!(self.requests.get(request), Some(Pending::Explanation(_))) {
             return;
@@ -272,11 +272,11 @@ impl<M: Memory> Process<M> {
         }
     }
 
-    /// What a call that was sent here does, or waits for.
+    /// Explains what a call that was sent here does, or waits for.
     fn why_running(&self, task: TaskId) -> Why {
         let room = self.executor.room_of(task);
         let room = room.filter(|request| {
-            // It is asked for even where nothing has to be fetched.
+            // The request is made even where nothing has to be fetched.
             matches!(self.requests.get(*request), Some(Pending::Arguments { fetches }) if !fetches.is_empty())
         });
         let (text, awaited) = self.executor.explain(task, room, self.now, self.pid);

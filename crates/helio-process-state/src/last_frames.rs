@@ -17,7 +17,7 @@ use crate::{Action, Peer, Process};
 /// holds it, or the network is cut.
 const LAST_FRAMES_US: u64 = 5_000_000;
 
-/// What is told of a process that has ended.
+/// News of a process that has ended.
 #[derive(Debug)]
 pub(crate) enum Death {
     /// A leased worker, by its daemon.
@@ -131,7 +131,7 @@ impl<M: Memory> Process<M> {
         }
     }
 
-    /// What came last from a lessee has been read: its connections are of no use any more.
+    /// The last frames of a lessee have been read: its connections are of no use any more.
     fn end_links_of(&mut self, lessee: WorkerId) {
         if let Some(link) = self.links.to_process(lessee) {
             self.end_link(link);

@@ -73,7 +73,7 @@ pub use watches::Wish;
 /// So many dropped handles are taken into account before what follows from them is done.
 const DROPPED_AT_ONCE: usize = 1 << 10;
 
-/// What a process is when it joins a session.
+/// The identity of a process that joins a session.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its address; the port is its node's.
@@ -242,7 +242,7 @@ impl<M: Memory> Process<M> {
             }
             Event::Create { request, object, size } => {
                 self.requests.insert(request, Pending::Grant { object, size, awaited: true });
-                // What a call returns is its caller's.
+                // A value that a call returns belongs to its caller.
                 let is_put = object.index() >= PUT_INDEX_BASE;
                 let caller = self.executor.caller_of(object.task()).filter(|_| !is_put);
                 let owner = caller.unwrap_or(self.owner.address());
@@ -291,7 +291,7 @@ impl<M: Memory> Process<M> {
         let worker = from.worker_id;
         let known = self.links.epoch(worker);
         if epoch < known {
-            // It was opened before the peer knew that its links here are over.
+            // The link was opened before the peer knew that its links here are over.
             self.actions.push(Action::Close { link, reason: None });
             return;
         }
@@ -355,7 +355,7 @@ impl<M: Memory> Process<M> {
         }
     }
 
-    /// What the process sent and nothing here has begun.
+    /// Drops the calls that the process sent and that have not begun here.
     pub(crate) fn drop_calls_of(&mut self, caller: WorkerId) {
         for task in self.executor.caller_gone(caller) {
             self.release_room_of(task);
@@ -379,8 +379,7 @@ impl<M: Memory> Process<M> {
         self.store.begin_read(ids);
     }
 
-    /// What reading an object gives, if it is known and here. Otherwise fetches what is known and not
-    /// here.
+    /// Returns the value of an object that is known and here. Otherwise fetches one that is known and not here.
     pub fn read(&mut self, id: ObjectId) -> Option<Payload<M::Pin>> {
         let locations = match self.owner.object(&id).map(|object| &object.value) {
             None | Some(Stored::Pending) => return None,
@@ -405,7 +404,7 @@ impl<M: Memory> Process<M> {
         None
     }
 
-    /// What reading an object gives, if it is in this process's memory or pinned; starts nothing.
+    /// Returns the value of an object that is in this process's memory or pinned; starts nothing.
     #[must_use]
     pub fn peek(&self, id: ObjectId) -> Option<Payload<M::Pin>> {
         match &self.owner.object(&id)?.value {
@@ -631,7 +630,7 @@ impl<M: Memory> Process<M> {
         !self.actions.is_empty()
     }
 
-    /// What changed for waiting threads since the shell looked last.
+    /// Takes the changes for waiting threads since the shell looked last.
     pub fn take_signals(&mut self) -> Signals {
         std::mem::take(&mut self.signals)
     }

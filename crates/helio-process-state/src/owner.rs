@@ -1,4 +1,4 @@
-//! What the owner machine wants done: frames go to links, requests into the table of pending requests.
+//! Actions of the owner machine: frames go to links, requests into the table of pending requests.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl<M: Memory> Process<M> {
                 self.signals.news = true;
             }
             OwnerAction::Slimmed => self.actions.push(Action::ReturnMemory),
-            // Whoever watches a stream watches its next item and its end, which are objects.
+            // A watcher of a stream watches its next item and its end, which are objects.
             OwnerAction::StreamChanged(_) | OwnerAction::ActorChanged(_) => {
                 self.signals.news = true;
             }

@@ -13,7 +13,7 @@ use helio_types::{ActorId, NodeAddress, ObjectId, PlacementGroupId, WorkerAddres
 
 use crate::explain::Explanation;
 
-/// What a pending request is for.
+/// The purpose of a pending request.
 #[derive(Debug)]
 pub(crate) enum Pending {
     /// A thread waits for the control service's answer.
@@ -43,7 +43,7 @@ pub(crate) enum Pending {
     Notice,
 }
 
-/// What a thread that waits for a request finds.
+/// The answer to a request that a thread waits for.
 #[derive(Debug)]
 pub enum Answer {
     /// The control service's answer.
@@ -54,7 +54,7 @@ pub enum Answer {
     Inspected(Box<Inspected>),
     /// An explanation.
     Text(String),
-    /// What was waited for has happened.
+    /// The awaited event has happened.
     Done,
 }
 
@@ -146,11 +146,12 @@ impl Requests {
         self.granted.remove(&request)
     }
 
-    /// What is open: requests without an answer, and answers that no thread took. Nothing at rest.
+    /// Whether a copy of an object is being fetched.
     pub(crate) fn has_copies(&self) -> bool {
         self.pending.values().any(|one| matches!(one, Pending::Fetch { copy_of: Some(_), .. }))
     }
 
+    /// Returns a line for each request without an answer and each answer that no thread took; at rest there is none.
     pub(crate) fn open(&self) -> Vec<String> {
         let pending = self.pending.iter().map(|(number, pending)| format!("{number} {pending:?}"));
         let answers = self.answers.iter().map(|(number, answer)| format!("{number} {answer:?}"));

@@ -115,8 +115,8 @@ impl<M: Memory> StoreClient<M> {
         self.refused.get(&id).is_some_and(|refusal| now - refusal.at <= REFUSED_US)
     }
 
-    /// What reading the object raises if there was no room for it a moment ago; the next read has it fetched
-    /// again.
+    /// Returns the error that reading the object raises if there was no room for it a moment ago; the next read has it
+    /// fetched again.
     pub(crate) fn take_refusal(&mut self, id: ObjectId, now: u64) -> Option<Payload<M::Pin>> {
         let refusal = self.refused.remove(&id)?;
         assert!(now >= refusal.at, "time never goes back: a refusal would be told for ever");

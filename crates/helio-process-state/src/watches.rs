@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use helio_types::ObjectId;
 
-/// What a watcher waits for.
+/// The state of an object that a watcher waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wish {
     /// The object is made; its value may lie on another node.
@@ -30,7 +30,7 @@ impl Watches {
         *entry = wish.max(*entry);
     }
 
-    /// What the watchers of the object wait for; `None` when nobody watches it.
+    /// Returns the state that the watchers of the object wait for; `None` when nobody watches it.
     pub(crate) fn wish(&self, id: ObjectId) -> Option<Wish> {
         if self.waiting.is_empty() { None } else { self.waiting.get(&id).copied() }
     }

@@ -60,7 +60,7 @@ impl Worker {
         self.apply(Event::Frame { link, bytes: &bytes });
     }
 
-    /// What the daemon was told since it was asked last.
+    /// Returns the messages to the daemon since the last call.
     fn told(&mut self) -> Vec<ClientToNode> {
         let link = self.0.links().own_node();
         let Some(output) = self.0.links().output(link) else { return Vec::new() };
@@ -226,8 +226,8 @@ fn a_link_of_a_later_epoch_ends_the_older_links() {
     assert_eq!(worker.0.links().from_process(peer.worker_id), Some(link));
 }
 
-/// What a peer sent on its own link is read when the link to it broke, for it may be dead; but answers to its
-/// calls may have gone into the broken one, so no call is taken from it, and what comes in the next epoch
+/// The frames that a peer sent on its own link are read when the link to it broke, for it may be dead; but answers to
+/// its calls may have gone into the broken one, so no call is taken from that link, and a connection of the next epoch
 /// ends it.
 #[test]
 fn a_link_of_an_earlier_epoch_brings_no_calls() {

@@ -1,4 +1,4 @@
-//! What the language front sees.
+//! The types that the language front sees.
 
 use std::path::PathBuf;
 
@@ -79,7 +79,7 @@ pub enum Error {
 /// Checked between waits; `true` ends the wait with [`Error::Interrupted`].
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
 
-/// What [`crate::Runtime::stream_next`] found.
+/// The outcome of [`crate::Runtime::stream_next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamNext {
     /// The next item; one handle of it is held.
@@ -88,7 +88,7 @@ pub enum StreamNext {
     End,
 }
 
-/// What [`crate::Runtime::create_actor`] made or found.
+/// The actor that [`crate::Runtime::create_actor`] made or found.
 #[derive(Debug, Clone, Default)]
 pub struct ActorCreated {
     /// The actor.

@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, Recv
 /// How much is encrypted at a time, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// What is written at one go, and read at one go, in bytes.
+/// The size of one read or write, in bytes.
 const CHUNK: usize = 64 << 10;
 
 /// A socket of either kind.
@@ -88,7 +88,7 @@ pub(crate) enum Greeting {
     Done,
 }
 
-/// What a connection has read, and how much of it was taken.
+/// The bytes that a connection has read, and how many of them were taken.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     bytes: Vec<u8>,
@@ -104,7 +104,7 @@ impl Received {
         Ok(Some(&rest[start..end]))
     }
 
-    /// What was read and not taken, which the session takes up.
+    /// Removes the bytes that were read and not taken, for the session to take up.
     fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.bytes.split_off(std::mem::take(&mut self.taken));
         self.bytes.clear();
@@ -202,7 +202,7 @@ impl Conn {
         self.input = input;
     }
 
-    /// What came behind the frame that announced the session belongs to it.
+    /// The bytes behind the frame that announced the session belong to the session.
     pub(crate) fn read_in_session(&mut self, input: &mut Received) -> io::Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let taken = session.take(&input.take_rest());

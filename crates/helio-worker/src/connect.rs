@@ -378,13 +378,13 @@ impl State {
             self.flush_one(link);
         }
         result?;
-        // What came before the error was read, too.
+        // The bytes that came before the error were read, too.
         let reason = match open {
             Ok(true) => return Ok(()),
             Ok(false) => Cow::Borrowed(CLOSED),
             Err(error) => error.to_string().into(),
         };
-        // What was written into a connection of this machine is here, however its other end ended.
+        // All bytes that were written into a connection of this machine are here, however its other end ended.
         let is_whole = self.conns.get(&link).is_some_and(|conn| conn.socket.is_of_this_machine());
         Err(Ending { is_complete: is_whole || reason == CLOSED, reason })
     }

@@ -1,4 +1,5 @@
-//! What only a driver asks of its daemon: workers made ready ahead, and the lines that workers printed so far.
+//! Requests that only a driver makes of its daemon: workers made ready ahead, and the lines that workers printed so
+//! far.
 
 use std::time::{Duration, Instant};
 

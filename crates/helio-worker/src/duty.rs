@@ -1,4 +1,4 @@
-//! Who polls.
+//! The choice of the thread that polls.
 //!
 //! One thread at a time has the *duty*: it sleeps in `epoll` for the whole process and handles what
 //! comes. A thread that waits for something takes the duty if it is free. The net thread takes it
@@ -45,7 +45,7 @@ pub(crate) struct Duty {
     changed: Condvar,
 }
 
-/// What a waiter is to do now.
+/// The next step of a waiter.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Turn {
     /// Poll, then [`Duty::leave`].
@@ -205,7 +205,7 @@ impl Duty {
                 self.changed.wait(&mut roster);
                 roster.net_parked = false;
             } else {
-                // It polls in quick succession: waking us each time would cost more than a look.
+                // The other thread polls in quick succession: waking us each time would cost more than a look.
                 seen = roster.changes;
                 self.changed.wait_for(&mut roster, 20 * QUIET);
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::polling::no_events;
 use crate::runtime::Runtime;
 
-/// What an event loop is to do before it sleeps.
+/// The step of an event loop before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoopTurn {
     /// Something has come: look for work.
@@ -39,7 +39,7 @@ impl Runtime {
                 let ticks = self.due().is_some_and(|due| due.is_zero());
                 self.duty.leave(self.take_in(&ready[..count], ticks));
             }
-            // It comes again where it is handled.
+            // The error comes again where it is handled.
             Err(_) => self.poll_once(),
         }
         LoopTurn::Look

@@ -1,4 +1,4 @@
-//! What a worker does for others: take work, report how it went.
+//! The work of a worker for others: it takes calls and reports their outcomes.
 
 use std::time::{Duration, Instant};
 

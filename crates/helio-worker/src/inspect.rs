@@ -1,4 +1,4 @@
-//! What this process tells of itself when its daemon asks.
+//! The answers of this process to its daemon's questions about it.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -14,7 +14,7 @@ pub(crate) const SPIN: Duration = Duration::from_micros(30);
 const CREDIT: u32 = 8;
 /// The most credit there is: where looking pays off, a few busy moments of the other end change nothing.
 const CREDIT_MAX: u32 = 16;
-/// What an attempt begins with.
+/// The credit of an attempt at its beginning.
 const CREDIT_TRIED: u32 = 2;
 /// So many short sleeps, as a power of two, lie between two attempts at most: some tens of milliseconds.
 const DOUBLINGS_MAX: u32 = 10;

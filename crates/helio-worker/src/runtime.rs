@@ -148,7 +148,7 @@ impl Runtime {
         }
     }
 
-    /// What the daemon said of the session when this process joined.
+    /// The facts of the session that the daemon told when this process joined.
     #[must_use]
     pub fn session(&self) -> &Registered {
         &self.registered

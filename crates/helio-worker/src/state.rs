@@ -22,7 +22,7 @@ use crate::terminal::Terminal;
 /// Links are numbered from here in `epoll`; below are the descriptors of [`Watched`].
 pub(crate) const FIRST_LINK: u64 = 16;
 
-/// What `epoll` watches besides connections.
+/// The file descriptors that `epoll` watches besides connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watched {
     Wake = 0,
@@ -64,7 +64,7 @@ pub(crate) struct State {
     pub(crate) force_exit: bool,
     /// Told of cancellations of running calls, on the thread that reads them.
     pub(crate) on_cancel: Option<CancelHook>,
-    /// What comes for the terminal, which the runtime has as well: its reader must not wait for this lock.
+    /// The lines and notices for the terminal, which the runtime has as well: their reader must not wait for this lock.
     pub(crate) terminal: Arc<Terminal>,
     /// Threads in `next_work`; with none, work is announced through `notify`.
     pub(crate) work_waiters: u32,
@@ -74,7 +74,7 @@ pub(crate) struct State {
     pub(crate) returns_memory: bool,
     /// Connections that have not greeted yet, oldest first, with the time by which they must.
     pub(crate) strangers: VecDeque<(u64, u64)>,
-    /// Who asks again and again what calls there are.
+    /// The questioners that ask again and again for the calls that there are.
     pub(crate) followers: crate::inspect::Followers,
     /// When a refused connection was logged last.
     pub(crate) refusal_logged: Option<u64>,

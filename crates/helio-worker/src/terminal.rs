@@ -1,4 +1,4 @@
-//! What a driver shows: lines of its workers, notices, exceptions that nobody read.
+//! The terminal of a driver: lines of its workers, notices, exceptions that nobody read.
 //!
 //! One thread of the front waits here for the next. It has a lock and a condition of its own: the answers of
 //! calls, which wake the threads that poll, do not wake it.
@@ -17,7 +17,7 @@ const LINES_MAX: usize = 100_000;
 /// Exceptions that are kept; later ones are dropped.
 const UNSEEN_MAX: usize = 100;
 
-/// What came for the terminal and was not taken yet.
+/// The text that came for the terminal and was not taken yet.
 #[derive(Debug, Default)]
 struct Pending {
     lines: VecDeque<LogLine>,

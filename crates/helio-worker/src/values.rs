@@ -277,7 +277,7 @@ impl Runtime {
         state.process.peek(id)
     }
 
-    /// Which of the objects are ready, once `count` are or the time is up.
+    /// Returns the objects that are ready, once `count` are or the time is up.
     ///
     /// # Errors
     /// [`Error::Interrupted`], [`Error::Disconnected`].

@@ -1,4 +1,4 @@
-//! What only the head knows: actors, placement groups and nodes of the whole cluster.
+//! Measurements that only the head can make: actors, placement groups and nodes of the whole cluster.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) async fn measure(asker: &Asker) -> Vec<Metric> {
         let series = states.into_iter().map(each).collect();
         found.push(Metric::gauge("placement_groups", "Placement groups by state", series));
     }
-    // What the autoscaler plans is told by itself, as JSON; without one there is nothing.
+    // The autoscaler writes its plans into the table itself, as JSON; without an autoscaler there is no entry.
     let get = KvGet { namespace: "autoscaler".to_owned(), key: b"report".to_vec() };
     let report: Value = match asker.ask(get).await {
         Ok(ControlResponse::KvValue(found)) => {
@@ -49,7 +49,7 @@ pub(super) async fn measure(asker: &Asker) -> Vec<Metric> {
     found
 }
 
-/// What the autoscaler has asked for and has not got yet.
+/// Returns the nodes and resources that the autoscaler has asked for and has not got yet.
 fn planned(report: &Value) -> Vec<Metric> {
     let mut nodes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut resources: BTreeMap<&str, f64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What the node's machine and processes use, as measurements under the names of Ray's dashboards.
+//! The usage of the node's machine and processes, as measurements under the names of Ray's dashboards.
 //!
 //! Rates are those between two scrapes: nothing is read between them. A scrape soon after another one
 //! gives the rates of that one again.
@@ -57,7 +57,7 @@ struct Rates {
     processes: BTreeMap<u32, f64>,
 }
 
-/// What a node's processes of one kind use together.
+/// The usage of a node's processes of one kind together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Component {
     cpu: f64,
@@ -107,7 +107,7 @@ impl Watch {
         before.rates.clone()
     }
 
-    /// What the machine uses.
+    /// Returns the levels of the machine's usage.
     fn levels(&self, machine: &Machine, rates: &Rates) -> Vec<Metric> {
         let kind = if self.is_head { "head" } else { "worker" };
         let one = |value: f64| vec![Series::of(value, [("RayNodeType", kind)])];
@@ -195,7 +195,7 @@ impl Watch {
     }
 }
 
-/// What happened between two readings, a second.
+/// Returns the rates between two readings, per second.
 fn between(
     before: &Before,
     machine: &Machine,

@@ -27,7 +27,7 @@ use self::machine::Watch;
 
 pub(crate) use self::otlp::Export;
 
-/// Whose measurements are served, and to whom.
+/// The node whose measurements are served, and the token that a reader must have.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub(crate) token: String,
@@ -117,7 +117,7 @@ fn refuse(status: &'static str, more: &'static str, body: &str) -> Result<(), An
 }
 
 impl Reader {
-    /// What the node's processes say, the daemon first, which also says what the machine uses.
+    /// Returns the measurements of the node's processes; the daemon's come first and include the machine's usage.
     async fn scrape(&self) -> Option<Vec<inspect::Answer>> {
         let (reply, answers) = oneshot::channel();
         self.inputs.send(Input::Scrape { reply }).await.ok()?;

@@ -64,7 +64,7 @@ impl Export {
     }
 }
 
-/// What is sent: a resource for each process.
+/// Returns the body of a request: a resource for each process.
 fn request(answers: &[Answer], session_name: &str, now_ms: u64) -> Value {
     let at = (now_ms * 1_000_000).to_string();
     let resource = |answer: &Answer| {

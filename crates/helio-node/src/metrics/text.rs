@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use helio_proto::inspect::{Answer, Metric, MetricKind, Series};
 
-/// What a process says of itself in each of its series.
+/// The labels of a process, in each of its series.
 type Origin = [(&'static str, String)];
 
 /// One metric of all processes.

@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 pub(crate) const TOKEN: &str = "test-token";
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
 
-/// What the test binary becomes when it is started as a daemon.
+/// Runs the test binary as a daemon, if it was started as one.
 pub(crate) fn daemon_process() {
     let Ok(session) = std::env::var("TEST_SESSION") else { return };
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
@@ -252,7 +252,7 @@ pub(crate) fn wait_until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 pub(crate) struct Client {
     pub(crate) socket: UnixStream,
     pub(crate) fd: Option<OwnedFd>,
-    /// What came while something else was waited for.
+    /// Messages that came while another one was waited for.
     pub(crate) kept: Vec<NodeToClient>,
     pub(crate) registered: Registered,
     pub(crate) requests: u64,

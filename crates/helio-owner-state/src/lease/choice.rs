@@ -1,4 +1,4 @@
-//! Which call goes to which of the leases that are kept.
+//! The choice of the call and the lease, among those kept, that go together.
 //!
 //! Calls go to the node that holds most of their large arguments, as long as it has room; where its daemon
 //! says that it has none, a call moves if the workers there would let it wait for long. Calls with the
@@ -166,7 +166,7 @@ impl Owner {
             if !class.knows_no_room() && class.open_requests() == 0 {
                 self.request(index, Goal::Another, None, out);
             }
-            // What was asked for has a call to run when it comes.
+            // A worker that was requested has a call to run when it comes.
             let class = &self.leases.classes[index];
             if class.queue.len() <= class.open_requests() {
                 return None;

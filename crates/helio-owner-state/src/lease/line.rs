@@ -18,14 +18,14 @@ struct Near {
     room: Room,
 }
 
-/// What is known of the room on a node for which calls wait.
+/// The room on a node for which calls wait, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
     /// A worker there may come at any moment.
     Unknown,
     /// Its daemon has said that it has none. It may get some until then, for it asks idle workers back.
     Short(u64),
-    /// It has had none for a while, or its daemon has sent a request on.
+    /// The node has had no room for a while, or its daemon has sent a request on.
     None,
 }
 

@@ -9,11 +9,11 @@ use crate::Owner;
 use crate::event::Action;
 use crate::lease::Lease;
 
-/// Which of the calls of a lease that ends can have begun.
+/// The calls of an ended lease that can have begun.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
     None,
-    /// Whoever begins the second call has replied to the first.
+    /// The first call alone: a worker that begins the second has replied to the first.
     First,
     All,
 }
@@ -86,12 +86,12 @@ impl Owner {
     /// No connection to a process could be made.
     pub(crate) fn leases_unreached(&mut self, worker: WorkerId) {
         for lease in self.leases.leases.values_mut() {
-            // What went over a connection that broke since may have begun.
+            // Calls that went over a connection that broke since may have begun.
             lease.is_unreached |= lease.worker.worker_id == worker && lease.broken.is_none();
         }
     }
 
-    /// What a process had sent before its connection broke is lost: replies may be among it.
+    /// The frames that a process had sent before its connection broke are lost: replies may be among them.
     pub(crate) fn leases_torn(&mut self, worker: WorkerId) {
         for lease in self.leases.leases.values_mut() {
             lease.lacks_replies |= lease.worker.worker_id == worker;
@@ -156,7 +156,7 @@ impl Owner {
             self.pump(index, now, out);
         }
         for id in self.located_on(node) {
-            // It may be only the connection that is gone, and the node's copy the only one there is.
+            // Perhaps only the connection is gone, and the node's copy is the only one there is.
             if self.can_spare(id) {
                 self.location_lost(id, node, now, out);
             }

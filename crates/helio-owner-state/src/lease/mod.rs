@@ -73,7 +73,7 @@ struct Lease {
     began: u64,
     idle_since: u64,
     revoked: bool,
-    /// It was never sent a call.
+    /// The worker was never sent a call.
     is_fresh: bool,
     /// Calls were asked back and have not come yet.
     stealing: bool,
@@ -259,7 +259,7 @@ impl Owner {
             FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,
             _ => ErrorKind::System,
         };
-        // What is refused for one is refused for all of the class.
+        // A refusal of one call holds for all calls of the class.
         let mut refused = class.queue.take_all();
         if mutant!("all-classes-refused-with-one") {
             let others = self.leases.classes.iter_mut();
@@ -447,7 +447,7 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let (mut touched, mut cancelled) = (Vec::new(), Vec::new());
-        // They return to the front of the queue in their order.
+        // The calls return to the front of the queue in their order.
         for id in tasks.into_iter().rev() {
             let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_at(from)) else {
                 continue;

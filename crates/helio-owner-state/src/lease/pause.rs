@@ -15,7 +15,7 @@ const PAUSE_US: u64 = 10_000;
 /// The longest pause.
 const PAUSE_US_MAX: u64 = 1_000_000;
 
-/// Which kinds of calls pause, by their place in the table of classes.
+/// The classes of calls that pause, by their place in the table of classes.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     /// When the class asks again.

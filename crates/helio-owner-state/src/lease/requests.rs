@@ -13,7 +13,7 @@ use crate::event::Action;
 /// are best run on one node each.
 const REQUESTS_MAX: usize = 16;
 
-/// What a worker is wanted for.
+/// The purpose of a requested worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Goal {
     /// The calls that may run anywhere.
@@ -83,7 +83,7 @@ impl Owner {
         let class = &mut self.leases.classes[index];
         let Some(first) = class.requests.get(&request) else { return };
         let (at, goal) = (first.at.as_ref().map(|at| at.node_id), first.goal);
-        // Those behind it wait as well.
+        // The other requests with that goal at that node wait as well.
         for asked in class.requests.values_mut() {
             if asked.goal == goal && asked.at.as_ref().map(|at| at.node_id) == at {
                 asked.is_full = true;

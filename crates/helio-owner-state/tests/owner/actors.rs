@@ -159,7 +159,7 @@ fn a_call_that_lacks_its_argument_holds_back_no_other_of_an_actor_in_any_order()
     play.check(Event::Submit { spec: called(1, 1, &[object(9, 1)], unordered()) }, &[]);
     play.check(Event::Submit { spec: called(2, 1, &[], unordered()) }, &["w2: run t2"]);
     play.check(from(7, reply(9, vec![inline("nine")])), &["w2: run t1"]);
-    // What was sent goes again in the order in which it was sent.
+    // Calls that were sent go again in the order in which they were sent.
     play.check(news(ActorPhase::Restarting, 1, 2), &[]);
     play.check(news(ActorPhase::Alive, 1, 4), &["w4: run t2 again", "w4: run t1 again"]);
 }

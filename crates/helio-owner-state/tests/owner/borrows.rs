@@ -68,7 +68,7 @@ fn a_reply_waits_until_a_third_partys_object_is_known_to_be_borrowed() {
     // A call of w3 brought a reference to an object of w2, and this process keeps it.
     play.check(adopt(1, 2), &["w2: AddBorrow t1.1 as 1"]);
     play.check(finished(5, 3, &[]), &[]);
-    // What goes to w2 itself is behind the announcement on the same line.
+    // A frame to w2 itself is behind the announcement on the same line.
     play.check(finished(6, 2, &[]), &["w2: Reply t6"]);
     // Frames to w3 keep their order, even one that has nothing to wait for itself.
     play.check(finished(7, 3, &[]), &[]);

@@ -273,7 +273,7 @@ fn a_cancelled_call_is_stopped_where_it_is() {
     play.submit(call(2, 3, &[]), &["ask for lease 2"]);
     play.granted(2, 5, 2, &["w2: begin lease", "w2: run t2"]);
     play.check(cancel(2), &["w2: Cancel t2"]);
-    // It is not tried again, although its worker died and it has retries.
+    // The call is not tried again, although its worker died and it has retries.
     play.check(lost(5), &[]);
     assert_eq!(play.value(object(2, 1)), "TaskCancelled");
 }

@@ -48,7 +48,7 @@ fn finished(play: &mut Play, retries: i32) {
     }
 }
 
-/// It has ended by its cancellation.
+/// The call has ended by its cancellation.
 fn cancelled() -> Event {
     end(0, true, Returned { value: Value::Error(b"cancelled".to_vec()), contained: vec![] })
 }
@@ -68,7 +68,7 @@ fn a_finished_generator_runs_again_for_the_items_that_were_lost() {
         play.check(item(0, stored_on(4)), &[]);
         play.check(item(1, stored_on(4)), &[]);
         play.check(item(2, inline("c")), &[]);
-        // It yields more than it did: nobody is told of that.
+        // The call yields more than it did: nobody is told of that.
         play.check(item(3, stored_on(4)), &["free t1.5 on 1"]);
         play.check(ended(4), &["w2: ReturnsHeld t1"]);
         assert!(play.value(object(1, 2)).contains("Stores"));
@@ -146,7 +146,7 @@ fn a_generator_that_raised_runs_again_for_its_items() {
     assert_eq!(stream, Some((2, Some(2))));
 }
 
-/// What it raises at its second attempt stands for the items that it did not come to.
+/// The exception of a generator's second attempt stands for the items that the attempt did not come to.
 #[test]
 fn a_generator_that_raises_when_it_runs_again_fails_the_items_it_does_not_bring() {
     for (failed, expected) in [(true, "user error"), (false, "ReconstructionFailed")] {
@@ -264,7 +264,7 @@ fn a_generator_that_its_reader_has_left_runs_again_for_what_was_read() {
     assert!(reason.contains("used up its retries"), "{reason}");
 }
 
-/// It yields less than it did: running once more would give no more.
+/// The generator yields less than it did: running once more would give no more.
 #[test]
 fn a_generator_that_its_reader_has_left_is_not_run_for_what_it_does_not_yield() {
     let mut play = Play::new();
@@ -356,7 +356,7 @@ fn a_lost_result_of_a_method_is_made_again_by_the_restarted_actor() {
     play.check(news(ActorPhase::Alive, 1, 3), &["w3: run t1 again"]);
     play.check(from(3, reply(1, vec![stored_on(4)])), &[]);
     assert!(play.value(object(1, 1)).contains("Stores"));
-    // What is remembered of its call does not keep the actor.
+    // The record of its call does not keep the actor.
     play.drop_ref(handle, &["KillActor"]);
     play.check(news(ActorPhase::Dead, 1, 3), &["UnsubscribeActor"]);
     play.drop_ref(object(1, 1), &["free t1.1 on 2"]);

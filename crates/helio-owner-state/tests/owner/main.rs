@@ -159,7 +159,7 @@ impl Play {
         );
     }
 
-    /// What the error says that an object holds.
+    /// Returns the message of the error that an object holds.
     fn reason(&self, id: ObjectId) -> String {
         match self.owner.object(&id).map(|object| &object.value) {
             Some(helio_owner_state::Stored::Error(bytes)) => {

@@ -44,7 +44,7 @@ fn late_news_of_a_lost_copy_is_not_about_the_one_made_since() {
         play.value(object(1, 1)).contains("Stores"),
         "its retries are used up, but it is there"
     );
-    // Who does not find this copy either says so again.
+    // A process that does not find this copy either says so again.
     play.now += 1_000_000;
     play.check(from(5, missed()), &[]);
     assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
@@ -116,7 +116,7 @@ fn what_a_node_kept_that_has_left_is_with_its_heir() {
     play.is_empty();
 }
 
-/// What was read is a copy; what the call's next attempt leaves is kept.
+/// Copies of the lost value do not count as copies of the value that the next attempt makes.
 #[test]
 fn copies_of_a_value_that_was_lost_are_not_those_of_the_next() {
     let mut play = Play::new();
@@ -202,7 +202,7 @@ fn the_bytes_between_the_calls_of_a_chain_go_and_are_made_again_in_order() {
     play.is_empty();
 }
 
-/// What no call made is kept for the calls that took it, and goes with them.
+/// A value that was put is kept for the calls that took it, and goes with them.
 #[test]
 fn what_was_put_for_a_call_stays_while_the_call_may_run_again() {
     let mut play = Play::new();

@@ -101,7 +101,7 @@ fn a_second_attempt_hears_how_far_the_reader_has_come() {
     play.granted(2, 6, 2, &["w2: begin lease", "w2: run t1 again"]);
     play.check(item(0, inline("a")), &["w2: Consumed 1"]);
     play.check(Event::StreamRead { task: task(1), index: 1 }, &["w2: Consumed 2"]);
-    // What the first attempt had stored elsewhere is one more copy, freed with the rest.
+    // An item that the first attempt had stored elsewhere is one more copy, freed with the rest.
     play.check(item(1, stored_on(4)), &["w2: Consumed 2"]);
     play.check(item(2, stored_on(4)), &[]);
     play.check(ended(3), &["w2: ReturnsHeld t1"]);

@@ -1,4 +1,4 @@
-//! Which of the leases that are kept gets a call: by turns among the nodes, or where its arguments are.
+//! The choice among the leases that are kept: by turns among the nodes, or where a call's arguments are.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn calls_go_where_most_of_their_large_arguments_are() {
     play.granted_on(2, 2, 6, 3, &["w3: begin lease", "w3: run t2"]);
     replied(&mut play, 3, 2, &[]);
     play.submit(call(4, 0, &[object(102, 1)]), &["w3: run t4"]);
-    // What has none goes to whoever has least to do.
+    // A call without arguments goes to the worker that has least to do.
     replied(&mut play, 2, 3, &[]);
     play.submit(call(5, 0, &[]), &["w2: run t5"]);
 }
@@ -112,7 +112,7 @@ fn calls_go_where_most_of_their_large_arguments_are() {
 fn a_call_moves_when_the_node_of_its_arguments_stays_full() {
     let mut play = with_large_values();
     play.submit(call(2, 0, &[object(102, 1)]), &["ask for lease 2 on n2"]);
-    // It may get idle workers of others back.
+    // The node may get idle workers of others back.
     play.check(Event::LeasePending { request: 2 }, &[]);
     play.submit(call(3, 0, &[]), &["w2: run t3"]);
     play.now += 150_000;
@@ -135,7 +135,7 @@ fn a_call_waits_for_the_workers_there_while_that_is_not_long() {
     replied(&mut play, 2, 5, &[]);
     // A worker elsewhere is of no use meanwhile.
     play.check(Event::LeaseSpilled { request: 3, node: node(3) }, &["ask for lease 4 on n2"]);
-    // What runs there takes long by now.
+    // Calls on that node take long by now.
     play.submit(call(6, 0, &[]), &["w2: run t6"]);
     play.now += 1_500_000;
     play.drop_ref(object(6, 1), &[]);

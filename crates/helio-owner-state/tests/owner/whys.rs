@@ -1,4 +1,4 @@
-//! What waits says for what, and calls that the memory monitor ended.
+//! Reasons for waits, and calls that the memory monitor ended.
 
 use helio_owner_state::{Event, Next, TaskSpec};
 use helio_proto::inspect::TaskPhase;

@@ -5,14 +5,14 @@ use helio_types::{ObjectId, TaskId};
 
 use super::Executor;
 
-/// What a call waits for, besides the text that says so.
+/// The thing that a call waits for, besides the text about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Awaited {
     /// Nothing that another machine could say more of.
     Nothing,
-    /// It runs, and may wait for anything that this process waits for.
+    /// The call runs, and may wait for anything that this process waits for.
     Running,
-    /// It runs and reads this object.
+    /// The call runs and reads this object.
     Get(ObjectId),
     /// Room for its arguments, by this request.
     Room(u64),

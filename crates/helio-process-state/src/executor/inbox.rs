@@ -28,7 +28,7 @@ pub(crate) enum Input<P> {
     Fetching(Reference),
 }
 
-/// What waits for its inputs.
+/// An entry of the queue, which may wait for its inputs.
 #[derive(Debug)]
 pub(crate) enum Item<P> {
     Call {
@@ -37,7 +37,7 @@ pub(crate) enum Item<P> {
         template: Arc<Template>,
         returns: u32,
         attempt: u32,
-        /// It had ended, and is made again: its place among its caller's calls that had.
+        /// Of a call that had ended and is made again: its place among its caller's calls that had ended.
         remade: Option<u64>,
         lease: Option<Arc<Lease>>,
     },
@@ -68,7 +68,7 @@ pub(crate) struct Inbox<P> {
     pub(crate) running: Running,
     /// Running calls that were cancelled.
     pub(crate) cancelled: BTreeSet<TaskId>,
-    /// What goes before everything else: cancellations and the end.
+    /// Work that goes before everything else: cancellations and the end.
     urgent: VecDeque<Work<P>>,
 }
 
@@ -127,7 +127,7 @@ impl<P: Clone> Inbox<P> {
         !self.urgent.is_empty() || self.next_place().is_some()
     }
 
-    /// Whose task (not method) is next.
+    /// Returns the caller of the next work, if that is a task (not a method).
     pub(crate) fn caller_of_next_task(&self) -> Option<WorkerId> {
         if !self.urgent.is_empty() {
             return None;
@@ -193,7 +193,7 @@ impl<P: Clone> Inbox<P> {
         handed_out.chain(waiting)
     }
 
-    /// What is to be done next; a call counts as running from `now` on, at once if `runs_at_once`.
+    /// Returns the next work; a call counts as running from `now` on, at once if `runs_at_once`.
     pub(crate) fn pop(&mut self, now: u64, runs_at_once: bool) -> Option<Work<P>> {
         if let Some(work) = self.urgent.pop_front() {
             return Some(work);
@@ -272,7 +272,7 @@ impl<P: Clone> Inbox<P> {
         }
     }
 
-    /// It has found its place among the calls that run side by side.
+    /// Notes that the call has found its place among the calls that run side by side.
     pub(crate) fn runs(&mut self, task: TaskId, at: u64) {
         if let Some(begun) = self.running.get_mut(task) {
             (begun.at, begun.is_running) = (at, true);
@@ -481,7 +481,7 @@ mod tests {
         Waiting { item: Item::Other(exit), body: None, inputs: Vec::new() }
     }
 
-    /// What can be handed out: the numbers of the calls, 0 for the end.
+    /// Returns the work that can be handed out: the numbers of the calls, 0 for the end.
     fn all(inbox: &mut Inbox<()>) -> Vec<u64> {
         let mut found = Vec::new();
         while let Some(work) = inbox.pop(0, true) {

@@ -25,9 +25,9 @@ pub use work::{Call, Construct, Lease, Work};
 /// A call and its caller.
 pub(crate) type CallOf = (TaskId, Arc<WorkerAddress>);
 
-/// What cancelling a call of this process came to.
+/// The outcome of cancelling a call of this process.
 pub(crate) enum Cancelled {
-    /// It had not begun and never will.
+    /// The call had not begun and never will.
     NotBegun(Arc<WorkerAddress>),
     /// The call runs and is to be interrupted.
     Running,
@@ -125,7 +125,7 @@ impl<P: Clone> Executor<P> {
         self.inbox.has_work()
     }
 
-    /// Whose task is next, if a task is.
+    /// Returns the caller of the next work, if that is a task.
     pub(crate) fn caller_of_next_task(&self) -> Option<WorkerId> {
         self.inbox.caller_of_next_task()
     }

@@ -34,7 +34,7 @@ pub struct Call<P> {
     pub task: TaskId,
     /// The caller.
     pub caller: WorkerId,
-    /// What it calls. Templates of equal calls are the same allocation: cache by pointer.
+    /// The template of the call. Templates of equal calls are the same allocation: cache by pointer.
     pub template: Arc<Template>,
     /// The serialized arguments; an error where they lay in the object store and are lost.
     pub body: Payload<P>,
@@ -42,7 +42,7 @@ pub struct Call<P> {
     pub deps: Vec<Payload<P>>,
     /// How many values to return; [`helio_proto::peer::STREAMING`] for a generator.
     pub returns: u32,
-    /// Which attempt, from 0.
+    /// The number of the attempt, from 0.
     pub attempt: u32,
     /// The lease it runs under; `None` for methods.
     pub lease: Option<Arc<Lease>>,

@@ -64,7 +64,7 @@ impl<T> Numbers<T> {
     }
 }
 
-/// What this end has defined on a link.
+/// The definitions that this end has sent on a link.
 #[derive(Debug)]
 pub(super) struct Sent {
     templates: Numbers<Arc<Template>>,
@@ -105,7 +105,7 @@ impl Sent {
     }
 }
 
-/// What the other end has defined on a link.
+/// The definitions that the other end has sent on a link.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     functions: IdMap<u32, Function>,

@@ -34,7 +34,7 @@ const OUTPUT_AT_ONCE: usize = 16 << 10;
 /// With more calls than this unanswered the receiver is busy: further calls may be written together.
 const UNANSWERED_AT_ONCE: usize = 1;
 
-/// Who is at the other end.
+/// The other end of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Peer {
     /// This node's daemon.
@@ -133,7 +133,7 @@ impl Links {
         self.newest
     }
 
-    /// Who is at the other end.
+    /// Returns the other end of the link.
     #[must_use]
     pub fn peer(&self, link: u64) -> Option<&Peer> {
         self.by_number.get(&link).map(|link| &link.peer)
@@ -332,7 +332,7 @@ impl Links {
     }
 }
 
-/// What goes out.
+/// Output.
 impl Links {
     pub(crate) fn send_frame(&mut self, number: u64, message: &Frame<'_>) {
         let Some(link) = self.by_number.get_mut(&number) else { return };
@@ -347,7 +347,7 @@ impl Links {
         let Some(link) = self.by_number.get_mut(&number) else { return };
         let bytes = helio_proto::encode(message);
         frame::put(link.output.buffer(), |body| body.extend_from_slice(&bytes));
-        // Whoever asks a daemon waits for the answer, now or soon.
+        // A process that asks a daemon waits for the answer, now or soon.
         self.touch(number);
         self.urgency = Urgency::Now;
     }
@@ -430,13 +430,13 @@ impl Links {
         std::mem::replace(&mut self.urgency, Urgency::Soon)
     }
 
-    /// What is to be written on a link.
+    /// Returns the output of a link.
     pub fn output(&mut self, link: u64) -> Option<&mut Output> {
         self.by_number.get_mut(&link).map(|link| &mut link.output)
     }
 }
 
-/// What the other end defines by number.
+/// Definitions of the other end, by number.
 impl Links {
     pub(crate) fn define_function(
         &mut self,
@@ -543,7 +543,7 @@ mod tests {
         assert!(links.closed(theirs).is_none(), "it was told");
     }
 
-    /// What the process answered on its link may be lost, also to calls that went over ours.
+    /// Answers of the process on its link may be lost, also those to calls that went over ours.
     #[test]
     fn the_link_to_a_process_ends_with_the_link_on_which_it_sends() {
         let (mut links, address, ours, theirs) = two_links();

@@ -4,7 +4,7 @@ use helio_types::mutant;
 
 /// Room of this size is kept when everything was written, in bytes.
 const KEPT_MAX: usize = 1 << 20;
-/// What stays of more room than that, in bytes.
+/// The room to which larger room shrinks, in bytes.
 const KEPT: usize = 64 << 10;
 
 /// Frames that wait to be written.

@@ -28,7 +28,7 @@ const WAITERS: usize = 3;
 
 #[derive(Default)]
 struct Kernel {
-    /// Whose messages lie in the socket.
+    /// The waiters whose messages lie in the socket.
     arrived: Vec<usize>,
     /// The counter by which a poll is cut short.
     woken: bool,
@@ -38,7 +38,7 @@ struct World {
     duty: Duty,
     kernel: Mutex<Kernel>,
     readable: Condvar,
-    /// What each waiter waits for.
+    /// Whether each waiter has what it waits for.
     state: Mutex<[bool; WAITERS]>,
     closed: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! What `src/sync.rs` exports, with the model checker's types behind it.
+//! The exports of `src/sync.rs`, with the model checker's types behind them.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
