@@ -34,9 +34,9 @@ use crate::specs::{self, OwnSpec, Specs};
 /// Where an actor is in its life.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum State {
-    /// It has no node; it is in the queue, or will be at the end of this event.
+    /// The actor has no node; it is in the queue, or will be at the end of this event.
     Waiting { since_ms: u64 },
-    /// It was sent to the node.
+    /// The actor was sent to the node.
     Starting { node_id: NodeId },
     /// The actor's process takes calls at this address.
     Alive { address: WorkerAddress, pid: u32 },
@@ -50,8 +50,8 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) actor_id: ActorId,
-    /// What it has in common with others: without id, name, arguments, and with a handle that is not
-    /// complete. See [`Actor::whole_spec`].
+    /// The part of the spec that the actor has in common with others: without id, name, arguments, and with a handle
+    /// that is not complete. See [`Actor::whole_spec`].
     pub(crate) spec: Arc<ActorSpec>,
     own: OwnSpec,
     pub(crate) state: State,
@@ -64,7 +64,7 @@ pub(crate) struct Actor {
     pub(crate) moves: u32,
     /// Why the actor, or its last incarnation, ended.
     pub(crate) cause: Option<Box<DeathCause>>,
-    /// What it waits for, while it waits.
+    /// The reason why the actor waits, while it waits.
     pub(crate) why: String,
     /// Its subscribers know `why`.
     pub(crate) is_explained: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Actor {
     pub(crate) was_warned: bool,
     /// Its last handle is gone: its end is no crash, whatever its process says.
     pub(crate) is_ending: bool,
-    /// It was killed in order to be restarted: its end is a crash, whatever its process says.
+    /// The actor was killed in order to be restarted: its end is a crash, whatever its process says.
     pub(crate) is_reviving: bool,
     /// Its node is drained: it starts again elsewhere, and that uses up no restart.
     pub(crate) is_moving: bool,
@@ -393,7 +393,7 @@ impl Actors {
             State::Alive { address, .. } => Some((address.worker_id, actor.actor_id)),
             _ => None,
         };
-        // Who an actor creates belongs to the actor's job.
+        // Actors that an actor creates belong to that actor's job.
         let hosts: BTreeMap<WorkerId, ActorId> = of_job.iter().filter_map(host).collect();
         let ends = |actor: &&&Actor| !self.outlives_job(actor, &hosts);
         of_job.iter().filter(ends).map(|actor| actor.actor_id).collect()

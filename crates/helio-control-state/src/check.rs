@@ -1,11 +1,11 @@
-//! What is true between any two events; for tests and the simulator.
+//! Invariants that hold between any two events; for tests and the simulator.
 
 use helio_scheduler::InGroup;
 use helio_types::{NodeId, PlacementGroupId};
 
 use crate::machine::Control;
 
-/// What the control service holds for others. All zero when nobody uses the cluster.
+/// Counts of the things that the control service holds for others. All zero when nobody uses the cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Jobs that run.

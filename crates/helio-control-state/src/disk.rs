@@ -9,7 +9,7 @@ use crate::event::Note;
 
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    /// What says so: a clause.
+    /// The clause that says which disk is full; `None`: there is room.
     full: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What survives a restart of the service, as entries of a durable map.
+//! The state that survives a restart of the service, as entries of a durable map.
 //!
 //! | key | value | written |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! Events that go into the machine, and actions that come out of it.
 
 use helio_config::control::{
     HEADLESS_MARGIN_MS, HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX,
@@ -8,7 +8,7 @@ use helio_types::{ActorId, JobId, NodeId, WorkerId};
 
 use crate::verdict::Patience;
 
-/// What happens to the control service.
+/// An event for the control service.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// A message of a node. The first message on each of its connections is `Register`.
@@ -30,7 +30,7 @@ pub enum Event {
     },
     /// Changes cannot be made durable any more, or again.
     Disk {
-        /// What has no room left, as a clause.
+        /// The clause that says which disk is full; `None`: there is room again.
         full: Option<String>,
     },
     /// The cluster must end.
@@ -42,7 +42,7 @@ pub enum Event {
     Tick,
 }
 
-/// What the shell does for the control service.
+/// An action that the shell performs for the control service.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Send the message to the node; drop it when the node is not connected.
@@ -75,7 +75,7 @@ pub enum Action {
     Log(Note),
 }
 
-/// What is worth an entry of the log.
+/// An entry for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
     /// A node is a new member of the cluster.
@@ -135,7 +135,7 @@ pub enum Note {
     },
     /// The disk has no room for durable state, or has again.
     DiskFull {
-        /// What has no room left, as a clause.
+        /// The clause that says which disk is full; `None`: there is room again.
         why: Option<String>,
     },
     /// A durable entry cannot be read and is left out.

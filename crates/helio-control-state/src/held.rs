@@ -1,4 +1,5 @@
-//! What waits for room on a full disk: the shell's part of a commit that fails, so that the simulator plays it, too.
+//! Events that wait for room on a full disk: the shell's part of a commit that fails, so that the simulator plays it,
+//! too.
 
 use helio_types::mutant;
 
@@ -15,7 +16,7 @@ pub struct ChangeError(pub usize);
 #[derive(Debug, Default)]
 pub struct WantedChanges {
     events: Vec<Vec<Action>>,
-    /// What the machine was told last.
+    /// The state of the disk that the machine was told last.
     is_full: bool,
 }
 
@@ -60,7 +61,7 @@ impl WantedChanges {
         Ok(rest)
     }
 
-    /// What waits, to be tried again.
+    /// Takes the events that wait, to be tried again.
     pub fn take(&mut self) -> Vec<Vec<Action>> {
         std::mem::take(&mut self.events)
     }

@@ -18,8 +18,8 @@ use crate::queue::ActorQueue;
 use crate::subscriptions::Subscriptions;
 use crate::verdict::Verdict;
 
-/// What one rule leaves for others to do before the event is over. A rule that is called by many others
-/// leaves it here instead of calling back into them.
+/// Work that one rule leaves for others to do before the event is over. A rule that is called by many others leaves it
+/// here instead of calling back into them.
 #[derive(Debug, Default)]
 pub(crate) struct FollowUps {
     /// Actors whose process is to be made again: they join the queue.
@@ -51,7 +51,7 @@ pub struct Control {
     pub(crate) n_placed: u64,
     /// When waiting actors were last explained.
     pub(crate) explained_ms: u64,
-    /// Which of the heads of this cluster this one is; 0: there is no other.
+    /// The number of this head among the heads of the cluster; 0: there is no other.
     pub(crate) epoch: u64,
     /// The nodes of before a restart that have not registered again, where heads take each other's place.
     pub(crate) former: BTreeMap<NodeId, NodeAddress>,
@@ -93,7 +93,7 @@ impl Control {
         &self.session_name
     }
 
-    /// What an observer is told: which session this is, and its nodes.
+    /// Returns the messages for an observer: the session's name, and the cluster's nodes.
     #[must_use]
     pub fn introduction(&self) -> [ControlToNode; 2] {
         let accepted =

@@ -1,4 +1,4 @@
-//! What one event causes, in order, and the time at which it happens.
+//! The actions that one event causes, in order, and the time at which the event happens.
 
 use helio_proto::cluster::{ControlToNode, ToClient};
 use helio_proto::control::ControlResponse;

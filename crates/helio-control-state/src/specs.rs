@@ -1,4 +1,4 @@
-//! What actors of one kind have in common, kept once.
+//! The parts of specs that actors of one kind have in common, kept once.
 //!
 //! A million actors are mostly made from a few classes by a few processes. Their specs differ in the id,
 //! the name, the arguments and the handle, and the handle differs in the id that it contains.
@@ -49,7 +49,7 @@ pub(crate) struct Specs {
     sweep_at: usize,
 }
 
-/// What is an actor's own of its spec.
+/// The parts of its spec that an actor has to itself.
 #[derive(Debug, Default)]
 pub(crate) struct OwnSpec {
     name: Box<str>,

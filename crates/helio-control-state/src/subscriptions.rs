@@ -1,4 +1,4 @@
-//! Who is told of an actor's changes.
+//! The subscribers of actors' changes.
 //!
 //! A million actors have a million subscriptions and more, so one takes two small entries of flat tables:
 //! processes are numbered while they have subscriptions.

@@ -1,4 +1,4 @@
-//! Which silent nodes are dead.
+//! The decision which silent nodes are dead.
 //!
 //! A node that is not heard may be gone, or the link between it and the head may be. So a verdict needs
 //! evidence:
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use helio_config::control::{WITNESSES, alone_ms, suspect_ms};
 use helio_types::{NodeId, mutant};
 
-/// What is known of a node that is alive.
+/// The head's view of a node that is alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sight {
     pub(crate) node_id: NodeId,
@@ -45,7 +45,7 @@ impl Patience {
     }
 }
 
-/// What follows from a look at the nodes.
+/// The outcome of a look at the nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdicts {
     /// The dead, each with its cause.
@@ -61,7 +61,7 @@ struct Suspicion {
     asked_ms: u64,
     /// How many rounds of questions there were, so that each asks others.
     rounds: usize,
-    /// Who was asked last, and what each said.
+    /// The nodes that were asked last, and the answer of each.
     witnesses: BTreeMap<NodeId, Option<bool>>,
 }
 

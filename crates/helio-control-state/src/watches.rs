@@ -1,4 +1,4 @@
-//! Which node is told of the resources of which others.
+//! The table of nodes that are told of the resources of others.
 //!
 //! If every node were told of all resources of all others, what is sent would grow with the square of
 //! their number. A node needs the resources of others for one thing: to choose where a request goes that
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use helio_config::control::WATCHED_MAX;
 use helio_types::NodeId;
 
-/// Which node is told of the resources of which others.
+/// The table of nodes that are told of the resources of others.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// Whom each node watches, the newest last.

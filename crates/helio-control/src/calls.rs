@@ -58,7 +58,7 @@ async fn call(node: NodeAddress, hello: Hello, news: NodeToNode) {
             let (mut reader, writer, _) =
                 connect_tcp(&node.host, port, hello.clone()).await.ok()?;
             writer.send(&news).ok()?;
-            // It ends the connection when it has heard.
+            // The node ends the connection when it has heard.
             reader.next::<NodeToNode>().await.ok()
         };
         if let Ok(Some(_)) = timeout(TRY_MAX, told).await {

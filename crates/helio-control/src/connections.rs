@@ -117,7 +117,7 @@ async fn serve(stream: UnixStream, number: u64, gate: Arc<Gate>, inputs: mpsc::S
     let node_id = hello.node_id;
     match hello.role {
         Role::Node if !node_id.is_nil() => {}
-        // Whoever looks for a cluster, or is about to start a node of it, asks what it is.
+        // A process that looks for a cluster, or is about to start a node of it, asks what it is.
         Role::Observer => {
             if let Err(why) = reach_back(&hello).await {
                 gate.report(&source, &why);

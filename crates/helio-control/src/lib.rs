@@ -43,7 +43,7 @@ pub const INPUTS_MAX: usize = 4096;
 /// How many inputs are applied before what they cause is made durable and sent.
 pub const BATCH_MAX: usize = 1024;
 
-/// What the control service needs to run.
+/// The options of the control service.
 pub struct Options {
     /// The socket file to listen at: nodes of this machine connect there, and the daemon hands over the
     /// connections of others.
@@ -54,7 +54,7 @@ pub struct Options {
     pub port: u16,
     /// The cluster's token.
     pub token: String,
-    /// What other machines are shown, which have to encrypt; `None`: they speak in the clear.
+    /// The certificate for other machines, which have to encrypt; `None`: they speak in the clear.
     pub identity: Option<Arc<Identity>>,
     /// The session's name, which joining nodes take over.
     pub session_name: String,

@@ -31,7 +31,7 @@ const REGAIN_LOOK: Duration = Duration::from_millis(50);
 pub(crate) enum Input {
     /// A node has passed the handshake.
     Connected { node_id: NodeId, number: u64, writer: Writer },
-    /// It said something.
+    /// The node sent a message.
     Message { node_id: NodeId, number: u64, message: NodeToControl },
     /// Its connection ended.
     Closed { node_id: NodeId, number: u64 },
@@ -188,7 +188,7 @@ struct Service {
     host: IpAddr,
     is_link_up: bool,
     recount: Recount,
-    /// What waits for room on the disk.
+    /// Events that wait for room on the disk.
     held: WantedChanges,
     /// The newest commit found the medium full.
     is_full: bool,
@@ -270,14 +270,14 @@ impl Service {
                 return;
             }
             Input::Observer { writer } => {
-                // It may have gone away; then nobody misses the answer.
+                // The observer may have gone away; then nobody misses the answer.
                 for message in self.control.introduction() {
                     let _ = writer.send(&message);
                 }
                 writer.close();
                 return;
             }
-            // What an older connection of a node still had to say is overtaken by its registration.
+            // The registration of a node overtakes the rest of its older connection.
             Input::Message { node_id, number, message }
                 if self.connections.is_newest(node_id, number) =>
             {
@@ -318,7 +318,7 @@ impl Service {
                     self.is_full = true;
                     events = self.hold(events)?;
                 }
-                // It comes back soon, or the lease runs out.
+                // The store comes back soon, or the lease runs out.
                 Err(helio_storage::Error::Away { .. }) => events = self.hold(events)?,
                 Err(error) => return Err(error.into()),
             }
@@ -357,7 +357,7 @@ impl Service {
     }
 }
 
-/// What is to become durable.
+/// Returns the changes that are to become durable.
 fn changes<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<Change> {
     let change = |action: &Action| match action {
         Action::Persist(change) => {

@@ -298,7 +298,7 @@ fn strangers_are_turned_away() {
         let driver = Hello { role: Role::Driver, ..hello(7, TOKEN) };
         let (mut reader, _writer, _) = connect_unix(&running.socket, driver).await.unwrap();
         assert!(matches!(reader.next::<ControlToNode>().await, Ok(None) | Err(_)));
-        // Whoever only looks learns which cluster this is, and its nodes.
+        // A process that only looks learns which cluster this is, and its nodes.
         let observer = Hello { role: Role::Observer, ..hello(7, TOKEN) };
         let (mut reader, _writer, _) = connect_unix(&running.socket, observer).await.unwrap();
         let said = reader.next::<ControlToNode>().await.unwrap();

@@ -25,17 +25,17 @@ use crate::ledger::Ledger;
 use crate::limits::{ACTOR_PLACEMENT_MS_MAX, ACTORS_ENDED_MAX};
 use crate::timers::Timer;
 
-/// What is left to do for an actor that is to end.
+/// The rest of the work for an actor that is to end.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Done,
-    /// It waits for a worker, and is to wait no more.
+    /// The actor waits for a worker, and is to wait no more.
     Unstarted(DeathCause),
     /// Its worker is to be killed.
     Kill(WorkerId, DeathCause),
 }
 
-/// What an actor leaves that is gone.
+/// The resources and the news that an ended actor leaves.
 #[derive(Debug)]
 pub(crate) struct Gone {
     /// The resources that it held.
@@ -47,7 +47,7 @@ pub(crate) struct Gone {
 /// How far an actor is.
 #[derive(Debug)]
 pub(crate) enum Progress<'a> {
-    /// It waits for these resources.
+    /// The actor waits for these resources.
     Queued(ResourceSet),
     Assigned {
         runtime_env: &'a RuntimeEnv,
@@ -91,7 +91,7 @@ enum Place {
 }
 
 impl Actor {
-    /// What must be free for it to be placed.
+    /// Returns the resources that must be free for the actor to be placed.
     fn takes(&self) -> ResourceSet {
         let spec = &self.launch.spec;
         taken(&spec.placement_resources, &spec.strategy).into_owned()
@@ -113,7 +113,7 @@ impl Actors {
         self.all.get(&key).map(|actor| (&actor.launch.assigned, &actor.launch.spec.strategy))
     }
 
-    /// Who created it, and whether it may be restarted.
+    /// Returns the actor's creator, and whether the actor may be restarted.
     pub(crate) fn owner_and_retriable(&self, key: ActorKey) -> Option<(WorkerId, bool)> {
         let spec = &self.all.get(&key)?.launch.spec;
         let left = spec.max_restarts < 0 || i64::from(key.1) < spec.max_restarts;
@@ -128,7 +128,7 @@ impl Actors {
             .collect()
     }
 
-    /// What its code imports.
+    /// Returns the modules that the actor's code imports.
     pub(crate) fn modules(&self, key: ActorKey) -> &[String] {
         self.all.get(&key).map_or(&[], |actor| &actor.launch.spec.modules)
     }
@@ -141,7 +141,7 @@ impl Actors {
         self.all.len()
     }
 
-    /// Those that hold some of the resource: name, class, process.
+    /// Returns the actors that hold some of the resource: name, class, process.
     pub(crate) fn holders<'a>(
         &'a self,
         resource: &'a str,
@@ -159,7 +159,7 @@ impl Actors {
         })
     }
 
-    /// Those that hold resources.
+    /// Returns the actors that hold resources.
     pub(crate) fn placed(&self) -> impl Iterator<Item = (&Assigned, &Strategy, ActorKey)> {
         let placed = self.all.iter().filter(|(_, actor)| !matches!(actor.place, Place::Queued));
         placed.map(|(key, actor)| (&actor.launch.assigned, &actor.launch.spec.strategy, *key))
@@ -351,7 +351,7 @@ impl Actors {
             Place::In(_, conn) if drain => {
                 let reason = cause.message.clone();
                 actor.cause.get_or_insert(cause);
-                // It may have much to finish, so nothing limits how long that takes.
+                // The actor may have much to finish, so nothing limits how long that takes.
                 ctx.send(conn, Exit { reason, drain: true, unless_needed: false });
             }
             Place::In(worker_id, _) => {

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     bytes_max: u64,
     waiting: VecDeque<Waiting>,
     admitted: BTreeMap<(Conn, u64), Vec<(ObjectId, u64)>>,
-    /// Those that count, by how many admitted requests, and their sizes.
+    /// The objects that count: the number of admitted requests that read each, and its size in bytes.
     counted: BTreeMap<ObjectId, (u32, u64)>,
     bytes: u64,
     /// Workers that wait for other work; their arguments do not count.
@@ -106,7 +106,7 @@ impl Arguments {
             let bytes = self.bytes_with(&one.arguments);
             let is_ahead = self.has(one.conn);
             let max = if is_ahead { self.bytes_max / 2 } else { self.bytes_max };
-            // What running tasks read already takes no more room.
+            // Objects that running tasks already read take no more room.
             let has_room = bytes <= max || bytes == self.bytes || self.bytes == 0;
             if has_room || !is_ahead {
                 found = has_room.then_some(place);
@@ -133,7 +133,7 @@ impl Arguments {
             return Err(Violation("a request number that is in use"));
         }
         if self.bytes_max == 0 || self.len() >= ARGUMENTS_MAX {
-            // They are not counted.
+            // These arguments are not counted.
             ctx.send(conn, ArgumentsAdmitted { request_id });
             return Ok(());
         }

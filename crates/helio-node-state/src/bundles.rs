@@ -63,7 +63,7 @@ impl Bundles {
         self.all.iter().filter(move |(_, bundle)| holds(bundle)).map(|(key, _)| *key)
     }
 
-    /// What the node holds, for a control service that has to learn of it again.
+    /// Returns the bundles that the node holds, for a control service that has to learn of them again.
     pub(crate) fn held(&self) -> Vec<HeldBundle> {
         let open = self.all.iter().filter(|(_, bundle)| bundle.stage != Stage::Ends);
         let row = |((group_id, number), bundle): (&(PlacementGroupId, u32), &Bundle)| HeldBundle {

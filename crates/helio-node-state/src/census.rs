@@ -1,8 +1,8 @@
-//! What is left at the end, for tests and the simulator.
+//! The count of a node's holdings, for tests and the simulator: what is left at the end shows a leak.
 
 use helio_types::ResourceSet;
 
-/// What a node holds for others. All zero when nobody uses it.
+/// Counts of the things that a node holds for others. All zero when nobody uses it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Registered connections.
@@ -33,7 +33,7 @@ pub struct Census {
     pub questions: usize,
     /// Bundles of placement groups, in whatever state, and questions about groups.
     pub bundles: usize,
-    /// What is lent of the resources.
+    /// The resources that are lent.
     pub lent: ResourceSet,
 }
 

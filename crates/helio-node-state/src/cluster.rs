@@ -22,16 +22,16 @@ pub(crate) struct Cluster {
     dead: VecDeque<NodeId>,
     /// The addresses of dead nodes.
     dead_addresses: BTreeMap<NodeId, NodeAddress>,
-    /// Who has the objects of nodes that have left.
+    /// The nodes that took over the objects of nodes that have left.
     heirs: BTreeMap<NodeId, NodeAddress>,
     /// Nodes that the control service has not spoken of since it was reached again. One that started
     /// anew does not know those that died while it was away, and will never say so.
     unconfirmed: BTreeSet<NodeId>,
     /// When they count as dead.
     absent_at: u64,
-    /// What was taken from the view of a node for requests that were sent there, and until when that
-    /// counts: no news come of a node on which nothing changed, because the request was withdrawn or its
-    /// task was quick.
+    /// Resources that were subtracted from the view of a node for requests that were sent there, and until when that
+    /// counts: no news come of a node on which nothing changed, because the request was withdrawn or its task was
+    /// quick.
     promised: VecDeque<(u64, NodeId, ResourceSet)>,
     /// Raised with every placement.
     cursor: u64,
@@ -103,7 +103,7 @@ impl Cluster {
         Some(best.address.clone())
     }
 
-    /// Who has the objects of a node that has left. The heir may have left since, too.
+    /// Returns the node that took over the objects of a node that has left. That heir may have left since, too.
     pub(crate) fn heir(&self, node_id: NodeId) -> Option<NodeAddress> {
         let mut heir = self.heirs.get(&node_id)?;
         for _ in 0..self.heirs.len() {
@@ -176,7 +176,7 @@ impl Cluster {
         self.nodes.len()
     }
 
-    /// What this node has, and what of it is free.
+    /// Returns this node's resources: in total, and free.
     pub(crate) fn own(&self) -> (&ResourceSet, &ResourceSet) {
         let own = self.own_view();
         (&own.total, &own.available)

@@ -25,7 +25,7 @@ use helio_config::control::{
 };
 use helio_types::{NodeId, mutant};
 
-/// What the node is to do.
+/// The next step for the contact with the control service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// Ask that node for a sign of life.

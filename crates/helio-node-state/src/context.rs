@@ -54,7 +54,7 @@ impl Context {
         self.now
     }
 
-    /// What the node is from its start on.
+    /// Returns the facts of the node that hold from its start on.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }

@@ -96,7 +96,7 @@ impl Drain {
         }
     }
 
-    /// Which of these objects are to be offered now, and whether the heir has all that it can have.
+    /// Returns the objects of these that are to be offered now, and whether the heir has all that it can have.
     pub(crate) fn next<'a>(
         &mut self,
         kept: impl Iterator<Item = &'a ObjectId>,
@@ -135,7 +135,7 @@ impl Drain {
         }
     }
 
-    /// Who has the object now, too.
+    /// Returns the heir, if it has the object or was asked to take it.
     pub(crate) fn has_taken(&self, object_id: ObjectId) -> Option<&NodeAddress> {
         let order = self.order.as_ref()?;
         let is_there = order.taken.contains(&object_id) || order.asked.contains(&object_id);

@@ -1,4 +1,4 @@
-//! What happens to a node and what it does about it.
+//! Events that happen to a node, and its actions.
 
 use std::collections::BTreeMap;
 
@@ -43,14 +43,14 @@ pub enum Event {
     ClientOpened {
         /// Its connection.
         conn: Conn,
-        /// What it says it is.
+        /// The role that the connector claims.
         role: Role,
         /// The node it runs on.
         node_id: NodeId,
         /// Whether it came over the UNIX socket.
         is_local: bool,
     },
-    /// It sent a message.
+    /// The client sent a message.
     ClientSaid {
         /// Its connection.
         conn: Conn,
@@ -94,7 +94,7 @@ pub enum Event {
     },
     /// The control service was reached and will answer the registration.
     ControlConnected,
-    /// It sent a message.
+    /// The control service sent a message.
     ControlSaid(ControlToNode),
     /// The connection to it ended.
     ControlLost,
@@ -170,7 +170,7 @@ pub enum Event {
     },
     /// The node's machine will be taken away: it drains itself.
     Preempted {
-        /// What is known of it, in words.
+        /// The reason, in words.
         reason: String,
         /// How long the machine is still there, in milliseconds.
         grace_ms: u64,
@@ -180,11 +180,11 @@ pub enum Event {
         /// Echoed.
         number: u64,
     },
-    /// What the machine's memory is used for, while workers run something.
+    /// The usage of the machine's memory, while workers run something.
     MemoryRead(MemoryUse),
     /// How busy the machine's GPUs are, in place of what was known of them.
     GpusRead(Vec<GpuUse>),
-    /// What the machine used in the last seconds.
+    /// The usage of the machine in the last seconds.
     MachineRead(MachineUse),
     /// Time has passed; see [`crate::Node::deadline`].
     Tick,
@@ -195,7 +195,7 @@ pub enum Event {
 pub struct Spawn {
     /// The id by which the process will register.
     pub worker_id: WorkerId,
-    /// Whose code it will run.
+    /// The job whose code the worker will run.
     pub job_id: JobId,
     /// Environment variables of its runtime environment.
     pub env: BTreeMap<String, String>,
@@ -205,7 +205,7 @@ pub struct Spawn {
     pub is_loaded: bool,
 }
 
-/// What is to be done.
+/// An action for the shell.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Send to a client.
@@ -334,7 +334,7 @@ pub enum Action {
     Spawn(Spawn),
     /// Have a process that has these modules loaded, to fork workers from; [`Event::Loaded`] follows.
     Load {
-        /// Which, in the order in which they are loaded.
+        /// The modules, in the order in which they are loaded.
         modules: Vec<String>,
     },
     /// That process is not needed any more.
@@ -353,14 +353,14 @@ pub enum Action {
     FlushLogs {
         /// The workers whose pipes are read.
         workers: Vec<WorkerId>,
-        /// What is done next: behind the lines goes the answer.
+        /// The next action, behind the lines: the answer.
         then: Box<Action>,
     },
     /// Send to a client what it asked for, with how far these processes are with the environment that they make.
     TellMaking {
         /// Its connection.
         conn: Conn,
-        /// What is known without that.
+        /// The answer as far as it is known without that.
         reply: WhyReply,
         /// The processes.
         pids: Vec<u32>,
@@ -389,7 +389,7 @@ pub enum Action {
     Leave {
         /// The cause of the order.
         reason: String,
-        /// Who has the node's objects; nil: nobody.
+        /// The node that took over the node's objects; nil: none.
         heir: NodeAddress,
     },
     /// End the daemon.

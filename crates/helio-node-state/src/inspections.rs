@@ -17,7 +17,7 @@ use crate::last_words::LastWords;
 use crate::limits::INSPECTIONS_MAX;
 use crate::timers::Timer;
 
-/// Who asked, and the number of the question.
+/// The connection that asked, and the number of the question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Requester {
     Client(Conn, u64),
@@ -171,7 +171,7 @@ impl Inspections {
     fn end(&self, open: Inspection, ctx: &mut Context) {
         let Inspection { requester, mut answers, silent, last_words_since, .. } = open;
         if let Some(since) = last_words_since {
-            // They come after the rows of living processes, should there be more rows than are wanted.
+            // The rows of ended processes come after those of living ones, should there be more rows than are wanted.
             answers.extend(self.last_words.answers(since));
         }
         match requester {

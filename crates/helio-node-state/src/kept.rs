@@ -26,7 +26,7 @@ impl KeptFree {
         ctx.capacity_changed();
     }
 
-    /// What is kept now.
+    /// Returns the resources that are kept free at `now`.
     pub(crate) fn resources(&self, now: u64) -> Option<&ResourceSet> {
         (now < self.until && !self.resources.is_empty()).then_some(&self.resources)
     }

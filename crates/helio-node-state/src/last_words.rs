@@ -15,7 +15,7 @@ use helio_types::TaskId;
 
 use crate::limits::{LAST_WORDS_MAX, LAST_WORDS_ROWS_MAX};
 
-/// What a process said last, and when, in milliseconds.
+/// The last report of a process, and when it came, in milliseconds.
 #[derive(Debug)]
 struct Report {
     answer: Answer,
@@ -26,7 +26,7 @@ struct Report {
 #[derive(Debug, Default)]
 pub(crate) struct LastWords {
     all: VecDeque<Report>,
-    /// What forgotten reports told.
+    /// The counts of forgotten reports.
     forgotten: Tally,
 }
 
@@ -41,7 +41,7 @@ impl LastWords {
         answer.more = counts.counts();
         answer.total = answer.tasks.len() as u64 + counts.sum();
         answer.is_over = true;
-        // Who speaks twice says what it said before once more.
+        // A process that reports twice repeats its first report.
         self.all.retain(|one| one.answer.worker_id != answer.worker_id);
         for maker in &self.all {
             drop_hearsay(&mut answer, &maker.answer);

@@ -1,4 +1,4 @@
-//! What the node has and what of it is free.
+//! The resources of the node, and the free part of them.
 //!
 //! Bundles of placement groups are taken out of it and lend their resources under names of their own
 //! ([`helio_scheduler::taken`]); their devices are lent only inside them.
@@ -30,7 +30,8 @@ struct Slot {
     device: u32,
     size: i64,
     free: i64,
-    /// What is lent of it to those who may have any bundle of the group: they do not know which one it is.
+    /// The parts of it that are lent to holders that may have any bundle of the group: they do not know which one it
+    /// is.
     to_any: Vec<i64>,
 }
 

@@ -138,8 +138,8 @@ pub const DEAD_NODES_MAX: usize = 1_000;
 /// How often a node that leaves asks its idle workers whether they are still needed.
 pub const DRAIN_LOOK_MS: u64 = 1_000;
 
-/// What runs on a machine that will be taken away has this part of the time until then, in percent; the rest is for
-/// handing over objects.
+/// The part of the remaining time that running work has on a machine that will be taken away, in percent; the rest is
+/// for handing over objects.
 pub const PREEMPTED_RUN_PERCENT: u64 = 75;
 
 /// How often a pull is tried again after its connection was lost, and how long it waits before each

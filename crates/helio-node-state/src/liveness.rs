@@ -17,7 +17,7 @@ use crate::exits::{Exits, node_died};
 use crate::limits::{LIVENESS_ASKED_MAX, LIVENESS_MS};
 use crate::timers::Timer;
 
-/// Who asked, and the number of the question.
+/// The connection that asked, and the number of the question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Requester {
     Client(Conn, u64),
@@ -35,7 +35,7 @@ pub(crate) enum Life {
     Over,
 }
 
-/// Who wants to know of a process of another node.
+/// The origin of a question about a process of another node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asker {
     Client(Conn, u64),

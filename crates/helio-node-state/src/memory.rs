@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use helio_types::{DeathCause, DeathKind, WorkerId, mutant};
 
-/// What the machine uses, as its shell read it.
+/// The memory usage of the machine, as its shell read it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MemoryUse {
     /// Bytes in use.
@@ -30,7 +30,7 @@ pub struct MemoryUse {
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Who is being ended, until it is gone.
+    /// The worker that is being ended, until it is gone.
     victim: Option<WorkerId>,
     /// How many were ended.
     killed: u64,
@@ -40,18 +40,18 @@ pub(crate) struct Memory {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
     pub(crate) worker_id: WorkerId,
-    /// Whose work it does.
+    /// The process for which the worker works.
     pub(crate) owner: WorkerId,
     pub(crate) is_retriable: bool,
     /// When it began, in any order that rises with time.
     pub(crate) began: u64,
 }
 
-/// Who is to end, and whether another attempt makes no sense.
+/// Returns the worker that is to end, and whether another attempt makes no sense.
 pub(crate) fn choose(candidates: &[Candidate]) -> Option<(WorkerId, bool)> {
     let mut groups: BTreeMap<(bool, WorkerId, u64), Vec<&Candidate>> = BTreeMap::new();
     for one in candidates {
-        // What cannot be tried again is a group of its own, each.
+        // A worker whose work cannot be tried again is a group of its own.
         let alone = if one.is_retriable { 0 } else { one.began + 1 };
         groups.entry((!one.is_retriable, one.owner, alone)).or_default().push(one);
     }

@@ -38,7 +38,7 @@ impl Owners {
         self.set_timer(ctx);
     }
 
-    /// Those that may be dead.
+    /// Returns the owners that may be dead.
     pub(crate) fn all(&self) -> Vec<Owner> {
         let all = self.absent.iter();
         all.map(|(worker_id, node_id)| Owner { worker_id: *worker_id, node_id: *node_id }).collect()

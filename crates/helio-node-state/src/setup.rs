@@ -6,7 +6,7 @@ use helio_types::{Devices, NodeAddress, ResourceSet};
 
 use crate::contact::Place;
 
-/// What a node is from its start on.
+/// The facts of a node that hold from its start on.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// Its id and where it listens.
@@ -15,7 +15,7 @@ pub struct Setup {
     pub seed: [u8; 28],
     /// The node's labels.
     pub labels: Vec<Label>,
-    /// What it has.
+    /// The resources of the node.
     pub total: ResourceSet,
     /// Its devices.
     pub devices: Devices,
@@ -43,7 +43,7 @@ pub struct Setup {
     pub session_name: String,
     /// For those who ask.
     pub temp_dir: String,
-    /// What whoever started the machine calls it; empty: not known.
+    /// The machine's name as its launcher knows it; empty: not known.
     pub instance_id: String,
     /// `host:port` of the control service.
     pub control_address: String,

@@ -33,7 +33,7 @@ use crate::event::Requester;
 /// A node for each of some bundles.
 pub(crate) type Plan = BTreeMap<u32, NodeId>;
 
-/// Which nodes were asked to hold bundles before this service started anew.
+/// The nodes that were asked to hold bundles before this service started anew.
 #[derive(Debug)]
 struct FormerAttempt {
     number: u32,
@@ -78,9 +78,9 @@ pub(crate) struct Step {
     pub(crate) is_only: bool,
 }
 
-/// What a node's answer means.
+/// The meaning of a node's answer.
 pub(crate) enum Answer {
-    /// It is about the past, or others have not answered yet.
+    /// The answer is about the past, or others have not answered yet.
     Nothing,
     /// The attempt has failed.
     Refused,
@@ -119,7 +119,7 @@ pub(crate) struct Group {
     since_ms: u64,
     /// How long it took until all was placed for the first time.
     took_ms: Option<u64>,
-    /// What it waits for.
+    /// The reason why the group waits.
     why: String,
     is_hopeless: bool,
     /// Its driver was warned that it cannot be placed.
@@ -209,7 +209,7 @@ impl Group {
         ask(Wanted { spec: &self.spec, missing: &missing, held: &held })
     }
 
-    /// What groups that ask for the same have in common.
+    /// Returns the part of the spec that groups which ask for the same have in common, encoded.
     pub(crate) fn shape(&self) -> Vec<u8> {
         let spec = GroupSpec {
             strategy: self.spec.strategy,
@@ -292,7 +292,8 @@ impl Group {
         self.askers.insert(node_id);
     }
 
-    /// Who waits for it, and the nodes on which requests wait for it: they are told something now.
+    /// Takes the requests that wait for the group, and the nodes on which requests wait for it: they are told something
+    /// now.
     pub(super) fn take_waiters(&mut self) -> (BTreeSet<Requester>, BTreeSet<NodeId>) {
         (std::mem::take(&mut self.waiters), std::mem::take(&mut self.askers))
     }
@@ -426,7 +427,7 @@ impl Group {
         self.places.len() < before
     }
 
-    /// It is over: what every node gives back.
+    /// The group is over: returns the bundles that each node gives back.
     pub(super) fn take_held(&mut self) -> BTreeMap<NodeId, BTreeSet<u32>> {
         let mut held: BTreeMap<NodeId, BTreeSet<u32>> = BTreeMap::new();
         let asked = self.attempt.take().map(|attempt| attempt.plan).unwrap_or_default();

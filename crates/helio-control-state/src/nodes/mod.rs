@@ -38,7 +38,7 @@ use crate::watches::Watches;
 /// How long a reservation lasts, in milliseconds.
 pub(crate) const RESERVATION_MS_MAX: u64 = 200;
 
-/// Who the resources are reserved for.
+/// The purpose of a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ReservedFor {
     /// An actor that was sent to the node.
@@ -64,14 +64,14 @@ struct Node {
     is_staying: bool,
     /// Since when it has no connection.
     lost_ms: Option<u64>,
-    /// What is reserved and is not in `info.available` yet, and since when.
+    /// Resources that are reserved and not subtracted from `info.available` yet, and since when.
     reservations: BTreeMap<ReservedFor, (ResourceSet, u64)>,
     /// Something may follow from its next heartbeat although that has no news.
     is_unsettled: bool,
 }
 
 impl Node {
-    /// What placement sees: the newest status, less what was reserved since.
+    /// Returns the node as placement sees it: the newest status, less the reservations since.
     fn view(&self) -> NodeView {
         let mut view = NodeView::from(&self.info);
         for (resources, _) in self.reservations.values() {
@@ -117,8 +117,9 @@ pub(crate) struct Nodes {
     published_ms: u64,
     /// Another number after a node has joined, is gone, is to leave or stays after all.
     membership: u64,
-    /// Who waits for the next such change, and up to which one all were told.
+    /// The requests that wait for the next such change.
     waiters: BTreeSet<Requester>,
+    /// The change up to which all were told.
     told: u64,
     /// No node can be suspected before this time.
     silence_due_ms: u64,
@@ -167,7 +168,7 @@ impl Nodes {
         rows.take(LIST_ROWS_MAX).collect()
     }
 
-    /// What placement sees, for explanations: nodes that are not alive may be among them.
+    /// Returns the nodes as placement sees them, for explanations: nodes that are not alive may be among them.
     pub(crate) fn views(&self) -> &[NodeView] {
         self.index.views()
     }
@@ -235,7 +236,7 @@ impl Nodes {
         self.nodes.get(&node_id).is_some_and(|node| !node.info.alive)
     }
 
-    /// What a node is told that speaks and is not alive.
+    /// Returns the sentence for a node that sends a message and is not alive.
     pub(crate) fn sentence(&self, node_id: NodeId) -> String {
         let known = self.nodes.get(&node_id);
         let cause = known.map_or("it was not known any more", |node| node.info.cause.as_str());
@@ -367,7 +368,7 @@ impl Nodes {
         self.waiters.retain(|waiter| !is_gone(waiter));
     }
 
-    /// Who is to be told of a change that came since this was last asked.
+    /// Takes the requests that wait for a change which came since the last call.
     pub(crate) fn take_waiters(&mut self) -> BTreeSet<Requester> {
         if self.told == self.membership {
             return BTreeSet::new();
@@ -443,7 +444,7 @@ impl Nodes {
             drain_reason,
             ..info
         };
-        // What was reserved is none of what others are told.
+        // Reservations are not part of the view that others get.
         let is_as_seen = same && node.reservations.is_empty();
         node.reservations.clear();
         if is_news {

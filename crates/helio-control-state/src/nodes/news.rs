@@ -1,5 +1,5 @@
-//! What nodes are told of each other: who joins and dies, what changes on the nodes that they watch, and where
-//! there is room for what waits.
+//! News of nodes for each other: joins and deaths, changes on the nodes that they watch, and where there is room for
+//! requests that wait.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -15,7 +15,7 @@ use helio_types::{NodeId, ResourceSet};
 
 use super::{Node, Nodes};
 
-/// What is told to nodes at one time.
+/// The news for nodes at one time.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Views that several nodes get.
@@ -30,8 +30,8 @@ impl News {
     }
 }
 
-/// What a node that does not watch another one is told of it: the other node is taken for busy, and what
-/// waits there is its own business.
+/// Returns the view of a node for one that does not watch it: the node counts as busy, and its waiting requests are its
+/// own business.
 fn unwatched(info: &NodeInfo) -> NodeInfo {
     NodeInfo { available: ResourceSet::default(), pending: Vec::new(), ..info.clone() }
 }
@@ -43,8 +43,8 @@ fn pages<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<ClusterView> {
 }
 
 impl Nodes {
-    /// What the nodes are told now: joins and deaths, and what has changed on the nodes that they watch.
-    /// In a cluster in which everybody watches everybody, each node gets one message at most.
+    /// Returns the news for the nodes now: joins and deaths, and changes on the nodes that they watch. In a cluster in
+    /// which everybody watches everybody, each node gets one message at most.
     pub(crate) fn publish(&mut self, now_ms: u64) -> News {
         let mut news = News::default();
         self.publish_members(now_ms, &mut news);

@@ -160,7 +160,7 @@ impl Control {
             let state = actor.state.clone();
             self.actors.update(actor_id, |actor| actor.is_ending = true);
             match state {
-                // It is told when it has started: until then it could not take what it was sent.
+                // The actor is told when it has started: until then it could not take the message.
                 State::Starting { .. } | State::Recovering => {}
                 State::Alive { .. } => self.stop_process(actor_id, &cause.message, true),
                 State::Waiting { .. } | State::Dead => self.end_actor(actor_id, cause),

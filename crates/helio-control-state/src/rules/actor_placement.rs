@@ -93,14 +93,14 @@ impl Control {
         of_group.unwrap_or_else(|| why(self.nodes.views(), &shape.0, strategy))
     }
 
-    /// What an actor of that strategy waits for, if it is its group.
+    /// Returns the reason why an actor of that strategy waits, if that is its group.
     fn why_group_of(&self, strategy: &Strategy) -> Option<String> {
         let place = InGroup::of(strategy)?;
         let group = self.groups.get(place.group_id).filter(|group| !group.is_placed())?;
         Some(format!("its placement group {} is not placed yet: {}", place.group_id, group.why()))
     }
 
-    /// What waits for a node, by shape.
+    /// Returns the demands that wait for a node, by shape.
     pub(crate) fn pending_demands(&self) -> Vec<PendingDemand> {
         let actors = self.queue.listed().map(|(shape, strategy, actors)| PendingDemand {
             resources: shape.0.clone(),

@@ -47,7 +47,7 @@ impl Control {
             return;
         }
         if !self.nodes.heartbeats.heard(node_id, self.out.now_ms()) {
-            // It was declared dead and its actors live elsewhere now: it must not go on as it is.
+            // The node was declared dead and its actors live elsewhere now: it must not go on as it is.
             let reason = self.nodes.sentence(node_id);
             self.out.send(node_id, ShutDown { reason, may_rejoin: true });
             self.out.disconnect(node_id);

@@ -61,7 +61,7 @@ impl Control {
         self.drain_node(DrainNode { node_id, reason, grace_ms, is_cancelled: false });
     }
 
-    /// Whoever waits for a change of the nodes is told that there is one.
+    /// Answers the requests that wait for a change of the nodes.
     pub(crate) fn tell_of_membership(&mut self) {
         for requester in self.nodes.take_waiters() {
             self.out.reply(requester, Empty {});

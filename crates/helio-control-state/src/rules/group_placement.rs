@@ -17,7 +17,7 @@ impl Control {
     /// The group joins the queue; it may leave it at once.
     pub(crate) fn enqueue_group(&mut self, group_id: PlacementGroupId) {
         self.groups.enqueue(group_id);
-        // Those of its shape that came before it have found none.
+        // Groups of its shape that came before it have found no room.
         let is_first = self.groups.is_only_of_shape(group_id);
         if !(is_first && self.try_group(group_id)) {
             self.set_why_group_waits(group_id);
@@ -51,7 +51,7 @@ impl Control {
         true
     }
 
-    /// What the node is asked for counts as taken there.
+    /// Reserves the bundles that the node is asked for.
     fn reserve_bundles(&mut self, node_id: NodeId, group_id: PlacementGroupId) {
         let Some(group) = self.groups.get(group_id) else { return };
         let bundles = group.step(node_id).map(|step| step.bundles).unwrap_or_default();

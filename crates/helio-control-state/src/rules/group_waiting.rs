@@ -1,4 +1,4 @@
-//! What those who wait for a placement group are told.
+//! Answers to the requests and nodes that wait for a placement group.
 
 use std::collections::BTreeMap;
 

@@ -153,7 +153,7 @@ impl Control {
         }
     }
 
-    /// What follows from the end of a node, or from its absence after a restart of this service.
+    /// Handles the end of a node, or its absence after a restart of this service.
     pub(crate) fn node_gone(&mut self, node_id: NodeId, cause: &DeathCause) {
         for driver in self.jobs.drivers_on(node_id) {
             self.driver_gone(driver);

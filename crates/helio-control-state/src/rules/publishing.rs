@@ -1,4 +1,4 @@
-//! What the subscribers of actors, and drivers, are told.
+//! News for the subscribers of actors, and for drivers.
 
 use helio_proto::control::{ActorInfo, ActorPhase, ControlResponse, Failure, FailureKind};
 use helio_proto::node::Notice;

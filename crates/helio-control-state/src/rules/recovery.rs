@@ -121,7 +121,7 @@ impl Control {
         }
     }
 
-    /// What no node has claimed in time is gone.
+    /// Gives up the actors and nodes that have not come back in time.
     fn give_up_absent(&mut self, now_ms: u64) {
         let absent = self.actors.iter().filter(|(_, actor)| actor.state == State::Recovering);
         let absent: Vec<ActorId> = absent.map(|(actor_id, _)| actor_id).collect();
@@ -136,7 +136,7 @@ impl Control {
         let lost: BTreeSet<NodeId> =
             mentioned.filter(|node_id| !self.nodes.is_alive(*node_id)).collect();
         for node_id in lost {
-            // It may come later. What it ran was given to others, so it cannot go on as it is.
+            // The node may come later. Its work was given to others, so it cannot go on as it is.
             let cause = "it did not come back after the control service had started anew";
             self.nodes.bury(node_id, cause, now_ms);
             self.forget_place(node_id);

@@ -1,4 +1,4 @@
-//! What drivers and workers ask.
+//! Requests of drivers and workers.
 
 use helio_config::control::ACTORS_MAX;
 use helio_proto::cluster::ShutDown;
@@ -75,7 +75,8 @@ impl Control {
         self.out.reply(requester, response);
     }
 
-    /// What is there already is answered as ever: a node that lost its connection asks again.
+    /// Returns the refusal of a request that has to be kept on a full disk. A thing that exists already is answered as
+    /// ever: a node that lost its connection asks again.
     fn refuse_for_disk(&self, request: &ControlRequest) -> Option<Failure> {
         let refusal = self.disk.refusal(request)?;
         let is_there = match request {
@@ -84,7 +85,7 @@ impl Control {
                 self.actors.get(spec.actor_id).is_some() || named.is_some()
             }
             ControlRequest::CreateGroup(spec) => self.groups.get(spec.group_id).is_some(),
-            // Whoever asks for it does not wait for the answer before it waits for the group.
+            // A client sends this request without waiting for the answer to the group's creation.
             ControlRequest::AwaitGroup(wait) => self.groups.get(wait.group_id).is_some(),
             _ => false,
         };

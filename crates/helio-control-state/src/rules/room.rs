@@ -20,7 +20,7 @@ const ACTORS_MAX: usize = 64;
 /// How many placement groups.
 const GROUPS_MAX: usize = 16;
 
-/// What nodes are asked for, and what they could give beyond that.
+/// The resources that nodes are asked for, and those that they could give beyond that.
 struct Room {
     views: Vec<NodeView>,
     asked: BTreeMap<NodeId, ResourceSet>,
@@ -76,7 +76,7 @@ impl Control {
         }
     }
 
-    /// What would be free on each node if no task ran.
+    /// Returns the resources that would be free on each node if no task ran.
     fn views_without_tasks(&self) -> Vec<NodeView> {
         let mut held: BTreeMap<NodeId, ResourceSet> = BTreeMap::new();
         for actor in self.actors.unordered() {
@@ -98,7 +98,7 @@ impl Control {
     }
 }
 
-/// What the actor has of its node.
+/// Returns the resources that the actor holds on its node.
 fn holds(actor: &Actor) -> Option<ResourceSet> {
     let spec = &actor.spec;
     match actor.state {

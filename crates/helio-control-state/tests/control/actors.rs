@@ -57,7 +57,7 @@ fn it_is_restarted_as_often_as_allowed() {
         assert_eq!(desk.launches(), [(1, 1, incarnation)]);
         desk.started(1, 1, incarnation);
         assert_eq!(desk.updates(), [(1, 1, "ALIVE", incarnation)]);
-        // What is said of an older incarnation is about the past.
+        // A message about an older incarnation is about the past.
         desk.ended(1, 1, incarnation.wrapping_sub(1), DeathKind::Signaled);
         assert_eq!(desk.updates(), []);
         desk.ended(1, 1, incarnation, DeathKind::Signaled);
@@ -509,7 +509,7 @@ fn an_owner_on_another_node_is_reached_by_its_node() {
     assert_eq!(info.phase, ActorPhase::Dead, "the owner's node is gone");
 }
 
-/// What each node was asked to keep free.
+/// Takes the resources that each node was asked to keep free.
 fn kept_free(desk: &mut Desk) -> Vec<(u8, f64)> {
     desk.take(|node_id, message| match message {
         ControlToNode::KeepFree(order) => Some((node_id.0[0], order.resources.get("CPU").to_f64())),

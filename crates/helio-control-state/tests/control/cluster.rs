@@ -46,7 +46,8 @@ fn nodes_learn_of_each_other() {
     desk.pass(100, &[]);
     assert_eq!(views(&mut desk, 1), [(2, true)]);
     assert_eq!(views(&mut desk, 2), [], "nobody is told of itself");
-    // What was lent and given back between two words of the node is news for those who sent it there.
+    // Resources that were lent and given back between two messages of the node are news for the nodes that sent
+    // requests there.
     let lent_meanwhile =
         helio_proto::control::NodeInfo { version: 9, ..info(2, CPUS, &[("CPU", 1.0)]) };
     desk.say(2, NodeStatus { info: lent_meanwhile, sent_ms: 0 });
@@ -159,13 +160,13 @@ fn a_silent_node_is_given_up_and_its_actors_live_elsewhere() {
         "{}",
         dead.cause
     );
-    // It wakes up: it must not go on.
+    // The node wakes up: it must not go on.
     desk.sent.clear();
     desk.status(2, CPUS, CPUS);
     assert!(matches!(&desk.sent[..], [(to, ControlToNode::ShutDown(_))] if *to == node(2)));
     desk.register(2, CPUS);
     assert!(refusals(&mut desk)[0].1.contains("declared dead"));
-    // It may come back as another one.
+    // The node may come back as another one.
     desk.register(22, CPUS);
     assert_eq!(refusals(&mut desk), [(node(22), String::new())]);
 }

@@ -23,9 +23,9 @@ pub(crate) struct Desk {
     pub(crate) disk: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The disk takes nothing.
     is_full: bool,
-    /// What waits for room on it, as the shell holds it back.
+    /// Events that wait for room on the disk, as the shell holds them back.
     held: Vec<Vec<Action>>,
-    /// What was sent and not yet taken by the test.
+    /// Messages that were sent and not yet taken by the test.
     pub(crate) sent: Vec<(NodeId, ControlToNode)>,
     pub(crate) ended: Option<String>,
     /// Whether the state is checked after each event.
@@ -130,7 +130,7 @@ impl Desk {
         }
         for action in actions {
             match action {
-                // It says nothing but that the node is heard.
+                // The message says nothing but that the node is heard.
                 Action::Send { message: ControlToNode::Heard(_), .. } => {}
                 Action::Send { node_id, message } => self.sent.push((node_id, message)),
                 Action::SendToMany { to, message } => {
@@ -155,7 +155,7 @@ impl Desk {
 
     /// And with it these nodes.
     pub(crate) fn restart_without(&mut self, gone: &[NodeId]) {
-        // What was not durable is as if it had never been.
+        // Changes that were not durable are as if they had never been.
         self.held.clear();
         self.is_full = false;
         let entries: Vec<_> = self.disk.clone().into_iter().collect();
@@ -322,7 +322,7 @@ impl Desk {
         })
     }
 
-    /// What followers were told: who, of which actor, its phase and incarnation.
+    /// Takes the messages to followers: the follower, the actor, its phase and incarnation.
     pub(crate) fn updates(&mut self) -> Vec<(u8, u8, &'static str, u32)> {
         self.take(|_, message| match message {
             ControlToNode::ToClient(to) => match &to.message {

@@ -55,7 +55,7 @@ fn what_must_be_kept_is_refused_and_leaves_nothing() {
     assert_eq!((&desk.disk, &desk.control.census()), (&kept, &census), "nothing has begun");
     assert!(desk.launches().is_empty());
 
-    // What is there is answered, also who asks once more because a connection broke.
+    // A thing that is there is answered, also for a client that asks once more because a connection broke.
     assert!(matches!(desk.create(spec(1, 1)), ControlResponse::Actor(_)));
     let get = KvGet { namespace: "n".into(), key: b"before".to_vec() };
     assert!(matches!(desk.ask(1, 1, get), ControlResponse::KvValue(value) if value.found));

@@ -65,8 +65,8 @@ impl Desk {
         self.group(number).phase
     }
 
-    /// What nodes are told of bundles: R(eserve), O (reserve and commit), C(ommit) or B(ack), with the
-    /// node and the bundles.
+    /// Takes the orders about bundles: R(eserve), O (reserve and commit), C(ommit) or B(ack), with the node and the
+    /// bundles.
     fn orders(&mut self) -> Vec<(char, u8, Vec<u32>)> {
         self.take(|to, message| match message {
             ControlToNode::ReserveBundles(order) => {

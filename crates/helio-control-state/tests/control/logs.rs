@@ -20,7 +20,7 @@ impl Desk {
         self.say(number, JobLogsFlushed { driver, request_id: 7, node_id });
     }
 
-    /// What driver 1 was told, in order: lines, and the numbers of requests that were answered.
+    /// Takes the messages to driver 1, in order: lines, and the numbers of requests that were answered.
     fn told(&mut self) -> Vec<Result<String, u64>> {
         self.take(|to, message| match message {
             ControlToNode::ToClient(to_client) if to == node(1) => match &to_client.message {

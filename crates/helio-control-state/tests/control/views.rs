@@ -1,4 +1,4 @@
-//! What nodes are told of each other's resources, in small clusters and in large ones.
+//! The views that nodes get of each other's resources, in small clusters and in large ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ fn id(number: usize) -> NodeId {
 struct Cluster {
     control: Control,
     now: u64,
-    /// What each node was told and not taken by the test, as it now sees the others.
+    /// The number of views that each node was sent and the test has not taken.
     messages: BTreeMap<NodeId, usize>,
-    /// What is free on others, as each node was last told.
+    /// The free resources of others, as each node was last told.
     seen: BTreeMap<(NodeId, NodeId), (bool, f64)>,
 }
 
@@ -170,7 +170,7 @@ fn a_node_that_finds_no_room_is_told_of_nodes_that_have_some() {
         cluster.pass(1);
         assert_eq!(cluster.sees_free(number), BTreeSet::from([id(277)]), "node {number}");
     }
-    // It is watched by those that were told: they hear when it is full.
+    // The nodes that were told watch it: they hear when it is full.
     cluster.status(277, 0.0, 0);
     cluster.pass(2);
     for number in [3, 60, 299] {

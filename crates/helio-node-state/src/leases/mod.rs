@@ -66,13 +66,13 @@ impl Lease {
         &self.class.strategy
     }
 
-    /// What it takes from the node.
+    /// Returns the resources that the lease takes from the node.
     pub(crate) fn takes(&self) -> Cow<'_, ResourceSet> {
         taken(&self.assigned.resources, self.strategy())
     }
 }
 
-/// What a client has and waits for.
+/// The leases and the open requests of a client.
 #[derive(Debug, Default)]
 pub(crate) struct OfClient {
     pub(crate) leases: BTreeSet<LeaseId>,
@@ -92,7 +92,7 @@ pub(crate) struct Need {
 #[derive(Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) class: &'a LeaseClass,
-    /// What a lease of the class takes from a node.
+    /// The resources that a lease of the class takes from a node.
     pub(crate) takes: &'a ResourceSet,
     /// From when on it may be sent on to another node.
     pub(crate) may_spill_at: u64,
@@ -209,7 +209,7 @@ impl Leases {
             may_spill_at += SPILL_AGAIN_MS;
             ctx.set_timer(may_spill_at, Timer::Spill);
         }
-        // Who asks for a certain node, or for one more, may have workers elsewhere meanwhile.
+        // A client that asks for a certain node, or for one more, may have workers elsewhere meanwhile.
         let has_others = is_remote || !touched.is_empty();
         let is_told = !has_others && class.strategy.kind != StrategyKind::Spread;
         let is_warned = false;
@@ -385,7 +385,7 @@ impl Leases {
         };
         let holds = |lease: &Lease| !lease.worker.is_some_and(&is_blocked);
         let leases = || self.all.iter().filter(|(_, lease)| holds(lease));
-        // What was asked for already, and what ends anyhow, counts as free.
+        // Leases that were asked back already, or that end anyhow, count as free.
         for (_, lease) in leases().filter(|(_, lease)| lease.is_revoked || lease.lessee.is_none()) {
             free.add(&lease.takes());
         }

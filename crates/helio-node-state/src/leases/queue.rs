@@ -34,7 +34,7 @@ pub(super) struct Request {
 pub(super) struct Class {
     pub(super) key: ClassKey,
     pub(super) spec: Arc<LeaseClass>,
-    /// What a lease of it takes from a node.
+    /// The resources that a lease of the class takes from a node.
     pub(super) takes: ResourceSet,
     /// Its requests are for a worker on one node more: who sent them has some already, and nobody else's are
     /// asked back for them.
@@ -75,7 +75,7 @@ impl Queue {
         spec.name = name;
         let is_wish = spec.strategy.kind == StrategyKind::Spread && !request.touched.is_empty();
         if is_wish {
-            // It waits for other nodes than the others of its kind.
+            // The request waits for other nodes than the others of its kind.
             request.touched.iter().for_each(|node_id| content.extend_from_slice(&node_id.0));
         }
         let key = ClassKey::from(content);

@@ -89,7 +89,7 @@ impl Node {
         self.ctx.capacity_changed();
     }
 
-    /// What the node holds, for a control service that has to learn of it again.
+    /// Returns the bundles that the node holds, for a control service that has to learn of them again.
     #[must_use]
     pub fn held_bundles(&self) -> Vec<HeldBundle> {
         self.bundles.held()

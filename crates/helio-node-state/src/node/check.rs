@@ -1,4 +1,4 @@
-//! What is true between any two events, and what is left at the end; for tests and the simulator.
+//! Invariants that hold between any two events, and the state that is left at the end; for tests and the simulator.
 
 use helio_proto::control::Strategy;
 use helio_scheduler::taken;
@@ -11,7 +11,7 @@ use crate::pool::{Use, Worker};
 use crate::store::Held;
 
 impl Node {
-    /// What the node holds.
+    /// Counts the things that the node holds.
     #[must_use]
     pub fn census(&self) -> Census {
         let mut lent = self.ledger.total().clone();
@@ -36,7 +36,7 @@ impl Node {
         }
     }
 
-    /// What lies in the store, and whose it is.
+    /// Returns the objects in the store, and the owner of each.
     #[must_use]
     pub fn objects(&self) -> Vec<(ObjectId, WorkerId)> {
         self.store.objects()
@@ -96,7 +96,7 @@ impl Node {
     }
 }
 
-/// What an assignment takes; a worker that waits has lent its CPU on.
+/// Adds the resources that an assignment takes; a worker that waits has lent its CPU on.
 fn add(lent: &mut ResourceSet, resources: &ResourceSet, strategy: &Strategy, is_blocked: bool) {
     let mut resources = resources.clone();
     if is_blocked {

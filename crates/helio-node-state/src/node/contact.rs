@@ -14,7 +14,7 @@ impl Node {
         }
         let (cluster, setup) = (&self.cluster, self.ctx.setup());
         let orders = self.contact.look(self.ctx.now(), || {
-            // Whoever is on the head's machine is cut off with it.
+            // A node on the head's machine is cut off with it.
             let others = cluster.others_alive().into_iter();
             let elsewhere = others.filter(|other| !setup.is_at_control(&other.host));
             elsewhere.map(|other| other.node_id).collect()

@@ -83,7 +83,7 @@ impl Node {
     fn leave(&mut self) {
         let Some((reason, heir)) = self.drain.leave() else { return };
         let (heir, node_id) = (heir.unwrap_or_default(), self.ctx.node_id());
-        // Who lives elsewhere and has a connection to this daemon hears it before that ends.
+        // A process that lives elsewhere and has a connection to this daemon hears it before that ends.
         for conn in self.clients.remote() {
             self.ctx.send(conn, NodeDied { node_id, heir: heir.clone() });
         }

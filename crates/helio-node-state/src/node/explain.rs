@@ -48,7 +48,7 @@ impl Node {
         env.map(|env| self.pool.starting_in(env)).unwrap_or_default()
     }
 
-    /// What a request for a worker waits for.
+    /// Returns the reason why a request for a worker waits.
     fn why_request(&self, conn: Conn, request_id: u64) -> String {
         if let Some((_, lease)) = self.leases.of_request(conn, request_id) {
             if lease.worker().is_some() {

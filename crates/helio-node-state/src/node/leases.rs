@@ -15,11 +15,11 @@ use crate::leases::{Lease, Need};
 use crate::limits::VIEW_LAG_MS_MAX;
 use crate::timers::Timer;
 
-/// What can be said of the first request of a class.
+/// The outcome of a try to serve the first request of a class.
 enum Outcome {
-    /// It left the queue.
+    /// The request left the queue.
     Served,
-    /// It waits; whether a node, and maybe this one, could hold it when others give way.
+    /// The request waits; `is_feasible`: a node, and maybe this one, could hold it when others give way.
     Waits { is_feasible: bool },
 }
 
@@ -62,7 +62,7 @@ impl Node {
             }
             has_served = true;
         }
-        // What is kept free is for others than the requests that wait here.
+        // Resources that are kept free are for others than the requests that wait here.
         let kept = self.kept.resources(self.ctx.now()).cloned();
         short.extend(kept.map(|resources| Need { class: None, resources }));
         for need in short {
@@ -101,7 +101,7 @@ impl Node {
         let strategy = &request.class.strategy;
         let now = self.ctx.now();
         let is_wish = request.is_wish;
-        // What this node could never hold need not wait here.
+        // A request that this node could never serve need not wait here.
         let may_spill = request.may_spill_at <= now || !self.cluster.own().0.covers(request.takes);
         match self.cluster.place(request.takes, strategy, may_spill, request.touched, now) {
             Placement::On(node_id) if node_id == self.ctx.node_id() => {
@@ -184,7 +184,7 @@ impl Node {
         let lease_id = returned.lease_id;
         let Some((worker_id, has_devices)) = self.leases.on_return(conn, lease_id) else { return };
         if self.pool.is_killed(worker_id) {
-            // What it holds is free, and its place in the pool too, when its process has ended.
+            // Its resources, and its place in the pool, become free when its process has ended.
             return;
         }
         let reason = "Its lease was given back for good.";

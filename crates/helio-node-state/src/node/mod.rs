@@ -59,7 +59,7 @@ use crate::timers::Timer;
 pub struct Node {
     ctx: Context,
     version: u64,
-    /// What the control service was told last on the present connection.
+    /// The status that the control service was told last on the present connection.
     reported: Option<NodeInfo>,
     clients: Clients,
     jobs: Jobs,

@@ -68,7 +68,7 @@ impl Node {
         self.close_on_violation(conn, outcome);
     }
 
-    /// Whose the object is that a client is to write.
+    /// Returns the owner of the object that a client is to write.
     pub(super) fn owner_to_be(&self, conn: Conn, create: &CreateObject) -> Owner {
         if create.owner.is_nil() {
             let own = |client: &Client| Owner {
@@ -120,7 +120,7 @@ impl Node {
         match self.cluster.address(owner.node_id) {
             Some((to, true)) => self.liveness.ask_after_owner(owner.worker_id, to, &mut self.ctx),
             Some(_) => self.on_owner_dead(owner.worker_id),
-            // It has joined just now.
+            // The owner's node has joined just now.
             None => {}
         }
     }

@@ -15,7 +15,7 @@ const STORE: &str = "object_store_memory";
 const SHAPES_MAX: usize = 100;
 
 impl Node {
-    /// What the node says first on a connection to the control service, at `now`.
+    /// Returns the first message of the node on a connection to the control service, at `now`.
     pub fn registration(&mut self, now: u64) -> RegisterNode {
         let info = self.info();
         self.reported = Some(info.clone());
@@ -35,7 +35,7 @@ impl Node {
         status_gather_ms(self.cluster.size())
     }
 
-    /// What the node says once a second, at `now`: most of the time that nothing has changed.
+    /// Returns the message that the node sends once a second, at `now`: most of the time that nothing has changed.
     pub fn heartbeat(&mut self, now: u64) -> NodeToControl {
         let info = self.info();
         if self.reported.as_ref() == Some(&info) {
@@ -50,7 +50,7 @@ impl Node {
         self.reported = None;
     }
 
-    /// What the node tells of itself; **WHY-1**: with what waits here, and for what.
+    /// Returns the status of the node; **WHY-1**: with the requests that wait here, and the reason of each.
     #[must_use]
     pub fn info(&self) -> NodeInfo {
         let mut pending: Vec<PendingDemand> = Vec::new();
@@ -66,7 +66,7 @@ impl Node {
         }
         for spec in self.actors.demand().take(SHAPES_MAX) {
             let need = &spec.placement_resources;
-            // It was placed here: other nodes are out of the question.
+            // The actor was placed here: other nodes are out of the question.
             let why = self.cluster.why_here(&taken(need, &spec.strategy));
             pending.push(PendingDemand {
                 resources: need.clone(),
@@ -76,7 +76,7 @@ impl Node {
             });
         }
         let mut available = self.ledger.available().clone();
-        // It is not lent by requests but used by objects.
+        // Requests do not lend the store; objects use it.
         let unused = self.ctx.setup().store_size.saturating_sub(self.store.used());
         if self.ledger.total().get(STORE).0 > 0 {
             available.set(STORE, Quantity::from_f64(unused as f64));

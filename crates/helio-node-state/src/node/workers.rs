@@ -224,7 +224,7 @@ impl Node {
             Use::Starting => self.on_start_failed(&key, &cause),
             Use::Leased(lease_id) => self.on_lease_lost(lease_id, worker_id, cause, is_blocked),
             Use::Actor(key) => self.on_actor_gone(key, cause, is_blocked),
-            // It was killed because it took too long.
+            // The worker was killed because its start took too long.
             Use::Ending if cause.kind == DeathKind::StartFailed => {
                 self.on_start_failed(&key, &cause)
             }

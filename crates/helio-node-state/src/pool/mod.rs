@@ -70,15 +70,15 @@ pub(crate) struct Worker {
     is_ahead: bool,
     /// Waits for others, and its CPU is lent.
     is_blocked: bool,
-    /// It was asked to end, and is killed if it has not by then.
+    /// The time by which a worker that was asked to end must have ended, or is killed.
     exit_by: Option<u64>,
     /// Its process was killed and may not have ended yet.
     is_killed: bool,
-    /// It has said that it ends.
+    /// The worker has said that it ends.
     is_leaving: bool,
-    /// It was told to end at once.
+    /// The worker was told to end at once.
     is_told: bool,
-    /// It ends when nobody needs it any more, however long that takes.
+    /// The worker ends when nobody needs it any more, however long that takes.
     lingers: bool,
     /// Why it will have ended, when that is known before it ends.
     cause: Option<DeathCause>,
@@ -160,9 +160,9 @@ pub(crate) struct Gone {
 /// The answer to a worker that was asked to end and is needed still.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stay {
-    /// It was not asked to end, or is ending anyway.
+    /// The worker was not asked to end, or is ending anyway.
     Ignored,
-    /// It stays. Its lease, if it has one, is that of a lessee that may be gone.
+    /// The worker stays. Its lease, if it has one, is that of a lessee that may be gone.
     Stays(Option<LeaseId>),
 }
 
@@ -509,7 +509,7 @@ impl Pool {
         } else {
             format!("{failures} workers in a row could not be started; the last one: {cause}")
         };
-        // What is peculiar to these workers is their environment, if they have one of their own.
+        // An environment of their own, if they have one, is what sets these workers apart.
         let kind = if key.1.is_empty() || mutant!("broken-environment-blamed-on-the-node") {
             FailureKind::System
         } else {

@@ -27,7 +27,7 @@ impl Drops {
         self.told.push_back((now, to, object_id));
     }
 
-    /// What a node was told that has left.
+    /// Takes the objects that a node was told to drop, once it has left.
     pub(super) fn take(&mut self, node_id: NodeId, now: u64) -> Vec<ObjectId> {
         self.forget_old(now);
         let told: Vec<ObjectId> =

@@ -6,12 +6,12 @@ use helio_types::{NodeAddress, NodeId};
 use crate::context::Context;
 use crate::event::Conn;
 
-/// What the object store asks about the rest of the node.
+/// Questions of the object store about the rest of the node.
 pub(crate) trait Surroundings {
     /// Whether the node is known to be dead.
     fn is_dead(&self, node_id: NodeId) -> bool;
 
-    /// Who has the objects of a node that has left.
+    /// Returns the node that took over the objects of a node that has left.
     fn heir(&self, node_id: NodeId) -> Option<NodeAddress>;
 
     /// Whether the node is not in the cluster, or dead.

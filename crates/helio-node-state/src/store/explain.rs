@@ -9,7 +9,7 @@ use super::pulls::Progress;
 /// How many of the processes that pin most are named.
 const NAMED_MAX: usize = 4;
 
-/// What the process that waits can do.
+/// The advice for the user of a process that waits.
 pub(super) const ADVICE: &str = "Numpy arrays and other buffers that get() returned, or that came as arguments, are views of the store and keep \
      their object there: delete them or keep copies, or give the store more room (object_store_memory)";
 
@@ -46,7 +46,7 @@ impl Store {
         Some(self.explain_full(self.room.wanted_to_read(object_id)?, node))
     }
 
-    /// What an object that is to be read here waits for; `nodes` are said to have it.
+    /// Returns the reason why an object that is to be read here is not; `nodes` are said to have it.
     pub(crate) fn why(
         &self,
         object_id: ObjectId,

@@ -67,7 +67,7 @@ pub(crate) struct Store {
 /// The reader of an object that comes to be kept.
 const NOBODY: Conn = Conn(u64::MAX);
 
-/// What a store holds for others.
+/// Counts of the things that a store holds for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Held {
     /// Objects, sealed or being written, and creations that wait.
@@ -381,12 +381,12 @@ impl Store {
         self.give_new_room(env);
     }
 
-    /// Whose objects are here.
+    /// Returns the owners of the objects here.
     pub(crate) fn owners(&self) -> BTreeSet<Owner> {
         self.objects.owners()
     }
 
-    /// Those whose objects have come since the last call.
+    /// Returns the owners whose objects have come since the last call.
     pub(crate) fn take_seen(&mut self) -> Vec<Owner> {
         self.objects.take_seen()
     }

@@ -13,7 +13,7 @@ use super::allocator::{Allocator, Extent};
 use super::disk_file::DiskFile;
 use crate::event::Conn;
 
-/// Whose an object is: it goes with that process. Nil: not known here.
+/// The owner of an object: the object goes with that process. Nil: not known here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct Owner {
     pub(crate) worker_id: WorkerId,
@@ -99,7 +99,7 @@ pub(super) struct Objects {
     spillable: BTreeSet<(u64, ObjectId)>,
     /// Files that are not needed any more.
     removals: Vec<ObjectId>,
-    /// Whose objects have come since that was looked at last.
+    /// The owners whose objects have come since the last look.
     seen: Vec<Owner>,
     /// Room has come since the queue for it was served last.
     has_new_room: bool,
@@ -213,12 +213,12 @@ impl Objects {
         owned.map(|(id, _)| *id).collect()
     }
 
-    /// Whose objects there are.
+    /// Returns the owners of the objects.
     pub(super) fn owners(&self) -> BTreeSet<Owner> {
         self.sealed.values().map(|object| object.owner).collect()
     }
 
-    /// Those whose objects have come since the last call.
+    /// Returns the owners whose objects have come since the last call.
     pub(super) fn take_seen(&mut self) -> Vec<Owner> {
         std::mem::take(&mut self.seen)
     }

@@ -28,18 +28,18 @@ struct Fetch {
     locations: VecDeque<NodeAddress>,
     /// The nodes that did not have it.
     gone: Vec<NodeId>,
-    /// What the last of them said.
+    /// The reason that the last of them gave.
     reason: String,
     /// How often a connection was lost over which it came.
     retries: u32,
-    /// Whose the object is, which the copy goes with.
+    /// The owner of the object: the copy goes with it.
     owner: Owner,
     state: State,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// It comes without being asked for: a process of this node is writing it, or it is read from disk.
+    /// The object comes without being asked for: a process of this node is writing it, or it is read from disk.
     Local,
     /// Its turn has not come.
     #[default]
@@ -281,7 +281,7 @@ impl Pulls {
         }
     }
 
-    /// Whose the object is that clients here wait for.
+    /// Returns the owner of an object that clients here wait for.
     pub(super) fn owner(&self, object_id: ObjectId) -> Owner {
         self.fetches.get(&object_id).map(|fetch| fetch.owner).unwrap_or_default()
     }

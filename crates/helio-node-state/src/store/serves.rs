@@ -10,10 +10,10 @@ use crate::limits::SERVES_MAX;
 /// The objects being sent to other daemons, and the reads that wait for an object to be sealed.
 #[derive(Debug, Default)]
 pub(super) struct Serves {
-    /// What other daemons read from here.
+    /// The objects that other daemons read from here.
     streaming: BTreeMap<(Conn, u64), ObjectId>,
-    /// What they asked for while it was being written or read from disk: the writer's word that an object is
-    /// sealed can be slower than the daemon that has read of it in the call's reply.
+    /// The objects that other daemons asked for while they were being written or read from disk: the writer's word that
+    /// an object is sealed can be slower than the daemon that has read of it in the call's reply.
     awaited: BTreeMap<(Conn, u64), ObjectId>,
 }
 

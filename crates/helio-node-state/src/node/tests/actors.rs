@@ -159,7 +159,7 @@ fn detached_actors_outlive_their_job_and_others_do_not() {
     world.close(driver);
     assert_eq!(world.actor_ended(plain).unwrap().cause.kind, DeathKind::Intended);
     assert_eq!(world.actor_ended(detached), None);
-    // What it calls still runs, though its job is over.
+    // The actor's calls still run, though its job is over.
     let class = world.class(1, &[("CPU", 1.0)]);
     world.request(conn, 1, class);
     let lease = world.granted(conn).unwrap();

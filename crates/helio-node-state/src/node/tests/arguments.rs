@@ -125,7 +125,7 @@ fn a_worker_that_waits_for_other_work_leaves_room_for_it() {
     world.ends(b, 1);
     world.say(a, Unblocked {});
     assert!(!world.asks(b, 2, &[(2, MAX)]), "it runs again");
-    // Who waits for room to write is not about to leave any.
+    // A worker that waits for room to write is not about to leave any.
     for n in 0..4 {
         let object_id = object(1, 20 + n, 1);
         world.say(

@@ -329,7 +329,7 @@ fn a_worker_that_runs_nothing_for_its_lessee_outlives_it() {
         world.request(lessee, 1, class.clone());
         let inner = world.granted(lessee).unwrap();
         let worker_id = inner.worker.worker_id;
-        // It answers for itself.
+        // The worker answers for itself.
         let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
         world.worker_ends(outer.worker.worker_id, Exit::Signal(9));
         world.pass(0);
@@ -360,7 +360,7 @@ fn a_worker_that_runs_nothing_for_its_lessee_outlives_it() {
     world.assert_nothing_leaked();
 }
 
-/// It has said that it ends: its answer to another question changes nothing.
+/// The worker has said that it ends: its answer to another question changes nothing.
 #[test]
 fn a_worker_that_leaves_is_not_free_when_its_lessee_goes() {
     let mut world = World::new(&[("CPU", 4.0)]);

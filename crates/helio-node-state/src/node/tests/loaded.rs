@@ -1,4 +1,4 @@
-//! What is made ready ahead: workers, and the process that has modules loaded.
+//! Processes that are made ready ahead: workers, and the one that has modules loaded.
 
 use helio_proto::control::{ActorLaunch, ActorSpec};
 use helio_proto::environment::RuntimeEnv;

@@ -58,19 +58,19 @@ struct World {
     now: u64,
     conns: u64,
     jobs: u32,
-    /// What clients were sent and no test has looked at.
+    /// Messages that clients were sent and no test has looked at.
     sent: BTreeMap<Conn, VecDeque<NodeToClient>>,
     control: Vec<NodeToControl>,
     asked: Vec<(NodeId, NodeToNode)>,
     answered: Vec<(Conn, NodeToNode)>,
     served: Vec<(Conn, u64)>,
     closed: Vec<(Conn, String)>,
-    /// What clients have sent and the shell has not read.
+    /// Messages that clients have sent and the shell has not read.
     unread: BTreeMap<Conn, Vec<Event>>,
     shut_down: Option<String>,
     /// The node left, and who has its objects.
     left_to: Option<NodeId>,
-    /// What the contact with the control service led to.
+    /// The actions that the contact with the control service caused.
     contact: Vec<Action>,
     scraped: Option<Vec<helio_proto::inspect::Answer>>,
     written: u64,
@@ -79,10 +79,10 @@ struct World {
     /// Workers that were started, and their connection once they have registered.
     workers: BTreeMap<WorkerId, Option<Conn>>,
     spawned: Vec<crate::Spawn>,
-    /// What the process with modules has loaded.
+    /// The modules of the process that loads modules.
     loads: Vec<String>,
     forgotten: BTreeSet<WorkerId>,
-    /// What the shell would report next.
+    /// The next events of the shell.
     coming: VecDeque<Event>,
     /// Workers register as soon as they are started.
     starts_at_once: bool,
@@ -266,7 +266,7 @@ impl World {
     }
 
     fn deliver(&mut self, conn: Conn, message: NodeToClient) {
-        // Whose lessee is gone runs something for it.
+        // A worker whose lessee is gone runs something for it.
         if let NodeToClient::Exit(_) | NodeToClient::LesseeGone(_) = &message {
             let worker = self.workers.iter().find(|(_, c)| **c == Some(conn)).map(|(id, _)| *id);
             if let Some(worker_id) = worker {

@@ -319,7 +319,7 @@ fn without_room_in_memory_and_on_disk_the_reader_is_told() {
     for part in ["1048576 by pid 50 (a driver)", "the disk is full", "delete them"] {
         assert!(text.contains(part), "{text}");
     }
-    // It is not lost: later there is room.
+    // The object is not lost: later there is room.
     world.disk = None;
     world.say(client, ReleaseObject { object_id: kept[0], pins: 1 });
     if world.fetch(client, 8, spilled, &[]).is_none() {
@@ -712,7 +712,7 @@ fn what_finds_no_room_in_memory_is_written_on_disk_and_stays_there() {
     for id in [beside, large] {
         world.say(client, SealObject { object_id: id });
     }
-    // They stay, read or not, although there is room in memory now, and they are not spilled again.
+    // The objects stay, read or not, although there is room in memory now, and they are not spilled again.
     for id in kept {
         world.say(client, ReleaseObject { object_id: id, pins: 1 });
         world.say(client, FreeObject { object_id: id, locations: Vec::new() });
@@ -742,7 +742,7 @@ fn a_writer_that_is_gone_before_the_disk_answers_leaves_nothing() {
     let (kind, text) = world.refused(client).unwrap();
     assert_eq!(kind, FailureKind::OutOfDisk, "{text}");
     world.disk = None;
-    // It aborts while it waits, and closes while another waits.
+    // The client aborts one creation while that waits, and closes while another waits.
     assert_eq!(world.create(client, object(1, 9, 1), STORE / 4), None);
     world.say(client, AbortObject { object_id: object(1, 9, 1) });
     assert_eq!(world.create(client, object(1, 10, 1), STORE / 4), None);
