@@ -1,5 +1,5 @@
-//! What a node has given to bundles of placement groups, by the judge's own account: what runs in a bundle has it until
-//! it has ended, whatever its node says.
+//! The resources that each node has given to bundles of placement groups, by the judge's own account: a call in a
+//! bundle has its part until the call has ended, whatever its node says.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use helio_types::PlacementGroupId;
 
 use crate::core::Core;
 
-/// What bundles are made of that nodes have little of.
+/// The name of the resource of most bundles, of which nodes have little.
 pub(crate) const ROOM: &str = "room";
 
 #[derive(Debug)]

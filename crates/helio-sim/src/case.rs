@@ -16,7 +16,8 @@ pub enum Part {
     Op(usize, usize),
 }
 
-/// What is drawn from a seed grows from edition to edition; a case of an older one stays what it was.
+/// The newest edition of the draw: each edition draws more from a seed than the one before, and a case of an older one
+/// stays as it was.
 pub const EDITION: u32 = 8;
 
 /// The seed of a run, the faults and operations left out of it, and its schedule.
@@ -24,16 +25,16 @@ pub const EDITION: u32 = 8;
 pub struct Case {
     /// Decides the cluster, the programs and the faults.
     pub seed: u64,
-    /// What the seed may draw: [`EDITION`], or an older one.
+    /// The edition of the draw: [`EDITION`], or an older one.
     pub edition: u32,
     /// Decides, with the seed, how long everything takes and whom faults meet.
     pub schedule: u64,
-    /// What is left out.
+    /// The parts that are left out.
     pub without: Without,
 }
 
-/// What a case leaves out; as text such as `f0,f2,1.3-9`: faults 0 and 2, and the operations 3 to 9 of
-/// driver 1.
+/// The parts that a case leaves out; as text such as `f0,f2,1.3-9`: faults 0 and 2, and the operations 3 to 9 of driver
+/// 1.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Without(pub BTreeSet<Part>);
 

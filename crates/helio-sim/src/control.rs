@@ -23,7 +23,7 @@ pub(crate) struct ControlHost {
     open: BTreeMap<NodeId, u64>,
     /// When the last tick was.
     ticked: u64,
-    /// What waits for room on the disk.
+    /// Events that wait for room on the disk.
     held: WantedChanges,
     /// The machine was told last that there is none.
     is_said_full: bool,
@@ -118,7 +118,7 @@ impl ControlHost {
         self.control.apply(Event::Disk { full }, core.control_now())
     }
 
-    /// What the events did, as far as it can be made durable.
+    /// Executes the actions of the events, as far as they can be made durable.
     fn execute_events(&mut self, core: &mut Core, mut events: Vec<Vec<Action>>) {
         let is_change = |action: &Action| matches!(action, Action::Persist(_));
         let has_changes = events.iter().flatten().any(is_change);
@@ -262,7 +262,7 @@ impl ControlHost {
         true
     }
 
-    /// What is asked for while nothing can be kept may be refused.
+    /// Notes that a request may be refused which comes while nothing can be kept.
     fn may_refuse(&self, core: &mut Core, message: &NodeToControl) {
         if !core.is_head_disk_full() && !self.is_said_full {
             return;
@@ -292,7 +292,7 @@ impl ControlHost {
                     self.may_refuse(core, &message);
                     self.evidence.heard(node_id, &message, core.now);
                     self.apply(core, Event::Node { node_id, message });
-                    // Who can make nothing durable says nothing, either.
+                    // A control service that can make nothing durable sends nothing, either.
                     let can_act = self.held.is_empty() && !core.is_dead(self.me());
                     if can_act && self.evidence.awaits_the_gone(node_id) {
                         core.violation(format!(

@@ -1,5 +1,5 @@
-//! What all simulated parts share: time, chance, the network, the queue of what is to come, the
-//! contents of the object stores, and the facts that the checkers go by.
+//! The parts that all of the simulation shares: time, chance, the network, the queue of coming events, the contents of
+//! the object stores, and the facts that the checkers go by.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -68,7 +68,7 @@ pub(crate) enum Event {
     DriverEnd { pid: usize },
     /// The fault of that place in the plan happens.
     Fault { place: usize },
-    /// What a hold kept back is given out.
+    /// The events of a hold are given out.
     Release { hold: u64 },
     /// A full disk has room again.
     DiskHasRoom { node: usize },
@@ -118,7 +118,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// What it shows at that moment of the simulation, in microseconds.
+    /// Returns the time that the clock shows at that moment of the simulation, in microseconds.
     fn shows(self, now: u64) -> u64 {
         let wrong = now as i64 / 1_000 * self.drift_ppm / 1_000;
         now.saturating_add_signed(wrong) + self.jumped_us
@@ -155,9 +155,9 @@ pub(crate) struct Person {
 pub(crate) struct Daemon {
     pub(crate) address: NodeAddress,
     pub(crate) is_alive: bool,
-    /// It was told to leave.
+    /// The daemon was told to leave.
     pub(crate) is_draining: bool,
-    /// What runs there has not as long as it takes.
+    /// Calls on the node are ended after a time, however long they would take.
     pub(crate) is_hurried: bool,
     pub(crate) cpus: u32,
     /// How much it has of what bundles are made of.
@@ -192,9 +192,9 @@ pub(crate) struct Core {
     running: BTreeMap<usize, BTreeMap<(usize, TaskId), u32>>,
     /// The devices of each node that are in use: by which process and call, and how much of it, in hundredths.
     devices: BTreeMap<(usize, u32), BTreeMap<(usize, TaskId), u32>>,
-    /// What calls and actors take of the bundles of each group on each node, by process and call, in hundredths.
+    /// The parts of each group's bundles on each node that calls and actors use, by process and call, in hundredths.
     in_groups: BTreeMap<(usize, PlacementGroupId), BTreeMap<(usize, TaskId), u32>>,
-    /// What actors take of the slots of each node, by process, in hundredths.
+    /// The parts of each node's slots that actors use, by process, in hundredths.
     in_slots: BTreeMap<usize, BTreeMap<usize, u32>>,
     /// The bundles of each group that each node ever held.
     pub(crate) bundles: BTreeMap<(usize, PlacementGroupId), BTreeSet<u32>>,
@@ -202,7 +202,7 @@ pub(crate) struct Core {
     went_apart: Vec<usize>,
     /// Processes that have waited: their CPU was lent, and is taken back whether or not there is room.
     have_waited: BTreeSet<usize>,
-    /// Which life of the control service runs, if one does.
+    /// The number of the control service's life; `None`: it does not run.
     pub(crate) control: Option<u32>,
     /// The node that is the head, or was the last one.
     pub(crate) head: usize,
@@ -620,7 +620,7 @@ impl Core {
         }
     }
 
-    /// What a process runs does not count any more.
+    /// Removes the running calls of a process from the count.
     fn tasks_gone(&mut self, pid: usize) {
         if let Some(here) = self.running.get_mut(&self.people[pid].node) {
             here.retain(|(other, _), _| *other != pid);

@@ -1,5 +1,5 @@
-//! What the control service decides, held against what it was told: which nodes it declares dead, where it puts the
-//! bundles of placement groups, and which actors it restarts.
+//! The decisions of the control service, held against the messages that it got: which nodes it declares dead, where it
+//! puts the bundles of placement groups, and which actors it restarts.
 //!
 //! | a node is declared dead | the evidence |
 //! |---|---|
@@ -27,29 +27,29 @@ const TICK_US: u64 = 1_000;
 /// Why a node is dead for the control service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It said that it leaves.
+    /// The node said that it leaves.
     Left,
     /// Its connection broke, or it did not come back.
     Lost,
-    /// It said nothing for longer than the rules allow.
+    /// The node said nothing for longer than the rules allow.
     Silent,
 }
 
-/// What a program wants of a placement group.
+/// The request of a program for a placement group.
 #[derive(Clone, Debug)]
 pub struct GroupPromise {
     /// How its bundles are to lie.
     pub strategy: GroupStrategy,
     /// How much each bundle has.
     pub bundles: Vec<u32>,
-    /// What every node has some of.
+    /// The resource of the bundles is one that every node has.
     pub is_everywhere: bool,
 }
 
-/// What an actor takes, and how it is placed.
+/// The resources of an actor, and its strategy, encoded.
 type Shape = (ResourceSet, Vec<u8>);
 
-/// What one life of the control service was told and has decided; times in microseconds.
+/// The messages to one life of the control service, and its decisions; times in microseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     began: u64,

@@ -1,4 +1,4 @@
-//! What the checkers go by: what was done to the cluster, what was acknowledged, what ran.
+//! The facts that the checkers go by: the faults of the run, the acknowledged requests, the calls that ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use crate::history::History;
 /// The record of the run that the checkers read.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// What is wrong; empty in a good run.
+    /// The violations that were found; empty in a good run.
     pub violations: Vec<String>,
-    /// What happened to each process, call and actor.
+    /// The history of each process, call and actor.
     pub history: History,
     /// How much was done, by name.
     pub counts: BTreeMap<&'static str, u64>,
@@ -28,7 +28,7 @@ pub struct Facts {
     pub drivers_ended: BTreeMap<WorkerId, u64>,
     /// Restarts of the control service.
     pub control_restarts: u64,
-    /// What was promised of each placement group.
+    /// The promise about each placement group.
     pub groups: BTreeMap<PlacementGroupId, GroupPromise>,
     /// Nodes that were asked for bundles.
     pub nodes_with_bundles: BTreeSet<NodeId>,

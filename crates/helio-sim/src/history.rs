@@ -1,5 +1,5 @@
-//! What happened to each process, call, object, actor and node, so that an error is accepted only where this one
-//! had a cause, and a promise counts as kept only where it was kept for this one.
+//! The history of each process, call, object, actor and node, so that an error is accepted only where this one had a
+//! cause, and a promise counts as kept only where it was kept for this one.
 
 mod actors;
 mod calls;
@@ -19,13 +19,13 @@ struct Call {
     /// As it was made.
     retries: i32,
     group: PlacementGroupId,
-    /// What it takes while it runs, in hundredths.
+    /// The part of a CPU, or of its bundle, that the call uses while it runs, in hundredths.
     takes: u32,
     /// To whom it was sent, each time.
     sent: Vec<WorkerId>,
-    /// Who was gone before it was sent there, each time.
+    /// The workers that were gone before the call was sent to them, in order.
     missed: Vec<WorkerId>,
-    /// Who began it, each time.
+    /// The workers that began the call, in order.
     begun: Vec<WorkerId>,
     /// Where it came to an end.
     ended: BTreeSet<WorkerId>,
@@ -47,7 +47,7 @@ struct Call {
 struct Actor {
     creator: WorkerId,
     max_restarts: i64,
-    /// It outlives its creator.
+    /// The actor outlives its creator.
     is_detached: bool,
     group: PlacementGroupId,
     /// How much it takes of slots or, in a group, of its bundles, in hundredths.
@@ -62,7 +62,7 @@ struct Actor {
     places: BTreeSet<(u32, NodeId)>,
     /// Its last handle is gone.
     is_let_go: bool,
-    /// It may be over for good: it was killed for good, its constructor raised, or no process could be made.
+    /// The actor may be over for good: it was killed for good, its constructor raised, or no process could be made.
     is_over: bool,
     /// A program ended a process of it.
     was_hit: bool,
@@ -96,7 +96,7 @@ pub struct History {
     /// How many processes could not be made on each node.
     starts_failed: BTreeMap<NodeId, u32>,
     calls: BTreeMap<TaskId, Call>,
-    /// Whose each call and each `put` is.
+    /// The owner of each call and each `put`.
     owners: BTreeMap<TaskId, WorkerId>,
     /// The call in which a call was made.
     parents: BTreeMap<TaskId, TaskId>,
@@ -107,13 +107,13 @@ pub struct History {
     /// Calls that somebody cancelled.
     cancelled: BTreeSet<TaskId>,
     actors: BTreeMap<ActorId, Actor>,
-    /// Who made each placement group that ends with its maker; `None`: it is detached.
+    /// The maker of each placement group that ends with its maker; `None`: it is detached.
     group_makers: BTreeMap<PlacementGroupId, Option<WorkerId>>,
     /// Placement groups that a program removed, or that the control service may have refused.
     removed: BTreeSet<PlacementGroupId>,
-    /// Those that it may have refused.
+    /// Placement groups that the control service may have refused.
     groups_refused: BTreeSet<PlacementGroupId>,
-    /// What becomes ready with a placement group.
+    /// The placement group of each object that becomes ready with one.
     ready_with: BTreeMap<ObjectId, PlacementGroupId>,
     /// Nodes that died, were not heard, or whose connection to the control service broke.
     nodes_lost: BTreeSet<NodeId>,

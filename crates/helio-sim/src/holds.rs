@@ -8,16 +8,16 @@ use crate::core::{Core, Event};
 use crate::net::End;
 use crate::plan::Way;
 
-/// Whose events are kept back.
+/// The events that a hold keeps back.
 #[derive(Debug)]
 pub(crate) enum Scope {
-    /// Those for these parts, which stand still.
+    /// The events for these parts, which stand still.
     Still(Vec<End>),
     /// All there are: every machine stands still.
     Everything,
-    /// Those for the workers of a node that is cut off.
+    /// The events for the workers of a node that is cut off.
     Workers(usize),
-    /// What crosses from one group of nodes to another. The head's group is the one of `false`.
+    /// The messages from one group of nodes to another. The head's group is the one of `false`.
     Across { is_apart: Vec<bool>, way: Way },
 }
 
@@ -75,7 +75,7 @@ impl Holds {
         let keeps = |hold: &&mut Hold| match &hold.scope {
             Scope::Still(ends) => {
                 let target = match event {
-                    // It starts in the process of the head's daemon.
+                    // The control service starts in the process of the head's daemon.
                     Event::ControlStart => Some(End::Node(head)),
                     _ => target(core, &event),
                 };

@@ -21,7 +21,7 @@ use helio_types::{ObjectId, TaskId, WorkerId};
 
 use crate::facts::Facts;
 
-/// What was read, and by whom.
+/// The reader of an error, and the object.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// The reader.
@@ -157,7 +157,7 @@ impl Facts {
 
     fn judge_loss(&self, object: ObjectId, reader: WorkerId) -> Judgement {
         let history = &self.history;
-        // What processes of a node own that is taken for dead goes, and they live on for a while.
+        // The objects of processes on a node that is taken for dead are freed, and the processes live on for a while.
         if history.ended_with_job(object, reader) || history.are_taken_for_dead(object, reader) {
             return Ok(());
         }
@@ -173,9 +173,9 @@ impl Facts {
 
     /// Whether an owner may have let go of an object although the reader holds it.
     fn may_be_forgotten(&self, object: ObjectId, reader: WorkerId) -> bool {
-        // What borrowers on a node hold that is taken for dead is let go, and they live on for a while. An actor
-        // that is over may still begin: its process is told right behind its launch, and what it was to read is
-        // let go.
+        // The borrows of processes on a node that is taken for dead are dropped, and the processes live on for a while.
+        // An actor that is over may still begin: its process is told right behind its launch, and the arguments are let
+        // go of.
         self.history.owner_lost(object, reader)
             || self.history.actors_in(reader).any(|actor| self.history.actor_may_be_over(actor))
     }

@@ -64,7 +64,7 @@ use crate::world::World;
 pub struct Report {
     /// Its seed.
     pub seed: u64,
-    /// What is wrong; empty in a good run.
+    /// The violations that were found; empty in a good run.
     pub violations: Vec<String>,
     /// Equal for equal runs.
     pub hash: u64,
@@ -72,7 +72,7 @@ pub struct Report {
     pub steps: u64,
     /// How long it took in its own time, in microseconds.
     pub took_us: u64,
-    /// What was done, by name.
+    /// Counts of the operations and faults, by name.
     pub counts: BTreeMap<&'static str, u64>,
     /// The last lines of its trace, when they were kept.
     pub lines: Vec<String>,
@@ -96,7 +96,7 @@ pub fn run_with(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -
     run_changed(case, lines_max, change)
 }
 
-/// Whose stream of chance decides on scenes.
+/// The number of the random stream that decides on scenes.
 const SCENES: u64 = 0x7363_656e_6573;
 /// And on those of the fourth and later editions.
 const LATER_SCENES: u64 = 0x6c61_7465_7273;

@@ -6,11 +6,11 @@
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutant {
-    /// What `mutant!` calls it.
+    /// The name in `mutant!`.
     pub name: &'static str,
-    /// What it is a bug in.
+    /// The part of the system that has the bug.
     pub area: &'static str,
-    /// What the machines do wrong with it.
+    /// The effect of the bug, as a sentence.
     pub breaks: &'static str,
 }
 
@@ -379,12 +379,12 @@ pub const MUTANTS: &[Mutant] = &[
     ),
 ];
 
-/// What became of the hunt for one mutant.
+/// The outcome of the hunt for one mutant.
 #[derive(Debug)]
 pub struct Found {
     /// The first seed that fails.
     pub seed: u64,
-    /// What the judge says of it.
+    /// The judge's first sentence about it.
     pub says: String,
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::rng::Rng;
 
-/// Who holds an end of a link.
+/// The holder of an end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum End {
     /// The control service, in its so many-th life.
@@ -28,7 +28,7 @@ impl End {
     }
 }
 
-/// What is spoken on a link. The connector is side 0.
+/// The kind of the two ends of a link. The connector is side 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A process to its own daemon; it never breaks while both live.
@@ -43,7 +43,7 @@ pub enum Kind {
     Daemon,
 }
 
-/// What comes out of a link.
+/// An event at the end of a link.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Somebody connected.
@@ -57,11 +57,11 @@ pub enum What {
 /// One simulated connection between two processes.
 #[derive(Debug)]
 pub struct Link {
-    /// What is spoken.
+    /// The kind of the two ends.
     pub kind: Kind,
     /// The connector, and who was connected to.
     pub ends: [End; 2],
-    /// What the connector's greeting says of the epoch.
+    /// The epoch in the connector's greeting.
     pub epoch: u32,
     /// When the last message to each side arrives.
     last: [u64; 2],

@@ -32,7 +32,7 @@ pub(crate) const ZONE: &str = "zone";
 pub(crate) const HEAD_ZONE: &str = "a";
 pub(crate) const OTHER_ZONE: &str = "b";
 
-/// What GPUs are called.
+/// The name of the GPU resource.
 pub(crate) const GPU: &str = "GPU";
 /// The variable by which the processes of a runtime environment are known.
 const ENV: &str = "SIM_ENV";
@@ -62,7 +62,7 @@ fn zone(index: usize, is_head: bool) -> &'static str {
     if is_head || index.is_multiple_of(3) { HEAD_ZONE } else { OTHER_ZONE }
 }
 
-/// Whatever differs in a byte has another one.
+/// Returns a checksum: texts that differ in one byte have different ones.
 fn checksum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks(8).map(|chunk| {
         chunk.iter().fold(chunk.len() as u64, |word, byte| word << 8 | u64::from(*byte))
@@ -102,19 +102,19 @@ pub(crate) struct NodeHost {
     /// Worker processes that were asked for and have not been seen to end.
     pub(crate) workers: BTreeSet<WorkerId>,
     pub(crate) is_down: bool,
-    /// It was told to leave.
+    /// The node was told to leave.
     pub(crate) is_to_leave: bool,
-    /// It was told to stay before it had offered anything to another node.
+    /// The node was told to stay before it had offered anything to another node.
     is_to_stay: bool,
-    /// It has offered objects to another node since it was told to leave.
+    /// The node has offered objects to another one since it was told to leave.
     has_offered: bool,
-    /// It has handed over what it had, and ends.
+    /// The node has handed over its objects, and ends.
     pub(crate) has_left: bool,
-    /// It ends, and starts anew as another node.
+    /// The node ends, and starts anew as another node.
     pub(crate) is_to_rejoin: bool,
     /// Its workers are to stand still, or to go on.
     pub(crate) suspends: Option<bool>,
-    /// What it ends now ends for want of memory.
+    /// The workers that the node ends now end for want of memory.
     is_starving: bool,
     /// Worker processes that it has killed.
     killed: BTreeSet<WorkerId>,
@@ -253,7 +253,7 @@ impl NodeHost {
                 core.send(conn.0, self.me(), encode::<NodeToClient>(&message))
             }
             Action::Close { conn, why } => self.close_client(core, conn, &why),
-            // What was sent before the process ended, and its end, come in order.
+            // Messages that the process sent before it ended, and its end, come in order.
             Action::ReadOut { .. } => {}
             Action::Control(message) => {
                 if let NodeToControl::BundlesHeld(held) = &message {
@@ -354,7 +354,7 @@ impl NodeHost {
                 }
                 self.status_at = self.status_at.min(core.now + self.node.status_gather_ms() * 1000)
             }
-            // What is sent over a link that stands still arrives when it goes on, so a new one is no better.
+            // A message over a link that stands still arrives when the link goes on, so a new link is no better.
             Action::ReachControl => {}
             Action::Suspend => {
                 core.facts.count("nodes suspended");
@@ -410,7 +410,7 @@ impl NodeHost {
         !self.node.info().is_draining
     }
 
-    /// It is told to end, and tells the control service, as the real shell does.
+    /// The node is told to end, and tells the control service, as the real shell does.
     pub(crate) fn say_goodbye(&mut self, core: &mut Core) {
         if let Some(control) = self.control {
             let reason = "it was told to end".to_owned();
@@ -472,7 +472,7 @@ impl NodeHost {
         core.after(delay, Next::Disk { node: self.index, object, offset, size, is_write });
     }
 
-    /// What becomes of a write.
+    /// Returns the outcome of a write.
     fn written(&self) -> Result<(), DiskError> {
         let full = || DiskError { is_full: true, text: "no space left on device".to_owned() };
         if self.disk_is_broken {

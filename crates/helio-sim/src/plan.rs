@@ -1,4 +1,4 @@
-//! What a run is made of, all of it drawn from its seed.
+//! The plan of a run, all of it drawn from its seed.
 
 mod scenes;
 
@@ -58,7 +58,7 @@ pub enum Fault {
     Partition {
         /// How long it carries nothing.
         for_us: u64,
-        /// Which direction is blocked.
+        /// The direction that is blocked.
         way: Way,
     },
     /// The head's machine is lost with everything on it but the durable records; another head starts from
@@ -138,7 +138,7 @@ pub enum Fault {
     },
 }
 
-/// What the control service orders of a node.
+/// An order of the control service to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// To make an actor.
@@ -153,15 +153,15 @@ pub enum Order {
     Stay,
 }
 
-/// What drivers' programs do again and again beside other things, while the faults that matter to it happen: what
-/// operations and faults that are drawn one by one would hardly ever come to.
+/// Operations that drivers' programs repeat beside other things, while the faults that matter to them happen:
+/// operations and faults that are drawn one by one would hardly ever come to these states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scene {
     /// References that came inside values are given on to actors, and let go of.
     Relay,
     /// Items of generators that still run are arguments of calls whose results are lost.
     Items,
-    /// What lies on a node that leaves is read later.
+    /// Objects on a node that leaves are read later.
     Leaving,
     /// Actors are moved from a node that leaves while the control service restarts.
     Moving,
@@ -203,7 +203,7 @@ pub enum Scene {
     Apart,
     /// Actors are called by those who were given a handle, and wait for room.
     Handles,
-    /// What others own is waited for while their nodes are cut off and die.
+    /// Objects of other owners are waited for while their nodes are cut off and die.
     Borrowed,
     /// Calls that may be tried again and others that may not run side by side where memory is short.
     Squeezed,
@@ -221,7 +221,7 @@ pub enum Scene {
     Staying,
 }
 
-/// Which direction of a partition is blocked.
+/// The direction of a partition that is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Nothing crosses in either direction.
@@ -270,7 +270,7 @@ impl Target {
 /// The cluster, the programs and the faults of a run, drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What may be drawn.
+    /// The edition of the draw.
     pub edition: u32,
     /// CPUs of each node; the first is the head.
     pub cpus: Vec<u32>,
@@ -301,7 +301,7 @@ pub struct Plan {
     pub slots: u32,
     /// How far the clocks of daemons and of the control service may differ, in milliseconds.
     pub skew_ms_max: u64,
-    /// What the programs come back to.
+    /// The scene that the programs come back to.
     pub scene: Option<Scene>,
     /// How many GPUs each node has.
     pub gpus: u32,
@@ -359,7 +359,7 @@ impl Plan {
         if !rng.one_in(3) {
             plan.draw_faults(rng);
         }
-        // What waits for a bundle on a drained node waits until that leaves, which it may do for long.
+        // A call for a bundle on a drained node waits until the node leaves, perhaps for long.
         plan.has_groups &= !plan.faults.iter().any(|(_, fault)| *fault == Fault::Drain);
         if edition > 1 && rng.one_in(12) {
             plan.lose_nodes(rng);
@@ -444,8 +444,8 @@ impl Plan {
         f64::from(KEPT_MAX) * self.n_drivers as f64
     }
 
-    /// What placement groups are made of: enough on the head alone where other nodes may be lost, else so
-    /// little that they wait for each other.
+    /// Returns the amount of the resource of placement groups: enough on the head alone where other nodes may be lost,
+    /// else so little that the groups wait for each other.
     pub(crate) fn room(&self, is_head: bool) -> f64 {
         match is_head {
             true if self.may_lose_nodes() => 12.0,

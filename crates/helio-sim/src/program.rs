@@ -1,5 +1,4 @@
-//! What the simulated user code does: operations, what each kind of call is made of, and the programs
-//! of drivers.
+//! The simulated user code: operations, the script of each kind of call, and the programs of drivers.
 
 mod places;
 mod scenes;
@@ -24,7 +23,7 @@ const READ_MAX: usize = 3;
 /// A variable of a frame.
 pub(crate) type Slot = u32;
 
-/// What a call does.
+/// The work of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Job {
@@ -113,7 +112,7 @@ pub(crate) enum Env {
     Broken,
 }
 
-/// What few calls and actors need.
+/// The rare needs of calls and actors.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Needs {
     /// Hundredths of a GPU.
@@ -159,7 +158,7 @@ pub(crate) struct InGroup {
     pub(crate) slot: Slot,
     /// -1: any.
     pub(crate) bundle: i64,
-    /// What the group's bundles are made of.
+    /// The name of the resource of the group's bundles.
     pub(crate) resource: &'static str,
 }
 
@@ -524,7 +523,7 @@ impl<'a> Author<'a> {
     /// A group, work in it, and its end. One at a time, so that programs never wait for each other's
     /// bundles in a circle.
     fn group(&mut self) {
-        // What nobody removes is made of something of which there is enough for all.
+        // A group that nobody removes uses a resource of which there is enough for all.
         let keeps = self.kept < KEPT_MAX && self.rng.one_in(5);
         self.kept += u32::from(keeps);
         let (to, ready) = (self.slot(), self.slot());
@@ -576,8 +575,8 @@ impl<'a> Author<'a> {
                     // Four actors and a call fit any bundle: a call that waits for the end of an actor
                     // that lives as long as the program would be the program's fault.
                     plea.cpu = if plea.cpu == 0 { 0 } else { 50 };
-                    // Who waits for others lends a CPU, and nothing else: two that wait for a third would
-                    // keep it out of their bundle.
+                    // A call that waits for others lends a CPU, and nothing else: two that wait for a third would keep
+                    // it out of their bundle.
                     if matches!(plea.job, Nest | Spawn | Read) {
                         plea.job = Slow;
                     }
@@ -586,7 +585,7 @@ impl<'a> Author<'a> {
             }
         }
         if self.rng.one_in(2) {
-            // What is read at a time has to fit into a small store, beside what others read.
+            // The values of one read have to fit into a small store, beside those that others read.
             let at_a_time = made.chunks(READ_MAX).map(<[Slot]>::to_vec);
             self.ops.extend(at_a_time.map(|slots| Op::Get { slots, open: false }));
         }
@@ -648,7 +647,7 @@ impl<'a> Author<'a> {
 
     fn rare(&mut self) {
         let key = self.rng.below(3) + 100 * self.driver as u64;
-        // What the first edition does not know comes last.
+        // Operations that the first edition does not know come last.
         match self.rng.below(if self.plan.edition > 1 { 9 } else { 7 }) {
             0 | 1 => self.ops.push(Op::KvPut { key, value: self.rng.draw() }),
             2 => self.ops.push(Op::KvGet { key }),
@@ -697,7 +696,7 @@ impl<'a> Author<'a> {
             }
         }
         if self.plan.edition > 1 {
-            // What came inside other values is there, too.
+            // Values that came inside other values are there, too.
             let opened: Vec<Slot> = (OPENED + 1..OPENED + 13).collect();
             let at_a_time = opened.chunks(READ_MAX).map(<[Slot]>::to_vec);
             self.ops.extend(at_a_time.map(|slots| Op::Get { slots, open: false }));

@@ -1,4 +1,4 @@
-//! What is left when all is done: nothing.
+//! The check at the end of a run that nothing is left.
 
 use crate::core::Event;
 use crate::plan::Target;
@@ -82,7 +82,7 @@ impl World {
                 // never called the actor does not hear of its death.
                 tables.actors = 0;
             }
-            // What a detached actor keeps is borrowed from others, who keep it for it.
+            // References that a detached actor keeps are borrowed from others, which keep the objects for it.
             if !has_keeper && !tables.is_empty() {
                 let pid = process.pid;
                 found.push(format!(
@@ -237,7 +237,7 @@ impl World {
         }
         script.push(Op::DropAll);
         if self.core.plan.edition > 1 && self.core.rng.one_in(2) {
-            // Whatever was acknowledged is there after a restart, also where nothing else has ever broken.
+            // An acknowledged change is there after a restart, also where nothing else has ever broken.
             self.restart_control("restarts at rest", RESTART_US);
             let until = self.core.now + SETTLE_US;
             self.run_until(until, Self::is_whole);

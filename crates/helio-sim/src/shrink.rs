@@ -34,7 +34,7 @@ pub fn shrink(case: &Case, mut runs_max: u64) -> Option<Case> {
                 None => start = end,
             }
         }
-        // What could not go before may go now.
+        // A part that could not go before may go now.
         size = if size == 1 && is_smaller { 1 } else { size / 2 };
     }
     Some(best)
@@ -54,7 +54,7 @@ fn fails_so(case: &Case, wanted: &str, runs_left: &mut u64) -> Option<Case> {
     None
 }
 
-/// What a violation says, less what differs from run to run.
+/// Returns the words of a violation that do not differ from run to run.
 fn symptom(violation: &str) -> String {
     let is_word = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
     let words = violation.split_whitespace().filter(is_word);

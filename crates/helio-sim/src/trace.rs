@@ -1,4 +1,4 @@
-//! What happened: always as a hash, as text only when a run is looked at.
+//! The trace of a run: always as a hash, as text only when a run is looked at.
 
 use std::collections::VecDeque;
 

@@ -12,7 +12,7 @@ const VALUE: u8 = 2;
 /// The first byte of an exception of user code.
 pub const RAISED: u8 = 1;
 
-/// What reading a reference gives.
+/// The value that reading a reference must give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Expect {
     /// The value's hash.
@@ -26,9 +26,9 @@ pub struct Expect {
 pub struct Inner {
     /// The reference that the value contains.
     pub reference: Reference,
-    /// What it gives.
+    /// The value of the reference.
     pub expect: Expect,
-    /// It stands for the handles of this actor.
+    /// The reference stands for the handles of this actor.
     pub actor: Option<ActorId>,
 }
 
@@ -37,11 +37,11 @@ pub struct Inner {
 pub struct Val {
     /// Tells values apart.
     pub hash: u64,
-    /// What it contains.
+    /// The references that the value contains.
     pub inner: Vec<Inner>,
 }
 
-/// What a call is told to do. Equal bodies do the same whenever they run.
+/// The instructions of a call. Equal bodies do the same whenever they run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Body {
     /// See [`crate::program::Job`].
@@ -54,7 +54,7 @@ pub struct Body {
     pub count: u32,
     /// How deep children nest.
     pub depth: u32,
-    /// What the arguments that are references give.
+    /// The values of the arguments that are references.
     pub deps: Vec<Expect>,
     /// References inside other arguments.
     pub inner: Vec<Inner>,
@@ -155,7 +155,7 @@ impl Body {
         Ok(Self { kind, salt, order, count, depth, deps, inner: get_inner(&mut r)? })
     }
 
-    /// What return or item number `index` of the call is.
+    /// Returns the hash of return or item number `index` of the call.
     #[must_use]
     pub fn result(&self, index: u32) -> u64 {
         let own = [u64::from(self.kind), self.salt, u64::from(index)];
@@ -163,7 +163,7 @@ impl Body {
     }
 }
 
-/// What an exception of user code looks like.
+/// Returns the payload of an exception of user code.
 #[must_use]
 pub fn raised(salt: u64) -> Vec<u8> {
     let mut bytes = vec![RAISED];

@@ -22,7 +22,7 @@ pub(crate) struct World {
     /// How many lives the control service has had.
     pub(crate) lives: u32,
     pub(crate) nodes: Vec<Option<NodeHost>>,
-    /// What each driver is to do.
+    /// The program of each driver.
     scripts: Vec<Vec<Op>>,
     pub(crate) holds: Holds,
     /// Nodes whose workers stand still, each with its hold.
@@ -143,7 +143,7 @@ impl World {
                     control.tick(&mut self.core);
                 }
             }
-            // It starts with its machine, and only once.
+            // The control service starts with its machine, and only once.
             Event::ControlStart
                 if self.control.is_some() || self.nodes[self.core.head].is_none() => {}
             Event::ControlStart => {
@@ -314,7 +314,7 @@ impl World {
             return;
         }
         if env == Env::Broken {
-            // It is made, and ends before it has registered.
+            // The worker is made, and ends before it has registered.
             self.core.environment_broke();
             self.at_node(node, |host, core| host.spawned(core, worker, Some(0)));
             let (exit, delay) = (Exit::Code(SETUP_FAILED), self.core.rng.range(1, 50_000));
@@ -404,7 +404,7 @@ impl World {
             .map(|process| process.pid)
             .collect();
         for pid in here {
-            // Whoever waited for what runs before it left ends nothing that anybody needs, but drivers.
+            // A node that waited for its running calls before it left ends nothing that anybody needs, but drivers.
             self.processes[pid].is_spared |=
                 has_left && !is_hurried && !self.processes[pid].is_driver;
             self.end_process(pid, Exit::Signal(9));

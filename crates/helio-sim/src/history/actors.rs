@@ -1,4 +1,4 @@
-//! What happens to actors and placement groups.
+//! The history of actors and placement groups.
 
 use std::collections::BTreeSet;
 
@@ -44,12 +44,12 @@ impl History {
         self.is_target_lost(self.actor_target(actor))
     }
 
-    /// What an actor needs besides a CPU.
+    /// Notes the needs of an actor besides a CPU.
     pub(crate) fn actor_needs(&mut self, actor: ActorId, needs: Needs) {
         self.actors.entry(actor).or_default().needs = needs;
     }
 
-    /// What an actor needs besides a CPU.
+    /// Returns the needs of an actor besides a CPU.
     pub(crate) fn actor_needs_of(&self, actor: ActorId) -> Needs {
         self.actors.get(&actor).map(|known| known.needs).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What happens to calls.
+//! The history of calls.
 
 use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
@@ -66,12 +66,12 @@ impl History {
         self.nodes_lost.is_empty() && self.drained.is_empty()
     }
 
-    /// What a call needs besides a CPU.
+    /// Notes the needs of a call besides a CPU.
     pub(crate) fn call_needs(&mut self, task: TaskId, needs: Needs) {
         self.calls.entry(task).or_default().needs = needs;
     }
 
-    /// What a call, or an actor, needs besides a CPU.
+    /// Returns the needs of a call, or of an actor, besides a CPU.
     pub(crate) fn needs(&self, task: TaskId) -> Needs {
         self.calls.get(&task).map(|call| call.needs).unwrap_or_default()
     }

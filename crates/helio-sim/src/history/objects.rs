@@ -1,4 +1,4 @@
-//! What happens to objects.
+//! The history of objects.
 
 use helio_types::{NodeId, ObjectId, WorkerId};
 
@@ -22,7 +22,7 @@ impl History {
         self.unreadable.insert(object);
     }
 
-    /// Who owns the object.
+    /// Returns the owner of the object.
     #[must_use]
     pub fn owner(&self, object: ObjectId) -> Option<WorkerId> {
         self.owners.get(&object.task()).copied()

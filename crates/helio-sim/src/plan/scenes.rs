@@ -1,4 +1,4 @@
-//! Which runs come back to a [`Scene`], and what breaks in them.
+//! The choice of the runs that come back to a [`Scene`], and of the faults in them.
 
 use std::ops::RangeInclusive;
 
@@ -240,7 +240,7 @@ impl Plan {
         };
         match scene {
             Removals => self.kill_us_max = KILL_US_MAX,
-            // What is lost lay there alone.
+            // The lost results lay there alone.
             Chains => self.cpus = vec![1, 3, 3],
             Unreached => {
                 self.cpus = vec![2, 3, 3];

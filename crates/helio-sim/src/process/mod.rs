@@ -94,7 +94,7 @@ pub(crate) struct Process {
     /// The network's link for each of the machine's, and back.
     outer: BTreeMap<u64, u64>,
     inner: BTreeMap<u64, u64>,
-    /// What arrived on links of others before the daemon's answer.
+    /// Arrivals on links of others before the daemon's answer.
     early: Vec<(u64, What)>,
     /// Actions that are to be carried out.
     to_do: VecDeque<Action>,
@@ -118,11 +118,11 @@ pub(crate) struct Process {
     pub(crate) actor: Option<ActorState>,
     /// Calls that were cancelled while they ran.
     cancelled: BTreeSet<TaskId>,
-    /// It is to end as soon as nothing runs.
+    /// The process is to end as soon as nothing runs.
     exits: bool,
-    /// It has run its last task, and ends when nobody needs what it owns.
+    /// The process has run its last task, and ends when nobody needs what it owns.
     lingers: bool,
-    /// It ends now.
+    /// The cause of the process's end, which is now.
     pub(crate) dies: Option<&'static str>,
     orders: BTreeMap<(ActorId, &'static str), u64>,
     threads: u64,
@@ -399,7 +399,7 @@ impl Process {
         }
     }
 
-    /// What a process of this machine sent before it ended lies in the connection.
+    /// Takes in the messages that a process of this machine sent before it ended: they lie in the connection.
     fn read_out(&mut self, core: &mut Core, link: u64) {
         let Some(outer) = self.outer.get(&link).copied() else { return };
         for bytes in core.take_arrivals(outer, self.me()) {
@@ -481,7 +481,7 @@ impl Process {
         self.write_out(core);
     }
 
-    /// What it has to say goes out before it ends in order, however long that takes.
+    /// Writes out all that the process has to say before it ends in order, however long that takes.
     fn write_last(&mut self, core: &mut Core) {
         self.pushed_until = 0;
         self.writable(core);
@@ -638,7 +638,7 @@ impl Process {
     }
 }
 
-/// What a connection that pushes back takes at once, in bytes.
+/// The bytes that a connection which pushes back takes at once.
 const TAKEN_MIN: usize = 8;
 /// When it takes more, at the latest, in microseconds.
 const TAKES_AGAIN_US: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! What a run has reached, read off the messages that a process receives and sends.
+//! Observations of a run, read off the messages that a process receives and sends.
 
 use helio_proto::control::{ControlRequest, FailureKind};
 use helio_proto::node::{ClientToNode, ControlCall, NodeToClient};
@@ -33,7 +33,7 @@ pub(super) fn received(core: &mut Core, (by, from): (WorkerId, NodeId), bytes: &
     core.facts.count(what);
 }
 
-/// What the process was about to send to one that is not there any more.
+/// Notes the calls that the process was about to send to one that is not there any more.
 pub(super) fn missed(core: &mut Core, to: WorkerId, bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok(Some((start, end))) = frame::split(rest, frame::FRAME_MAX) {
@@ -51,7 +51,7 @@ pub(super) fn answered(core: &mut Core, bytes: &[u8]) {
     }
 }
 
-/// What the process was sending when the connection broke.
+/// Notes the calls that the process was sending when the connection broke.
 pub(super) fn unsent(core: &mut Core, to: WorkerId, bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok(Some((start, end))) = frame::split(rest, frame::FRAME_MAX) {

@@ -25,7 +25,7 @@ impl Process {
         }
     }
 
-    /// What reading an object gives, as far as it is known and here. Starts what is missing.
+    /// Returns the value of an object, as far as it is known and here. Starts the fetch of a missing one.
     pub(super) fn read(&mut self, core: &mut Core, id: ObjectId) -> Option<Payload> {
         let payload = self.machine.as_mut()?.read(id);
         self.write_out(core);

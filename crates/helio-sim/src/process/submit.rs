@@ -246,7 +246,7 @@ impl Process {
             .classes
             .entry((job_id, plea.cpu, place, (plea.target, node_id), is_last, plea.needs))
             .or_insert_with(|| {
-                // What runs in a group takes of what its bundles are made of.
+                // A call in a group takes of the resource of the group's bundles.
                 let resource = plea.place.map_or("CPU", |place| place.resource);
                 let amount = f64::from(plea.cpu) / 100.0;
                 let gpu = f64::from(plea.needs.gpu) / 100.0;
@@ -342,7 +342,7 @@ impl Process {
         let pending =
             self.owner().and_then(|owner| owner.actor(&actor)).map_or(0, Actor::pending_calls);
         let history = &core.facts.history;
-        // Who has no answer yet may have failed.
+        // A call that has no answer yet may have failed.
         let unanswered = history.unanswered(self.id, actor);
         let is_whole =
             !history.actor_may_be_over(actor) && !history.actor_lost_process(actor, None);

@@ -102,7 +102,7 @@ impl Process {
         if before.is_some() && !was_there {
             core.violation("STATE-2: a put found no value where one was acknowledged".to_owned());
         }
-        // What was asked twice, because an answer was lost, finds what it wrote itself.
+        // A request that was sent twice, because an answer was lost, finds the value that it wrote itself.
         core.facts.kv.insert(key, before.or(Some(value)));
         Step::Next
     }

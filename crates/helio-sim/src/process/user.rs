@@ -22,7 +22,7 @@ use crate::value::{Body, Expect, Inner, raised};
 /// A worker's wait longer than this is told to the daemon.
 const BLOCKED_AFTER_US: u64 = 800;
 
-/// What a variable holds.
+/// The value of a variable.
 #[derive(Clone, Debug)]
 pub(crate) enum Held {
     Ref { id: ObjectId, expect: Expect },
@@ -31,7 +31,7 @@ pub(crate) enum Held {
     Group { id: PlacementGroupId },
 }
 
-/// What a frame runs.
+/// The code that a frame runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Main,
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Construct { actor: ActorId },
 }
 
-/// What a frame waits for.
+/// The thing that a frame waits for.
 #[derive(Debug, Default)]
 pub(crate) enum Wait {
     #[default]
@@ -78,7 +78,7 @@ pub(crate) struct Frame {
     pub(super) writing: Option<(ObjectId, Vec<u8>)>,
 }
 
-/// What an actor's process keeps.
+/// The state of an actor's process.
 #[derive(Debug)]
 pub(crate) struct ActorState {
     pub(crate) concurrency: usize,
@@ -88,11 +88,11 @@ pub(crate) struct ActorState {
     order: BTreeMap<(WorkerId, &'static str), u64>,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 pub(super) enum Step {
-    /// It is done.
+    /// The operation is done.
     Next,
-    /// It is to be tried again when something has changed.
+    /// The operation is to be tried again when something has changed.
     Stay,
     /// The frame ends so.
     End(Box<Outcome>),
@@ -130,7 +130,7 @@ impl Frame {
         }
     }
 
-    /// What it is at, for reports of hangs.
+    /// Returns the place at which the frame is, for reports of hangs.
     pub(crate) fn whereabouts(&self) -> String {
         format!(
             "{:?} at {:?} waiting for {:?} since {} us",
@@ -142,7 +142,7 @@ impl Frame {
     }
 }
 
-/// What a call raises that was cancelled while it ran.
+/// Returns the error of a call that was cancelled while it ran.
 fn cancelled(task: TaskId) -> Vec<u8> {
     let error = SystemError::new(ErrorKind::TaskCancelled, "the task was cancelled");
     SystemError { task, ..error }.to_payload()
@@ -186,7 +186,7 @@ impl Process {
             self.dies = Some(super::ASKED_TO_END);
         }
         let has_work = self.machine.as_ref().is_some_and(|machine| machine.has_work());
-        // What came behind the order to end is not begun.
+        // Calls that came behind the order to end are not begun.
         let waits = has_work && core.plan.edition < 2;
         if self.exits && self.code.is_empty() && !waits && self.dies.is_none() {
             self.dies = Some(super::ASKED_TO_END);

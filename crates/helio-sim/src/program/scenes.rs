@@ -1,4 +1,4 @@
-//! What programs do in a [`Scene`]: short plays that end with everything let go of.
+//! The programs of each [`Scene`]: short plays that end with everything let go of.
 
 use helio_proto::group::GroupStrategy;
 
@@ -353,7 +353,7 @@ impl Author<'_> {
         self.ops.push(Op::ListJobs);
     }
 
-    /// What may take GPUs: parts of one, one, or several.
+    /// Returns a need of GPUs: a part of one, one, or several.
     fn gpus(&mut self) -> Needs {
         let most = 100 * self.plan.gpus;
         let amount = *self.rng.pick(&[25, 30, 50, 100, 200, 400]).unwrap_or(&100);
@@ -464,7 +464,7 @@ impl Author<'_> {
             call.actor = Some(actor);
             beside.push(self.submit_plea(call));
         }
-        // They end although the generator waits.
+        // The calls end although the generator waits.
         self.read(&beside);
         self.read_stream(stream);
         self.ops.push(Op::DropStream(stream));
@@ -575,7 +575,7 @@ impl Author<'_> {
         self.drop_all(&[late]);
     }
 
-    /// What tasks on other nodes have put is waited for, then read, while their nodes are cut off and die.
+    /// Values that tasks on other nodes have put are waited for, then read, while their nodes are cut off and die.
     fn borrowed(&mut self) {
         let mut made = Vec::new();
         for _ in 0..self.rng.range(3, 8) {
@@ -653,7 +653,7 @@ impl Author<'_> {
                 let mut call = self.call(Job::Big, -1, Target::Anywhere);
                 call.deps = before.into_iter().collect();
                 let made = self.submit_plea(call);
-                // What only lineage refers to.
+                // Only lineage refers to the value from here on.
                 self.drop_all(&before.into_iter().collect::<Vec<Slot>>());
                 before = Some(made);
             }

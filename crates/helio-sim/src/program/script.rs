@@ -1,4 +1,4 @@
-//! What each kind of call is made of.
+//! The script of each kind of call.
 
 use super::Job::{
     Ask, Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Hire, Keep, Leaf, Look, Nest,
@@ -9,7 +9,7 @@ use crate::plan::Target;
 use crate::rng::Rng;
 use crate::value::Body;
 
-/// What a call is made of. It depends on nothing but the body, and whether this is a first attempt.
+/// Returns the script of a call. It depends on nothing but the body, and whether this is a first attempt.
 pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
     let mut rng = Rng::new(body.salt);
     let inner: Vec<Slot> = (0..body.inner.len() as u32).collect();
