@@ -3,11 +3,11 @@
 use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
-/// What both compare with.
+/// The release that both compare with.
 const RAY: &str = "ray==2.60.*";
 const TABLE: &str = ".bench/table.json";
 const FLOORS: &str = ".bench/floors.json";
-/// What the benches import, beside Ray or Heliostat.
+/// The packages that the benches import, beside Ray or Heliostat.
 const IMPORTED: [&str; 2] = ["numpy>=1.24", "joblib"];
 
 /// Prints the tables and writes them to docs/performance.md; arguments go to `bench/compare.py`, which

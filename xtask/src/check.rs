@@ -106,13 +106,13 @@ fn failed_program(line: &str) -> Option<&str> {
 /// The site of the pages below docs/.
 pub(crate) fn docs() -> Outcome {
     let mut build = command(python::documented()?.program("mkdocs"));
-    // It advertises its next release, which is another program.
+    // The program advertises its next release, which is another program.
     sh::run(build.args(["build", "--strict", "--quiet"]).env("NO_MKDOCS_2_WARNING", "1"))?;
     println!("{}", sh::root().join("target/site/index.html").display());
     Ok(())
 }
 
-/// What only a GPU can show; the program's own exit code, which says whether there is one.
+/// Runs the checks that only a GPU can make; returns the program's own exit code, which says whether there is one.
 pub(crate) fn gpu(arguments: &[String]) -> ExitCode {
     let run = |venv: python::Venv| {
         let mut program = command(venv.program("python"));

@@ -10,7 +10,7 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 use crate::stamp::{self, Inputs};
 
-/// What is installed, and what is installed without what it requires.
+/// The lists of packages to install, and pip's options for each: those of the second list without their requirements.
 const LISTS: [(&str, &[&str]); 2] = [("requirements.txt", &[]), ("alone.txt", &["--no-deps"])];
 const ALONE: &str = ".alone";
 

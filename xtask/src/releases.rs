@@ -35,7 +35,7 @@ const OF_EXTRAS: [&str; 23] = [
     "tests/util/test_dashboards.py",
     "tests/util/test_metrics.py",
 ];
-/// Those that import TensorFlow, in a process of their own: with it triton, which torch imports, ends the process.
+/// Tests that import TensorFlow, in a process of their own: with it triton, which torch imports, ends the process.
 const OF_TENSORFLOW: [&str; 2] =
     ["tests/data/test_tf_batches.py", "tests/train/test_tensorflow.py"];
 /// The tests of stores with the servers that operators run.
@@ -93,7 +93,7 @@ fn installed(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Which releases an environment gets, of those that pyproject.toml allows.
+/// The releases that an environment gets, of those that pyproject.toml allows.
 #[derive(Clone, Copy)]
 pub(crate) enum Releases {
     Newest,

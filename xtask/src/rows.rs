@@ -45,7 +45,7 @@ struct Class {
     list: &'static str,
     about: &'static str,
     columns: &'static [Column],
-    /// It is made by names only, and a column that may be None has that as its default.
+    /// The class is made by names only, and a column that may be None has that as its default.
     is_by_name: bool,
 }
 

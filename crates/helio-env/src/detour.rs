@@ -21,7 +21,7 @@ pub struct Entrance {
 pub struct Detour {
     /// Where to connect instead.
     pub at: SocketAddr,
-    /// What to send first.
+    /// The bytes to send first.
     pub preface: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What the machine has, by cheap means: a few files are read, nothing is started.
+//! The hardware of the machine, by cheap means: a few files are read, nothing is started.
 
 use std::fs;
 use std::path::Path;
@@ -87,7 +87,7 @@ fn visible_list(kind: &DeviceKind) -> Option<String> {
     set.or_else(|| given().filter(|_| kind.resource == "GPU"))
 }
 
-/// Whose GPUs there are, and how many.
+/// Returns the kind of the machine's GPUs, and their number.
 fn gpu_kind(root: &Path) -> (DeviceKind, usize) {
     let all = counts(root);
     all.into_iter().find(|(_, count)| *count > 0).unwrap_or(all[0])

@@ -97,15 +97,15 @@ pub struct Gpu {
     pub memory_used: u64,
     /// Bytes of its memory.
     pub memory_total: u64,
-    /// What it draws, in milliwatts; none where it does not say.
+    /// The power that it draws, in milliwatts; none where it does not say.
     pub power: Option<u32>,
     /// Degrees Celsius; none where it does not say.
     pub temperature: Option<u32>,
-    /// What each process uses of this GPU.
+    /// The usage of this GPU by each process.
     pub processes: Vec<Part>,
 }
 
-/// What one process uses of a GPU.
+/// The usage of a GPU by one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Part {
     /// Its number where the driver runs, which a container may not know it by.
@@ -224,7 +224,7 @@ impl Nvml {
         })
     }
 
-    /// What a function writes, if there is one and it answers.
+    /// Returns the number that a function writes, if there is such a function and it answers.
     fn number(&self, ask: impl FnOnce(*mut c_uint) -> Option<c_int>) -> Option<u32> {
         let mut value = 0;
         (ask(&raw mut value) == Some(SUCCESS)).then_some(value)

@@ -1,5 +1,5 @@
-//! What the machine and its processes have used, from the files of `/proc`: counts that only grow, of which two readings make a
-//! rate, and levels. A reading takes some 100 µs, and nothing runs between two.
+//! The usage of the machine and its processes, from the files of `/proc`: counts that only grow, of which two readings
+//! make a rate, and levels. A reading takes some 100 µs, and nothing runs between two.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub struct Machine {
     pub sent: u64,
 }
 
-/// What disks have done.
+/// Counts of the disks' work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Disk {
     pub read_bytes: u64,
@@ -90,7 +90,7 @@ pub struct Used {
     /// Bytes in memory, and how many of them other processes may have, too.
     pub resident: u64,
     pub shared: u64,
-    /// What `ps` shows first of it.
+    /// The title that `ps` shows.
     pub title: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a process that has started its log finds in the file.
+//! The log file of a process that has started its log.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -58,7 +58,7 @@ fn run(path: &Path, settings: &[(&str, &str)]) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What stands after the place in the source.
+/// Returns the text of each line after its place in the source.
 fn messages(log: &str) -> Vec<&str> {
     log.lines()
         .filter_map(|line| line.split_once(".rs:")?.1.split_once(": ").map(|(_, said)| said))

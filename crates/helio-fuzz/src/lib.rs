@@ -23,7 +23,7 @@ use helio_proto::{Wire, decode, encode};
 use helio_report::select::Filter;
 use helio_scheduler::Selector;
 
-/// What the fuzzer calls with each input.
+/// The function that the fuzzer calls with each input.
 pub type Target = fn(&[u8]);
 
 /// The targets by name; each has a folder of inputs in `fuzz/corpus`.
@@ -114,7 +114,7 @@ fn reads_back<M: Wire + std::fmt::Debug>(bytes: &[u8]) {
     }
 }
 
-/// What stands in the place of an object whose call failed.
+/// Checks the payload in the place of an object whose call failed.
 pub fn errors(bytes: &[u8]) {
     if let Some((name, inner)) = error::came_through(bytes) {
         assert_eq!(error::through(name, inner), bytes);

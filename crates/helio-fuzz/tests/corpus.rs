@@ -1,4 +1,4 @@
-//! What the coverage-guided fuzzer has found, and mutations of it, on any toolchain.
+//! Replays the inputs that the coverage-guided fuzzer has found, and mutations of them, on any toolchain.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

@@ -27,7 +27,7 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How long the first connection may take with all that is said on it.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
 
-/// What a guest is started with.
+/// The options of a guest.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where the gateway is.
@@ -85,7 +85,7 @@ pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Res
                 .unwrap_or_else(|_| Err(format!("no answer within {} s", BEGIN_MAX.as_secs())));
             let (task, began) = match begun {
                 Ok(begun) => begun,
-                // Whoever waits for it has the other end until it has heard.
+                // The waiting thread has the receiver until it has heard.
                 Err(why) => return drop(say.send(Err(why))),
             };
             let session = Arc::clone(&task.session);
@@ -111,7 +111,7 @@ pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Res
 struct Task {
     options: Options,
     session: Arc<Session>,
-    /// What the gateway said when the session began.
+    /// The gateway's answer when the session began.
     last: Began,
     grace: Duration,
     entrance: u16,
@@ -186,7 +186,7 @@ impl Task {
     }
 }
 
-/// What keeps a session connected.
+/// The task that keeps a session connected.
 struct Connection {
     options: Options,
     session: Arc<Session>,

@@ -1,5 +1,5 @@
-//! What two sides have sent each other and have not confirmed, so that nothing is lost or comes twice when the
-//! connection between them is made again.
+//! The messages that two sides have sent each other and have not confirmed, so that nothing is lost or comes twice when
+//! the connection between them is made again.
 
 use std::collections::VecDeque;
 

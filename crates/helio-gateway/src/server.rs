@@ -29,7 +29,7 @@ pub const GUESTS_MAX: usize = 4096;
 /// How long to wait when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the gateway is started with.
+/// The options of the gateway.
 #[derive(Debug)]
 pub struct Options {
     /// Where guests connect.
@@ -38,7 +38,7 @@ pub struct Options {
     pub socket: PathBuf,
     /// The cluster's token.
     pub token: String,
-    /// What guests are shown, which have to encrypt; `None`: they speak in the clear.
+    /// The certificate for guests, which have to encrypt; `None`: they speak in the clear.
     pub identity: Option<Arc<Identity>>,
     /// The head's address, as the cluster's machines know it.
     pub host: String,
@@ -276,7 +276,7 @@ fn minor(version: &str) -> &str {
     version.get(..dots.nth(1).unwrap_or(version.len())).unwrap_or(version)
 }
 
-/// What the interpreter says; empty: nothing of use.
+/// Returns the interpreter's version; empty: it is not known.
 async fn version_of(python: PathBuf) -> String {
     let ask = move || {
         let asked = Command::new(python).arg("-V").stdout(Stdio::piped()).spawn();

@@ -28,7 +28,7 @@ const KEPT_MAX: usize = 3 << 20;
 /// So much of a stream is passed on before the other side hears of it, in bytes.
 const CREDIT_STEP: u64 = WINDOW / 4;
 
-/// Which side of a session this is: it numbers its streams so that the other side's numbers are others.
+/// The side of a session: it numbers its streams so that the other side's numbers are others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Guest,
@@ -75,7 +75,7 @@ enum Piece {
 /// How the connection that carried a session has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parted {
-    /// It broke; the session waits for another one.
+    /// The connection broke; the session waits for another one.
     Broken(String),
     /// The session is over.
     Over,
@@ -311,7 +311,7 @@ impl Session {
         mut socket: TcpStream,
         pieces: mpsc::UnboundedReceiver<Piece>,
     ) {
-        // It fails only on a socket that is closed already, which the first read reports.
+        // The call fails only on a socket that is closed already, which the first read reports.
         let _ = socket.set_nodelay(true);
         let (read, write) = socket.split();
         let outcome =
@@ -319,7 +319,7 @@ impl Session {
         match outcome {
             Ok(_) => drop(self.lock().streams.remove(&stream)),
             Err(_) => {
-                // Whoever has the other end hears that it did not end in order.
+                // The process at the other end hears that the stream did not end in order.
                 let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
                 self.broken(stream);
             }

@@ -1,4 +1,4 @@
-//! What goes back to a client: a body that is there, or one that comes from a replica piece by piece.
+//! Answers to a client: a body that is there, or one that comes from a replica piece by piece.
 
 use std::io;
 use std::pin::Pin;
@@ -58,8 +58,8 @@ pub(crate) enum Answer {
     },
 }
 
-/// What a client is told whose answer ends early. Over HTTP the connection breaks, so that it knows that something is
-/// missing.
+/// Returns the end of an answer that is cut short. Over HTTP the connection breaks, so that the client knows that
+/// something is missing.
 fn broken(ongoing: &Ongoing, code: u8, kind: io::ErrorKind) -> Result<Frame<Bytes>, io::Error> {
     if ongoing.is_grpc {
         let say = "The answer ends before its end.";

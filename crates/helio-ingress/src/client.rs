@@ -29,7 +29,7 @@ const LINE_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Patience {
     silence: Duration,
-    /// What is left of it for a body of known length.
+    /// The rest of it for a body of known length.
     left: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ impl Patience {
         Self { silence, left: is_length_known.then_some(silence) }
     }
 
-    /// What comes, or `None` where it takes too long; `size` says how many bytes of a body that is.
+    /// Waits for the next part; `None`: it takes too long. `size` returns the number of bytes of a body in it.
     pub(crate) async fn wait<T>(
         &mut self,
         coming: impl Future<Output = T>,
@@ -56,7 +56,7 @@ impl Patience {
     }
 }
 
-/// What the heads of a connection's requests say of their bodies.
+/// The lengths of bodies, read off the heads of a connection's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     line: Vec<u8>,
@@ -75,7 +75,7 @@ impl Heads {
         self.is_ambiguous
     }
 
-    /// What follows is no HTTP.
+    /// Notes that the following bytes are not HTTP.
     pub(crate) fn end(&mut self) {
         self.is_over = true;
     }
@@ -133,7 +133,7 @@ impl Heads {
 #[derive(Debug)]
 pub(crate) struct Client<S> {
     stream: S,
-    /// What was read already.
+    /// The bytes that were read already.
     early: Bytes,
     /// Of HTTP/1.
     heads: Option<Arc<Mutex<Heads>>>,

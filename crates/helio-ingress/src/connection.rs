@@ -24,7 +24,7 @@ use crate::forward::{self, Ends};
 use crate::streams::{State, Streams};
 use crate::{Door, HEAD_BYTES_MAX, Shared, grpc};
 
-/// What HTTP/2 begins with.
+/// The first bytes of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Requests at a time on a connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;

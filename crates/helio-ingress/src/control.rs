@@ -47,7 +47,7 @@ async fn converse(shared: Rc<Shared>, stream: UnixStream, stop: Rc<Notify>) {
                 let Ok(Some(line)) = line else { return };
                 let Ok(said) = serde_json::from_str::<Value>(&line) else { return };
                 if said["stop"] == true {
-                    // Who reads no more gets none.
+                    // A controller that reads no more gets no spans.
                     let _ = writer.write_all(spans(&shared).as_bytes()).await;
                     stop.notify_one();
                     return;

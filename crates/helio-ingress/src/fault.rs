@@ -74,7 +74,7 @@ impl Fault {
         }
     }
 
-    /// What a client of HTTP is told.
+    /// Returns the answer for a client of HTTP.
     pub(crate) fn http(&self) -> Response<Answer> {
         let mut response = text(self.status(), self.sentence());
         if let Self::Full { refusal: Refusal { retry_after: Some(seconds), .. }, .. } = self {

@@ -45,7 +45,7 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 const HOP_BY_HOP: [HeaderName; 4] =
     [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::TE];
 
-/// Who asked, and where.
+/// The two ends of a client's connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Ends {
     /// Whether the connection is encrypted.
@@ -247,13 +247,13 @@ pub(crate) fn new_id() -> HeaderValue {
     HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// What is known of the request's body before a replica is asked.
+/// The part of the request's body that has come before a replica is asked.
 pub(crate) struct Given {
-    /// What travels within the bodies, if that is not what HTTP has there: [`serve::WEBSOCKET`], [`serve::GRPC`].
+    /// The protocol inside the bodies, if it is not HTTP's own: [`serve::WEBSOCKET`], [`serve::GRPC`].
     pub(crate) kind: Option<u8>,
     /// The bytes that have come.
     pub(crate) first: Bytes,
-    /// What is still to come.
+    /// The part that is still to come.
     pub(crate) rest: Option<Incoming>,
 }
 
@@ -323,7 +323,7 @@ async fn forward(
     within(most, asked).await.unwrap_or_else(|fault| fault.http())
 }
 
-/// What `asked` says, if it does within that time.
+/// Returns the answer of `asked`, if it comes within that time.
 pub(crate) async fn within<T>(
     most: Option<Duration>,
     asked: impl AsyncFnOnce(Option<Instant>) -> Result<T, Fault>,
@@ -364,7 +364,7 @@ pub(crate) async fn ask(
             Event::Refused => return Err(Fault::Refused { replica }),
             _ => return Err(Fault::Died { replica }),
         }
-        // It is on its way out of the table; nobody is to be asked twice within one breath.
+        // Yields once, so that the dead or refusing replica leaves the table before the next attempt.
         tokio::task::yield_now().await;
     }
 }
@@ -488,7 +488,7 @@ pub(crate) fn reply(head: &Bytes, ongoing: Ongoing) -> Result<Response<Answer>, 
     Ok(response)
 }
 
-/// What is no header cannot be sent as one.
+/// Returns the headers that can be sent; pairs that are not valid headers are left out.
 pub(crate) fn header_map(headers: serve::Headers<'_>) -> HeaderMap {
     let pairs = headers.iter().filter_map(|(name, value)| {
         Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))

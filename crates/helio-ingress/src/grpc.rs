@@ -72,7 +72,7 @@ pub(crate) struct Methods {
     /// By path, `/package.Service/Method`: whether the client sends a stream.
     streams: HashMap<String, bool>,
     timeout: Option<Duration>,
-    /// What tools are told of them.
+    /// The description of the services for tools.
     descriptors: Option<Rc<Descriptors>>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn is_wanted(request: &Request<Incoming>) -> bool {
         && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// What the port of gRPC says to everything else.
+/// Returns the refusal of requests to the gRPC port that are not gRPC.
 pub(crate) fn refuse() -> Response<Answer> {
     let say = "This port is for gRPC: its requests are a POST over HTTP/2 with the content-type application/grpc.";
     text(StatusCode::UNSUPPORTED_MEDIA_TYPE, say.to_owned())

@@ -56,7 +56,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that the system holds until they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// What the ingress is started with.
+/// The options of the ingress.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where it listens for HTTP.
@@ -65,7 +65,7 @@ pub struct Options {
     pub port: u16,
     /// Where it listens for gRPC besides.
     pub grpc_port: Option<u16>,
-    /// What the HTTP port shows of itself; `None`: it speaks in the clear.
+    /// The certificate of the HTTP port; `None`: it speaks in the clear.
     pub tls: Option<PublicFiles>,
     /// Where it listens for the controller.
     pub control_socket: PathBuf,
@@ -242,7 +242,7 @@ async fn accept(shared: Rc<Shared>, door: Rc<Door>, listener: TcpListener, room:
     }
 }
 
-/// What a starter reads: one line.
+/// Returns the one line that a starter reads.
 #[must_use]
 pub fn ready_line(outcome: Result<Ports, &str>) -> String {
     match outcome {

@@ -22,7 +22,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Bytes of an answer that are told to be taken together.
 const TAKEN_TOGETHER: usize = WINDOW / 4;
 
-/// What comes back for a request.
+/// An event that comes back for a request.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The body of a `HEAD` frame.

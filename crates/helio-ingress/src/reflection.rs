@@ -30,7 +30,7 @@ const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Kind and length in front of a message.
 const PREFIX: usize = 5;
 
-/// What can be told of the services.
+/// The description of the services.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
     services: BTreeSet<String>,

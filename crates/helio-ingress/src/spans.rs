@@ -45,7 +45,7 @@ impl Spans {
     ) -> Option<Span> {
         let ratio = self.ratio.get()?;
         let (trace, parent, is_recorded) = match parent_of(headers) {
-            // What the client has decided holds.
+            // The client's decision holds.
             Some((_, _, false)) => return None,
             Some((trace, parent, true)) => (trace, Some(parent), true),
             None => {
@@ -80,7 +80,7 @@ impl Spans {
         Some(span)
     }
 
-    /// Those that are over and were not taken before.
+    /// Takes the spans that are over and were not taken before.
     pub(crate) fn take(&self) -> Vec<Value> {
         std::mem::take(&mut self.over.borrow_mut())
     }
@@ -233,7 +233,7 @@ mod tests {
             row["attributes"],
             json!({"deployment": "D", "app": "a", "http.status_code": 502})
         );
-        // What the client does not record is not recorded, and passes through as it was.
+        // A trace that the client does not record is not recorded, and passes through as it was.
         let not = format!("00-{TRACE}-{SPAN}-00");
         let (span, said) = begin(&spans, Some(&not));
         assert!(span.is_none());

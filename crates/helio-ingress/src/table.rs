@@ -1,4 +1,5 @@
-//! Which deployment a path belongs to, which replica gets a request, and who waits for one.
+//! The table of routes, deployments and replicas: it chooses the deployment of a path and the replica of a request, and
+//! keeps the requests that wait.
 //!
 //! The number of requests in flight at each replica is exact, as far as they came through here: the replica
 //! with the fewest gets the next one, nobody gets more than `max_ongoing`, and further requests wait in the
@@ -67,7 +68,7 @@ impl Default for Refusal {
 pub(crate) struct Deployment {
     max_ongoing: Cell<u32>,
     max_queued: Cell<Option<usize>>,
-    /// What those are told that are refused.
+    /// The answer to requests that are refused.
     refusal: Cell<Refusal>,
     /// Whether the number of its replicas follows the counts.
     pub(crate) is_counted: Cell<bool>,
@@ -123,7 +124,7 @@ impl Deployment {
         })
     }
 
-    /// Those who wait get what is free.
+    /// Gives the free replicas to the requests that wait.
     pub(crate) fn feed(self: &Rc<Self>) {
         loop {
             self.waiting.borrow_mut().retain(|sender| !sender.is_closed());
@@ -132,7 +133,7 @@ impl Deployment {
             }
             let Some(replica) = self.pick() else { return };
             let Some(sender) = self.waiting.borrow_mut().pop_front() else { return };
-            // Whoever has gone in this moment gives it back by dropping it.
+            // A request that has gone in this moment gives the replica back by dropping it.
             let _ = sender.send(self.place(replica));
         }
     }

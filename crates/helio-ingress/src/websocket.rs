@@ -164,7 +164,7 @@ async fn converse(upgrade: OnUpgrade, ongoing: Ongoing) {
     }
 }
 
-/// What the client says goes to the application, until the client closes.
+/// Passes the client's messages to the application, until the client closes.
 async fn listen(
     stream: &mut SplitStream<Socket>,
     sink: &Mutex<SplitSink<Socket, Message>>,
@@ -202,7 +202,7 @@ async fn listen(
                     Error::Protocol(_) => CloseCode::Protocol,
                     _ => break (ABNORMAL, String::new()),
                 };
-                // It is told why; whether it hears it is not waited for.
+                // The client is told the reason; whether it hears it is not waited for.
                 if let Ok(mut sink) = sink.try_lock() {
                     let frame = CloseFrame { code, reason: error.to_string().into() };
                     let _ = timeout(CLOSE_TIME_MAX, sink.send(Message::Close(Some(frame)))).await;
@@ -225,7 +225,7 @@ async fn tell(exchange: &Exchange, kind: u8, payload: &[u8]) {
     exchange.send_body(said.freeze()).await;
 }
 
-/// What the application says goes to the client, until one of them has gone.
+/// Passes the application's messages to the client, until one of them has gone.
 async fn speak(sink: &Mutex<SplitSink<Socket, Message>>, exchange: &Rc<Exchange>) {
     let mut buffer = BytesMut::new();
     let last = loop {

@@ -21,7 +21,7 @@ use crate::requests::{Answer, Pending};
 use crate::value::{Bytes, Memory, Payload};
 use crate::{Action, Process};
 
-/// What reading a promise raises that the control service refused.
+/// Returns the error that reading a promise raises which the control service refused.
 fn refusal(failure: Failure) -> Vec<u8> {
     let kind = match failure.kind {
         FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,
@@ -121,7 +121,7 @@ impl<M: Memory> Process<M> {
             NodeToClient::LeaseLost(m) => {
                 self.after_last_frames(m.worker_id, Death::Worker(node, m));
             }
-            // It leaves.
+            // The daemon's node leaves.
             NodeToClient::NodeDied(m) if m.node_id == node => self.on_node_died(m),
             _ => {}
         }
@@ -297,7 +297,7 @@ impl<M: Memory> Process<M> {
         self.links.tell_node(fetch);
     }
 
-    /// Whose an object is that is referred to here, or is an argument of a call that waits here.
+    /// Returns the owner of an object that is referred to here, or is an argument of a call that waits here.
     fn owner_of(&self, id: ObjectId) -> Option<Arc<WorkerAddress>> {
         match self.owner.object(&id) {
             Some(object) => Some(object.owner.as_ref().unwrap_or(self.owner.address()).clone()),
@@ -330,7 +330,7 @@ impl<M: Memory> Process<M> {
         }
         let is_wanted = self.owner.object(&id).is_some() || self.executor.lacks(id).is_some();
         if !is_wanted && !mutant!("late-object-pinned") {
-            // Whoever read it has let go of it meanwhile.
+            // The reader has let go of the object meanwhile.
             self.links.tell_node(ReleaseObject { object_id: id, pins: 1 });
             return;
         }
@@ -378,7 +378,7 @@ impl<M: Memory> Process<M> {
     }
 }
 
-/// What this process is, and says of itself.
+/// The identity of this process, and its answers about itself.
 impl<M: Memory> Process<M> {
     fn on_start_actor(&mut self, launch: ActorLaunch) {
         let ActorLaunch { spec, incarnation, assigned, .. } = launch;

@@ -56,7 +56,7 @@ pub(crate) fn get_named_actor<'py>(
             session.runtime.know_actor(found.actor_id, None);
             Ok(Some((ActorID::of(py, found.actor_id)?, PyBytes::new(py, &found.handle))))
         }
-        // Whatever the control service refuses here, there is no such actor to be had.
+        // There is no such actor to be had, whatever the control service refuses here.
         Ok(ControlResponse::Failed(_)) | Err(helio_worker::Error::Refused(_)) => Ok(None),
         Ok(response) => Err(unexpected(py, &response)),
         Err(error) => Err(errors::raise(py, error)),

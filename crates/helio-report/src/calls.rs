@@ -69,12 +69,12 @@ impl<T: Clone + Default + Eq + Hash> Shared<T> {
 /// Calls that are counted together: the function's name, the kind, how they stand.
 type Group = (u32, &'static str, TaskPhase);
 
-/// What is kept of a call.
+/// The record of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Call {
     name: u32,
     phase: TaskPhase,
-    /// It is the constructor of the actor, of which the actors' table knows more.
+    /// The call is the constructor of an actor, of which the actors' table knows more.
     is_constructor: bool,
     /// The process that told of it has ended.
     is_over: bool,
@@ -103,7 +103,7 @@ pub struct Calls {
     counts: HashMap<Group, u64>,
     /// Calls that have not ended.
     open: BTreeSet<Key>,
-    /// Those that have failed, and (constructors apart) those that are over, by when.
+    /// Calls that have failed, and (constructors apart) calls that are over, by when.
     failed: BTreeSet<(u64, Key)>,
     over: BTreeSet<(u64, Key)>,
     /// Grows with each change that somebody could see.
@@ -276,7 +276,7 @@ impl Calls {
     /// What a process knows of unfinished calls takes the place of what it said before where it tells of all.
     pub fn add(&mut self, answers: &[Answer], is_whole: bool) {
         self.add_processes(answers);
-        // What was open, until it is told of again.
+        // The calls that were open, until they are told of again.
         let mut before = HashMap::new();
         let more_before = self.more.clone();
         if is_whole {
@@ -313,11 +313,11 @@ impl Calls {
         }
     }
 
-    /// What waits at processes; of those that are not among `told` any more nothing does.
+    /// Replaces the calls that wait at processes; at a process that is not among `told` any more none do.
     fn set_queues(&mut self, answers: &[Answer], told: Option<&BTreeSet<WorkerId>>) {
         let mut is_new = false;
         for answer in answers {
-            // What waits at a process that has ended has failed.
+            // A call that waits at a process that has ended has failed.
             let queued = answer.queued.iter().copied().filter(|_| !answer.is_over);
             let queue: BTreeSet<TaskId> = queued.collect();
             let before = match queue.is_empty() {
@@ -392,7 +392,7 @@ impl Calls {
         let rank = tellers::rank(answer, task);
         let known = self.all.get(&key).map(|call| (call.rank, call.phase.is_over(), call.clone()));
         let is_best = known.as_ref().is_none_or(|(best, was_over, _)| {
-            // What is over stays over, whoever tells.
+            // A call that is over stays over, whichever process tells of it.
             let is_over = task.phase.is_over();
             (rank >= *best && (is_over || !was_over)) || (is_over && !was_over)
         });
@@ -481,7 +481,7 @@ impl Calls {
         number
     }
 
-    /// Those that ended first are counted, and go.
+    /// Counts the calls that ended first, and drops them.
     fn let_go(&mut self) {
         let most = self.all.len() - CALLS_MAX + LET_GO;
         let first: Vec<Key> = self.over.iter().take(most).map(|(_, key)| *key).collect();

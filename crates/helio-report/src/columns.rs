@@ -11,7 +11,7 @@ pub struct Column {
     pub name: &'static str,
     /// The type of its values in Python.
     pub python: &'static str,
-    /// It is shown in detail only.
+    /// Whether the column is shown in detail only.
     pub is_detail: bool,
     /// Rows can be chosen by it.
     pub is_filter: bool,

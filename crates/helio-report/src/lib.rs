@@ -21,7 +21,7 @@ pub use helio_scheduler::{as_asked, in_bundles, without_bundles};
 /// A row: column to value.
 pub type Row = serde_json::Map<String, serde_json::Value>;
 
-/// What there are rows of.
+/// The kinds of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resource {
     /// Calls.
@@ -40,7 +40,7 @@ pub enum Resource {
     Groups,
     /// Environments in which workers run.
     Envs,
-    /// What went wrong.
+    /// Failures.
     Events,
 }
 

@@ -164,7 +164,7 @@ fn of_user(env: &str) -> Value {
     env
 }
 
-/// What went wrong, of rows of workers and nodes.
+/// Returns the failures that rows of workers and nodes tell of.
 #[must_use]
 pub fn events(workers: &[Row], nodes: &[Row]) -> Vec<Row> {
     let is =

@@ -1,4 +1,4 @@
-//! Who is believed of a call: its maker and the process that runs it may both tell of it.
+//! The choice of the process that is believed about a call: its maker and the process that runs it may both tell of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ pub(crate) fn rank(answer: &Answer, task: &TaskRow) -> u8 {
     }
 }
 
-/// Who tells best of a call that several tell of, by [`rank`].
+/// The process that tells best of each call that several tell of, by [`rank`].
 #[derive(Default)]
 pub(crate) struct Tellers<'a> {
     /// Of each attempt.
     best: BTreeMap<(TaskId, u32), (u8, WorkerId)>,
-    /// What makers that have not seen the end know: who made the call, and when.
+    /// The answers of makers that have not seen the end: the maker of the call, and when it was made.
     makers: BTreeMap<TaskId, (&'a Answer, &'a TaskRow)>,
     /// The processes that told of their calls: in rows, and in counts of calls without rows.
     told: BTreeSet<WorkerId>,

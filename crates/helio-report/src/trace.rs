@@ -1,4 +1,4 @@
-//! What ran when, as a trace for Chrome's viewer (`chrome://tracing`, Perfetto).
+//! The times of calls, as a trace for Chrome's viewer (`chrome://tracing`, Perfetto).
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The first byte of a TLS session; no request of HTTP begins with it.
 const HANDSHAKE: u8 = 22;
 
-/// What a request of another machine is told that should have been encrypted.
+/// The answer to a request of another machine that should have been encrypted.
 const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 84\r\nConnection: close\r\n\r\n\
                      This cluster is encrypted (RAY_USE_TLS=1): use https:// where the address has http:\n";
 
@@ -30,10 +30,10 @@ pub enum Stream {
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-/// Who may ask, and how.
+/// The rules for requests: encrypted or not.
 #[derive(Debug, Clone, Default)]
 pub struct Entrance {
-    /// What is shown; `None`: nothing is encrypted.
+    /// The certificate of the server; `None`: nothing is encrypted.
     pub identity: Option<Arc<Identity>>,
     /// Whether other machines may ask in the clear all the same.
     pub may_be_plain: bool,

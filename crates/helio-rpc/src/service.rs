@@ -58,7 +58,7 @@ pub enum Error {
     /// More than [`HANDSHAKES_MAX`] peers owe their greeting, and this one for longest.
     #[error("too many connections are being opened")]
     Crowded,
-    /// It was to be encrypted, and why it is not.
+    /// The connection was to be encrypted and is not, for this reason.
     #[error("{0}")]
     Tls(String),
     /// The other side said no, and why.

@@ -203,7 +203,7 @@ fn who_encrypts_and_who_does_not_are_told() {
             async { assert!(plain.admit(listener.accept().await.unwrap().0).await.is_none()) };
         let connected = connect_encrypted("127.0.0.1", port, hello(Destination::Daemon), &identity);
         let (connected, ()) = tokio::join!(connected, refused);
-        // Whoever is on the way could have said so: it is no answer of the cluster.
+        // A machine on the way could have said so: it is not an answer of the cluster.
         assert!(matches!(connected, Err(Error::Tls(why)) if why == PLAIN_HERE));
 
         // A wrong token is refused inside the session.

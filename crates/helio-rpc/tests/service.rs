@@ -320,7 +320,7 @@ fn greeting(token: &str) -> Vec<u8> {
     bytes
 }
 
-/// What follows the greeting at once, in the same packet or cut anywhere, arrives with it.
+/// Messages that follow the greeting at once, in the same packet or cut anywhere, arrive with it.
 #[test]
 fn a_connection_that_is_handed_over_loses_nothing() {
     run(async {

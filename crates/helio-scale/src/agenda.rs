@@ -1,4 +1,4 @@
-//! What is to come, in the order of its time.
+//! The queue of coming events, in the order of their time.
 //!
 //! Whatever happens at one time mostly causes something a fixed while later: an answer after the way of a
 //! message, the next heartbeat after a second. So entries stand in a few lanes, each in the order of time,
@@ -14,7 +14,7 @@ struct Entry<T> {
     what: T,
 }
 
-/// What is to come.
+/// The queue of coming events.
 #[derive(Debug)]
 pub struct Agenda<T> {
     lanes: Vec<VecDeque<Entry<T>>>,

@@ -33,7 +33,7 @@ const PART_EVERY: u64 = 16;
 /// The CPUs of a node.
 pub const NODE_CPUS: f64 = 64.0;
 
-/// What happens, when its time has come.
+/// An event whose time will come.
 #[derive(Debug)]
 enum Happening {
     /// A message reaches control.
@@ -50,7 +50,7 @@ enum Happening {
     Started { node: usize, actor_id: ActorId, incarnation: u32 },
 }
 
-/// What was counted since the last [`Cluster::take_counts`].
+/// The counts since the last [`Cluster::take_counts`].
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// How much time passed, in nanoseconds.
@@ -79,11 +79,11 @@ pub struct Counts {
     pub starts_ns: Vec<u64>,
     /// From the report of a waiting request to a node with room, in nanoseconds.
     pub spills_ns: Vec<u64>,
-    /// What the machine's CPU went to, by what it took in.
+    /// The CPU time of the machine, by the kind of input.
     pub parts: BTreeMap<&'static str, Part>,
 }
 
-/// What the machine took in of one kind.
+/// The inputs of one kind that the machine took in.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Part {
     /// The number of events.
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// What the machine takes in, for [`Counts::parts`].
+/// The name of a kind of input, for [`Counts::parts`].
 pub const CREATIONS: &str = "creations";
 /// See [`CREATIONS`].
 pub const SUBSCRIPTIONS: &str = "subscriptions";
@@ -137,7 +137,7 @@ struct Node {
     alive: bool,
     free: f64,
     version: u64,
-    /// What it would say has not been said.
+    /// The node's status has changed since its last report.
     is_changed: bool,
     /// When the next heartbeat is due.
     heartbeat_at: u64,
@@ -264,7 +264,7 @@ impl Cluster {
         self.counts.views
     }
 
-    /// What was counted since last time.
+    /// Takes the counts since the last call.
     pub fn take_counts(&mut self) -> Counts {
         let visited = self.control.n_nodes_visited();
         let mut counts = std::mem::take(&mut self.counts);
@@ -399,7 +399,7 @@ impl Cluster {
                     self.send(node_id, &message, bytes, byte_ns, waited, &mut spent);
                 }
                 Action::SendToMany { to, message } => {
-                    // It is encoded for the first one.
+                    // The message is encoded for the first receiver.
                     let bytes = size(&message);
                     let more = (self.costs.byte_ns - self.costs.copy_byte_ns).max(0.0);
                     spent += (bytes as f64 * more) as u64;
@@ -460,7 +460,7 @@ impl Cluster {
             _ => {}
         }
         let Some(to) = self.indexes.get(&node_id).copied() else { return };
-        // What no node acts on is counted and need not travel.
+        // A message that no node acts on is counted and need not travel.
         if self.nodes[to].alive && acts(message, &self.nodes[to]) {
             let time = self.now + *spent + waited + self.costs.latency_ns;
             self.agenda.add(time, Happening::ToNode { to, message: Box::new(message.clone()) });
@@ -528,7 +528,7 @@ impl Cluster {
         self.report_soon(number);
     }
 
-    /// What changes is gathered for a while, as daemons do.
+    /// Schedules a report: changes are gathered for a while, as daemons do.
     fn report_soon(&mut self, number: usize) {
         self.nodes[number].is_changed = true;
         let due = self.now + status_gather_ms(self.nodes.len()) * 1_000_000;
@@ -545,7 +545,7 @@ impl Cluster {
     /// Requests find no room on a node and the nodes that it watches.
     pub fn want_room(&mut self, number: usize) {
         if self.nodes.len() <= WATCHED_MAX + 1 {
-            // It watches all others, and knows already which have room.
+            // The node watches all others, and knows already which have room.
             self.counts.spills_ns.push(0);
             return;
         }
@@ -604,7 +604,7 @@ impl Cluster {
     }
 }
 
-/// What a node says of itself that has nothing to do.
+/// Returns the status of a node that has nothing to do.
 pub(crate) fn describe(number: usize) -> NodeInfo {
     let gib = f64::from(1 << 30);
     let node_resource = format!("node:{}", host(number));

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::idle::Idle;
 
-/// What things cost on one machine.
+/// The costs of operations on one machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     /// When and where they were measured.
@@ -27,7 +27,7 @@ pub struct Costs {
     pub commit_ns: u64,
     /// From a node's order to start an actor to the actor's first answer.
     pub actor_start_ns: u64,
-    /// What idle nodes cost a real control service, by their number.
+    /// The cost of idle nodes for a real control service, by their number.
     pub idle: Vec<Idle>,
     /// Between which values half of the measurements of a constant lay, by its name.
     pub spread: BTreeMap<String, (f64, f64)>,

@@ -18,7 +18,7 @@ use crate::cluster::{cpu_ns, describe};
 const ROUNDS: u64 = 2_000;
 const DRIVER: Conn = Conn(1);
 
-/// What one daemon costs.
+/// The cost of one daemon.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Daemon {
     /// Bytes that it keeps of the other nodes.
@@ -86,7 +86,7 @@ impl Shell {
 #[must_use]
 pub fn run(n_nodes: usize) -> Daemon {
     let own = describe(0);
-    // It has no CPU: whatever asks for one is sent on.
+    // The node has no CPU: requests for one are sent on.
     let total = ResourceSet::from_units([("memory", 1e9)]);
     let setup =
         Setup { address: own.address, total, starts_max: 1, idle_max: 1, ..Setup::default() };

@@ -38,7 +38,7 @@ struct Picture {
     file: &'static str,
     title: &'static str,
     unit: &'static str,
-    /// What decides how the curve goes on.
+    /// The text below the picture: the cost that bounds the curve.
     bound: &'static str,
     lines: &'static [(&'static str, Figure)],
 }
@@ -206,7 +206,7 @@ fn flatness(outcomes: &[Outcome]) -> String {
     )
 }
 
-/// What was measured on a real control service with so many connections.
+/// Returns the table of the costs that were measured on a real control service with so many connections.
 fn real_nodes(costs: &Costs) -> String {
     let (Some(few), Some(many)) = (costs.idle.first(), costs.idle.last()) else {
         return String::new();
@@ -259,7 +259,7 @@ fn parts(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// What the daemon of one node costs.
+/// Returns the section on the cost of one node's daemon.
 fn daemons(outcomes: &[Outcome]) -> String {
     let head: Vec<String> = outcomes.iter().map(|one| format!("{} nodes", one.n_nodes)).collect();
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! What happens to a cluster of some size, phase by phase, and what is counted in each.
+//! The phases of a cluster of some size, and the counts of each.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 /// See [`Outcome::on_few_nodes`].
 pub const FEW_NODES: usize = 10;
 
-/// What came out of a cluster of one size.
+/// The results for a cluster of one size.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// How many nodes it had.
@@ -37,11 +37,11 @@ pub struct Outcome {
     pub creating: Counts,
     /// A tenth of the nodes dies at once, and all that lived there starts elsewhere.
     pub recovering: Counts,
-    /// What one of the nodes' daemons costs.
+    /// The cost of one of the nodes' daemons.
     pub daemon: Daemon,
     /// As many actors are created among [`FEW_NODES`].
     pub on_few_nodes: Counts,
-    /// What the machine holds after the nodes have joined, in bytes.
+    /// The memory of the machine after the nodes have joined, in bytes.
     pub bytes_of_nodes: u64,
     /// And after the actors have started.
     pub bytes_of_all: u64,
@@ -106,7 +106,8 @@ pub fn run(size: Size, costs: &Costs, measures: bool) -> Result<Outcome, String>
     Ok(outcome)
 }
 
-/// What of the cost of a placement is the number of actors and not that of nodes.
+/// Measures the placement of as many actors on few nodes: the part of its cost that comes from the number of actors and
+/// not from that of nodes.
 fn on_few_nodes(size: Size, costs: &Costs, measures: bool) -> Result<Counts, String> {
     let n_actors = size.n_nodes * size.actors_a_node;
     let few = Size {
@@ -195,7 +196,7 @@ fn recover(cluster: &mut Cluster, size: Size) -> Result<(), String> {
     }
 }
 
-/// What a task that waits at its owner takes.
+/// The cost of a task that waits at its owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueuedTask {
     /// How many tasks waited.

@@ -22,9 +22,9 @@ const MARKER_USED: Quantity = Quantity(10);
 /// A place in a placement group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InGroup {
-    /// Which group.
+    /// The placement group.
     pub group_id: PlacementGroupId,
-    /// Which bundle; `None`: any.
+    /// The index of the bundle; `None`: any.
     pub bundle: Option<u32>,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for InGroup {
     }
 }
 
-/// What a request takes from a node: what it asks for, in a group under the group's names.
+/// Returns the resources that a request takes from a node: its own, in a group under the group's names.
 #[must_use]
 pub fn taken<'a>(need: &'a ResourceSet, strategy: &Strategy) -> Cow<'a, ResourceSet> {
     match InGroup::of(strategy) {
@@ -84,7 +84,7 @@ pub fn taken<'a>(need: &'a ResourceSet, strategy: &Strategy) -> Cow<'a, Resource
     }
 }
 
-/// What a node has to lend because it holds a bundle.
+/// Returns the resources that a node can lend because it holds a bundle.
 #[must_use]
 pub fn lent_by_bundle(
     group_id: PlacementGroupId,
@@ -108,7 +108,7 @@ pub fn without_bundles(set: &ResourceSet) -> ResourceSet {
     only(set, |name| !is_of_bundle(name))
 }
 
-/// What of a set of a node is in bundles, under its own names: each bundle's part once.
+/// Returns the part of a node's set that is in bundles, under its own names: each bundle's part once.
 #[must_use]
 pub fn in_bundles(set: &ResourceSet) -> ResourceSet {
     let mut sum = ResourceSet::default();
@@ -126,7 +126,7 @@ pub fn in_bundles(set: &ResourceSet) -> ResourceSet {
     sum
 }
 
-/// What a request asks for, under the names that its user gave: those of a group's bundles are translated.
+/// Returns the resources of a request under the names that its user gave: those of a group's bundles are translated.
 #[must_use]
 pub fn as_asked(set: &ResourceSet) -> ResourceSet {
     let mut plain = ResourceSet::default();

@@ -6,7 +6,7 @@ use helio_types::Quantity;
 
 use crate::NodeView;
 
-/// What a node has of the named resources, in total and free, and the values of the named labels.
+/// The quantities of the named resources on a node, in total and free, and the values of the named labels.
 type Class = (Vec<(Quantity, Quantity)>, Vec<Option<String>>);
 
 /// The nodes by class.

@@ -7,7 +7,7 @@ use crate::NodeView;
 use crate::bundle::{InGroup, is_of_bundle};
 use crate::labels::{all_match, parse_all};
 
-/// What a request of `need` ([`taken`](crate::taken)) waits for, in a sentence without a final dot.
+/// Returns the reason why a request of `need` ([`taken`](crate::taken)) waits, as a sentence without a final dot.
 #[must_use]
 pub fn why(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     in_its_place(why_not(nodes, need, strategy), strategy)

@@ -28,7 +28,7 @@ use crate::{NodeView, is_of_bundle};
 /// A group, and which of its bundles are to be placed.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// What was asked for.
+    /// The request.
     pub spec: &'a GroupSpec,
     /// The bundles that have no node.
     pub missing: &'a [u32],
@@ -77,8 +77,8 @@ impl Wanted<'_> {
     }
 }
 
-/// What the group waits for, in a sentence without a final dot, and whether it is hopeless: no node
-/// that is there could ever hold it.
+/// Returns the reason why the group waits, as a sentence without a final dot, and whether it is hopeless: no node that
+/// is there could ever hold it.
 #[must_use]
 pub fn why_group(nodes: &[NodeView], wanted: Wanted<'_>) -> (String, bool) {
     let (stuck, hopeless) = match in_some_domain(&all(nodes), wanted, |node| &node.total) {
@@ -450,7 +450,7 @@ fn sentence(nodes: &[NodeView], wanted: Wanted<'_>, stuck: &Stuck, hopeless: boo
     format!("{which}{others}: {text}{}", free(&rest, bundle))
 }
 
-/// Which nodes have how much of what the bundle lacks most.
+/// Returns a list of the nodes with their free quantity of the resource that the bundle lacks most.
 fn free(nodes: &[NodeView], bundle: &Bundle) -> String {
     const SHOWN: usize = 5;
     let selectors: Vec<(&str, Selector)> = parse_all(&bundle.labels);

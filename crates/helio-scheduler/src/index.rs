@@ -218,7 +218,7 @@ impl NodeIndex {
 
     fn changed(&mut self, slot: usize) {
         if self.changes.len() > self.nodes.len().max(64) {
-            // Whatever has not been used for so long is made anew when it is.
+            // A tree that has not been used for so long is made anew when it is.
             self.first_change += self.changes.len() as u64;
             self.changes.clear();
         }

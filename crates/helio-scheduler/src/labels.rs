@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use helio_proto::control::Label;
 
-/// What a label's value must be.
+/// A condition on a label's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selector {
     /// Turns the answer round. A node without the label passes a negated selector.

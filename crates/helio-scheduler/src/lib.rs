@@ -47,20 +47,20 @@ pub use index::{NodeIndex, SHAPES_MAX};
 pub use labels::Selector;
 pub use policy::{Choice, place};
 
-/// What is known of a node.
+/// The view of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeView {
     /// The node's id and the address of its daemon.
     pub address: NodeAddress,
     /// A node that is not is never picked.
     pub alive: bool,
-    /// It takes no new work, as one that is not alive.
+    /// The node takes no new work, like one that is not alive.
     pub is_draining: bool,
-    /// It never takes any: the machine of a driver outside the cluster.
+    /// The node never takes work: the machine of a driver outside the cluster.
     pub is_guest: bool,
     /// All it has.
     pub total: ResourceSet,
-    /// What of it is free.
+    /// The free part of its resources.
     pub available: ResourceSet,
     /// Its labels.
     pub labels: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Which nodes have room for requests of one shape: a tree of counts over the nodes in their order.
+//! The nodes that have room for requests of one shape: a tree of counts over the nodes in their order.
 
 use helio_proto::control::Label;
 use helio_types::{Quantity, ResourceSet};
@@ -7,8 +7,7 @@ use crate::NodeView;
 use crate::labels::{Selector, selected};
 use crate::policy::packed_use;
 
-/// What is known of the nodes below a place in the tree. Nodes without GPU are counted under 0, those
-/// with GPU under 1.
+/// The sum over the nodes below a place in the tree. Nodes without GPU are counted under 0, those with GPU under 1.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
     /// How many could hold a request.
@@ -46,7 +45,7 @@ impl Sum {
     }
 }
 
-/// Which kinds of nodes count: those without GPU, those with GPU.
+/// Whether nodes without GPU count, and those with GPU.
 type Kinds = [bool; 2];
 
 /// The nodes that have room for one shape of requests.

@@ -28,7 +28,7 @@ fn node(number: u16, total: &[(&str, f64)], free: &[(&str, f64)]) -> NodeView {
     }
 }
 
-/// What happens to the nodes.
+/// A change of the nodes.
 #[derive(Clone, Debug)]
 enum Step {
     Set { number: u16, kind: u8, free: u8 },

@@ -47,7 +47,7 @@ fn local_until_half_used_then_the_least_used() {
     assert_eq!(place(&nodes, Some(id(2)), &one, &plan, 0, &[]), Placement::On(id(1)));
     let nodes = [cpus(1, 4.0, 1.0), cpus(2, 4.0, 2.0)];
     assert_eq!(place(&nodes, Some(id(1)), &one, &plan, 0, &[]), Placement::On(id(2)));
-    // Who holds the arguments goes before who asks.
+    // A node that holds the arguments goes before the node that asks.
     let nodes = [cpus(1, 4.0, 4.0), cpus(2, 4.0, 4.0)];
     assert_eq!(place(&nodes, Some(id(1)), &one, &plan, 0, &[id(2)]), Placement::On(id(2)));
 }

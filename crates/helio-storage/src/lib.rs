@@ -54,7 +54,7 @@ pub trait Storage: Send {
         None
     }
 
-    /// What is to be said while the medium takes nothing more: a clause.
+    /// Returns the clause that says which medium is full, for a message while it takes nothing more.
     fn full(&self) -> String {
         "there is no memory left".to_owned()
     }
@@ -73,7 +73,7 @@ pub trait Storage: Send {
         Ok(true)
     }
 
-    /// Which of the writers of this state this one is: each later one has a higher number. 0: there is no other.
+    /// Returns the number of this writer of the state: each later writer has a higher one. 0: there is no other.
     fn epoch(&self) -> u64 {
         0
     }
@@ -105,7 +105,7 @@ pub enum Error {
     Damaged {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The damage.
         reason: String,
     },
     /// The medium has no room left.
@@ -135,7 +135,7 @@ pub enum Error {
     Refused {
         /// The store.
         place: String,
-        /// What it said, and what to do.
+        /// The message of the store, and what to do.
         reason: String,
     },
     /// The operating system said no.
@@ -143,7 +143,7 @@ pub enum Error {
     Io {
         /// The file.
         path: String,
-        /// What it said.
+        /// The message of the operating system.
         reason: String,
     },
 }

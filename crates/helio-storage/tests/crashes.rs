@@ -24,7 +24,7 @@ enum Piece {
 #[derive(Debug, Default)]
 struct State {
     synced: Vec<u8>,
-    /// What the process sees: everything that it has written.
+    /// The content that the process sees: everything that it has written.
     seen: Vec<u8>,
     pieces: Vec<Piece>,
     /// Writes, changes of length and syncs so far.
@@ -38,7 +38,7 @@ struct State {
 #[derive(Clone, Debug, Default)]
 struct Medium(Arc<Mutex<State>>);
 
-/// What a crash keeps of the pieces after the last sync.
+/// The pieces after the last sync that a crash keeps.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     Nothing,

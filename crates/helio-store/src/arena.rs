@@ -33,7 +33,7 @@ pub enum Error {
     /// The descriptor is no memory file of ours: it could shrink, or is shorter than announced.
     #[error("the descriptor is not a sealed memory file of {size} bytes")]
     NotAnArena {
-        /// What was announced.
+        /// The announced size, in bytes.
         size: u64,
     },
 }

@@ -19,7 +19,7 @@ const THREADS_MAX: usize = 6;
 /// has cleared, is still in the cache.
 const PIECE: usize = 256 << 10;
 
-/// Which pieces of a mapping this process has written: a bit for each.
+/// The pieces of a mapping that this process has written: a bit for each.
 #[derive(Debug)]
 pub(crate) struct Touched(Vec<AtomicU64>);
 

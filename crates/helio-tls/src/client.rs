@@ -32,12 +32,12 @@ pub struct Named {
     pub path: PathBuf,
 }
 
-/// What such connections show and believe.
+/// The certificates that such connections show and believe.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientFiles {
     /// The authorities of the server's certificate; `None`: those of the system.
     pub authority: Option<Named>,
-    /// What is shown to servers that ask: a certificate and its key.
+    /// The certificate and its key for servers that ask.
     pub shown: Option<(Named, Named)>,
 }
 

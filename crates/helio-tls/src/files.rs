@@ -1,4 +1,4 @@
-//! Which files hold what a process shows and whom it believes.
+//! The files with the certificate that a process shows, and those that it believes.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those that a node which makes its own keeps in a folder.
+    /// Returns the files that a node which makes its own keeps in a folder.
     #[must_use]
     pub fn of_folder(folder: &Path) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! What a process shows to other machines, and whom it believes. Files that change are read again for the next
-//! connection; those that are open go on as they are.
+//! The certificate that a process shows to other machines, and the authorities that it believes. Files that change are
+//! read again for the next connection; those that are open go on as they are.
 
 use std::fmt;
 use std::path::Path;
@@ -131,7 +131,7 @@ impl Loaded {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()
                 .map_err(|error| broken(&error))?;
-        // What other machines would say of this one.
+        // This machine's certificate is checked as other machines check it.
         let (own, between) = chain.split_first().ok_or_else(|| broken(&"no certificate"))?;
         if let Err(error) = peers.verify_client_cert(own, between, UnixTime::now()) {
             let why = match &error {

@@ -63,7 +63,8 @@ fn of_session() -> Option<Files> {
     Some(Files::of_folder(&folder)).filter(|files| files.certificate.exists())
 }
 
-/// What this process shows to other machines; `None`: neither its environment nor its session asks for encryption.
+/// Returns the certificate that this process shows to other machines; `None`: neither its environment nor its session
+/// asks for encryption.
 ///
 /// # Errors
 /// Names the variable that is missing, or the file that is of no use.

@@ -1,4 +1,4 @@
-//! What a server for everybody shows: files that its user names. TLS 1.2 or 1.3, HTTP/2 or HTTP/1.1.
+//! The certificate of a server for everybody: files that its user names. TLS 1.2 or 1.3, HTTP/2 or HTTP/1.1.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What went wrong with a session, in words that say what to do.
+//! Failures of a session, in words that say what to do.
 
 use rustls::{AlertDescription, CertificateError, Error as Cause};
 
@@ -19,7 +19,7 @@ pub(crate) fn sentence(cause: &Cause) -> String {
     }
 }
 
-/// What is wrong with a certificate.
+/// Returns the fault of a certificate, and what to do.
 pub(crate) fn of_certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -49,7 +49,7 @@ pub(crate) fn of_certificate(why: &CertificateError) -> String {
     }
 }
 
-/// What the other end says of this one.
+/// Returns the sentence for an alert that the other end sent.
 fn of_alert(alert: AlertDescription) -> String {
     let ours = |what: &str| format!("it refuses the certificate of this machine: {what}");
     match alert {

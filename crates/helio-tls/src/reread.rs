@@ -1,4 +1,4 @@
-//! What was made of files, made anew for the next connection once one of them has changed.
+//! A value that is made of files, made anew for the next connection once one of them has changed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::Error;
 
-/// What changes when a file is written or replaced: device, number, size, time.
+/// The facts that change when a file is written or replaced: device, number, size, time.
 type Stamp = (u64, u64, u64, i64, i64);
 
 /// A value made from files, and the times of these files when it was made.

@@ -30,13 +30,13 @@ const RECORD_MORE: usize = 32;
 /// One end of an encrypted connection, without a socket of its own.
 pub struct Session {
     side: Side,
-    /// What came and is not read yet is in `came.0..came.1`.
+    /// The bytes that came and are not read yet are `came.0..came.1`.
     incoming: Vec<u8>,
     came: (usize, usize),
     /// How many reads in a row brought little.
     small_reads: u32,
     outgoing: Outgoing,
-    /// What was said inside the session, and was not taken yet.
+    /// The text that came inside the session, and was not taken yet.
     plain: Vec<u8>,
     /// A connecting end that has heard nothing yet: the other one may refuse in the clear.
     is_unheard: bool,
@@ -46,7 +46,7 @@ pub struct Session {
     failed: Option<Error>,
 }
 
-/// What is to go out: `from..to` of its room, which is cleared once, not for each message.
+/// The bytes that are to go out: `from..to` of its room, which is cleared once, not for each message.
 #[derive(Default)]
 struct Outgoing {
     room: Vec<u8>,
@@ -208,7 +208,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was said inside the session; whoever takes it empties it.
+    /// Returns the text that came inside the session; the caller empties it.
     pub fn plain(&mut self) -> &mut Vec<u8> {
         &mut self.plain
     }
@@ -232,7 +232,7 @@ impl Session {
         if !self.is_open {
             return Err(Error("nothing can be said before both ends know each other".to_owned()));
         }
-        // What the session itself has to say goes first.
+        // Messages of the session itself go first.
         self.advance()?;
         let mut room = text.len() + text.len().div_ceil(RECORD_TEXT) * RECORD_MORE;
         let said = loop {
@@ -253,7 +253,7 @@ impl Session {
         said.map(|count| self.outgoing.filled(count))
     }
 
-    /// What is to be written to the socket.
+    /// Returns the bytes that are to be written to the socket.
     #[must_use]
     pub fn outgoing(&self) -> &[u8] {
         self.outgoing.bytes()
@@ -301,7 +301,7 @@ impl Session {
                     return Ok(());
                 }
                 Err(error) => {
-                    // What is left to do is to tell the other end, which takes one step.
+                    // The rest is to tell the other end, which takes one step.
                     let _ = self.step();
                     return Err(Error(sentence(&error)));
                 }
@@ -351,7 +351,7 @@ fn step<Data>(
         },
         Ok(ConnectionState::EncodeTlsData(mut data)) => {
             if let Err(EncodeError::InsufficientSize(needs)) = data.encode(&mut []) {
-                // It has the room that it asked for.
+                // The buffer has the room that it asked for.
                 let encoded = data.encode(outgoing.room(needs.required_size)).unwrap_or(0);
                 outgoing.filled(encoded);
             }

@@ -11,7 +11,7 @@ const DEADLINE_S_MIN: f64 = 20.0;
 
 const CLOCKS: &[&str] = &["monotonic() -", "perf_counter() -", "time.time() -", ".elapsed() <"];
 
-/// What stands before a deadline's number of seconds.
+/// The text before a deadline's number of seconds.
 const DEADLINES: &[&str] =
     &["within=", "within: float = ", "process.wait(", "timeout(Duration::from_secs("];
 

@@ -76,7 +76,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// What words and pure crates may take from outside: no clock, no randomness, no I/O, no async.
+/// The crates from outside that the word crates and pure crates may use: no clock, no randomness, no I/O, no async.
 const PURE_OUTSIDE: &[&str] =
     &["bytes", "prost", "protox", "prost-build", "smallvec", "thiserror", "serde_json"];
 

@@ -1,4 +1,5 @@
-//! What `make lock` wrote down is what pyproject.toml asks for, with a version and digests for each package.
+//! The files that `make lock` wrote match the requirements in pyproject.toml, with a version and digests for each
+//! package.
 
 use crate::python;
 use crate::sh::{self, Outcome, command};

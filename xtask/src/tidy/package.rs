@@ -3,7 +3,7 @@
 use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, command, root};
 
-/// What `import heliostat` may cost, and how often to try: the best run counts, the others are noise.
+/// The budget of `import heliostat`, and how often to try: the best run counts, the others are noise.
 const BUDGET_MS: f64 = 100.0;
 const TRIES: usize = 7;
 

@@ -1,4 +1,4 @@
-//! What a line of a log looks like: Ray's two forms, with the event's fields.
+//! The format of a line of a log: Ray's two forms, with the event's fields.
 //!
 //! Text: `[<date> <level> <process> <thread>] (<component>) <file>:<line>: <message> <name>=<value> …`; a value
 //! with spaces is quoted. JSON: one object a line, with the keys `asctime`, `levelname`, `component`, `message`,
@@ -93,7 +93,7 @@ impl Parts {
 impl Visit for Parts {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = Bounded(String::new());
-        // It stops where it is full.
+        // The write stops where the text is full.
         let _ = write!(text, "{value:?}");
         self.record_str(field, &text.0);
     }

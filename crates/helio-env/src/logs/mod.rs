@@ -53,7 +53,7 @@ pub fn start(path: PathBuf) {
     WRITER.store(std::process::id(), Ordering::Release);
     LEVEL.store(level as u8, Ordering::Relaxed);
     IS_JSON.store(json.unwrap_or(false), Ordering::Relaxed);
-    // It fails when this process has it already.
+    // The call fails when this process has a subscriber already.
     let _ = tracing::subscriber::set_global_default(Log);
     // The macros remember whether they are enabled.
     tracing::callsite::rebuild_interest_cache();

@@ -15,7 +15,7 @@ pub enum Field {
     Shared(u32),
     /// A number, or null.
     Number(Option<u64>),
-    /// It stands in the row alone.
+    /// The value stands in the row alone.
     InRow,
 }
 
@@ -182,7 +182,7 @@ impl Found<'_> {
 }
 
 impl Found<'_> {
-    /// What a bar of the task stream says of it: [`crate::calls`] are too many for whole rows.
+    /// Returns the values that a bar of the task stream shows: [`crate::calls`] are too many for whole rows.
     #[must_use]
     pub fn bar(&self) -> Value {
         let (start, end) = self.times_us();

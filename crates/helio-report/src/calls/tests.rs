@@ -185,7 +185,7 @@ fn what_a_process_has_forgotten_is_counted_once() {
     calls.add(&[answer(7..12, vec![count("f", TaskPhase::Finished, 7)])], true);
     assert_eq!(counts(&calls), BTreeMap::from([("f FINISHED".to_owned(), 12)]));
     assert_eq!((calls.len(), calls.more()[0].count), (9, 3));
-    // It counts several functions as one in the end: what the table has is not counted again.
+    // The process counts several functions as one in the end: the calls that the table has are not counted again.
     let more = vec![count("", TaskPhase::Finished, 9), count("g", TaskPhase::Failed, 2)];
     calls.add(&[answer(10..14, more)], true);
     let expected = [("(others) FINISHED", 2), ("f FINISHED", 11), ("g FAILED", 2)];

@@ -56,12 +56,12 @@ pub fn tasks<'a>(
     rows.chain(actors.iter().filter(|actor| !actor.is_unlisted).map(constructor))
 }
 
-/// What is known of a call: its row as a process told it, and what others say of it.
+/// A call as it is known: its row as a process told it, and what others say of it.
 pub(crate) struct Told<'a> {
     pub(crate) task: &'a TaskRow,
     /// The process that tells of it has ended.
     pub(crate) is_over: bool,
-    /// It was sent to a process that has not begun it.
+    /// The call was sent to a process that has not begun it.
     pub(crate) is_queued: bool,
     pub(crate) job_id: JobId,
     /// The call that made it.
@@ -124,7 +124,7 @@ pub(crate) fn call(told: &Told<'_>) -> Row {
     }))
 }
 
-/// Who calls are of that a process counts without their names.
+/// The name in the row of calls that a process counts without their names.
 pub(crate) const OTHERS: &str = "(others)";
 
 /// Counts of calls of which there are no rows, of the answers about tasks.
@@ -140,7 +140,7 @@ pub fn more(answers: &[Answer], actors: &[ActorInfo]) -> Vec<More> {
                 None | Some("") if count.name.is_empty() => OTHERS.to_owned(),
                 class => call_name(&count.name, class),
             };
-            // What a process that has ended did not finish, nobody will.
+            // Calls that a process had not finished when it ended will never end.
             let is_lost = answer.is_over && !count.phase.is_over();
             let state = if is_lost { TaskPhase::Failed } else { count.phase };
             More {
@@ -178,7 +178,7 @@ fn driver_task(job: JobId) -> String {
     format!("{}{}", "ff".repeat(20), job.hex())
 }
 
-/// What is known of a call's way: when it was made, sent, and over.
+/// Returns the states of a call with their times: made, sent, and over.
 fn way(started_us: u64, ended_us: u64, phase: TaskPhase, created_ms: u64) -> Value {
     let mut events = Vec::new();
     if created_ms > 0 {

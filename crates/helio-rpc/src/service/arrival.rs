@@ -83,7 +83,7 @@ impl Arrival {
         Ok(greeted)
     }
 
-    /// What the peer said of itself; nothing of it is proven.
+    /// Returns the peer's greeting; nothing in it is proven.
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello

@@ -162,7 +162,7 @@ impl Reader {
         mut on_some: impl FnMut(u64),
     ) -> io::Result<()> {
         let (mut offset, end) = (target.offset, target.offset + target.length);
-        // What came together with the last frame.
+        // The bytes that came together with the last frame.
         let early = self.take_early(target.length);
         target.write_at(&mut offset, &early)?;
         let mut pipe = None;

@@ -35,7 +35,7 @@ pub struct Gate {
     identity: Option<Arc<Identity>>,
     /// Whether what is for other processes of the node is handed over to them, handshake and all.
     is_door: bool,
-    /// Who owes a greeting, oldest first, and how each is told to give up.
+    /// The connections that owe a greeting, oldest first, and how each is told to give up.
     pending: Mutex<VecDeque<(u64, oneshot::Sender<()>)>>,
     /// How many have come.
     count: AtomicU64,
@@ -90,7 +90,7 @@ impl Gate {
             if pending.len() > HANDSHAKES_MAX { pending.pop_front() } else { None }
         };
         if let Some((_, oldest)) = oldest {
-            // It may have greeted in this moment.
+            // The peer may have greeted in this moment.
             let _ = oldest.send(());
         }
         let outcome = tokio::select! {

@@ -85,7 +85,7 @@ impl Reader {
         &self.stream
     }
 
-    /// What was read ahead, at most so much of it.
+    /// Takes at most `length` of the bytes that were read ahead.
     pub(super) fn take_early(&mut self, length: u64) -> Bytes {
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(self.buffer.len());
         self.buffer.split_to(length).freeze()

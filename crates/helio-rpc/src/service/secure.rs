@@ -164,7 +164,7 @@ impl Secure {
     /// When the session has failed the other end hears why, if there is room.
     fn or_told<T>(&self, outcome: Result<T, TlsError>) -> Result<T, Error> {
         let mut session = self.lock();
-        // What the session says of itself is short; the next write sends what did not fit.
+        // The session's own messages are short; the next write sends the part that did not fit.
         while !session.outgoing().is_empty()
             && let Ok(count) = self.tcp.try_write(session.outgoing())
         {

@@ -38,7 +38,7 @@ impl From<UnixStream> for Stream {
 impl From<TcpStream> for Stream {
     /// Small frames must not wait for each other's acknowledgement.
     fn from(stream: TcpStream) -> Self {
-        // It fails only on a socket that is closed already, which the first read reports.
+        // The call fails only on a socket that is closed already, which the first read reports.
         let _ = stream.set_nodelay(true);
         Self::Tcp(stream)
     }
@@ -198,7 +198,7 @@ impl Stream {
 
     /// Ends the connection in both directions; whoever reads it sees the end.
     pub(super) fn shutdown(&self) {
-        // It fails only where the peer was faster.
+        // The call fails only where the peer was faster.
         let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Both);
     }
 

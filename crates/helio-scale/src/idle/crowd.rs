@@ -42,7 +42,7 @@ pub(super) struct Beats {
     pub(super) rounds: usize,
     /// The time from one round to the next.
     pub(super) every: Duration,
-    /// Those of a round are spread over its time; else they come all at once.
+    /// The heartbeats of a round are spread over its time; else they come all at once.
     pub(super) are_spread: bool,
 }
 
@@ -63,7 +63,7 @@ impl Beats {
     }
 }
 
-/// What went to the service and came from it.
+/// The messages to the service and from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     /// Heartbeats that were sent.
@@ -112,7 +112,7 @@ impl Crowd {
         Ok(Self { nodes, epoll, buffer: vec![0; READ_SIZE], traffic, refusal })
     }
 
-    /// What was counted since last time.
+    /// Takes the counts since the last call.
     pub(super) fn take_traffic(&mut self) -> Traffic {
         std::mem::take(&mut self.traffic)
     }

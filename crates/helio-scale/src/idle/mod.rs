@@ -1,5 +1,5 @@
-//! What a real control service costs at rest: the one that ships, in a process of its own, with a
-//! connection to each of up to 10,000 pretended nodes ([`crowd`]).
+//! The cost of a real control service at rest: the one that ships, in a process of its own, with a connection to each
+//! of up to 10,000 pretended nodes ([`crowd`]).
 //!
 //! Its CPU time is that of its process, told by itself, with what the operating system did for it. So
 //! other work on the machine counts only as far as it takes the processor's caches.
@@ -32,7 +32,7 @@ const UNANSWERED_MAX: u64 = 5;
 /// are heard twice a second at most.
 const UNANSWERED: Duration = Duration::from_millis(100);
 
-/// What an idle cluster of some size costs a real control service.
+/// The cost of an idle cluster of some size for a real control service.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Idle {
     /// How many nodes.
@@ -45,7 +45,7 @@ pub struct Idle {
     pub gathered_ns: f64,
 }
 
-/// What one message costs a real control service that is awake, in nanoseconds; the machine's part is in it.
+/// The cost of one message for a real control service that is awake, in nanoseconds; the machine's part is in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Message {
     /// A heartbeat that needs no answer.
@@ -251,7 +251,7 @@ impl Cluster {
         Ok((second_ns - self.ticks_ns) / self.n_nodes as f64)
     }
 
-    /// What the nodes cost at rest.
+    /// Measures the cost of the nodes at rest.
     ///
     /// # Errors
     /// When the service ends, or too few heartbeats are answered.
@@ -261,7 +261,7 @@ impl Cluster {
         Ok(Idle { n_nodes, ticks_ns, beat_ns, gathered_ns })
     }
 
-    /// What a message costs, from what heartbeats cost that come at once: with few answers, and (`gathered_ns`)
+    /// Derives the cost of a message from that of heartbeats that come at once: with few answers, and (`gathered_ns`)
     /// with an answer to each.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! What a store is called: `redis://[user:password@]host:port`, `etcd://[user:password@]host:port[,host:port]`; `rediss`
-//! and `etcds` where connections are encrypted.
+//! The address of a store: `redis://[user:password@]host:port`, `etcd://[user:password@]host:port[,host:port]`;
+//! `rediss` and `etcds` where connections are encrypted.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::Error;
 const REDIS_PORT: u16 = 6379;
 const ETCD_PORT: u16 = 2379;
 
-/// Which store it is.
+/// The kind of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// One server of Redis.
@@ -35,15 +35,15 @@ pub struct Target {
     pub port: u16,
     /// Machines and ports of its other members.
     pub others: Vec<(String, u16)>,
-    /// Who logs in; empty: the store's default.
+    /// The user who logs in; empty: the store's default.
     pub username: String,
     /// Their password; empty: nobody logs in.
     pub password: String,
-    /// What encrypted connections show and believe; `None`: they are in the clear.
+    /// The certificates of encrypted connections; `None`: they are in the clear.
     pub encryption: Option<ClientFiles>,
     /// The part of the store: clusters of several namespaces do not see each other.
     pub namespace: String,
-    /// What marks the cluster, so that another one does not take its state: not the token itself.
+    /// The mark of the cluster, so that another one does not take its state: not the token itself.
     pub cluster: String,
     /// How long a silent head keeps the state from others.
     pub lease: Duration,
@@ -129,7 +129,7 @@ fn decoded(text: &str) -> String {
 }
 
 impl Target {
-    /// What it is called in messages: without the password.
+    /// Returns the name of the store for messages: without the password.
     #[must_use]
     pub fn name(&self) -> String {
         let scheme = match self.kind {

@@ -17,7 +17,7 @@ use crate::Error;
 const FILE_MAX: u64 = 100 << 20;
 const ALL_MAX: u64 = 256 << 20;
 
-/// What a store takes at a time.
+/// The size of the parts in which a copy is written, in bytes.
 const PART: u64 = 512 << 10;
 
 const INDEX: &str = "index";
@@ -112,7 +112,7 @@ impl Copies {
             Ok(is_whole)
         });
         if !matches!(is_whole, Ok(true)) {
-            // It may never have been made.
+            // The draft may never have been made.
             let _ = fs::remove_file(&draft);
         }
         is_whole

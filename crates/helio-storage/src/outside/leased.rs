@@ -22,14 +22,14 @@ pub(super) fn now() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// What the thread that renews the lease knows.
+/// The state that the thread which renews the lease shares.
 #[derive(Debug)]
 struct State {
     /// When the newest renewal that succeeded was asked for.
     asked: Duration,
     /// Why the newest one failed; empty: it did not.
     trouble: String,
-    /// Who has the state now, when that is another head.
+    /// The head that has the state now, when that is another one.
     lost: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl Leased {
         Self { target, backend, epoch, number, away: None, shared, keeper }
     }
 
-    /// What the store is called, without a password.
+    /// Returns the name of the store, without a password.
     #[must_use]
     pub fn place(&self) -> String {
         self.target.name()
@@ -134,7 +134,8 @@ impl Leased {
             }
             Ok(Done::Lost(to)) => Err(self.lost(&to)),
             Err(Failure::Full) => Err(self.target.failed(Failure::Full)),
-            // What was allowed a moment ago may be allowed again: the lease bounds how long that is waited for.
+            // An operation that was allowed a moment ago may be allowed again: the lease bounds how long that is waited
+            // for.
             Err(failure) => {
                 self.away = Some(now());
                 Err(self.target.failed(Failure::Away(why(failure))))
@@ -213,7 +214,7 @@ impl Drop for Leased {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.keeper.take() {
             drop(stop);
-            // It renews no more when the lease is given up.
+            // The thread renews no more when the lease is given up.
             let _ = thread.join();
         }
         // Where that fails the lease runs out by itself.

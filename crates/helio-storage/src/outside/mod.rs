@@ -46,7 +46,7 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 /// The outcome of asking for the lease.
 #[derive(Debug)]
 enum Attempt {
-    /// It is ours, under this epoch; so many writes were numbered before.
+    /// The lease is ours, under this epoch; so many writes were numbered before.
     Won { epoch: u64, number: u64 },
     /// Another head has it, for that long unless it renews it.
     Held { by: String, left: Duration },
@@ -75,9 +75,9 @@ impl<T> Done<T> {
 /// Why the store did not do it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Failure {
-    /// It does not answer, or not at the moment; what became of the operation is unknown.
+    /// The store does not answer, or not at the moment; whether the operation took effect is unknown.
     Away(String),
-    /// It has no room.
+    /// The store has no room.
     Full,
     /// The store refuses the operation and would refuse it again; with its words.
     Refused(String),
@@ -95,7 +95,7 @@ trait Backend: Send {
     fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>>;
     /// Makes the changes, unless a write of this or a higher number was made before: one that arrives late.
     fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>>;
-    /// What lies under a name beside the entries.
+    /// Reads the value under a name beside the entries.
     fn get_beside(&mut self, epoch: u64, name: &str) -> Outcome<Done<Option<Vec<u8>>>>;
     /// Writes or deletes that.
     fn put_beside(&mut self, epoch: u64, name: &str, value: Option<&[u8]>) -> Outcome<Done<()>>;
@@ -105,7 +105,7 @@ trait Backend: Send {
     fn clean(&mut self) -> Outcome<bool>;
 }
 
-/// What a head that has to wait is told, each time that it is another thing.
+/// The reason for which a head has to wait; it is told each time that the reason changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Waiting {
     /// Another head has the state. Who it is.

@@ -51,7 +51,7 @@ impl Limited {
         Err(last)
     }
 
-    /// What is read and written from now on may take so long, in all.
+    /// Bounds the time of all reads and writes from now on together.
     pub(super) fn limit(&mut self, patience: Duration) {
         self.patience = patience;
         self.until = Instant::now() + patience;

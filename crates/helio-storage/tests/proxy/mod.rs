@@ -74,7 +74,7 @@ impl Proxy {
             state.passed[direction] += passed;
             let is_passed = to.write_all(&buffer[..passed as usize]).is_ok();
             if passed < length as u64 || !is_passed {
-                // What has passed is read before the end of the connection.
+                // The reader gets the bytes that have passed before the end of the connection.
                 let _ = to.shutdown(Shutdown::Write);
                 state.is_cut = true;
                 let _ = from.shutdown(Shutdown::Both);

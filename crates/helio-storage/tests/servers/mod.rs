@@ -20,7 +20,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What all of them have.
+/// A server for the tests: the operations that Redis and etcd have in common.
 pub(crate) trait Server {
     /// At how many places a long conversation is cut: each costs a start of a head.
     const CUTS: u64;

@@ -132,7 +132,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// What a server that says that is understood as.
+    /// Returns the answer as it is read from a server that sends `said`.
     fn heard(said: &'static [u8]) -> io::Result<(u16, Value)> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -44,7 +44,7 @@ const PAGE_MAX: usize = 10_000;
 const PAGE_BYTES: usize = 4 << 20;
 const LARGE_MAX: Duration = Duration::from_secs(20);
 
-/// What etcd says when it cannot do something at the moment.
+/// Parts of etcd's messages about failures that pass.
 const PASSING: [&str; 6] =
     ["leader", "timed out", "too many requests", "unavailable", "raft", "server stopped"];
 
@@ -52,10 +52,10 @@ const PASSING: [&str; 6] =
 #[derive(Debug)]
 pub(super) struct Etcd {
     target: Target,
-    /// Which of its members is asked.
+    /// The member that is asked.
     member: usize,
     connection: Option<Connection>,
-    /// What shows that the user has logged in.
+    /// The token of the user's login; empty: nobody has logged in.
     token: String,
     /// The newest revision of `leader` that was seen, and since when.
     seen: Option<(String, Instant)>,
@@ -139,7 +139,7 @@ impl Etcd {
             }
             match self.ask(path, body, within) {
                 Ok(answer) => return Ok(answer),
-                // What showed the login is forgotten with the member's restart, and after a while.
+                // The member forgets the token with its restart, and after a while.
                 Err(Failure::Refused(why))
                     if why.contains("invalid auth token") && !has_logged_in =>
                 {
@@ -287,7 +287,7 @@ impl Etcd {
         Ok(Done::Ours(()))
     }
 
-    /// What the changes do to keys of etcd.
+    /// Returns the operations on etcd's keys that make the changes.
     fn ops(&self, changes: &[Change]) -> Vec<Op> {
         let mut ops = Vec::new();
         for Change { key, value } in changes {
@@ -317,7 +317,7 @@ fn digits(number: u64) -> String {
     format!("{number:020}")
 }
 
-/// Who leads, of "epoch lease name".
+/// Returns the leader, of "epoch lease name".
 fn holder(leader: Option<&Found>) -> String {
     leader.and_then(|found| found.text().splitn(3, ' ').nth(2)).unwrap_or_default().to_owned()
 }
@@ -533,7 +533,7 @@ impl Backend for Etcd {
             Done::Ours(told) => told,
             Done::Lost(to) => return Ok(Done::Lost(to)),
         };
-        // It may have been made by a try whose answer did not come.
+        // A try whose answer did not come may have made the write.
         let is_made = told.is_done || told.first(2).is_some_and(|found| found.text() == number);
         if !is_made {
             return Err(Failure::Away("a later write was made before".to_owned()));
@@ -548,7 +548,7 @@ impl Backend for Etcd {
         if is_one {
             return Ok(Done::Ours(()));
         }
-        // It has happened. Should this fail, whoever is next finds the mark.
+        // The write has happened. Should this fail, the next writer finds the mark.
         let _ = self.settle(epoch);
         Ok(Done::Ours(()))
     }

@@ -30,7 +30,7 @@ redis.call('SET', KEYS[1], epoch .. ' ' .. ARGV[2], 'PX', ARGV[3])
 return {'won', epoch, redis.call('HGET', KEYS[2], 'number') or '0'}
 ";
 
-/// What each of the following begins with.
+/// The beginning of each of the following scripts.
 macro_rules! if_ours {
     ($body:literal) => {
         concat!(
@@ -78,7 +78,7 @@ const RELEASE: &str = if_ours!("return {'ours', redis.call('DEL', KEYS[1])}");
 
 const CLEAN: &str = "return {'ours', redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])}";
 
-/// What Redis says first when it cannot do something at the moment.
+/// The first words of Redis's errors that pass.
 const PASSING: [&str; 6] = ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF"];
 
 /// A connection to Redis.
@@ -135,7 +135,7 @@ impl Redis {
     }
 }
 
-/// Who has a lease, of "epoch who".
+/// Returns the holder of a lease, of "epoch holder".
 fn holder(lease: Option<Reply>) -> String {
     let text = lease.and_then(Reply::text).unwrap_or_default();
     text.split_once(' ').map_or_else(String::new, |(_, who)| who.to_owned())
@@ -147,7 +147,7 @@ fn away(reason: &str) -> Failure {
 
 /// An error that Redis answered.
 fn failure(text: &str) -> Failure {
-    // Which line of the script it was tells an operator nothing.
+    // The line of the script that failed tells an operator nothing.
     let text = text.split(" script: ").next().unwrap_or(text);
     let word = text.split_whitespace().next().unwrap_or_default();
     if word == "OOM" || text.contains("-OOM") {

@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server that says that is understood as.
+    /// Returns the reply as it is read from a server that sends `said`.
     fn heard(said: &'static [u8]) -> io::Result<Reply> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
