@@ -76,10 +76,24 @@ class BaseID:
     def __init__(self, id: bytes) -> None: ...
     @classmethod
     def from_hex(cls, hex_id: str) -> Self:
-        """The id that these hexadecimal digits write."""
+        """The id that these hexadecimal digits write.
+
+        Args:
+            hex_id: ``2 * SIZE`` digits.
+
+        Raises:
+            ValueError: There are more or fewer digits, or something else.
+        """
     @classmethod
     def from_binary(cls, id_bytes: bytes) -> Self:
-        """The id of these bytes, ``SIZE`` of them."""
+        """The id of these bytes, ``SIZE`` of them.
+
+        Args:
+            id_bytes: The bytes.
+
+        Raises:
+            ValueError: There are more or fewer bytes.
+        """
     @classmethod
     def nil(cls) -> Self:
         """The id of nothing: every byte is 255."""
@@ -108,7 +122,11 @@ class JobID(BaseID):
 
     @classmethod
     def from_int(cls, value: int) -> JobID:
-        """The id of the job with this number."""
+        """The id of the job with this number.
+
+        Args:
+            value: A number from 0 to 4294967295.
+        """
     def int(self) -> int:
         """The job's number."""
 
@@ -143,7 +161,11 @@ class PlacementGroupID(BaseID):
 
     @classmethod
     def of(cls, job_id: JobID) -> PlacementGroupID:
-        """A fresh one of that job."""
+        """A fresh one of that job.
+
+        Args:
+            job_id: The job.
+        """
 
 @final
 class UniqueID(BaseID):
@@ -162,10 +184,11 @@ class ClusterID(BaseID):
     """A cluster, from the first start of its head."""
 
 class ObjectRef(Awaitable[Any]):
-    """One counted reference to an object. Made by the runtime only; dropping it lets go.
+    """A reference to an object, which may not be there yet. ``ray.get`` gives its value.
 
-    Inside values it travels as a borrowed reference; pickled by anybody else it works as well, and
-    then this process keeps the object alive for good.
+    Calls and ``ray.put`` return references. A reference keeps its object alive while some process holds it.
+    One among the arguments of a call arrives as the value; one inside a list or another object arrives as a
+    reference. ``await ref`` gives the value in ``async`` code.
     """
 
     SIZE: ClassVar[int]
@@ -185,10 +208,18 @@ class ObjectRef(Awaitable[Any]):
         """A reference with a random id, to no object."""
     @classmethod
     def from_hex(cls, hex_id: str) -> ObjectRef:
-        """A reference by id, without an owner: good for comparing, and for ``get`` in its own process."""
+        """A reference by id, without an owner: good for comparing, and for ``get`` in its own process.
+
+        Args:
+            hex_id: The digits of an id.
+        """
     @classmethod
     def from_binary(cls, id_bytes: bytes) -> ObjectRef:
-        """As :meth:`from_hex`, from the bytes of the id."""
+        """As :meth:`from_hex`, from the bytes of the id.
+
+        Args:
+            id_bytes: The bytes.
+        """
     @classmethod
     def size(cls) -> int:
         """The length of an id in bytes."""
@@ -201,7 +232,13 @@ class ObjectRef(Awaitable[Any]):
     def call_site(self) -> str:
         """Where it was made, if ``RAY_record_ref_creation_sites=1`` has that recorded, else ""."""
     def future(self) -> concurrent.futures.Future[Any]:
-        """A future of the value, for threads."""
+        """A future of the value, for threads.
+
+        Examples:
+            >>> import ray
+            >>> ray.put(3).future().result()
+            3
+        """
     def as_future(self) -> asyncio.Future[Any]:
         """A future of the value, on the running event loop."""
     def _on_completed(self, callback: Callable[[Any], None]) -> None: ...
@@ -213,24 +250,63 @@ class ObjectRef(Awaitable[Any]):
 
 @final
 class ObjectRefGenerator:
-    """The items of a streaming call, as references, in order."""
+    """The items of a streaming call, as references, in order. Calls of generator functions return it.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def count(n):
+        ...     yield from range(n)
+        >>> [ray.get(ref) for ref in count.remote(3)]
+        [0, 1, 2]
+    """
 
     def __iter__(self) -> Iterator[ObjectRef]: ...
     def __next__(self) -> ObjectRef: ...
     def __aiter__(self) -> AsyncIterator[ObjectRef]: ...
     def __anext__(self) -> Awaitable[ObjectRef]: ...
     def send(self, value: None) -> ObjectRef:
-        """As ``next``: the value is not sent to the call."""
+        """As ``next``: the value is not sent to the call.
+
+        Args:
+            value: Has no effect.
+        """
     def throw(self, value: object) -> ObjectRef:
-        """Raises ``NotImplementedError``."""
+        """Refused: the call's frame is in another process.
+
+        Args:
+            value: Has no effect.
+
+        Raises:
+            NotImplementedError: Always.
+        """
     def close(self) -> None:
-        """Raises ``NotImplementedError``: use ``heliostat.cancel``."""
+        """Refused: use ``ray.cancel``.
+
+        Raises:
+            NotImplementedError: Always.
+        """
     def asend(self, value: None) -> Awaitable[ObjectRef]:
-        """As ``anext``: the value is not sent to the call."""
+        """As ``anext``: the value is not sent to the call.
+
+        Args:
+            value: Has no effect.
+        """
     def athrow(self, value: object) -> Awaitable[ObjectRef]:
-        """Raises ``NotImplementedError``."""
+        """Refused: the call's frame is in another process.
+
+        Args:
+            value: Has no effect.
+
+        Raises:
+            NotImplementedError: Always.
+        """
     def aclose(self) -> Awaitable[None]:
-        """Raises ``NotImplementedError``: use ``heliostat.cancel``."""
+        """Refused: use ``ray.cancel``.
+
+        Raises:
+            NotImplementedError: Always.
+        """
     def completed(self) -> ObjectRef:
         """A reference that is ready when the call has ended; ``get`` of it raises what the call raised."""
     def next_ready(self) -> bool:
@@ -313,36 +389,60 @@ def choose_session(epoch: int) -> int:
 def put(value: Any, *, _owner: Any = None, _tensor_transport: str = "object_store") -> ObjectRef:
     """Store a value in this node's object store.
 
-    NumPy arrays and other buffers are copied once; readers on this node see that copy, read-only.
+    NumPy arrays and other buffers are copied once; readers on this node share that copy, read-only. Use it
+    for a value that several calls take; an argument of one call needs no ``put``.
 
     Args:
         value: Anything that can be pickled, but no reference.
 
     Returns:
-        A reference to the value, which this process owns.
+        A reference to the value. This process owns the object: it is lost when the process ends.
 
     Raises:
         TypeError: ``value`` is a reference, or cannot be pickled; the error names the part that cannot.
         ObjectStoreFullError: There is room neither in the store nor on the disk.
+
+    Examples:
+        >>> import ray
+        >>> ref = ray.put([1, 2, 3])
+        >>> ray.get(ref)
+        [1, 2, 3]
     """
 
 def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
     """Wait for objects and return their values.
 
+    Arrays come without a copy from this node's store and are read-only. A task that waits here gives its CPUs
+    back meanwhile. In ``async`` code write ``await ref`` instead.
+
     Args:
-        object_refs: A reference, or a list of them, which may repeat.
-        timeout: Seconds to wait for all of them; ``None``: without end. 0: what is there now.
+        object_refs: An ``ObjectRef``, or a list of them, which may repeat.
+        timeout: Seconds to wait for all of them. Default ``None``: without end; 0: take what is there
+            now.
 
     Returns:
         The value, or a list of values in the order of the references.
 
     Raises:
-        GetTimeoutError: A value was not there in time. The calls go on.
-        RayTaskError: The call that makes the value raised; the error is an instance of the class of the
-            call's own exception, too.
+        GetTimeoutError: A value was not there in time. The calls go on. It is a ``TimeoutError``, too.
+        RayTaskError: The call that makes the value raised. The error is an instance of the class of the
+            call's own exception, too, and has the remote traceback.
+        WorkerCrashedError: The process of the task died, and no retries are left.
+        ActorDiedError: The actor of the call has ended.
+        TaskCancelledError: The call was cancelled.
         ObjectLostError: The value was lost and cannot be made again.
         ValueError: ``object_refs`` is neither a reference nor a list.
         TypeError: The list has something else in it.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def square(x):
+        ...     return x * x
+        >>> ray.get(square.remote(4))
+        16
+        >>> ray.get([square.remote(i) for i in range(3)], timeout=60)
+        [0, 1, 4]
     """
 
 def wait(
@@ -352,21 +452,36 @@ def wait(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> tuple[list[Any], list[Any]]:
-    """Wait until some objects are there.
+    """Wait until some of several objects are there, and say which.
+
+    Use it to work on results as they come, or to bound how many calls are under way.
 
     Args:
         ray_waitables: A list of different references, or of generators, whose next item counts.
-        num_returns: How many are waited for, at least 1.
-        timeout: Seconds to wait; ``None``: without end. 0: what is there now.
-        fetch_local: Wait until the value is on this node, not just somewhere.
+        num_returns: How many are waited for: from 1 to the length of the list. Default 1.
+        timeout: Seconds to wait. Default ``None``: without end; 0: look and return.
+        fetch_local: Wait until a value is on this node. Default True; False: anywhere in the cluster.
 
     Returns:
-        Two lists: at most ``num_returns`` that are ready, and the others. An object whose call has failed
-        is ready, too.
+        ``(ready, rest)``: a list of at most ``num_returns`` that are ready, and a list of the others,
+        both in the order given. A call that failed is ready, too: ``get`` of it raises.
 
     Raises:
-        TypeError: It is no list, or has something else in it.
-        ValueError: A reference is there twice, or ``num_returns`` is below 1 or above the list's length.
+        TypeError: ``ray_waitables`` is not a list, or has something else in it.
+        ValueError: A reference is there twice, ``timeout`` is negative, or ``num_returns`` is below 1
+            or above the length of the list.
+
+    Examples:
+        >>> import ray
+        >>> import time
+        >>> @ray.remote
+        ... def nap(seconds):
+        ...     time.sleep(seconds)
+        ...     return seconds
+        >>> ready, rest = ray.wait([nap.remote(600), nap.remote(0)])
+        >>> ray.get(ready)
+        [0]
+        >>> ray.cancel(rest[0], force=True)
     """
 
 def cancel(
@@ -374,17 +489,32 @@ def cancel(
 ) -> None:
     """Stop the call that makes an object. Nothing happens if it has ended.
 
-    A call that waits never runs. In one that runs, ``KeyboardInterrupt`` is raised; in a method of an
+    A call that waits never runs. In a task that runs, ``KeyboardInterrupt`` is raised; in a method of an
     ``async`` actor, ``asyncio.CancelledError``. Whoever gets the object sees ``TaskCancelledError``.
+    Returns at once; it does not wait for the end of the call.
 
     Args:
-        ray_waitable: What ``.remote()`` gave.
-        force: End the worker's process. For tasks only.
-        recursive: Cancel the calls that it has made, too.
+        ray_waitable: The ``ObjectRef`` or ``ObjectRefGenerator`` that the call gave.
+        force: End the worker's process. For tasks only. Default False.
+        recursive: Cancel the calls that it has made, too. Default True.
 
     Raises:
         ValueError: ``force`` with the call of an actor's method.
         TypeError: It is no reference.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def wait_long():
+        ...     import time
+        ...     time.sleep(600)
+        >>> ref = wait_long.remote()
+        >>> ray.cancel(ref)
+        >>> try:
+        ...     ray.get(ref)
+        ... except ray.exceptions.TaskCancelledError:
+        ...     print("cancelled")
+        cancelled
     """
 
 def take(ref: ObjectRef) -> Any:
@@ -552,11 +682,40 @@ class ActorMethod:
     @property
     def slot(self) -> MethodSlot: ...
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method; returns a reference, or as many as ``num_returns`` says, at once."""
+        """Call the method. Returns at once; calls of one caller run in the order in which they were made.
+
+        Args:
+            *args: Positional arguments. References among them become values.
+            **kwargs: Keyword arguments.
+
+        Returns:
+            A reference, a list of as many as ``num_returns`` says, ``None`` for 0, or a generator of
+            references.
+
+        Raises:
+            TypeError: The arguments do not fit the method.
+            PendingCallsLimitExceeded: ``max_pending_calls`` calls of the handle have not ended.
+        """
     def options(self, **options: Any) -> Any:
-        """The same method with other options."""
+        """The same method with other options.
+
+        Args:
+            **options: ``num_returns``, ``name``, ``concurrency_group``, ``max_task_retries``,
+                ``retry_exceptions`` and ``enable_task_events``, as of ``ray.method``.
+
+        Returns:
+            What has ``remote(...)`` and ``bind(...)``, with these options.
+        """
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """A node of a graph that calls the method when the graph is executed."""
+        """A node of a graph that calls the method when the graph is executed.
+
+        Args:
+            *args: Positional arguments, which may be nodes.
+            **kwargs: Keyword arguments, likewise.
+
+        Returns:
+            A node.
+        """
     @property
     def __signature__(self) -> inspect.Signature: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

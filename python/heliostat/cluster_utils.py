@@ -77,7 +77,17 @@ class ClusterNode:
 
 
 class Cluster:
-    """Starts and stops daemons on this machine, each with ports and a store of its own."""
+    """Starts and stops nodes on this machine, each with daemon, ports and store of its own. For tests.
+
+    Args:
+        initialize_head: Start a head at once. Default False.
+        connect: Make this process a driver of it, too. Default False.
+        head_node_args: Arguments of ``add_node`` for the head.
+        shutdown_at_exit: Stop the nodes when this process ends. Default True.
+
+    Raises:
+        RuntimeError: ``connect`` without ``initialize_head``.
+    """
 
     def __init__(
         self,
@@ -111,12 +121,28 @@ class Cluster:
         return None if self.head_node is None else self.address
 
     def connect(self, namespace: str | None = None) -> None:
-        """Make this process a driver of the cluster."""
+        """Make this process a driver of the cluster.
+
+        Args:
+            namespace: Where named actors are looked up. ``None``: one of this job alone.
+        """
         heliostat.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
         self.connected = True
 
     def add_node(self, wait: bool = True, **node_args: Any) -> ClusterNode:
-        """Start a node: the first is the head. Returns when it is in the cluster."""
+        """Start a node: the first is the head.
+
+        Args:
+            wait: Return when it is in the cluster. Default True.
+            **node_args: As of ``ray.init``: ``num_cpus``, ``num_gpus``, ``memory`` and
+                ``object_store_memory`` (bytes), ``resources``, ``labels``, ``env_vars``, ...
+
+        Returns:
+            The node.
+
+        Raises:
+            TypeError: An argument is unknown.
+        """
         unknown = node_args.keys() - {*_KNOWN, *_IGNORED}
         if unknown:
             raise TypeError(f"unknown arguments of a node: {sorted(unknown)}")
@@ -157,7 +183,15 @@ class Cluster:
         return options
 
     def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
-        """End a node: with ``allow_graceful`` it says goodbye, else it is killed."""
+        """Stop a node.
+
+        Args:
+            node: What ``add_node`` returned.
+            allow_graceful: It says goodbye to the cluster. False: its process is killed. Default True.
+
+        Raises:
+            ValueError: It is no node of this cluster, or the head while others run.
+        """
         if node is self.head_node:
             if self.worker_nodes:
                 raise ValueError("Removing the head node before the others ends the whole cluster.")
@@ -172,7 +206,15 @@ class Cluster:
             node._daemon.kill()
 
     def wait_for_nodes(self, timeout: float = 30) -> None:
-        """Until the cluster knows exactly the nodes that were started; ``TimeoutError``."""
+        """Wait until the cluster knows exactly the nodes that were started.
+
+        Args:
+            timeout: Seconds. Default 30.
+
+        Raises:
+            RuntimeError: A node has ended by itself.
+            TimeoutError: The cluster did not know them in time.
+        """
         deadline = time.monotonic() + timeout
         while True:
             # Each time: other threads may add nodes and remove some.
@@ -221,10 +263,13 @@ class Cluster:
 class AutoscalingCluster:
     """A cluster on this machine that grows by itself, for tests.
 
-    ``head_resources`` are those of the head; ``worker_node_types`` are the kinds of nodes that may be added:
-    ``{name: {"resources": {...}, "min_workers": 0, "max_workers": 2, "labels": {...}}}``. Of what a cluster's
-    configuration has besides, ``idle_timeout_minutes`` (5) and ``max_workers`` (8, of all kinds together)
-    act.
+    Args:
+        head_resources: Those of the head: amounts by name.
+        worker_node_types: The kinds of nodes that may be added: ``{name: {"resources": {...},
+            "min_workers": 0, "max_workers": 2, "labels": {...}}}``.
+        autoscaler_v2: Has no effect.
+        **config_kwargs: ``idle_timeout_minutes`` (default 5) and ``max_workers`` (default 8, of all
+            kinds together).
     """
 
     def __init__(
@@ -243,9 +288,10 @@ class AutoscalingCluster:
         _system_config: dict[str, Any] | None = None,
         override_env: dict[str, str] | None = None,
     ) -> None:
-        """Start it: ``init("auto")`` connects to it then.
+        """Start it: ``ray.init("auto")`` connects to it then.
 
-        ``override_env`` are variables for its daemons and what these start.
+        Args:
+            override_env: Environment variables for its daemons and what these start.
         """
         self._cluster.start(_system_config, override_env or {})
         atexit.register(self.shutdown)

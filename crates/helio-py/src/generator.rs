@@ -18,7 +18,15 @@ use crate::{errors, objects};
 /// Item 0's index among the call's returns; the generator itself has index 1.
 pub(crate) const FIRST_ITEM: u32 = 2;
 
-/// The items of a streaming call.
+/// The items of a streaming call, as references, in order. Calls of generator functions return it.
+///
+/// Examples:
+///     >>> import ray
+///     >>> @ray.remote
+///     ... def count(n):
+///     ...     yield from range(n)
+///     >>> [ray.get(ref) for ref in count.remote(3)]
+///     [0, 1, 2]
 #[pyclass(frozen, weakref, module = "heliostat._heliostat")]
 pub(crate) struct ObjectRefGenerator {
     /// The call's own object: ready when the call has ended.
@@ -137,6 +145,10 @@ impl ObjectRefGenerator {
         ObjectRef::uncounted(py, self.next_id())
     }
 
+    /// As ``next``: the value is not sent to the call.
+    ///
+    /// Args:
+    ///     value: Has no effect.
     #[pyo3(signature = (value))]
     fn send<'py>(
         &self,
@@ -147,6 +159,13 @@ impl ObjectRefGenerator {
         self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
+    /// Refused: the call's frame is in another process.
+    ///
+    /// Args:
+    ///     value: Has no effect.
+    ///
+    /// Raises:
+    ///     NotImplementedError: Always.
     fn throw<'py>(
         &self,
         py: Python<'py>,
@@ -156,10 +175,18 @@ impl ObjectRefGenerator {
         Err(pyo3::exceptions::PyNotImplementedError::new_err("`gen.throw` is not supported."))
     }
 
+    /// Refused: use ``ray.cancel``.
+    ///
+    /// Raises:
+    ///     NotImplementedError: Always.
     fn close(&self) -> PyResult<()> {
         Err(pyo3::exceptions::PyNotImplementedError::new_err("`gen.close` is not supported."))
     }
 
+    /// As ``anext``: the value is not sent to the call.
+    ///
+    /// Args:
+    ///     value: Has no effect.
     fn asend<'py>(
         slf: &Bound<'py, Self>,
         value: &Bound<'py, PyAny>,
@@ -168,6 +195,13 @@ impl ObjectRefGenerator {
         Self::__anext__(slf)
     }
 
+    /// Refused: the call's frame is in another process.
+    ///
+    /// Args:
+    ///     value: Has no effect.
+    ///
+    /// Raises:
+    ///     NotImplementedError: Always.
     fn athrow<'py>(
         &self,
         py: Python<'py>,
@@ -177,17 +211,22 @@ impl ObjectRefGenerator {
         Err(pyo3::exceptions::PyNotImplementedError::new_err("`gen.athrow` is not supported."))
     }
 
+    /// Refused: use ``ray.cancel``.
+    ///
+    /// Raises:
+    ///     NotImplementedError: Always.
     fn aclose(&self) -> PyResult<()> {
         Err(pyo3::exceptions::PyNotImplementedError::new_err("`gen.aclose` is not supported."))
     }
 
-    /// Ready when the call has ended; `get` of it raises what the call raised.
+    /// A reference that is ready when the call has ended; ``get`` of it raises what the call raised.
     fn completed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, ObjectRef>> {
         let session = self.session(py)?;
         session.runtime.add_ref(self.id);
         ObjectRef::counted(py, self.id, session.epoch)
     }
 
+    /// Whether ``next`` would return at once. False at the end.
     fn next_ready(&self, py: Python<'_>) -> PyResult<bool> {
         if self.state.lock().finished {
             return Ok(false);
@@ -197,10 +236,12 @@ impl ObjectRefGenerator {
         Ok(self.session(py)?.runtime.stream_ready(self.id, read) != Some(false))
     }
 
+    /// Whether every item was read.
     fn is_finished(&self) -> bool {
         self.state.lock().finished
     }
 
+    /// The call that makes the items.
     fn task_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, TaskID>> {
         TaskID::of(py, self.id.task())
     }

@@ -18,7 +18,11 @@ use crate::ids::{self, JobID, TaskID};
 use crate::session::Session;
 use crate::{errors, session};
 
-/// A reference to an object, which may not be there yet.
+/// A reference to an object, which may not be there yet. ``ray.get`` gives its value.
+///
+/// Calls and ``ray.put`` return references. A reference keeps its object alive while some process holds it.
+/// One among the arguments of a call arrives as the value; one inside a list or another object arrives as a
+/// reference. ``await ref`` gives the value in ``async`` code.
 #[pyclass(frozen, freelist = 1024, weakref, module = "heliostat._heliostat")]
 pub(crate) struct ObjectRef {
     id: ObjectId,
@@ -166,6 +170,10 @@ impl ObjectRef {
         Ok(Self { id: parse(id)?, epoch: 0 })
     }
 
+    /// As :meth:`from_hex`, from the bytes of the id.
+    ///
+    /// Args:
+    ///     id_bytes: The bytes.
     #[classmethod]
     fn from_binary<'py>(
         cls: &Bound<'py, PyType>,
@@ -174,6 +182,10 @@ impl ObjectRef {
         Self::uncounted(cls.py(), parse(id_bytes)?)
     }
 
+    /// A reference by id, without an owner: good for comparing, and for ``get`` in its own process.
+    ///
+    /// Args:
+    ///     hex_id: The digits of an id.
     #[classmethod]
     fn from_hex<'py>(cls: &Bound<'py, PyType>, hex_id: &str) -> PyResult<Bound<'py, Self>> {
         let id =
@@ -181,11 +193,13 @@ impl ObjectRef {
         Self::uncounted(cls.py(), id)
     }
 
+    /// A reference to nothing.
     #[classmethod]
     fn nil<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, Self>> {
         Self::uncounted(cls.py(), ObjectId::NIL)
     }
 
+    /// A reference with a random id, to no object.
     #[classmethod]
     fn from_random<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, Self>> {
         let mut id = ObjectId::NIL;
@@ -193,53 +207,65 @@ impl ObjectRef {
         Self::uncounted(cls.py(), id)
     }
 
+    /// The length of an id in bytes.
     #[classmethod]
     fn size(_cls: &Bound<'_, PyType>) -> usize {
         ObjectId::LEN
     }
 
+    /// The object's id as hexadecimal digits.
     fn hex(&self) -> String {
         self.id.hex()
     }
 
+    /// The bytes of the object's id.
     fn binary<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.id.0)
     }
 
+    /// Whether it refers to nothing.
     fn is_nil(&self) -> bool {
         self.id.is_nil()
     }
 
+    /// The call that makes the object; of a value that was ``put``, the caller.
     fn task_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, TaskID>> {
         TaskID::of(py, self.id.task())
     }
 
+    /// The job that the object belongs to.
     fn job_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, JobID>> {
         JobID::of(py, self.id.task().job())
     }
 
-    /// The owner's address, in the form that goes over the wire.
+    /// The address of the process that owns the object, as it goes over the wire.
     fn owner_address<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut address = Vec::new();
         peer::put_worker(&mut address, &self.reference().owner);
         PyBytes::new(py, &address)
     }
 
-    /// Where it was made, if `RAY_record_ref_creation_sites=1` has that recorded.
+    /// Where it was made, if ``RAY_record_ref_creation_sites=1`` has that recorded, else "".
     fn call_site(&self) -> String {
         helio_worker::sites::of(&self.id)
     }
 
+    /// A hash of the id.
     fn redis_shard_hash(&self) -> u64 {
         self.__hash__()
     }
 
-    /// A `concurrent.futures.Future` of the value.
+    /// A future of the value, for threads.
+    ///
+    /// Examples:
+    ///     >>> import ray
+    ///     >>> ray.put(3).future().result()
+    ///     3
     fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         aio(slf, "concurrent_future")
     }
 
-    /// An `asyncio.Future` of the value, on the running loop.
+    /// A future of the value, on the running event loop.
     fn as_future<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         aio(slf, "as_future")
     }

@@ -47,7 +47,39 @@ fn count(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     }
 }
 
-/// Values of one ref or a list of them.
+/// Wait for objects and return their values.
+///
+/// Arrays come without a copy from this node's store and are read-only. A task that waits here gives its CPUs
+/// back meanwhile. In ``async`` code write ``await ref`` instead.
+///
+/// Args:
+///     object_refs: An ``ObjectRef``, or a list of them, which may repeat.
+///     timeout: Seconds to wait for all of them. Default ``None``: without end; 0: take what is there
+///         now.
+///
+/// Returns:
+///     The value, or a list of values in the order of the references.
+///
+/// Raises:
+///     GetTimeoutError: A value was not there in time. The calls go on. It is a ``TimeoutError``, too.
+///     RayTaskError: The call that makes the value raised. The error is an instance of the class of the
+///         call's own exception, too, and has the remote traceback.
+///     WorkerCrashedError: The process of the task died, and no retries are left.
+///     ActorDiedError: The actor of the call has ended.
+///     TaskCancelledError: The call was cancelled.
+///     ObjectLostError: The value was lost and cannot be made again.
+///     ValueError: ``object_refs`` is neither a reference nor a list.
+///     TypeError: The list has something else in it.
+///
+/// Examples:
+///     >>> import ray
+///     >>> @ray.remote
+///     ... def square(x):
+///     ...     return x * x
+///     >>> ray.get(square.remote(4))
+///     16
+///     >>> ray.get([square.remote(i) for i in range(3)], timeout=60)
+///     [0, 1, 4]
 #[pyfunction]
 #[pyo3(signature = (object_refs, *, timeout = None, _use_object_store = false))]
 pub(crate) fn get<'py>(
@@ -89,7 +121,26 @@ pub(crate) fn get<'py>(
     Ok(PyList::new(py, values)?.into_any())
 }
 
-/// Store a value.
+/// Store a value in this node's object store.
+///
+/// NumPy arrays and other buffers are copied once; readers on this node share that copy, read-only. Use it
+/// for a value that several calls take; an argument of one call needs no ``put``.
+///
+/// Args:
+///     value: Anything that can be pickled, but no reference.
+///
+/// Returns:
+///     A reference to the value. This process owns the object: it is lost when the process ends.
+///
+/// Raises:
+///     TypeError: ``value`` is a reference, or cannot be pickled; the error names the part that cannot.
+///     ObjectStoreFullError: There is room neither in the store nor on the disk.
+///
+/// Examples:
+///     >>> import ray
+///     >>> ref = ray.put([1, 2, 3])
+///     >>> ray.get(ref)
+///     [1, 2, 3]
 #[pyfunction]
 #[pyo3(signature = (value, *, _owner = None, _tensor_transport = None))]
 pub(crate) fn put<'py>(
@@ -132,7 +183,36 @@ pub(crate) fn store<'py>(
     ObjectRef::counted(py, id, session.epoch)
 }
 
-/// (ready, not ready).
+/// Wait until some of several objects are there, and say which.
+///
+/// Use it to work on results as they come, or to bound how many calls are under way.
+///
+/// Args:
+///     ray_waitables: A list of different references, or of generators, whose next item counts.
+///     num_returns: How many are waited for: from 1 to the length of the list. Default 1.
+///     timeout: Seconds to wait. Default ``None``: without end; 0: look and return.
+///     fetch_local: Wait until a value is on this node. Default True; False: anywhere in the cluster.
+///
+/// Returns:
+///     ``(ready, rest)``: a list of at most ``num_returns`` that are ready, and a list of the others,
+///     both in the order given. A call that failed is ready, too: ``get`` of it raises.
+///
+/// Raises:
+///     TypeError: ``ray_waitables`` is not a list, or has something else in it.
+///     ValueError: A reference is there twice, ``timeout`` is negative, or ``num_returns`` is below 1
+///         or above the length of the list.
+///
+/// Examples:
+///     >>> import ray
+///     >>> import time
+///     >>> @ray.remote
+///     ... def nap(seconds):
+///     ...     time.sleep(seconds)
+///     ...     return seconds
+///     >>> ready, rest = ray.wait([nap.remote(600), nap.remote(0)])
+///     >>> ray.get(ready)
+///     [0]
+///     >>> ray.cancel(rest[0], force=True)
 #[pyfunction]
 #[pyo3(signature = (ray_waitables, *, num_returns = 1, timeout = None, fetch_local = true))]
 pub(crate) fn wait<'py>(
@@ -298,7 +378,34 @@ fn split<'py>(
     PyTuple::new(py, [PyList::new(py, ready)?, PyList::new(py, rest)?])
 }
 
-/// Stop the call that makes an object.
+/// Stop the call that makes an object. Nothing happens if it has ended.
+///
+/// A call that waits never runs. In a task that runs, ``KeyboardInterrupt`` is raised; in a method of an
+/// ``async`` actor, ``asyncio.CancelledError``. Whoever gets the object sees ``TaskCancelledError``.
+/// Returns at once; it does not wait for the end of the call.
+///
+/// Args:
+///     ray_waitable: The ``ObjectRef`` or ``ObjectRefGenerator`` that the call gave.
+///     force: End the worker's process. For tasks only. Default False.
+///     recursive: Cancel the calls that it has made, too. Default True.
+///
+/// Raises:
+///     ValueError: ``force`` with the call of an actor's method.
+///     TypeError: It is no reference.
+///
+/// Examples:
+///     >>> import ray
+///     >>> @ray.remote
+///     ... def wait_long():
+///     ...     import time
+///     ...     time.sleep(600)
+///     >>> ref = wait_long.remote()
+///     >>> ray.cancel(ref)
+///     >>> try:
+///     ...     ray.get(ref)
+///     ... except ray.exceptions.TaskCancelledError:
+///     ...     print("cancelled")
+///     cancelled
 #[pyfunction]
 #[pyo3(signature = (ray_waitable, *, force = false, recursive = true))]
 pub(crate) fn cancel(

@@ -68,7 +68,7 @@ class _Definition:
 
 
 class ActorClass(Generic[T]):
-    """A class whose instances live in processes of their own: ``A.remote(...)``."""
+    """A class whose instances live in processes of their own, made by ``@ray.remote``."""
 
     def __new__(cls, *args: Any) -> ActorClass[T]:
         if len(args) == 3 and isinstance(args[1], tuple):  # `class Child(A):` calls us as metaclass
@@ -117,7 +117,19 @@ class ActorClass(Generic[T]):
         return actor_metadata.describe(cls, self._default_options, _METHOD_OPTIONS)
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
-        """Make an actor; returns its handle at once."""
+        """Make an actor. Returns at once; the constructor runs in the actor's process.
+
+        Args:
+            *args: Positional arguments of the constructor. References among them become values.
+            **kwargs: Keyword arguments of the constructor.
+
+        Returns:
+            The actor's handle. The actor ends when its last handle is gone, unless it is detached.
+
+        Raises:
+            TypeError: The arguments do not fit the constructor.
+            ActorAlreadyExistsError: Another actor has the name.
+        """
         return _create(self._definition, self._default_options, args, kwargs)
 
     def _remote(
@@ -127,12 +139,31 @@ class ActorClass(Generic[T]):
         return self.options(**actor_options).remote(*(args or ()), **(kwargs or {}))
 
     def options(self, **actor_options: Any) -> ActorClassWithOptions[T]:
-        """The same class with other options."""
+        """The same class with other options.
+
+        Args:
+            **actor_options: Those of ``ray.remote`` for classes, without ``concurrency_groups``.
+
+        Returns:
+            What has ``remote(...)`` and ``bind(...)``, with these options.
+
+        Raises:
+            ValueError: An option is unknown, or has a value that it cannot have.
+            TypeError: An option has a value of another type.
+        """
         check_actor_options(actor_options, in_options=True)
         return ActorClassWithOptions(self, actor_options)
 
     def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
-        """A node of a task graph."""
+        """A node of a task graph.
+
+        Args:
+            *args: Positional arguments of the constructor, which may be nodes.
+            **kwargs: Keyword arguments of the constructor, likewise.
+
+        Returns:
+            A node. Its methods have ``bind(...)``, too.
+        """
         from heliostat.core.graph import ClassNode
 
         cls = self.__ray_actor_class__
@@ -196,13 +227,33 @@ class ActorClassWithOptions(Generic[T]):
 
 
 def method(*args: Any, **kwargs: Any) -> Any:
-    """Give a method of an actor class options of its own, such as ``@method(num_returns=2)``.
+    """Give a method of an actor class options of its own, such as ``@ray.method(num_returns=2)``.
 
-    It takes ``num_returns`` (default 1), ``concurrency_group``, ``max_task_retries``,
-    ``retry_exceptions`` and ``enable_task_events``.
+    Args:
+        *args: The method, when there are no parentheses.
+        **kwargs: ``num_returns`` (default 1; ``"streaming"`` for generators), ``concurrency_group`` (a
+            name of the class's ``concurrency_groups``), ``max_task_retries`` (default: the actor's; -1:
+            without end), ``retry_exceptions`` (default False; True, or a list of exceptions that are
+            tried again, too) and ``enable_task_events`` (default: the actor's).
+
+    Returns:
+        The method, or a decorator of it.
 
     Raises:
-        AssertionError: An option is unknown.
+        AssertionError: An option is unknown, or is not given by keyword.
+        ValueError: An option has a value that it cannot have.
+        TypeError: An option has a value of another type.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Splitter:
+        ...     @ray.method(num_returns=2)
+        ...     def split(self, text):
+        ...         return text[:1], text[1:]
+        >>> head, tail = Splitter.remote().split.remote("ray")
+        >>> ray.get([head, tail])
+        ['r', 'ay']
     """
     if len(args) == 1 and not kwargs and callable(args[0]):
         return args[0]
@@ -366,8 +417,23 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
         name: What ``options(name=...)`` said.
         namespace: Where the name was given. Default: that of this job.
 
+    Returns:
+        A handle. It calls the same actor as the handle of the process that made it.
+
     Raises:
-        ValueError: There is no such actor, or it has ended.
+        ValueError: There is no such actor, or it has ended; the name or the namespace is empty.
+        TypeError: The name or the namespace is not a string.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Store:
+        ...     def size(self):
+        ...         return 0
+        >>> store = Store.options(name="store").remote()
+        >>> ray.get(ray.get_actor("store").size.remote())
+        0
+        >>> ray.kill(store)
     """
     if not name:
         raise ValueError("Please supply a non-empty value to get_actor")
@@ -396,6 +462,22 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     Raises:
         ValueError: It is no handle.
         ActorHandleNotFoundError: The handle belongs to a session that is over.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Worker:
+        ...     def ping(self):
+        ...         return "pong"
+        >>> worker = Worker.remote()
+        >>> ray.get(worker.ping.remote())
+        'pong'
+        >>> ray.kill(worker)
+        >>> try:
+        ...     ray.get(worker.ping.remote())
+        ... except ray.exceptions.ActorDiedError:
+        ...     print("it has ended")
+        it has ended
     """
     session.ensure()
     if not isinstance(actor, ActorHandle):
@@ -412,5 +494,12 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 
 
 def exit_actor() -> None:
-    """Leave from within an actor: the present call's caller learns that the actor has ended."""
+    """Leave from within an actor: its process ends after this call.
+
+    The caller of the present call gets ``ActorDiedError``; later calls fail with it as well. The actor is not
+    restarted. Nothing after ``exit_actor()`` runs.
+
+    Raises:
+        TypeError: This process is no actor.
+    """
     _heliostat.exit_actor()

@@ -122,12 +122,26 @@ class ClientBuilder:
         self._deprecation_warn_enabled = True
 
     def env(self, env: Mapping[str, Any]) -> ClientBuilder:
-        """Set the runtime environment of the job."""
+        """Set the runtime environment of the job.
+
+        Args:
+            env: Its fields, as those of ``ray.init(runtime_env=...)``.
+
+        Returns:
+            This builder.
+        """
         self._job_config.set_runtime_env(env)
         return self
 
     def namespace(self, namespace: str) -> ClientBuilder:
-        """Set the namespace in which named actors are looked up."""
+        """Set the namespace in which named actors are looked up.
+
+        Args:
+            namespace: Its name.
+
+        Returns:
+            This builder.
+        """
         self._job_config.set_ray_namespace(namespace)
         return self
 
@@ -185,6 +199,9 @@ def client(address: str | None = None, _deprecation_warn_enabled: bool = True) -
         address: ``host:port`` of the head's port for drivers, also with ``ray://`` before it.
             ``None``: that of RAY_ADDRESS, else as ``init()``; ``"local"``: a new cluster on this
             machine; ``module://rest``: what the ``ClientBuilder`` of that module makes of the rest.
+
+    Returns:
+        A builder; nothing is connected yet.
 
     Raises:
         ValueError: The address is that of an HTTP server.

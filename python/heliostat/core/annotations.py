@@ -54,6 +54,19 @@ def _warning(target: Any, message: str | None) -> Any:
 
 def _marker(kind: AnnotationType, keywords: tuple[str, ...]) -> Callable[..., Any]:
     def mark(*args: Any, **kwargs: Any) -> Any:
+        """Mark a function or a class, with or without parentheses; what it does stays the same.
+
+        Args:
+            *args: The function or class, when there are no parentheses.
+            **kwargs: ``stability``, ``api_group``; of ``Deprecated``: ``message``, ``warning`` (True: a
+                call warns) and ``api_group``.
+
+        Returns:
+            The function or class, or a decorator of it.
+
+        Raises:
+            ValueError: A keyword is unknown.
+        """
         unknown = set(kwargs) - set(keywords)
         if unknown:
             raise ValueError(f"Unknown kwargs: {sorted(unknown)}")

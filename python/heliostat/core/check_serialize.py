@@ -9,7 +9,13 @@ from typing import Any, NamedTuple, TextIO
 
 
 class FailureTuple:
-    """A part that cannot be pickled: the object, the names that lead to it, and what holds it."""
+    """A part that cannot be pickled: the object, the names that lead to it, and what holds it.
+
+    Args:
+        obj: The object.
+        path: The names that lead to it, from outside.
+        parent: What holds it.
+    """
 
     def __init__(self, obj: Any, path: tuple[str, ...], parent: Any) -> None:
         self.obj = obj
@@ -46,9 +52,27 @@ def inspect_serializability(
     depth: int = 3,
     print_file: TextIO | None = None,
 ) -> tuple[bool, set[FailureTuple]]:
-    """Whether the object can be pickled; if not, prints and returns what in it cannot.
+    """Say whether an object can be pickled; if not, print what in it cannot.
 
-    Looks into attributes, items, closures and globals, ``depth`` levels deep.
+    Looks into attributes, items, closures and globals.
+
+    Args:
+        base_obj: The object: a function, a class or a value.
+        name: What it is called in the report. Default: its own name.
+        depth: How many levels deep it looks. Default 3.
+        print_file: Where the report is written. Default: standard output.
+
+    Returns:
+        Whether it can be pickled, and a set of :class:`FailureTuple`, one for each part that cannot.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import inspect_serializability
+        >>> import io, threading
+        >>> lock = threading.Lock()
+        >>> ok, failures = inspect_serializability(lambda: lock, print_file=io.StringIO())
+        >>> ok, len(failures) > 0
+        (False, True)
     """
     out = print_file if print_file is not None else sys.stdout
     title = f"Checking Serializability of {_short(base_obj)}"

@@ -15,7 +15,12 @@ from heliostat.core.annotations import RayDeprecationWarning
 
 
 class DAGInputData:
-    """The arguments of ``execute`` when they are not exactly one value."""
+    """The arguments of ``execute`` when they are not exactly one value.
+
+    Args:
+        *args: The positional ones.
+        **kwargs: The keyword ones.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._args, self._kwargs = list(args), kwargs
@@ -59,7 +64,16 @@ class DAGNode:
         self._stable_uuid = uuid.uuid4().hex
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the call and those it needs; the arguments are those of the :class:`InputNode`."""
+        """Make the call and those it needs; the arguments are those of the :class:`InputNode`.
+
+        Args:
+            *args: Positional arguments of the graph's :class:`InputNode`.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            A reference to the value of the call; of an actor's node, its handle; of several outputs, a
+            list.
+        """
         warnings.warn(
             "DAGNode.execute() is deprecated: call the remote functions themselves.",
             RayDeprecationWarning,
@@ -68,7 +82,11 @@ class DAGNode:
         return _Execution(args, kwargs).value(self)
 
     def experimental_compile(self, *_: Any, **__: Any) -> NoReturn:
-        """Compiled graphs are not supported."""
+        """Refused: compiled graphs are not supported.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError(
             "compiled graphs are not in this release: use .execute(), or call the methods"
         )
@@ -169,7 +187,19 @@ class ClassMethodNode(DAGNode):
 
 
 class InputNode(DAGNode):
-    """What ``execute`` is called with; ``node[0]`` and ``node.name`` are parts of it."""
+    """What ``execute`` is called with; ``node[0]`` and ``node.name`` are parts of it.
+
+    Examples:
+        >>> import ray
+        >>> from ray.dag import InputNode
+        >>> @ray.remote
+        ... def add(a, b):
+        ...     return a + b
+        >>> with InputNode() as given:
+        ...     graph = add.bind(add.bind(given, 1), 1)
+        >>> ray.get(graph.execute(40))
+        42
+    """
 
     def __enter__(self) -> InputNode:
         return self
@@ -212,7 +242,11 @@ class InputAttributeNode(DAGNode):
 
 
 class MultiOutputNode(DAGNode):
-    """Several nodes at once: ``execute`` returns the list of their references."""
+    """Several nodes at once: ``execute`` returns the list of their references.
+
+    Args:
+        args: The nodes.
+    """
 
     def __init__(self, args: list[DAGNode] | tuple[DAGNode, ...]) -> None:
         super().__init__(tuple(args))

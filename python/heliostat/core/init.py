@@ -101,11 +101,11 @@ def init(
         num_gpus: Its GPUs. Default: those that are found.
         resources: Its further resources, amounts by name.
         labels: Its labels, by name.
-        object_store_memory: Bytes of its object store, at least 75 MiB.
+        object_store_memory: Bytes of its object store, at least 75 MiB. Default: 30 % of the machine's
+            memory.
         local_mode: Refused.
         ignore_reinit_error: Keep the session that runs already, instead of raising.
         include_dashboard: Serve the dashboard (jobs, state, logs) of a cluster that is started.
-            Default: no. What is asked there needs the token.
         dashboard_host: The address it listens at. Default: this machine alone.
         dashboard_port: Its port. Default: 8265, or the next free one.
         job_config: A ``JobConfig``, or a dictionary of its fields.
@@ -121,7 +121,11 @@ def init(
         system_reserved_cpu: Refused.
         system_reserved_memory: Refused.
         proxy_server_url: Has no effect.
-        **kwargs: Options of Ray that begin with ``_``. What has no effect here is said in a warning.
+        **kwargs: Options of Ray that begin with ``_``, such as ``_temp_dir`` (the folder of sessions),
+            ``_memory`` (bytes that the node offers) and ``_system_config``;
+            ``object_spilling_directory``; and ``allow_multiple`` for ``ray://`` (True: beside other
+            connections). A warning names those without effect.
+            Default: no. What is asked there needs the token.
 
     Returns:
         A context with the addresses, a ``ClientContext`` for ``ray://``; ``with init():`` ends the
@@ -131,6 +135,14 @@ def init(
         RuntimeError: A session runs already, or a keyword is unknown.
         ConnectionError: There is no cluster at the address.
         ValueError: A quantity that no node can have, or one for a cluster that runs already.
+        NotImplementedError: Isolation by cgroups is asked for.
+        TypeError: An argument has another type.
+
+    Examples:
+        >>> import ray
+        >>> context = ray.init(num_cpus=2, ignore_reinit_error=True)
+        >>> ray.is_initialized()
+        True
     """
     allow_multiple = bool(kwargs.pop("allow_multiple", False))
     _refuse_unknown(kwargs, local_mode)
@@ -395,5 +407,9 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
     Args:
         wait_for_processes: Has no effect.
+
+    Examples:
+        >>> import ray
+        >>> ray.shutdown()  # doctest: +SKIP
     """
     session.end()

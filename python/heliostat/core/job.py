@@ -16,7 +16,21 @@ LIFETIMES = ("detached", "non_detached")
 
 
 class JobConfig:
-    """Settings of a job, as an object; ``init`` takes most of them as keywords too."""
+    """Settings of a job, as an object; ``init`` takes most of them as keywords too.
+
+    Args:
+        jvm_options: Has no effect: there are no workers in Java.
+        code_search_path: Has no effect.
+        runtime_env: The environment of the job's workers.
+        metadata: Texts by name, kept with the job.
+        ray_namespace: Where the job's named actors are looked up. ``None``: a namespace of its own.
+        default_actor_lifetime: ``"non_detached"``: actors end with the job; ``"detached"``: they
+            outlive it.
+
+    Raises:
+        TypeError: ``code_search_path`` is not a list.
+        ValueError: There is no such lifetime.
+    """
 
     def __init__(
         self,
@@ -43,27 +57,55 @@ class JobConfig:
         self._py_driver_sys_path = list(_py_driver_sys_path or [])
 
     def set_metadata(self, key: str, value: str) -> None:
-        """Add a pair to the job's metadata."""
+        """Add a pair to the job's metadata.
+
+        Args:
+            key: Its name.
+            value: Its text.
+        """
         self.metadata[key] = value
 
     def set_runtime_env(
         self, runtime_env: Mapping[str, Any] | None, validate: bool = False
     ) -> None:
-        """The environment of the job's workers."""
+        """Set the environment of the job's workers.
+
+        Args:
+            runtime_env: Its fields; ``None``: none.
+            validate: Check it now. Default: when the job starts.
+
+        Raises:
+            ValueError: ``validate``, and a field cannot be so.
+        """
         if validate:
             check_runtime_env(runtime_env)
         self.runtime_env = dict(runtime_env or {})
 
     def set_py_logging_config(self, logging_config: LoggingConfig | None = None) -> None:
-        """How Python's root loggers write."""
+        """Set how Python's root loggers of driver and workers write.
+
+        Args:
+            logging_config: The configuration; ``None``: as Python does.
+        """
         self.py_logging_config = logging_config
 
     def set_ray_namespace(self, ray_namespace: str) -> None:
-        """The namespace of the job's named actors."""
+        """Set the namespace of the job's named actors.
+
+        Args:
+            ray_namespace: Its name.
+        """
         self.ray_namespace = ray_namespace
 
     def set_default_actor_lifetime(self, default_actor_lifetime: str) -> None:
-        """What ``lifetime`` is for actors that do not say."""
+        """Set what ``lifetime`` is for actors that do not say.
+
+        Args:
+            default_actor_lifetime: ``"detached"`` or ``"non_detached"``.
+
+        Raises:
+            ValueError: It is neither.
+        """
         if default_actor_lifetime not in LIFETIMES:
             raise ValueError("Default actor lifetime must be one of `detached`, `non_detached`")
         self._default_actor_lifetime = default_actor_lifetime
@@ -79,7 +121,14 @@ class JobConfig:
 
     @classmethod
     def from_json(cls, job_config_json: Mapping[str, Any]) -> JobConfig:
-        """From a dictionary with these keywords."""
+        """From a dictionary with these keywords.
+
+        Args:
+            job_config_json: The constructor's arguments by name.
+
+        Returns:
+            The configuration.
+        """
         return cls(
             jvm_options=job_config_json.get("jvm_options"),
             code_search_path=job_config_json.get("code_search_path"),

@@ -20,20 +20,50 @@ class Language(Enum):
 
 
 def java_function(class_name: str, function_name: str) -> NoReturn:
-    """A function written in Java."""
+    """Refused: Java workers are not supported.
+
+    Args:
+        class_name: Has no effect.
+        function_name: Has no effect.
+
+    Raises:
+        NotImplementedError: Always.
+    """
     raise NotImplementedError("Java workers are not supported")
 
 
 def java_actor_class(class_name: str) -> NoReturn:
-    """An actor class written in Java."""
+    """Refused: Java workers are not supported.
+
+    Args:
+        class_name: Has no effect.
+
+    Raises:
+        NotImplementedError: Always.
+    """
     raise NotImplementedError("Java workers are not supported")
 
 
 def cpp_function(function_name: str) -> NoReturn:
-    """A function written in C++."""
+    """Refused: C++ workers are not supported.
+
+    Args:
+        function_name: Has no effect.
+
+    Raises:
+        NotImplementedError: Always.
+    """
     raise NotImplementedError("C++ workers are not supported")
 
 
 def cpp_actor_class(create_function_name: str, class_name: str) -> NoReturn:
-    """An actor class written in C++."""
+    """Refused: C++ workers are not supported.
+
+    Args:
+        create_function_name: Has no effect.
+        class_name: Has no effect.
+
+    Raises:
+        NotImplementedError: Always.
+    """
     raise NotImplementedError("C++ workers are not supported")

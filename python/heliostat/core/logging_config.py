@@ -21,7 +21,23 @@ _STANDARD = ("asctime", "levelname", "message", "filename", "lineno", "process")
 
 @dataclasses.dataclass
 class LoggingConfig:
-    """Encoding and level of the root loggers of the driver and its workers."""
+    """Encoding and level of the root loggers of the driver and its workers.
+
+    Args:
+        encoding: ``"TEXT"`` or ``"JSON"``.
+        log_level: The least level that is written: a name of ``logging``.
+        additional_log_standard_attrs: Names of attributes of ``logging.LogRecord`` to write besides the
+            usual ones.
+
+    Raises:
+        ValueError: The encoding or an attribute is unknown.
+
+    Examples:
+        >>> import ray
+        >>> config = ray.LoggingConfig(encoding="JSON", log_level="WARNING")
+        >>> config.to_dict()["encoding"]
+        'JSON'
+    """
 
     encoding: str = "TEXT"
     log_level: str = "INFO"
@@ -38,7 +54,17 @@ class LoggingConfig:
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> LoggingConfig:
-        """From what :meth:`to_dict` gave."""
+        """From what :meth:`to_dict` gave.
+
+        Args:
+            d: The fields.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: A field has a value that it cannot have.
+        """
         return cls(**d)
 
     def to_dict(self) -> dict[str, Any]:

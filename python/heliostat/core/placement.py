@@ -18,6 +18,10 @@ class PlacementGroup:
     """A handle to reserved bundles of resources; it can be passed to tasks and actors.
 
     Made by :func:`placement_group`, or from the id of a group that is there already.
+
+    Args:
+        id: The group's id.
+        bundle_cache: What its bundles reserve. Default: asked of the cluster when it is needed.
     """
 
     def __init__(
@@ -75,9 +79,16 @@ class PlacementGroup:
         return self._ready
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Whether every bundle is reserved within ``timeout_seconds``.
+        """Wait until every bundle is reserved.
 
-        Raises ``TaskPlacementGroupRemoved`` when the group is gone.
+        Args:
+            timeout_seconds: Seconds to wait. Default 30; 0: look and return.
+
+        Returns:
+            Whether they are.
+
+        Raises:
+            TaskPlacementGroupRemoved: The group was removed.
         """
         from heliostat import _heliostat
 
@@ -132,6 +143,8 @@ def placement_group(
 ) -> PlacementGroup:
     """Reserve bundles of resources together, all of them or none; returns at once.
 
+    A group that fits nowhere waits until resources come free or a node joins.
+
     Args:
         bundles: what each bundle reserves: quantities by resource name, ``memory`` in bytes.
         strategy: where they go: ``"PACK"`` (default: few nodes), ``"SPREAD"`` (many),
@@ -142,12 +155,21 @@ def placement_group(
         bundle_label_selector: for each bundle, what the labels of its node must be.
         topology_strategy: ``{label: "STRICT_PACK" | "PACK"}``: the nodes share the label's value.
 
-    A group that fits nowhere waits until resources come free or a node joins.
+    Returns:
+        A handle. ``ray.get(group.ready())`` waits until the bundles are reserved.
 
     Raises:
         ValueError: an argument makes no sense.
         TypeError: the name is no text.
         RaySystemError: the name is taken.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="PACK")
+        >>> group.wait(timeout_seconds=60)
+        True
+        >>> remove_placement_group(group)
     """
     from heliostat import _heliostat
     from heliostat.core import session
@@ -266,7 +288,11 @@ def check_bundles(bundles: Any) -> None:
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
-    """Give the bundles back. Tasks and actors that run in them are killed; returns at once."""
+    """Give the bundles back. Tasks and actors that run in them are killed; returns at once.
+
+    Args:
+        placement_group: The group.
+    """
     from heliostat import _heliostat
 
     _heliostat.remove_group(placement_group.id)
@@ -274,7 +300,17 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """The group of that name in this namespace; ``ValueError`` where there is none."""
+    """Look up the placement group of that name in this namespace.
+
+    Args:
+        placement_group_name: Its name.
+
+    Returns:
+        A handle.
+
+    Raises:
+        ValueError: There is no such group.
+    """
     from heliostat import _heliostat
 
     if not placement_group_name:
@@ -292,6 +328,12 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
     index; ``""``: none yet), ``strategy``, ``state`` (``PENDING``, ``PREPARED``, ``CREATED``,
     ``RESCHEDULING``, ``REMOVED``), ``stats``, and ``why``: what it waits for, in a sentence. Some
     removed groups are remembered.
+
+    Args:
+        placement_group: The group. Default: all.
+
+    Returns:
+        A dictionary of the group; without argument, one such dictionary a group by its hex id.
     """
     return table_of(None if placement_group is None else placement_group.id)
 
@@ -341,7 +383,15 @@ def get_current_placement_group() -> PlacementGroup | None:
 
 
 def check_placement_group_index(placement_group: PlacementGroup, bundle_index: int) -> None:
-    """Refuse an index that names no bundle; -1 stands for any."""
+    """Refuse an index that names no bundle; -1 stands for any.
+
+    Args:
+        placement_group: The group.
+        bundle_index: An index from 0; -1: any.
+
+    Raises:
+        ValueError: There is no such bundle.
+    """
     if placement_group.is_empty:
         if bundle_index != -1:
             raise ValueError("If placement group is not set, the value of bundle index must be -1.")

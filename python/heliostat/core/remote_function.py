@@ -30,7 +30,11 @@ logger = logging.getLogger("heliostat")
 
 
 class RemoteFunction(Generic[P, R]):
-    """A function whose calls run elsewhere: ``f.remote(...)``."""
+    """A function whose calls run elsewhere, made by ``@ray.remote``: ``f.remote(...)``.
+
+    Raises:
+        ValueError: The function is ``async def``.
+    """
 
     remote: Callable[..., Any]
     """Submit a call; returns an ``ObjectRef`` (or as many as ``num_returns`` says) at once."""
@@ -63,7 +67,26 @@ class RemoteFunction(Generic[P, R]):
         return self.options(**task_options).remote(*(args or ()), **(kwargs or {}))
 
     def options(self, **task_options: Any) -> FunctionWithOptions[P, R]:
-        """The same function with other options."""
+        """The same function with other options.
+
+        Args:
+            **task_options: Those of ``ray.remote`` for functions, without ``max_calls``.
+
+        Returns:
+            What has ``remote(...)`` and ``bind(...)``, with these options.
+
+        Raises:
+            ValueError: An option is unknown, or has a value that it cannot have.
+            TypeError: An option has a value of another type.
+
+        Examples:
+            >>> import ray
+            >>> @ray.remote
+            ... def where():
+            ...     return ray.get_runtime_context().get_assigned_resources()["CPU"]
+            >>> ray.get(where.options(num_cpus=0.5).remote())
+            0.5
+        """
 
         def make() -> FunctionWithOptions[P, R]:
             check_task_options(task_options, in_options=True)
@@ -78,7 +101,15 @@ class RemoteFunction(Generic[P, R]):
         return self._optioned.find(task_options, make)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
-        """A node of a task graph."""
+        """A node of a task graph.
+
+        Args:
+            *args: Positional arguments of the call, which may be nodes.
+            **kwargs: Keyword arguments of the call, likewise.
+
+        Returns:
+            A node; ``execute()`` makes the call.
+        """
         from heliostat.core.graph import FunctionNode
 
         return FunctionNode(self.remote, args, kwargs, self._default_options)

@@ -35,21 +35,37 @@ class RuntimeContext:
     # --- where ---
 
     def get_job_id(self) -> str:
-        """The job."""
+        """The id of the caller's job.
+
+        Raises:
+            RaySystemError: There is no session.
+        """
         return _heliostat.session()["job_id"]
 
     def get_node_id(self) -> str:
-        """The node; ``RuntimeError`` without a session."""
+        """The id of the caller's node.
+
+        Raises:
+            RuntimeError: There is no session.
+        """
         if not _heliostat.is_connected():
             raise RuntimeError("The node id is known once Ray has been initialized.")
         return _heliostat.session()["node_id"]
 
     def get_worker_id(self) -> str:
-        """This process."""
+        """The id of this process.
+
+        Raises:
+            RaySystemError: There is no session.
+        """
         return _heliostat.session()["worker_id"]
 
     def get_session_name(self) -> str:
-        """The session."""
+        """The name of the session, which is its folder's name.
+
+        Raises:
+            RaySystemError: There is no session.
+        """
         return _heliostat.session()["session_name"]
 
     def get_temp_dir(self) -> str:
@@ -73,19 +89,19 @@ class RuntimeContext:
     # --- what runs ---
 
     def get_task_id(self) -> str | None:
-        """The running task or call."""
+        """The id of the running task or call; ``None`` in a driver."""
         return _current().task_id
 
     def get_task_name(self) -> str | None:
-        """Its name."""
+        """The name of the running task or call; ``None`` in a driver."""
         return _current().task_name
 
     def get_task_function_name(self) -> str | None:
-        """The function that it runs."""
+        """The name of the function that runs; ``None`` in a driver."""
         return _current().function_name
 
     def get_actor_id(self) -> str | None:
-        """The actor that this process is."""
+        """The id of the actor that this process is; ``None`` where it is none."""
         return _current().actor_id
 
     def get_actor_name(self) -> str | None:
@@ -97,7 +113,11 @@ class RuntimeContext:
         return _current().placement_group_id
 
     def is_canceled(self) -> bool:
-        """Whether somebody has cancelled the running call."""
+        """Whether somebody has cancelled the running call.
+
+        Raises:
+            RuntimeError: The caller is a driver.
+        """
         now = _current()
         if now.is_driver:
             raise RuntimeError(_WORKERS_ONLY)
@@ -105,7 +125,11 @@ class RuntimeContext:
 
     @property
     def current_actor(self) -> ActorHandle:
-        """A handle to the actor that this process is."""
+        """A handle to the actor that this process is.
+
+        Raises:
+            RuntimeError: This process is no actor.
+        """
         if _current().actor_id is None:
             raise RuntimeError("This method is only available in an actor.")
         handle: ActorHandle = _heliostat.deserialize(_heliostat.current_actor_handle())
@@ -122,7 +146,11 @@ class RuntimeContext:
     # --- with what ---
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What the running task or actor holds."""
+        """The resources that the running task or actor holds: amounts by name.
+
+        Raises:
+            AssertionError: The caller is a driver.
+        """
         _workers_only()
         return dict(_current().resources)
 
@@ -163,19 +191,19 @@ class RuntimeContext:
 
     @property
     def job_id(self) -> Any:
-        """Deprecated."""
+        """The job, as an id. Deprecated: use ``get_job_id()``."""
         _deprecated("job_id", "get_job_id()")
         return self._job_id()
 
     @property
     def node_id(self) -> Any:
-        """Deprecated."""
+        """The node, as an id. Deprecated: use ``get_node_id()``."""
         _deprecated("node_id", "get_node_id()")
         return self._node_id()
 
     @property
     def task_id(self) -> Any:
-        """Deprecated."""
+        """The task, as an id. Deprecated: use ``get_task_id()``."""
         _deprecated("task_id", "get_task_id()")
         _workers_only()
         found = self.get_task_id()
@@ -183,7 +211,7 @@ class RuntimeContext:
 
     @property
     def actor_id(self) -> Any:
-        """Deprecated."""
+        """The actor, as an id. Deprecated: use ``get_actor_id()``."""
         _deprecated("actor_id", "get_actor_id()")
         _workers_only()
         found = self.get_actor_id()
@@ -191,7 +219,7 @@ class RuntimeContext:
 
     @property
     def current_placement_group_id(self) -> Any:
-        """Deprecated."""
+        """The placement group, as an id. Deprecated: use ``get_placement_group_id()``."""
         found = self.get_placement_group_id()
         kind = _heliostat.PlacementGroupID
         return kind.from_hex(found) if found else kind.nil()
@@ -202,7 +230,7 @@ class RuntimeContext:
         return _current().capture_children
 
     def get_resource_ids(self) -> dict[str, list[str]]:
-        """Deprecated."""
+        """As ``get_accelerator_ids``. Deprecated."""
         _deprecated("get_resource_ids()", "get_accelerator_ids()")
         return self.get_accelerator_ids()
 
@@ -235,7 +263,13 @@ _process = Process()
 
 
 def get_runtime_context() -> RuntimeContext:
-    """The caller's context; what it knows of a session is asked when it is read."""
+    """The caller's context; what it knows of a session is asked when it is read.
+
+    Examples:
+        >>> import ray
+        >>> ray.get_runtime_context().get_node_id() == ray.nodes()[0]["NodeID"]
+        True
+    """
     if session.begins_by_itself():
         session.ensure()
     return _context

@@ -56,7 +56,18 @@ _CONFIG = ("setup_timeout_seconds", "eager_install", "log_files")
 
 
 class RuntimeEnvConfig(dict[str, Any]):
-    """How environments are made."""
+    """How runtime environments are made: the field ``config`` of one.
+
+    Args:
+        setup_timeout_seconds: Seconds that making one may take. Default 600; -1: without end.
+        eager_install: Make a job's environment when the job starts. Default True; False: when it is
+            first used.
+        log_files: Has no effect.
+
+    Raises:
+        TypeError: An argument has another type.
+        ValueError: ``setup_timeout_seconds`` is neither positive nor -1.
+    """
 
     known_fields: ClassVar[set[str]] = set(_CONFIG)
     _default_config: ClassVar[dict[str, Any]] = {
@@ -95,7 +106,16 @@ class RuntimeEnvConfig(dict[str, Any]):
     def parse_and_validate_runtime_env_config(config: Any) -> RuntimeEnvConfig:
         """A configuration from a dictionary.
 
-        Raises ``TypeError`` for what is none, and ``ValueError`` for a field that there is not.
+        Args:
+            config: A dictionary of the constructor's arguments, or a ``RuntimeEnvConfig``, which is
+                returned.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            TypeError: It is neither.
+            ValueError: There is no such field, or it cannot have that value.
         """
         if isinstance(config, RuntimeEnvConfig):
             return config
@@ -122,7 +142,14 @@ class RuntimeEnvConfig(dict[str, Any]):
 
     @classmethod
     def from_proto(cls, runtime_env_config: Mapping[str, Any]) -> RuntimeEnvConfig:
-        """The same from what :meth:`build_proto_runtime_env_config` gives."""
+        """The same from what :meth:`build_proto_runtime_env_config` gives.
+
+        Args:
+            runtime_env_config: Its fields.
+
+        Returns:
+            The configuration.
+        """
         return cls(**runtime_env_config)
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -130,12 +157,30 @@ class RuntimeEnvConfig(dict[str, Any]):
         super().__setitem__(name, value)
 
     def get(self, name: str, default: Any = None, data_class: Any = None) -> Any:
-        """A field; with a ``data_class``, made into one."""
+        """A field's value.
+
+        Args:
+            name: The field's name.
+            default: What is returned where there is no such field. Default ``None``.
+            data_class: A dataclass that the value, a dictionary, is made an object of.
+
+        Returns:
+            The value.
+        """
         found = super().get(name, default)
         return found if data_class is None or name not in self else data_class(**found)
 
     def set(self, name: str, value: Any) -> None:
-        """Give a field another value; refuses what the constructor does."""
+        """Give a field another value; refuses what the constructor does.
+
+        Args:
+            name: The field's name.
+            value: Its value.
+
+        Raises:
+            ValueError: The field cannot have that value.
+            TypeError: The value has another type.
+        """
         self[name] = value
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,9 +189,31 @@ class RuntimeEnvConfig(dict[str, Any]):
 
 
 class RuntimeEnv(dict[str, Any]):
-    """A runtime environment; a dictionary will do as well.
+    """What a job, task or actor finds around it, checked where it is written. A dictionary will do as well.
 
-    Raises ``ValueError`` or ``TypeError`` for a field that there is not, or that cannot be so.
+    Args:
+        **fields: ``env_vars`` (variables by name), ``working_dir`` (a folder, an archive or a URI),
+            ``py_modules`` (a list of such, or of modules), ``excludes`` (patterns as in
+            ``.gitignore``), one of ``pip``, ``uv`` and ``conda`` (packages, a requirements file, or a
+            description), ``py_executable`` (the interpreter's command), ``image_uri`` or ``container``
+            (an image for workers), ``worker_process_setup_hook`` (a function that each worker calls
+            first), ``config`` (a ``RuntimeEnvConfig``), and the fields of plugins. ``None`` sets
+            nothing.
+
+    Raises:
+        ValueError: There is no such field, fields exclude each other, or a value cannot be so.
+        TypeError: A field has a value of another type.
+
+    Examples:
+        >>> import ray
+        >>> from ray.runtime_env import RuntimeEnv
+        >>> env = RuntimeEnv(env_vars={"MODE": "test"})
+        >>> @ray.remote(runtime_env=env)
+        ... def mode():
+        ...     import os
+        ...     return os.environ["MODE"]
+        >>> ray.get(mode.remote())
+        'test'
     """
 
     known_fields: ClassVar[set[str]] = set(FIELDS)
@@ -176,11 +243,29 @@ class RuntimeEnv(dict[str, Any]):
         super().__setitem__(key, value)
 
     def set(self, name: str, value: Any) -> None:
-        """Set a field, or the field of a plugin, be its value a dataclass."""
+        """Set a field, or the field of a plugin, be its value a dataclass.
+
+        Args:
+            name: The field's name.
+            value: Its value; ``None`` sets nothing.
+
+        Raises:
+            ValueError: A field of the table cannot have that value.
+            TypeError: A field of the table has another type.
+        """
         self[name] = value
 
     def get(self, name: str, default: Any = None, data_class: Any = None) -> Any:
-        """A field; with ``data_class`` as an object of it."""
+        """A field's value.
+
+        Args:
+            name: The field's name.
+            default: What is returned where the field is not set. Default ``None``.
+            data_class: A dataclass that the value, a dictionary, is made an object of.
+
+        Returns:
+            The value.
+        """
         if name not in self:
             return default
         return self[name] if data_class is None else _object(data_class, self[name])
@@ -198,7 +283,14 @@ class RuntimeEnv(dict[str, Any]):
 
     @classmethod
     def deserialize(cls, serialized_runtime_env: str) -> RuntimeEnv:
-        """From JSON."""
+        """The environment that :meth:`serialize` wrote.
+
+        Args:
+            serialized_runtime_env: The JSON.
+
+        Returns:
+            The environment, unchecked.
+        """
         return cls(_validate=False, **of_user(serialized_runtime_env))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -316,7 +408,17 @@ class RuntimeEnv(dict[str, Any]):
         return self.get("worker_process_setup_hook")
 
     def get_extension(self, key: str) -> Any:
-        """One of :attr:`extensions_fields`. Raises ``ValueError`` for another."""
+        """The value of one of :attr:`extensions_fields`.
+
+        Args:
+            key: Its name.
+
+        Returns:
+            Its value; ``None`` where it is not set.
+
+        Raises:
+            ValueError: There is no such extension.
+        """
         if key not in self.extensions_fields:
             raise ValueError(
                 f"Extension key must be one of {sorted(self.extensions_fields)}, got: {key}"

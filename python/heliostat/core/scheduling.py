@@ -21,11 +21,14 @@ ANY_BUNDLE = -1
 
 
 class PlacementGroupSchedulingStrategy:
-    """In a placement group: in the bundle of that index, or in any (-1).
+    """Run in a placement group.
 
-    ``placement_group="default"``: in the caller's, where that captures its children;
-    ``placement_group=None``: in no group, also where the caller's captures its children.
-    ``placement_group_capture_child_tasks``: whether what runs there submits into the group too.
+    Args:
+        placement_group: The group. ``"default"``: the caller's, where that captures its children;
+            ``None``: no group, also where the caller's captures its children.
+        placement_group_bundle_index: The bundle's index. Default -1: any of the group.
+        placement_group_capture_child_tasks: Whether what runs there submits into the group, too.
+            Default: it does not.
     """
 
     def __init__(
@@ -40,7 +43,27 @@ class PlacementGroupSchedulingStrategy:
 
 
 class NodeAffinitySchedulingStrategy:
-    """On the node of that id; with ``soft``, elsewhere when it is gone or full."""
+    """Run on the node of that id.
+
+    Args:
+        node_id: The id, as hexadecimal digits or as a ``NodeID``.
+        soft: Elsewhere when that node is gone or full. False: fail when it is gone, and wait while it
+            is full.
+
+    Raises:
+        ValueError: It is not the id of a node.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        >>> here = ray.get_runtime_context().get_node_id()
+        >>> @ray.remote
+        ... def where():
+        ...     return ray.get_runtime_context().get_node_id()
+        >>> strategy = NodeAffinitySchedulingStrategy(here, soft=False)
+        >>> ray.get(where.options(scheduling_strategy=strategy).remote()) == here
+        True
+    """
 
     def __init__(
         self,
@@ -73,11 +96,25 @@ class _OneOf:
 
 
 class In(_OneOf):
-    """The label has one of these values."""
+    """The label has one of these values.
+
+    Args:
+        *values: Texts.
+
+    Raises:
+        ValueError: A value is not a text, or there is none.
+    """
 
 
 class NotIn(_OneOf):
-    """The label has none of these values."""
+    """The label has none of these values.
+
+    Args:
+        *values: Texts.
+
+    Raises:
+        ValueError: A value is not a text, or there is none.
+    """
 
 
 class Exists:
@@ -92,7 +129,15 @@ _Operators = Mapping[str, In | NotIn | Exists | DoesNotExist]
 
 
 class NodeLabelSchedulingStrategy:
-    """On a node whose labels fit."""
+    """Run on a node whose labels fit.
+
+    Args:
+        hard: What labels must be: ``In``, ``NotIn``, ``Exists()`` or ``DoesNotExist()`` by label.
+        soft: What they should be, where several nodes fit. Default: nothing.
+
+    Raises:
+        ValueError: Neither is given, or one of them is no dictionary of such operators.
+    """
 
     def __init__(self, hard: _Operators, *, soft: _Operators | None = None) -> None:
         for side, given in (("hard", hard), ("soft", soft)):

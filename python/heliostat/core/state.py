@@ -33,6 +33,11 @@ def nodes() -> list[dict[str, Any]]:
 
     Raises:
         RaySystemError: There is no session.
+
+    Examples:
+        >>> import ray
+        >>> [node["Alive"] for node in ray.nodes()]
+        [True]
     """
     _require()
     return [_as_node(row) for row in _heliostat.list_nodes()]
@@ -67,6 +72,11 @@ def cluster_resources() -> dict[str, float]:
 
     Raises:
         RaySystemError: There is no session.
+
+    Examples:
+        >>> import ray
+        >>> ray.cluster_resources()["CPU"]
+        4.0
     """
     _require()
     return _sum([row["total"] for row in _living()])
@@ -77,6 +87,11 @@ def available_resources() -> dict[str, float]:
 
     Raises:
         RaySystemError: There is no session.
+
+    Examples:
+        >>> import ray
+        >>> "memory" in ray.available_resources()
+        True
     """
     _require()
     return _sum([row["available"] for row in _living()])
@@ -108,11 +123,20 @@ def next_change_of_members(seen: int) -> ObjectRef:
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
-    """What ran when, as the events of a Chrome trace; with ``filename`` they are written there as JSON.
+    """What ran when, as the events of a Chrome trace.
 
-    A task of each process that still lives is there if it is under way or among the latest 10,000 that
-    ended, and so are some that ended processes have made (see ``list_tasks``). Times are microseconds
-    since 1970.
+    Open the file in ``chrome://tracing`` or Perfetto. A task of each process that still lives is there if it
+    is under way or among the latest 10,000 that ended, and so are some that ended processes have made (see
+    ``list_tasks``).
+
+    Args:
+        filename: Where the events are written as JSON. ``None``: nowhere; they are returned.
+
+    Returns:
+        The events; times are microseconds since 1970. ``None`` with a ``filename``.
+
+    Raises:
+        RuntimeError: There is no session.
     """
     if not _heliostat.is_connected():
         raise RuntimeError(
@@ -127,7 +151,15 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
 
 def node_ip_address(address: str | None = None) -> str:
-    """The address of this node, as the others reach it."""
+    """The address of this node, as the others reach it.
+
+    Args:
+        address: An address of another machine, ``host:port``: the answer is how this machine reaches
+            it. Default: that of the session, where there is one.
+
+    Returns:
+        An IP address.
+    """
     from heliostat.core.address import local_ip
 
     if address is None and _heliostat.is_connected():
@@ -136,7 +168,14 @@ def node_ip_address(address: str | None = None) -> str:
 
 
 def named_actors(all_namespaces: bool = False) -> list[Any]:
-    """Names; with ``all_namespaces``, dictionaries of name and namespace."""
+    """List the living actors that have names.
+
+    Args:
+        all_namespaces: Those of all namespaces. Default: of the job's.
+
+    Returns:
+        Names; with ``all_namespaces``, dictionaries with ``name`` and ``namespace``.
+    """
     session.ensure()
     found = _heliostat.list_named_actors(bool(all_namespaces))
     if all_namespaces:

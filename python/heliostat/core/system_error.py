@@ -47,10 +47,20 @@ def from_system_error(
     name: str = "",
     site: str = "",
 ) -> BaseException:
-    """The exception of that kind; unknown kinds are system errors.
+    """Make the exception of an error of the system; unknown kinds are system errors.
 
-    Ids are hex, empty where there is none; ``name`` is the function, method or class, ``site``
-    where the reference was made.
+    Args:
+        kind: The number of the kind.
+        message: Its text.
+        cause: What died and why.
+        object_id: The object's id, as hexadecimal digits; empty: none.
+        actor_id: The actor's, likewise.
+        task_id: The call's, likewise.
+        name: The name of the function, method or class.
+        site: Where the reference was made.
+
+    Returns:
+        The exception.
     """
     death, error = DeathCause(), None
     if cause is not None:

@@ -73,7 +73,11 @@ class RayTaskError(RayError):
             return self
 
     def make_dual_exception_instance(self) -> RayTaskError:
-        """Like :meth:`as_instanceof_cause`, but raises where that cannot be."""
+        """Like :meth:`as_instanceof_cause`, but raises where that cannot be.
+
+        Raises:
+            TypeError: There is no cause, or no class can be derived from the cause's.
+        """
         if self.cause is None:
             raise TypeError("the error has no cause")
         return _dual(self, self.cause)
@@ -171,7 +175,17 @@ def make_task_error(
 ) -> RayTaskError:
     """Wrap what user code raised; call it where the exception was caught.
 
-    ``proctitle`` is ``ray::function`` or ``ray::Class.method``, without parentheses.
+    Args:
+        error: The exception.
+        function_name: The function or method.
+        proctitle: ``ray::function`` or ``ray::Class.method``, without parentheses.
+        pid: The process.
+        ip: The address of its node.
+        actor_id: The actor, as hexadecimal digits. Default: it is a task.
+        actor_repr: How the actor shows itself. Default: it is a task.
+
+    Returns:
+        The error.
     """
     place = _place(proctitle, pid, ip, actor_id, actor_repr)
     text = "\n".join([place, *_remote_lines(error)])
@@ -192,7 +206,20 @@ def make_dependency_error(
     actor_id: str | None = None,
     actor_repr: str | None = None,
 ) -> RayTaskError:
-    """The error of a call that could not begin, because an argument holds ``error``."""
+    """Make the error of a call that could not begin, because an argument holds an error.
+
+    Args:
+        error: The exception.
+        function_name: The function or method.
+        proctitle: ``ray::function`` or ``ray::Class.method``, without parentheses.
+        pid: The process.
+        ip: The address of its node.
+        actor_id: The actor, as hexadecimal digits. Default: it is a task.
+        actor_repr: How the actor shows itself. Default: it is a task.
+
+    Returns:
+        The error.
+    """
     name = f"{PUBLIC_MODULE}.{'RayTaskError' if isinstance(error, RayTaskError) else type(error).__name__}"
     place = _place(proctitle, pid, ip, actor_id, actor_repr)
     text = "\n".join([place, _DEPENDENCY, f"{name}: {error}"])

@@ -20,7 +20,16 @@ def __getattr__(name: str) -> Any:
 
 
 def set_resource(resource_name: str, capacity: float, node_id: str | None = None) -> NoReturn:
-    """Gone from Ray too: raises ``DeprecationWarning``. Placement groups take its place."""
+    """Refused, as on Ray: use a placement group, or ``resources`` where the node starts.
+
+    Args:
+        resource_name: Has no effect.
+        capacity: Has no effect.
+        node_id: Has no effect.
+
+    Raises:
+        DeprecationWarning: Always.
+    """
     raise DeprecationWarning(
         "A node's resources cannot be changed while it runs. Reserve what you need with a placement "
         "group (heliostat.util.placement_group), or name it when the node starts: "

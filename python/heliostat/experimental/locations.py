@@ -24,10 +24,21 @@ def get_object_locations(
         obj_refs: references that this process holds.
         timeout_ms: how long owners may take, in milliseconds; negative: ten seconds.
 
+    Returns:
+        A dictionary for each reference.
+
     Raises:
         RuntimeError: there is no session.
         GetTimeoutError: an answer did not come in time.
         ValueError: a reference was not got from this session.
+        TypeError: ``timeout_ms`` is not a number, or something else than references is in the list.
+
+    Examples:
+        >>> import ray
+        >>> from ray.experimental import get_object_locations
+        >>> ref = ray.put(bytes(1_000_000))
+        >>> get_object_locations([ref])[ref]["object_size"] >= 1_000_000
+        True
     """
     if not isinstance(timeout_ms, int | float):
         raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
@@ -36,6 +47,12 @@ def get_object_locations(
 
 def get_local_object_locations(obj_refs: Sequence[ObjectRef]) -> dict[ObjectRef, dict[str, Any]]:
     """As :func:`get_object_locations`, as far as this process and its node know; no other node is asked.
+
+    Args:
+        obj_refs: References that this process holds.
+
+    Returns:
+        As :func:`get_object_locations`.
 
     Raises:
         RuntimeError: there is no session.

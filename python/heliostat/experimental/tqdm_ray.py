@@ -25,7 +25,12 @@ def instance() -> bars.Bars:
 
 
 def safe_print(*args: Any, **kwargs: Any) -> None:
-    """As ``print``, above the bars of this driver instead of across them."""
+    """As ``print``, above the bars of this driver instead of across them.
+
+    Args:
+        *args: As of ``print``.
+        **kwargs: As of ``print``.
+    """
     with bars.bars.hidden():
         builtins.print(*args, **kwargs)  # noqa: T201 - which is what it is for
 
@@ -33,9 +38,14 @@ def safe_print(*args: Any, **kwargs: Any) -> None:
 class tqdm:
     """``tqdm.tqdm`` in any process, drawn by the driver. Knows some of its arguments.
 
-    ``iterable``: what to go through; ``total``: how many items, of the iterable if it has a length;
-    ``unit``: what an item is called (``"it"``); ``position`` is taken and not used: the driver lays bars
-    out. A state is sent at most every ``flush_interval_s`` seconds (1), the last one always.
+    Args:
+        iterable: What to go through. Default: nothing; call ``update``.
+        desc: The text before the bar.
+        total: How many items there will be. Default: the length of the iterable, if it has one.
+        unit: What an item is called. Default ``"it"``.
+        position: Has no effect: the driver lays bars out.
+        flush_interval_s: The bar is drawn at most every so many seconds. Default 1. The last state
+            always is.
     """
 
     DEFAULT_FLUSH_INTERVAL_SECONDS = 1.0
@@ -63,12 +73,20 @@ class tqdm:
         self._sent = 0.0
 
     def set_description(self, desc: str) -> None:
-        """Write something else before the bar."""
+        """Write something else before the bar.
+
+        Args:
+            desc: The text.
+        """
         self._desc = desc
         self._send()
 
     def update(self, n: int = 1) -> None:
-        """Count ``n`` more."""
+        """Count ``n`` more.
+
+        Args:
+            n: How many items more. Default 1.
+        """
         self._x += n
         self._send()
 

@@ -16,15 +16,35 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class JobSubmissionClient:
-    """A client of a cluster's jobs API.
+    """A client of a cluster's jobs.
 
-    ``address`` is the head's ``http://host:8265``, the cluster's ``host:port`` as for ``init``, or
-    ``None`` or ``"auto"`` for the cluster of this machine; RAY_API_SERVER_ADDRESS and RAY_ADDRESS of the
-    environment go before it. The cluster's token is sent unless ``headers`` have an ``Authorization``.
-    ``metadata`` is added to that of each job. ``verify=False`` accepts any certificate of an ``https``
-    address, a path names the certificates to trust.
+    The cluster's token is sent unless ``headers`` have an ``Authorization``. The server is that of the head's
+    dashboard: ``heliostat start --head``, or ``ray.init(include_dashboard=True)``.
 
-    Raises ``ConnectionError`` when nothing answers, ``AuthenticationError`` for a missing or wrong token.
+    Args:
+        address: ``http://host:8265`` of the head, the cluster's ``host:port`` as for ``ray.init``, or
+            ``None`` or ``"auto"`` for the cluster of this machine. RAY_API_SERVER_ADDRESS and
+            RAY_ADDRESS go before it.
+        create_cluster_if_needed: Has no effect: no cluster is started.
+        cookies: Sent with each request.
+        metadata: Texts by name, added to those of each job.
+        headers: Sent with each request.
+        verify: False: accept any certificate of an ``https`` address; a path: the certificates to
+            trust.
+        **kwargs: Has no effect.
+
+    Raises:
+        ConnectionError: Nothing answers.
+        AuthenticationError: The token is missing or wrong.
+        TypeError: An argument has another type.
+
+    Examples:
+        >>> import ray
+        >>> from ray.job_submission import JobSubmissionClient
+        >>> client = JobSubmissionClient("http://127.0.0.1:8265")  # doctest: +SKIP
+        >>> job = client.submit_job(entrypoint="echo hello")  # doctest: +SKIP
+        >>> client.get_job_status(job)  # doctest: +SKIP
+        <JobStatus.SUCCEEDED: 'SUCCEEDED'>
     """
 
     def __init__(
@@ -73,11 +93,27 @@ class JobSubmissionClient:
         entrypoint_resources: Mapping[str, float] | None = None,
         entrypoint_label_selector: Mapping[str, str] | None = None,
     ) -> str:
-        """Run ``entrypoint``, a command for the shell, on the cluster; the job's submission id.
+        """Run a command on the cluster. Returns at once.
 
-        A ``working_dir`` and ``py_modules`` of this machine are uploaded. ``entrypoint_num_cpus`` and
-        its like are held for the command itself, beside what its tasks take; ``entrypoint_memory`` is
-        bytes. Raises ``RuntimeError`` for what the server refuses, such as an id that is taken.
+        Args:
+            entrypoint: The command, for the shell.
+            job_id: An older name of ``submission_id``.
+            runtime_env: The environment of the command and its workers. A ``working_dir`` and
+                ``py_modules`` of this machine are uploaded.
+            metadata: Texts by name, kept with the job.
+            submission_id: The job's id. Default: a new one.
+            entrypoint_num_cpus: CPUs that the command itself holds, beside what its tasks take. Default 0.
+            entrypoint_num_gpus: GPUs, likewise. Default 0.
+            entrypoint_memory: Bytes, likewise. Default 0.
+            entrypoint_resources: Further resources, likewise: amounts by name.
+            entrypoint_label_selector: What the labels of its node must be.
+
+        Returns:
+            The submission id.
+
+        Raises:
+            RuntimeError: The server refuses it: the id is taken, say.
+            ValueError: The environment cannot be made.
         """
         env = packaging.uploaded(dict(runtime_env or {}), self._has, self._upload)
         hook = env.get("worker_process_setup_hook")
@@ -103,21 +139,45 @@ class JobSubmissionClient:
         return str(answer.json()["submission_id"])
 
     def stop_job(self, job_id: str) -> bool:
-        """Ask a job to end: SIGTERM, and after 3 s SIGKILL; whether it was under way.
+        """Ask a job to end: SIGTERM, and SIGKILL 3 seconds later.
 
-        Raises ``RuntimeError`` when there is no such job.
+        Args:
+            job_id: The submission id.
+
+        Returns:
+            Whether it was under way.
+
+        Raises:
+            RuntimeError: There is no such job.
         """
         return bool(self._ask("POST", f"{_path(job_id)}/stop").json()["stopped"])
 
     def delete_job(self, job_id: str) -> bool:
         """Forget a job that has ended; its log stays on disk.
 
-        Raises ``RuntimeError`` when there is no such job or it is under way.
+        Args:
+            job_id: The submission id.
+
+        Returns:
+            Whether it was forgotten.
+
+        Raises:
+            RuntimeError: There is no such job, or it is under way.
         """
         return bool(self._ask("DELETE", _path(job_id)).json()["deleted"])
 
     def get_job_info(self, job_id: str) -> JobDetails:
-        """What there is to know of a job. Raises ``RuntimeError`` when there is no such job."""
+        """Give what there is to know of a job.
+
+        Args:
+            job_id: The submission id.
+
+        Returns:
+            The job.
+
+        Raises:
+            RuntimeError: There is no such job.
+        """
         details: JobDetails = of_details().JobDetails.of(self._ask("GET", _path(job_id)).json())
         return details
 
@@ -127,17 +187,44 @@ class JobSubmissionClient:
         return [kind.of(one) for one in self._ask("GET", "/api/jobs/").json()]
 
     def get_job_status(self, job_id: str) -> JobStatus:
-        """A job's status. Raises ``RuntimeError`` when there is no such job."""
+        """Give a job's status.
+
+        Args:
+            job_id: The submission id.
+
+        Returns:
+            The status.
+
+        Raises:
+            RuntimeError: There is no such job.
+        """
         return self.get_job_info(job_id).status
 
     def get_job_logs(self, job_id: str) -> str:
-        """What a job has printed. Raises ``RuntimeError`` when there is no such job."""
+        """Give what a job has printed.
+
+        Args:
+            job_id: The submission id.
+
+        Returns:
+            The text.
+
+        Raises:
+            RuntimeError: There is no such job.
+        """
         return str(self._ask("GET", f"{_path(job_id)}/logs").json()["logs"])
 
     async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
-        """What a job prints, from its beginning on, part by part until it ends.
+        """Follow what a job prints, from its beginning to its end.
 
-        Raises ``RuntimeError`` when there is no such job, or the connection ends before the job does.
+        Args:
+            job_id: The submission id.
+
+        Yields:
+            A part of the text.
+
+        Raises:
+            RuntimeError: There is no such job, or the connection ends before the job does.
         """
         parts = websocket.texts(self._server, f"{_path(job_id)}/logs/tail")
         async with contextlib.aclosing(parts):

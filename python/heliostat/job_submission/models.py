@@ -13,7 +13,13 @@ __all__ = ["DriverInfo", "JobDetails"]
 
 
 class DriverInfo(BaseModel):
-    """The driver of a job: its id, the address of its node, and its process id as text."""
+    """The driver of a job: its id, the address of its node, and its process id as text.
+
+    Attributes:
+        id: The driver's job.
+        node_ip_address: The address of its node.
+        pid: Its process, as text.
+    """
 
     id: str
     node_ip_address: str
@@ -21,7 +27,25 @@ class DriverInfo(BaseModel):
 
 
 class JobDetails(BaseModel):
-    """A job: times are milliseconds since 1970, and ``driver_exit_code`` is negative for a signal."""
+    """A job, submitted or a driver that connected by itself.
+
+    Attributes:
+        type: ``SUBMISSION`` or ``DRIVER``.
+        job_id: The driver's id, once there is one.
+        submission_id: The id that ``submit_job`` returned.
+        driver_info: The driver's process.
+        status: Where it is.
+        entrypoint: The command.
+        message: What happened, for people.
+        error_type: Why it failed.
+        start_time: Milliseconds since 1970.
+        end_time: Milliseconds since 1970.
+        metadata: Texts by name, as they were given.
+        runtime_env: The environment, as it was given.
+        driver_agent_http_address: Where its node answers, for Ray's tools.
+        driver_node_id: The node that runs it.
+        driver_exit_code: The command's exit code; negative for a signal.
+    """
 
     type: JobType
     job_id: str | None = None
@@ -41,6 +65,13 @@ class JobDetails(BaseModel):
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> JobDetails:
-        """From the answer of a server; fields that this release does not know are passed over."""
+        """Make it from the answer of a server; fields that this release does not know are passed over.
+
+        Args:
+            told: The answer.
+
+        Returns:
+            The job.
+        """
         made: JobDetails = cls.model_validate(dict(told))
         return made

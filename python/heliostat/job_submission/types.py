@@ -66,7 +66,14 @@ class _Told:
 
     @classmethod
     def of(cls: type[T], told: Mapping[str, Any]) -> T:
-        """From the answer of a server."""
+        """Make it from the answer of a server; fields that this release does not know are passed over.
+
+        Args:
+            told: The answer.
+
+        Returns:
+            The object.
+        """
         known = {field.name for field in fields(cls)}  # type: ignore[arg-type] # all are dataclasses
         return cls(**{name: value for name, value in told.items() if name in known})
 
@@ -77,7 +84,13 @@ class _Told:
 
 @dataclass
 class DriverInfo(_Told):
-    """The driver of a job: its id, the address of its node, and its process id as text."""
+    """The driver of a job: its id, the address of its node, and its process id as text.
+
+    Attributes:
+        id: The driver's job.
+        node_ip_address: The address of its node.
+        pid: Its process, as text.
+    """
 
     id: str
     node_ip_address: str
@@ -86,7 +99,25 @@ class DriverInfo(_Told):
 
 @dataclass
 class JobDetails(_Told):
-    """A job: times are milliseconds since 1970, and ``driver_exit_code`` is negative for a signal."""
+    """A job, submitted or a driver that connected by itself.
+
+    Attributes:
+        type: ``SUBMISSION`` or ``DRIVER``.
+        status: Where it is.
+        entrypoint: The command.
+        job_id: The driver's id, once there is one.
+        submission_id: The id that ``submit_job`` returned.
+        driver_info: The driver's process.
+        message: What happened, for people.
+        error_type: Why it failed.
+        start_time: Milliseconds since 1970.
+        end_time: Milliseconds since 1970.
+        metadata: Texts by name, as they were given.
+        runtime_env: The environment, as it was given.
+        driver_agent_http_address: Where its node answers, for Ray's tools.
+        driver_node_id: The node that runs it.
+        driver_exit_code: The command's exit code; negative for a signal.
+    """
 
     type: JobType
     status: JobStatus
@@ -113,7 +144,25 @@ class JobDetails(_Told):
 
 @dataclass
 class JobInfo(_Told):
-    """A submitted job as a cluster keeps it; :class:`JobDetails` has more."""
+    """A submitted job as a cluster keeps it; :class:`JobDetails` has more.
+
+    Attributes:
+        status: Where it is.
+        entrypoint: The command.
+        message: What happened, for people.
+        error_type: Why it failed.
+        start_time: Milliseconds since 1970.
+        end_time: Milliseconds since 1970.
+        metadata: Texts by name, as they were given.
+        runtime_env: The environment, as it was given.
+        entrypoint_num_cpus: CPUs that the command holds.
+        entrypoint_num_gpus: GPUs that it holds.
+        entrypoint_memory: Bytes that it holds.
+        entrypoint_resources: Further resources that it holds, amounts by name.
+        driver_agent_http_address: Where its node answers, for Ray's tools.
+        driver_node_id: The node that runs it.
+        driver_exit_code: The command's exit code; negative for a signal.
+    """
 
     status: JobStatus
     entrypoint: str
@@ -148,7 +197,14 @@ class JobInfo(_Told):
 
     @classmethod
     def from_json(cls, json_dict: Mapping[str, Any]) -> JobInfo:
-        """Return what :meth:`to_json` gave."""
+        """Make it from what :meth:`to_json` gave.
+
+        Args:
+            json_dict: The dictionary.
+
+        Returns:
+            The job.
+        """
         told = dict(json_dict)
         env = told.pop("runtime_env_json", None)
         if env is not None:

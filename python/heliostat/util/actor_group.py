@@ -15,7 +15,12 @@ __all__ = ["ActorConfig", "ActorGroup", "ActorGroupMethod", "ActorWrapper"]
 
 @dataclass
 class ActorWrapper:
-    """An actor of the group, and what its ``get_actor_metadata()`` returned (``None``: it has none)."""
+    """An actor of the group, and what its ``get_actor_metadata()`` returned (``None``: it has none).
+
+    Args:
+        actor: Its handle.
+        metadata: What it returned.
+    """
 
     actor: Any
     metadata: Any
@@ -23,7 +28,15 @@ class ActorWrapper:
 
 @dataclass
 class ActorConfig:
-    """How the actors of a group are made."""
+    """How the actors of a group are made.
+
+    Args:
+        num_cpus: CPUs that each holds.
+        num_gpus: GPUs that each holds.
+        resources: Further resources that each holds, amounts by name.
+        init_args: Positional arguments of the constructors.
+        init_kwargs: Keyword arguments of the constructors.
+    """
 
     num_cpus: float
     num_gpus: float
@@ -33,7 +46,12 @@ class ActorConfig:
 
 
 class ActorGroupMethod:
-    """A method of all actors of a group."""
+    """A method of all actors of a group.
+
+    Args:
+        actor_group: The group.
+        method_name: The method's name.
+    """
 
     def __init__(self, actor_group: ActorGroup, method_name: str) -> None:
         self.actor_group = weakref.ref(actor_group)
@@ -46,7 +64,18 @@ class ActorGroupMethod:
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> list[heliostat.ObjectRef]:
-        """Call it on every actor; a reference for each, in the group's order."""
+        """Call the method on every actor.
+
+        Args:
+            *args: Positional arguments.
+            **kwargs: Keyword arguments.
+
+        Returns:
+            A reference for each, in the group's order.
+
+        Raises:
+            RuntimeError: The group is gone.
+        """
         group = self.actor_group()
         if group is None:
             raise RuntimeError(
@@ -64,12 +93,21 @@ class ActorGroupMethod:
     warning=True,
 )
 class ActorGroup:
-    """So many actors of one class; ``group.method.remote(…)`` calls all, ``group[i].actor`` is one.
+    """Several actors of one class; ``group.method.remote(…)`` calls all, ``group[i].actor`` is one.
 
-    ``num_actors`` is 1 or more (``ValueError``). Each actor holds ``num_cpus_per_actor`` (1),
-    ``num_gpus_per_actor`` (0) and ``resources_per_actor``; ``init_args`` and ``init_kwargs`` go to their
-    constructors. The constructor of the group waits for the actors whose class has
-    ``get_actor_metadata``.
+    The constructor waits for the actors whose class has ``get_actor_metadata``.
+
+    Args:
+        actor_cls: The class, undecorated.
+        num_actors: How many. Default 1.
+        num_cpus_per_actor: CPUs that each holds. Default 1.
+        num_gpus_per_actor: GPUs that each holds. Default 0.
+        resources_per_actor: Further resources that each holds, amounts by name.
+        init_args: Positional arguments of the constructors.
+        init_kwargs: Keyword arguments of the constructors.
+
+    Raises:
+        ValueError: ``num_actors`` is below 1, or a quantity is negative.
     """
 
     def __init__(
@@ -123,7 +161,11 @@ class ActorGroup:
         return self.actors[item]
 
     def start(self) -> None:
-        """Make ``num_actors`` actors; ``RuntimeError`` while there are some."""
+        """Make ``num_actors`` actors.
+
+        Raises:
+            RuntimeError: There are some already.
+        """
         if self.actors:
             raise RuntimeError(
                 "The actors have already been started. "
@@ -132,7 +174,11 @@ class ActorGroup:
         self.add_actors(self.num_actors)
 
     def shutdown(self, patience_s: float = 5) -> None:
-        """End all actors: after the calls that were made, but killed ``patience_s`` seconds from now."""
+        """End all actors: after the calls that were made.
+
+        Args:
+            patience_s: Seconds that these have; then the actors are killed. Default 5.
+        """
         actors = [wrapper.actor for wrapper in self.actors]
         ended: list[Any] = []
         if patience_s > 0 and actors:
@@ -145,13 +191,21 @@ class ActorGroup:
         self.actors = []
 
     def remove_actors(self, actor_indexes: Sequence[int]) -> None:
-        """Take the actors of these indexes out of the group; they end when nobody else has a handle."""
+        """Take the actors of these indexes out of the group; they end when nobody else has a handle.
+
+        Args:
+            actor_indexes: The indexes.
+        """
         self.actors = [
             wrapper for index, wrapper in enumerate(self.actors) if index not in actor_indexes
         ]
 
     def add_actors(self, num_actors: int) -> None:
-        """Make so many more."""
+        """Make more actors.
+
+        Args:
+            num_actors: How many.
+        """
         config = self.actor_config
         actors = [
             self._remote_cls.remote(*config.init_args, **config.init_kwargs)

@@ -11,11 +11,21 @@ V = TypeVar("V")
 
 
 class ActorPool:
-    """Hands values to actors that are free.
+    """Hands values to those actors of a pool that are free.
 
-    >>> pool = ActorPool([a1, a2])  # doctest: +SKIP
-    >>> list(pool.map(lambda actor, x: actor.double.remote(x), [1, 2, 3]))  # doctest: +SKIP
-    [2, 4, 6]
+    Args:
+        actors: Handles of the actors.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import ActorPool
+        >>> @ray.remote
+        ... class Doubler:
+        ...     def double(self, x):
+        ...         return 2 * x
+        >>> pool = ActorPool([Doubler.remote(), Doubler.remote()])
+        >>> list(pool.map(lambda actor, x: actor.double.remote(x), [1, 2, 3]))
+        [2, 4, 6]
     """
 
     def __init__(self, actors: Iterable[Any]) -> None:
@@ -27,14 +37,30 @@ class ActorPool:
         self._waiting: list[tuple[Callable[[Any, Any], Any], Any]] = []
 
     def map(self, fn: Callable[[Any, V], Any], values: Iterable[V]) -> Iterator[Any]:
-        """The results in the order of the values."""
+        """Call ``fn`` for every value. Results of before that nobody took are dropped.
+
+        Args:
+            fn: Takes an actor and a value; returns the reference of a call.
+            values: The values, one call each.
+
+        Returns:
+            The results in the order of the values, as they come.
+        """
         self._drop_pending()
         for value in values:
             self.submit(fn, value)
         return self._all(self.get_next)
 
     def map_unordered(self, fn: Callable[[Any, V], Any], values: Iterable[V]) -> Iterator[Any]:
-        """The results in the order they are ready."""
+        """Call ``fn`` for every value. Results of before that nobody took are dropped.
+
+        Args:
+            fn: Takes an actor and a value; returns the reference of a call.
+            values: The values, one call each.
+
+        Returns:
+            The results in the order in which they are ready.
+        """
         self._drop_pending()
         for value in values:
             self.submit(fn, value)
@@ -53,7 +79,12 @@ class ActorPool:
             yield take()
 
     def submit(self, fn: Callable[[Any, V], Any], value: V) -> None:
-        """Call ``fn(actor, value)``, which returns a reference, as soon as an actor is free."""
+        """Call ``fn(actor, value)`` as soon as an actor is free.
+
+        Args:
+            fn: Takes an actor and the value; returns the reference of a call.
+            value: The value.
+        """
         if not self._idle:
             self._waiting.append((fn, value))
             return
@@ -69,7 +100,21 @@ class ActorPool:
         return bool(self._running)
 
     def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
-        """The next result in the order of submission."""
+        """Take the next result in the order of submission.
+
+        Args:
+            timeout: Seconds to wait. Default ``None``: without end.
+            ignore_if_timedout: A result that is late is given up, and its actor is free again. Default
+                False.
+
+        Returns:
+            The result.
+
+        Raises:
+            StopIteration: There is no result to come.
+            TimeoutError: It was not there in time.
+            ValueError: The result was taken by ``get_next_unordered``.
+        """
         if not self.has_next():
             raise StopIteration("No more results to get")
         if self._next_return >= self._next_task:
@@ -89,7 +134,20 @@ class ActorPool:
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False
     ) -> Any:
-        """The result that is ready first."""
+        """Take the result that is ready first.
+
+        Args:
+            timeout: Seconds to wait. Default ``None``: without end.
+            ignore_if_timedout: A result that is late is given up, and its actor is free again. Default
+                False.
+
+        Returns:
+            The result.
+
+        Raises:
+            StopIteration: There is no result to come.
+            TimeoutError: None was there in time.
+        """
         if not self.has_next():
             raise StopIteration("No more results to get")
         ready, _ = heliostat.wait(list(self._running), num_returns=1, timeout=timeout)
@@ -138,7 +196,14 @@ class ActorPool:
         return self._idle.pop() if self.has_free() else None
 
     def push(self, actor: Any) -> None:
-        """Put an actor into the pool."""
+        """Put an actor into the pool.
+
+        Args:
+            actor: Its handle.
+
+        Raises:
+            ValueError: It is in the pool already.
+        """
         busy = [known for _, known in self._running.values()]
         if actor in self._idle or actor in busy:
             raise ValueError("Actor already belongs to current ActorPool")

@@ -17,7 +17,15 @@ class RayAPIStub:
         return afar.is_connected()
 
     def connect(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """The same as ``ray.util.connect``."""
+        """The same as ``ray.util.connect``.
+
+        Args:
+            *args: As of ``ray.util.connect``.
+            **kwargs: As of ``ray.util.connect``.
+
+        Returns:
+            What is known of the connection.
+        """
         return afar.connect(*args, **kwargs)
 
     def disconnect(self) -> None:

@@ -11,7 +11,14 @@ _periodic = False
 
 
 def log_once(key: str) -> bool:
-    """Whether to log: true the first time a key is seen, and with periodic logging once a minute."""
+    """Whether to log: true the first time a key is seen, and with periodic logging once a minute.
+
+    Args:
+        key: What is logged once.
+
+    Returns:
+        Whether this is the first call with that key, or, with periodic logging, the first for a while.
+    """
     if _disabled:
         return False
     now = time.monotonic()
@@ -35,7 +42,11 @@ def enable_periodic_logging() -> None:
 
 
 def reset_log_once(key: str | None = None) -> None:
-    """Forget that a key, or any key, has been seen."""
+    """Forget that a key, or any key, has been seen.
+
+    Args:
+        key: The key. Default: any.
+    """
     if key is None:
         _logged.clear()
     else:

@@ -14,12 +14,27 @@ if TYPE_CHECKING:
 
 
 def why(what: Subject, timeout: float = 2.0) -> str:
-    """In a few sentences: what a reference, an actor or a placement group waits for.
+    """Say in a few sentences what a reference, an actor or a placement group waits for.
 
     Names the resource, the argument, the queue or the attempt that failed; of what is over, how it
     ended. Others are asked where this process does not know (the owner of a borrowed reference, the
-    worker, the node's daemon); what they did not say within ``timeout`` seconds is left out.
-    Anything else raises ``TypeError``.
+    worker, the node's daemon); what they did not say in time is left out.
+
+    Args:
+        what: An ``ObjectRef``, an ``ObjectRefGenerator``, an actor's handle or a ``PlacementGroup``.
+        timeout: Seconds that the others have. Default 2.
+
+    Returns:
+        The sentences.
+
+    Raises:
+        TypeError: It is something else.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import why
+        >>> print(why(ray.put(1)) != "")
+        True
     """
     if not _heliostat.is_connected():
         return "The session that it belongs to is over: nothing of it is left to wait for."

@@ -15,9 +15,25 @@ def as_completed(
     yield_obj_refs: bool = False,
     **kwargs: Any,
 ) -> Iterator[Any]:
-    """The values of the references (or the references themselves) in the order they are ready.
+    """Give the values of references in the order in which they are ready.
 
-    They are fetched by ``chunk_size``; further keywords go to ``wait``.
+    Args:
+        refs: The references.
+        chunk_size: How many are waited for and fetched at once, at least 1. Default 10.
+        yield_obj_refs: Give the references themselves. Default False.
+        **kwargs: Further keywords of ``ray.wait``, such as ``timeout``.
+
+    Yields:
+        A value, or a reference.
+
+    Raises:
+        ValueError: ``chunk_size`` is below 1, or ``num_returns`` is given.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import as_completed
+        >>> sorted(as_completed([ray.put(1), ray.put(2)]))
+        [1, 2]
     """
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be >= 1, got {chunk_size}")
@@ -38,9 +54,30 @@ def map_unordered(
     yield_obj_refs: bool = False,
     **kwargs: Any,
 ) -> Iterator[Any]:
-    """``fn`` of every item, in the order the results are ready.
+    """Call a remote function for every item, and give results in the order in which they are ready.
 
-    At most ``backpressure_size`` calls are on their way at a time.
+    Args:
+        fn: A remote function, or an actor's method, of one argument.
+        items: The items. They are read as calls are made.
+        backpressure_size: How many calls are under way at most. Default 100; ``None``: no bound.
+        chunk_size: How many results are waited for and fetched at once, at least 1. Default 10.
+        yield_obj_refs: Give references instead of values. Default False.
+        **kwargs: Further keywords of ``ray.wait``.
+
+    Yields:
+        A result, or a reference.
+
+    Raises:
+        ValueError: ``backpressure_size`` or ``chunk_size`` is below 1.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import map_unordered
+        >>> @ray.remote
+        ... def square(x):
+        ...     return x * x
+        >>> sorted(map_unordered(square, range(4)))
+        [0, 1, 4, 9]
     """
     if backpressure_size is None:
         backpressure_size = 1 << 30

@@ -34,7 +34,22 @@ LocalStep = Callable[[LocalIterator[Any]], LocalIterator[Any]]
 
 @Deprecated
 def from_items(items: list[T], num_shards: int = 2, repeat: bool = False) -> ParallelIterator[T]:
-    """The items, dealt out to ``num_shards`` actors in turn; with ``repeat`` over and over."""
+    """Deal items out to actors, in turn.
+
+    Args:
+        items: The items.
+        num_shards: How many actors. Default 2.
+        repeat: Begin again at the end, without end. Default False.
+
+    Returns:
+        The iterator.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.iter import from_items
+        >>> sorted(from_items([1, 2, 3, 4]).for_each(lambda x: 10 * x).gather_sync())
+        [10, 20, 30, 40]
+    """
     kind = type(items[0]).__name__ if items else "None"
     name = f"from_items[{kind}, {len(items)}, shards={num_shards}{_repeated(repeat)}]"
     shards = [items[index::num_shards] for index in range(num_shards)]
@@ -44,7 +59,16 @@ def from_items(items: list[T], num_shards: int = 2, repeat: bool = False) -> Par
 
 @Deprecated
 def from_range(n: int, num_shards: int = 2, repeat: bool = False) -> ParallelIterator[int]:
-    """0 to ``n - 1``, a stretch for each of ``num_shards`` actors; the last one has the rest."""
+    """Iterate over 0 to ``n - 1``: a stretch for each actor; the last one has the rest.
+
+    Args:
+        n: The number.
+        num_shards: How many actors. Default 2.
+        repeat: Begin again at the end, without end. Default False.
+
+    Returns:
+        The iterator.
+    """
     size = n // num_shards
     starts = [index * size for index in range(num_shards)]
     shards = [range(start, end) for start, end in zip(starts, [*starts[1:], n], strict=True)]
@@ -57,7 +81,16 @@ def from_range(n: int, num_shards: int = 2, repeat: bool = False) -> ParallelIte
 def from_iterators(
     generators: Sequence[Any], repeat: bool = False, name: str | None = None
 ) -> ParallelIterator[Any]:
-    """An actor for each iterable, or for each function that returns one (generators cannot be pickled)."""
+    """Make an actor for each iterable, or for each function that returns one.
+
+    Args:
+        generators: The iterables or functions. Generators cannot be pickled; give the function instead.
+        repeat: Begin again at the end, without end. Default False.
+        name: What the iterator is called. Default: how it was made.
+
+    Returns:
+        The iterator.
+    """
     name = name or f"from_iterators[shards={len(generators)}{_repeated(repeat)}]"
     worker = heliostat.remote(ParallelIteratorWorker)
     actors = [worker.remote(items, repeat) for items in generators]
@@ -67,7 +100,15 @@ def from_iterators(
 
 @Deprecated
 def from_actors(actors: Sequence[Any], name: str | None = None) -> ParallelIterator[Any]:
-    """These actors, whose class is derived from :class:`ParallelIteratorWorker`."""
+    """Iterate over the items of these actors, whose class is derived from :class:`ParallelIteratorWorker`.
+
+    Args:
+        actors: Their handles.
+        name: What the iterator is called. Default: how it was made.
+
+    Returns:
+        The iterator.
+    """
     name = name or f"from_actors[shards={len(actors)}]"
     return ParallelIterator([_ActorSet(actors, [])], name, parent_iterators=[])
 
@@ -95,6 +136,11 @@ class ParallelIterator(Generic[T]):
     """Items that actors make, each its own. Made by the functions of this module.
 
     It can be pickled; each actor's items are to be taken by one process.
+
+    Args:
+        actor_sets: The actors with what they do.
+        name: What it is called.
+        parent_iterators: The iterators that it was made of.
     """
 
     def __init__(
@@ -123,7 +169,14 @@ class ParallelIterator(Generic[T]):
     # ---- functions that run in the actors ----
 
     def transform(self, fn: Callable[[Iterable[T]], Iterable[Any]]) -> ParallelIterator[Any]:
-        """What ``fn`` makes of each actor's iterator."""
+        """Apply a function to each actor's iterator.
+
+        Args:
+            fn: Takes an iterable of items; returns one.
+
+        Returns:
+            The new iterator.
+        """
         return self._then(lambda items: items.transform(fn), "transform()")
 
     def for_each(
@@ -132,18 +185,42 @@ class ParallelIterator(Generic[T]):
         max_concurrency: int = 1,
         resources: dict[str, Any] | None = None,
     ) -> ParallelIterator[Any]:
-        """``fn`` of each item; unless ``max_concurrency`` is 1, in tasks: see :class:`LocalIterator`."""
+        """Apply a function to each item.
+
+        Args:
+            fn: Takes an item; returns another.
+            max_concurrency: How many tasks an actor has at once. Default 1: it calls ``fn`` itself; 0: no
+                bound.
+            resources: Options of those tasks, as of ``ray.remote``.
+
+        Returns:
+            The new iterator.
+        """
         assert max_concurrency >= 0, "max_concurrency must be non-negative."
         return self._then(
             lambda items: items.for_each(fn, max_concurrency, resources), "for_each()"
         )
 
     def filter(self, fn: Callable[[T], bool]) -> ParallelIterator[T]:
-        """The items for which ``fn`` is true."""
+        """Keep the items for which a function is true.
+
+        Args:
+            fn: Takes an item; returns whether it stays.
+
+        Returns:
+            The new iterator.
+        """
         return self._then(lambda items: items.filter(fn), "filter()")
 
     def batch(self, n: int) -> ParallelIterator[list[T]]:
-        """Lists of ``n`` items of one actor, its last one perhaps shorter."""
+        """Make lists of the items of each actor; its last one may be shorter.
+
+        Args:
+            n: How many items a list has.
+
+        Returns:
+            The new iterator.
+        """
         return self._then(lambda items: items.batch(n), f"batch({n})")
 
     def flatten(self) -> ParallelIterator[Any]:
@@ -151,7 +228,14 @@ class ParallelIterator(Generic[T]):
         return self._then(lambda items: items.flatten(), "flatten()")
 
     def combine(self, fn: Callable[[T], list[Any]]) -> ParallelIterator[Any]:
-        """The items of the lists that ``fn`` makes of each item."""
+        """Apply a function to each item and give the items of the lists that it returns.
+
+        Args:
+            fn: Takes an item; returns a list.
+
+        Returns:
+            The new iterator.
+        """
         made = self.for_each(fn).flatten()
         made.name = f"{self.name}.combine()"
         return made
@@ -159,16 +243,30 @@ class ParallelIterator(Generic[T]):
     def local_shuffle(
         self, shuffle_buffer_size: int, seed: int | None = None
     ) -> ParallelIterator[T]:
-        """Each actor's items in random order, see :meth:`LocalIterator.shuffle`."""
+        """Each actor's items in random order, see :meth:`LocalIterator.shuffle`.
+
+        Args:
+            shuffle_buffer_size: How many items the buffer has.
+            seed: Of the random order. Default: another one each time.
+
+        Returns:
+            The new iterator.
+        """
         text = f"local_shuffle(shuffle_buffer_size={shuffle_buffer_size}, seed={seed})"
         return self._then(lambda items: items.shuffle(shuffle_buffer_size, seed), text)
 
     # ---- other actors ----
 
     def repartition(self, num_partitions: int, batch_ms: int = 0) -> ParallelIterator[T]:
-        """The same items from ``num_partitions`` new actors, which take them from the old ones in turn.
+        """Give the same items from new actors, which take them from the old ones in turn.
 
-        ``batch_ms``: how long, in milliseconds, an old actor collects items before it sends them.
+        Args:
+            num_partitions: How many actors.
+            batch_ms: Milliseconds that an actor collects items before it sends them. Default 0: it sends
+                one.
+
+        Returns:
+            The new iterator.
         """
         for actors in self.actor_sets:
             actors.init_actors()
@@ -184,7 +282,17 @@ class ParallelIterator(Generic[T]):
         return ParallelIterator([_ActorSet(made, [])], name, parent_iterators=[self])
 
     def union(self, other: ParallelIterator[T]) -> ParallelIterator[T]:
-        """The actors of both."""
+        """Iterate over the actors of both.
+
+        Args:
+            other: Another iterator.
+
+        Returns:
+            The new iterator.
+
+        Raises:
+            TypeError: ``other`` is none.
+        """
         if not isinstance(other, ParallelIterator):
             raise TypeError(f"other must be of type ParallelIterator, got {type(other)}")
         return ParallelIterator(
@@ -194,7 +302,17 @@ class ParallelIterator(Generic[T]):
         )
 
     def select_shards(self, shards_to_keep: Sequence[int]) -> ParallelIterator[T]:
-        """Some of the actors, by index. Two such iterators must have no actor in common."""
+        """Take some of the actors. Two such iterators must have no actor in common.
+
+        Args:
+            shards_to_keep: Their indexes.
+
+        Returns:
+            The new iterator.
+
+        Raises:
+            ValueError: None is named, or the iterator is a union.
+        """
         if len(self.actor_sets) > 1:
             raise ValueError("select_shards() is not allowed after union()")
         if not shards_to_keep:
@@ -219,10 +337,15 @@ class ParallelIterator(Generic[T]):
         return LocalIterator(source, SharedMetrics(), name=f"{self}.batch_across_shards()")
 
     def gather_async(self, batch_ms: int = 0, num_async: int = 1) -> LocalIterator[T]:
-        """All items as they come, without an order.
+        """Give all items as they come, without an order.
 
-        ``batch_ms``: how long, in milliseconds, an actor collects items before it sends them (0: it sends
-        one). ``num_async``: how many requests each actor has at once.
+        Args:
+            batch_ms: Milliseconds that an actor collects items before it sends them. Default 0: it sends
+                one.
+            num_async: How many requests each actor has at once. Default 1.
+
+        Returns:
+            An iterator in this process.
         """
         _check_pace(num_async, batch_ms, "queue depth")
         metrics = SharedMetrics()
@@ -230,11 +353,22 @@ class ParallelIterator(Generic[T]):
         return LocalIterator(source, metrics, name=f"{self}.gather_async()")
 
     def take(self, n: int) -> list[T]:
-        """The first ``n`` items of :meth:`gather_sync`."""
+        """Take the first items of :meth:`gather_sync`.
+
+        Args:
+            n: How many at most.
+
+        Returns:
+            The items.
+        """
         return self.gather_sync().take(n)
 
     def show(self, n: int = 20) -> None:
-        """Print the first ``n`` items of :meth:`gather_sync`."""
+        """Print the first items of :meth:`gather_sync`.
+
+        Args:
+            n: How many at most. Default 20.
+        """
         self.gather_sync().show(n)
 
     def num_shards(self) -> int:
@@ -248,7 +382,20 @@ class ParallelIterator(Generic[T]):
     def get_shard(
         self, shard_index: int, batch_ms: int = 0, num_async: int = 1
     ) -> LocalIterator[T]:
-        """One actor's items in their order. Parameters as :meth:`gather_async`."""
+        """Give one actor's items in their order.
+
+        Args:
+            shard_index: The actor's index.
+            batch_ms: Milliseconds that an actor collects items before it sends them. Default 0: it sends
+                one.
+            num_async: How many requests each actor has at once. Default 1.
+
+        Returns:
+            An iterator in this process.
+
+        Raises:
+            ValueError: There is no such actor.
+        """
         _check_pace(num_async, batch_ms, "num async")
         places = [(actor, actors) for actors in self.actor_sets for actor in actors.actors]
         if not 0 <= shard_index < len(places):
@@ -377,8 +524,12 @@ def _one_shard(
 class ParallelIteratorWorker:
     """An actor with items; classes for :func:`from_actors` are derived from it and call its constructor.
 
-    ``item_generator``: an iterable, or a function that returns one. ``repeat``: whether it begins again at
-    its end, which an iterator cannot (``ValueError``).
+    Args:
+        item_generator: An iterable, or a function that returns one.
+        repeat: Begin again at the end, which an iterator cannot.
+
+    Raises:
+        ValueError: ``repeat`` with an iterator.
     """
 
     def __init__(self, item_generator: Any, repeat: bool) -> None:
@@ -388,7 +539,11 @@ class ParallelIteratorWorker:
         self.next_ith_buffer: dict[int, deque[Any]] = defaultdict(deque)
 
     def par_iter_init(self, transforms: Sequence[LocalStep]) -> None:
-        """Begin, with these functions."""
+        """Begin, with these functions.
+
+        Args:
+            transforms: The functions that the items go through.
+        """
         made: LocalIterator[Any] = LocalIterator(lambda _: self.item_generator, SharedMetrics())
         for step in transforms:
             made = step(made)
@@ -400,11 +555,32 @@ class ParallelIteratorWorker:
         return next(self.local_it)
 
     def par_iter_next_batch(self, batch_ms: int) -> list[Any]:
-        """The items of so many milliseconds, or the next one; ``StopIteration`` at the end."""
+        """Take the items of so many milliseconds, or the next one.
+
+        Args:
+            batch_ms: Milliseconds.
+
+        Returns:
+            The items.
+
+        Raises:
+            StopIteration: There are no more.
+        """
         return _collected(self.par_iter_next, batch_ms)
 
     def par_iter_slice(self, step: int, start: int) -> Any:
-        """The next item that ``start`` gets when ``step`` take turns; ``StopIteration`` at the end."""
+        """Take the next item that one of several readers gets when they take turns.
+
+        Args:
+            step: How many readers there are.
+            start: Which one asks, from 0.
+
+        Returns:
+            The item.
+
+        Raises:
+            StopIteration: There are no more.
+        """
         assert self.local_it is not None, "must call par_iter_init()"
         mine = self.next_ith_buffer[start]
         if not mine:
@@ -415,7 +591,16 @@ class ParallelIteratorWorker:
         return mine.popleft()
 
     def par_iter_slice_batch(self, step: int, start: int, batch_ms: int) -> list[Any]:
-        """As :meth:`par_iter_next_batch`, of those that ``start`` gets."""
+        """As :meth:`par_iter_next_batch`, of those that ``start`` gets.
+
+        Args:
+            step: How many readers there are.
+            start: Which one asks, from 0.
+            batch_ms: Milliseconds.
+
+        Returns:
+            The items.
+        """
         return _collected(functools.partial(self.par_iter_slice, step, start), batch_ms)
 
 

@@ -30,8 +30,15 @@ class _NextValueNotReady(Exception):
 class LocalIterator(Generic[T]):
     """Items of a source, through functions that run in the process that iterates.
 
-    It can be pickled before its first item is taken, and is to be iterated by one process. An iterator with
-    a ``timeout`` (in seconds) gives a ``_NextValueNotReady`` instead of waiting longer.
+    It can be pickled before its first item is taken, and is to be iterated by one process.
+
+    Args:
+        base_iterator: A function that takes the timeout and returns the iterable.
+        shared_metrics: What notes are kept of it.
+        local_transforms: The functions that the items go through. Default: none.
+        timeout: Seconds after which a ``_NextValueNotReady`` is given instead of waiting longer.
+            Default: never.
+        name: What it is called. Default ``"unknown"``.
     """
 
     # A function with a method of this name has it called before each item is fetched.
@@ -56,7 +63,11 @@ class LocalIterator(Generic[T]):
 
     @staticmethod
     def get_metrics() -> MetricsContext:
-        """The notes of the iterator whose function asks; ``ValueError`` elsewhere."""
+        """The notes of the iterator whose function asks.
+
+        Raises:
+            ValueError: No function of an iterator asks.
+        """
         metrics: MetricsContext | None = getattr(LocalIterator.thread_local, "metrics", None)
         if metrics is None:
             raise ValueError("Cannot access context outside an iterator.")
@@ -85,7 +96,14 @@ class LocalIterator(Generic[T]):
     # ---- functions on items ----
 
     def transform(self, fn: Callable[[Iterable[T]], Iterable[Any]]) -> LocalIterator[Any]:
-        """What ``fn`` makes of the whole iterator."""
+        """Apply a function to the whole iterator.
+
+        Args:
+            fn: Takes an iterable of items; returns one.
+
+        Returns:
+            The new iterator.
+        """
         return self._then(functools.partial(_transformed, fn), "transform()")
 
     def for_each(
@@ -94,9 +112,16 @@ class LocalIterator(Generic[T]):
         max_concurrency: int = 1,
         resources: dict[str, Any] | None = None,
     ) -> LocalIterator[Any]:
-        """``fn`` of each item: here, or in tasks with these options, in the order in which they end.
+        """Apply a function to each item.
 
-        ``max_concurrency``: how many tasks at once; 0 has no limit, 1 calls ``fn`` here.
+        Args:
+            fn: Takes an item; returns another.
+            max_concurrency: How many tasks at once; results come in the order in which they end. Default 1:
+                ``fn`` is called here; 0: no bound.
+            resources: Options of those tasks, as of ``ray.remote``.
+
+        Returns:
+            The new iterator.
         """
         step: Step
         if max_concurrency == 1:
@@ -108,11 +133,25 @@ class LocalIterator(Generic[T]):
         return self._then(step, "for_each()")
 
     def filter(self, fn: Callable[[T], bool]) -> LocalIterator[T]:
-        """The items for which ``fn`` is true."""
+        """Keep the items for which a function is true.
+
+        Args:
+            fn: Takes an item; returns whether it stays.
+
+        Returns:
+            The new iterator.
+        """
         return self._then(functools.partial(_filtered, fn, self.shared_metrics), "filter()")
 
     def batch(self, n: int) -> LocalIterator[list[T]]:
-        """Lists of ``n`` items, the last one perhaps shorter."""
+        """Make lists of the items; the last one may be shorter.
+
+        Args:
+            n: How many items a list has.
+
+        Returns:
+            The new iterator.
+        """
         return self._then(functools.partial(_batched, n), f"batch({n})")
 
     def flatten(self) -> LocalIterator[Any]:
@@ -120,12 +159,27 @@ class LocalIterator(Generic[T]):
         return self._then(_flattened, "flatten()")
 
     def shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> LocalIterator[T]:
-        """The items in random order, as random as a buffer of that many can make it."""
+        """The items in random order, as random as a buffer of that many can make it.
+
+        Args:
+            shuffle_buffer_size: How many items the buffer has.
+            seed: Of the random order. Default: another one each time.
+
+        Returns:
+            The new iterator.
+        """
         text = f"shuffle(shuffle_buffer_size={shuffle_buffer_size}, seed={seed})"
         return self._then(functools.partial(_shuffled, shuffle_buffer_size, seed), text)
 
     def combine(self, fn: Callable[[T], list[Any]]) -> LocalIterator[Any]:
-        """The items of the lists that ``fn`` makes of each item."""
+        """Apply a function to each item and give the items of the lists that it returns.
+
+        Args:
+            fn: Takes an item; returns a list.
+
+        Returns:
+            The new iterator.
+        """
         made = self.for_each(fn).flatten()
         made.name = f"{self.name}.combine()"
         return made
@@ -139,18 +193,39 @@ class LocalIterator(Generic[T]):
     # ---- taking items ----
 
     def take(self, n: int) -> list[T]:
-        """The next ``n`` items, or as many as there are."""
+        """Take the next items.
+
+        Args:
+            n: How many at most.
+
+        Returns:
+            The items.
+        """
         return list(itertools.islice(iter(self), n))
 
     def show(self, n: int = 20) -> None:
-        """Print the next ``n`` items."""
+        """Print the next items.
+
+        Args:
+            n: How many at most. Default 20.
+        """
         for item in itertools.islice(iter(self), n):
             print(item)  # noqa: T201 - which is what it is for
 
     # ---- several iterators ----
 
     def duplicate(self, n: int) -> list[LocalIterator[T]]:
-        """``n`` iterators (2 or more) over the same items; one that is ahead waits for the others."""
+        """Make several iterators over the same items; one that is ahead waits for the others.
+
+        Args:
+            n: How many, at least 2.
+
+        Returns:
+            The iterators.
+
+        Raises:
+            ValueError: ``n`` is below 2.
+        """
         if n < 2:
             raise ValueError("Number of copies must be >= 2")
         copies = _Copies(self, n)
@@ -169,10 +244,19 @@ class LocalIterator(Generic[T]):
         deterministic: bool = False,
         round_robin_weights: Sequence[float | str] | None = None,
     ) -> LocalIterator[T]:
-        """The items of all, as they are ready; with ``deterministic`` in turn.
+        """Give the items of several iterators, as they are ready.
 
-        ``round_robin_weights``: how many are taken of each in its turn, fractions at random; ``"*"`` takes
-        what is ready.
+        Args:
+            *others: The other iterators.
+            deterministic: In turn. Default False.
+            round_robin_weights: How many items are taken of each in its turn; of a fraction, one with that
+                probability; ``"*"``: what is ready. Default: 1 of each.
+
+        Returns:
+            The new iterator.
+
+        Raises:
+            ValueError: Another argument is no iterator, or there are not as many weights as iterators.
         """
         for other in others:
             if not isinstance(other, LocalIterator):

@@ -34,7 +34,18 @@ def forget(key: str, value: str) -> None:
 
 
 class Metric:
-    """The parent of every metric."""
+    """The parent of every metric.
+
+    Args:
+        name: Letters, digits, ``_`` and ``:``; it begins with no digit, else a warning says that the
+            metric is left out.
+        description: A text for people. Default: none.
+        tag_keys: The keys of its tags. Default: none.
+
+    Raises:
+        ValueError: The name is empty.
+        TypeError: An argument has another type.
+    """
 
     _kind: ClassVar[_Kind]
 
@@ -69,7 +80,17 @@ class Metric:
             _heliostat.declare_metric(name, description, self._kind, self._bounds())
 
     def set_default_tags(self, default_tags: Mapping[str, str]) -> Metric:
-        """Tags that calls need not repeat."""
+        """Set tags that calls need not repeat.
+
+        Args:
+            default_tags: Texts by key.
+
+        Returns:
+            The metric itself.
+
+        Raises:
+            ValueError: A key is none of ``tag_keys``.
+        """
         for key, value in default_tags.items():
             if key not in self._tag_keys:
                 raise ValueError(f"Unrecognized tag key {key}.")
@@ -113,12 +134,32 @@ class Metric:
 
 
 class Counter(Metric):
-    """Something that only grows."""
+    """Something that only grows.
+
+    Raises:
+        TypeError: An argument has another type.
+        ValueError: It has no name.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.metrics import Counter
+        >>> requests = Counter("requests", description="Requests", tag_keys=("route",))
+        >>> requests.inc(1.0, tags={"route": "/"})
+    """
 
     _kind = _Kind.COUNTER
 
     def inc(self, value: float = 1.0, tags: Mapping[str, str] | None = None) -> None:
-        """Add a positive number; anything else raises ``ValueError``."""
+        """Add a positive number.
+
+        Args:
+            value: The number. Default 1.
+            tags: Tags of this value by key; those of ``set_default_tags`` otherwise.
+
+        Raises:
+            ValueError: It is not positive, or a tag is missing.
+            TypeError: It is not a number.
+        """
         _check_number(value)
         if value <= 0:
             raise ValueError(f"value must be >0, got {value}")
@@ -126,12 +167,25 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """Something that goes up and down."""
+    """Something that goes up and down.
+
+    Raises:
+        TypeError: An argument has another type.
+        ValueError: It has no name.
+    """
 
     _kind = _Kind.GAUGE
 
     def set(self, value: float | None, tags: Mapping[str, str] | None = None) -> None:
-        """Set it; ``None`` is ignored."""
+        """Set the value.
+
+        Args:
+            value: The number; ``None`` is ignored.
+            tags: Tags of this value by key; those of ``set_default_tags`` otherwise.
+
+        Raises:
+            ValueError: a tag is missing.
+        """
         if value is None:
             return
         _check_number(value)
@@ -139,7 +193,17 @@ class Gauge(Metric):
 
 
 class Histogram(Metric):
-    """How often values fall between boundaries."""
+    """How often values fall between boundaries.
+
+    Args:
+        name: What the iterator is called. Default: how it was made.
+        description: A text for people. Default: none.
+        boundaries: Upper bounds of the buckets: positive numbers.
+        tag_keys: The keys of its tags. Default: none.
+
+    Raises:
+        ValueError: It has no name, or no boundaries; a boundary is not positive.
+    """
 
     _kind = _Kind.HISTOGRAM
 
@@ -165,7 +229,15 @@ class Histogram(Metric):
         super().__init__(name, description, tag_keys)
 
     def observe(self, value: float, tags: Mapping[str, str] | None = None) -> None:
-        """Count a value."""
+        """Count a value.
+
+        Args:
+            value: The value.
+            tags: Tags of this value by key; those of ``set_default_tags`` otherwise.
+
+        Raises:
+            ValueError: a tag is missing.
+        """
         _check_number(value)
         self._record(value, tags)
 

@@ -19,9 +19,22 @@ class Full(queue.Full):
 
 
 class Queue:
-    """First in, first out. ``maxsize=0``: no bound.
+    """A queue that processes of the cluster share: first in, first out. An actor holds the items.
 
-    ``actor_options`` are those of the actor that holds the items.
+    Its handle can be passed to tasks and actors.
+
+    Args:
+        maxsize: How many items it holds at most. Default 0: no bound.
+        actor_options: Options of the actor, as of ``ray.remote``. Default: none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.queue import Queue
+        >>> queue = Queue(maxsize=2)
+        >>> queue.put("a")
+        >>> queue.size(), queue.get(timeout=60)
+        (1, 'a')
+        >>> queue.shutdown()
     """
 
     def __init__(self, maxsize: int = 0, actor_options: dict[str, Any] | None = None) -> None:
@@ -50,7 +63,17 @@ class Queue:
         return 0 < self.maxsize <= self.size()
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Add an item; :class:`Full` when there is no room (within the timeout)."""
+        """Add an item, and wait for room where there is none.
+
+        Args:
+            item: The item; it must be possible to pickle it.
+            block: Wait. False: raise at once. Default True.
+            timeout: Seconds to wait. Default ``None``: without end.
+
+        Raises:
+            Full: There is no room, or none came in time.
+            ValueError: ``timeout`` is negative.
+        """
         if not block:
             self.put_nowait(item)
             return
@@ -59,7 +82,17 @@ class Queue:
             raise Full
 
     async def put_async(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Like :meth:`put`, to be awaited."""
+        """Like :meth:`put`, to be awaited.
+
+        Args:
+            item: The item; it must be possible to pickle it.
+            block: Wait. False: raise at once. Default True.
+            timeout: Seconds to wait. Default ``None``: without end.
+
+        Raises:
+            Full: There is no room, or none came in time.
+            ValueError: ``timeout`` is negative.
+        """
         if block:
             _check(timeout)
         done = self.actor.put.remote(item, timeout) if block else self.actor.put_all.remote([item])
@@ -67,26 +100,65 @@ class Queue:
             raise Full
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Take an item; :class:`Empty` when there is none (within the timeout)."""
+        """Take an item, and wait for one where there is none.
+
+        Args:
+            block: Wait. False: raise at once. Default True.
+            timeout: Seconds to wait. Default ``None``: without end.
+
+        Returns:
+            The item.
+
+        Raises:
+            Empty: There is no item, or none came in time.
+            ValueError: ``timeout`` is negative.
+        """
         if not block:
             return self.get_nowait()
         _check(timeout)
         return _item(heliostat.get(self.actor.get.remote(timeout)))
 
     async def get_async(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Like :meth:`get`, to be awaited."""
+        """Like :meth:`get`, to be awaited.
+
+        Args:
+            block: Wait. False: raise at once. Default True.
+            timeout: Seconds to wait. Default ``None``: without end.
+
+        Returns:
+            The item.
+
+        Raises:
+            Empty: There is no item, or none came in time.
+            ValueError: ``timeout`` is negative.
+        """
         if block:
             _check(timeout)
             return _item(await self.actor.get.remote(timeout))
         return _item(await self.actor.take.remote(1))
 
     def put_nowait(self, item: Any) -> None:
-        """Add an item, or raise :class:`Full`."""
+        """Add an item, if there is room.
+
+        Args:
+            item: The item; it must be possible to pickle it.
+
+        Raises:
+            Full: There is no room.
+        """
         if not heliostat.get(self.actor.put_all.remote([item])):
             raise Full
 
     def put_nowait_batch(self, items: Iterable[Any]) -> None:
-        """Add all of the items, or none and raise :class:`Full`."""
+        """Add all of the items, or none.
+
+        Args:
+            items: The items.
+
+        Raises:
+            Full: There is no room for all.
+            TypeError: They cannot be iterated.
+        """
         if not isinstance(items, Iterable):
             raise TypeError("Argument 'items' must be an Iterable")
         batch = list(items)
@@ -94,11 +166,27 @@ class Queue:
             raise Full(f"Cannot add {len(batch)} items to queue of maxsize {self.maxsize}.")
 
     def get_nowait(self) -> Any:
-        """Take an item, or raise :class:`Empty`."""
+        """Take an item, if there is one.
+
+        Raises:
+            Empty: There is no item.
+        """
         return _item(heliostat.get(self.actor.take.remote(1)))
 
     def get_nowait_batch(self, num_items: int) -> list[Any]:
-        """Take so many items, or none and raise :class:`Empty`."""
+        """Take so many items, or none.
+
+        Args:
+            num_items: How many.
+
+        Returns:
+            The items.
+
+        Raises:
+            Empty: There are fewer.
+            TypeError: ``num_items`` is not an integer.
+            ValueError: It is negative.
+        """
         if not isinstance(num_items, int):
             raise TypeError("Argument 'num_items' must be an int")
         if num_items < 0:
@@ -109,7 +197,12 @@ class Queue:
         return taken
 
     def shutdown(self, force: bool = False, grace_period_s: float = 5) -> None:
-        """End the actor; without ``force`` after what it was sent, within the grace period."""
+        """End the actor; the queue is of no use afterwards.
+
+        Args:
+            force: At once. False: after what it was sent. Default False.
+            grace_period_s: Seconds that it has for that. Default 5.
+        """
         if self.actor is None:
             return
         if not force:

@@ -10,7 +10,7 @@ use super::spans::{self, Called};
 use crate::codec::args::{Passed, pack};
 use crate::{errors, session};
 
-/// A method of an actor; holds the handle.
+/// A method of an actor's handle. It keeps the handle; called without ``.remote`` it raises TypeError.
 #[pyclass(frozen, freelist = 64, module = "heliostat._heliostat")]
 pub(crate) struct ActorMethod {
     handle: Py<ActorHandleBase>,
@@ -52,7 +52,19 @@ impl ActorMethod {
         py.import("heliostat.core.signature")?.getattr("ANY")
     }
 
-    /// Call the method.
+    /// Call the method. Returns at once; calls of one caller run in the order in which they were made.
+    ///
+    /// Args:
+    ///     *args: Positional arguments. References among them become values.
+    ///     **kwargs: Keyword arguments.
+    ///
+    /// Returns:
+    ///     A reference, a list of as many as ``num_returns`` says, ``None`` for 0, or a generator of
+    ///     references.
+    ///
+    /// Raises:
+    ///     TypeError: The arguments do not fit the method.
+    ///     PendingCallsLimitExceeded: ``max_pending_calls`` calls of the handle have not ended.
     #[pyo3(signature = (*args, **kwargs))]
     fn remote<'py>(
         &self,
@@ -87,6 +99,14 @@ impl ActorMethod {
         slot.returns.to_python(py, &ids, session.epoch)
     }
 
+    /// The same method with other options.
+    ///
+    /// Args:
+    ///     **options: ``num_returns``, ``name``, ``concurrency_group``, ``max_task_retries``,
+    ///         ``retry_exceptions`` and ``enable_task_events``, as of ``ray.method``.
+    ///
+    /// Returns:
+    ///     What has ``remote(...)`` and ``bind(...)``, with these options.
     #[pyo3(signature = (**options))]
     fn options<'py>(
         slf: &Bound<'py, Self>,
@@ -99,6 +119,14 @@ impl ActorMethod {
         }
     }
 
+    /// A node of a graph that calls the method when the graph is executed.
+    ///
+    /// Args:
+    ///     *args: Positional arguments, which may be nodes.
+    ///     **kwargs: Keyword arguments, likewise.
+    ///
+    /// Returns:
+    ///     A node.
     #[pyo3(signature = (*args, **kwargs))]
     fn bind<'py>(
         slf: &Bound<'py, Self>,

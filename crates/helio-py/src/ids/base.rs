@@ -54,6 +54,13 @@ impl BaseID {
 
 #[pymethods]
 impl BaseID {
+    /// The id of these bytes, ``SIZE`` of them.
+    ///
+    /// Args:
+    ///     id_bytes: The bytes.
+    ///
+    /// Raises:
+    ///     ValueError: There are more or fewer bytes.
     #[classmethod]
     fn from_binary<'py>(
         cls: &Bound<'py, PyType>,
@@ -62,6 +69,13 @@ impl BaseID {
         cls.call1((id_bytes,))
     }
 
+    /// The id that these hexadecimal digits write.
+    ///
+    /// Args:
+    ///     hex_id: ``2 * SIZE`` digits.
+    ///
+    /// Raises:
+    ///     ValueError: There are more or fewer digits, or something else.
     #[classmethod]
     fn from_hex<'py>(
         cls: &Bound<'py, PyType>,
@@ -75,12 +89,14 @@ impl BaseID {
         cls.call1((py.get_type::<PyBytes>().call_method1("fromhex", (text,))?,))
     }
 
+    /// The id of nothing: every byte is 255.
     #[classmethod]
     fn nil<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = [0xff; LONGEST];
         cls.call1((PyBytes::new(cls.py(), &bytes[..Self::class_size(cls)?]),))
     }
 
+    /// An id of random bytes.
     #[classmethod]
     fn from_random<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
         let mut bytes = [0; LONGEST];
@@ -88,23 +104,28 @@ impl BaseID {
         cls.call1((PyBytes::new(cls.py(), &bytes[..Self::class_size(cls)?]),))
     }
 
+    /// Its length in bytes.
     #[classmethod]
     fn size(cls: &Bound<'_, PyType>) -> PyResult<usize> {
         Self::class_size(cls)
     }
 
+    /// Its bytes as hexadecimal digits.
     fn hex(&self) -> String {
         self.text()
     }
 
+    /// Its bytes.
     fn binary<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.bytes())
     }
 
+    /// Whether it is the id of nothing.
     fn is_nil(&self) -> bool {
         self.bytes().iter().all(|byte| *byte == 0xff)
     }
 
+    /// A hash of its bytes.
     fn redis_shard_hash(&self) -> u64 {
         self.__hash__()
     }

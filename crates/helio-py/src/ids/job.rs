@@ -8,11 +8,16 @@ use super::base::id_class;
 id_class! {
     /// A driver's run.
     JobID, JobId {
+        /// The id of the job with this number.
+        ///
+        /// Args:
+        ///     value: A number from 0 to 4294967295.
         #[classmethod]
         fn from_int<'py>(cls: &Bound<'py, pyo3::types::PyType>, value: u32) -> PyResult<Bound<'py, PyAny>> {
             cls.call1((pyo3::types::PyBytes::new(cls.py(), &value.to_be_bytes()),))
         }
 
+        /// The job's number.
         fn int(slf: &Bound<'_, Self>) -> u32 {
             u32::from_be_bytes(Self::id(slf).0)
         }

@@ -9,6 +9,10 @@ use super::base::id_class;
 id_class! {
     /// A placement group.
     PlacementGroupID, PlacementGroupId {
+        /// A fresh one of that job.
+        ///
+        /// Args:
+        ///     job_id: The job.
         #[staticmethod]
         #[pyo3(name = "of")]
         fn of_job<'py>(job_id: &Bound<'py, JobID>) -> PyResult<Bound<'py, Self>> {

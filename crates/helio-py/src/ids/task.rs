@@ -9,10 +9,12 @@ use super::{ActorID, JobID};
 id_class! {
     /// One call of a task or actor method, through all its attempts.
     TaskID, TaskId {
+        /// The actor that the call is made to; the id of nothing for tasks.
         fn actor_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ActorID>> {
             ActorID::of(slf.py(), Self::id(slf).actor())
         }
 
+        /// The job that the call belongs to.
         fn job_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, JobID>> {
             JobID::of(slf.py(), Self::id(slf).job())
         }

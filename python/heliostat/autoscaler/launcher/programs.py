@@ -136,6 +136,12 @@ def rsync(
 def get_head_node_ip(cluster_config: dict[str, Any] | str) -> str:
     """The address of a cluster's head.
 
+    Args:
+        cluster_config: As in ``create_or_update_cluster``.
+
+    Returns:
+        An IP address or a host name.
+
     Raises:
         ValueError: The configuration is wrong.
         RuntimeError: The cluster has no head.
@@ -145,6 +151,12 @@ def get_head_node_ip(cluster_config: dict[str, Any] | str) -> str:
 
 def get_worker_node_ips(cluster_config: dict[str, Any] | str) -> list[str]:
     """The addresses of the other machines that were started.
+
+    Args:
+        cluster_config: As in ``create_or_update_cluster``.
+
+    Returns:
+        An address for each.
 
     Raises:
         ValueError: The configuration is wrong.

@@ -69,7 +69,14 @@ def gloo_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a backend can be used here; ``False`` for a name that is none."""
+    """Say whether a backend can be used here.
+
+    Args:
+        backend: ``"gloo"`` or ``"nccl"``.
+
+    Returns:
+        Whether it can; ``False`` for a name that is none.
+    """
     try:
         return nccl_available() if Backend(backend) == Backend.NCCL else gloo_available()
     except ValueError:
@@ -169,7 +176,11 @@ def create_collective_group(
 
 
 def destroy_collective_group(group_name: str = "default") -> None:
-    """Leave a group; a process that is in none has nothing to do."""
+    """Leave a group; a process that is in none has nothing to do.
+
+    Args:
+        group_name: The group's name.
+    """
     with _lock:
         group = _groups.pop(group_name, None)
     if group is not None:
@@ -177,12 +188,25 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
 
 def is_group_initialized(group_name: str) -> bool:
-    """Whether this process has joined the group."""
+    """Say whether this process has joined the group.
+
+    Args:
+        group_name: The group's name.
+
+    Returns:
+        Whether it has.
+    """
     return group_name in _groups
 
 
 def get_group_handle(group_name: str = "default") -> Group:
     """The group of this process; a declared one is joined.
+
+    Args:
+        group_name: The group's name.
+
+    Returns:
+        The group.
 
     Raises:
         RuntimeError: this process is in no such group.
@@ -203,62 +227,152 @@ def get_group_handle(group_name: str = "default") -> Group:
 
 
 def get_rank(group_name: str = "default") -> int:
-    """This process's rank in the group, -1 if it is in none."""
+    """This process's rank in the group.
+
+    Args:
+        group_name: The group's name.
+
+    Returns:
+        The rank, from 0; -1: this process is in no such group.
+    """
     return _groups[group_name].rank if group_name in _groups else -1
 
 
 def get_collective_group_size(group_name: str = "default") -> int:
-    """How many ranks the group has, -1 if this process is in none."""
+    """The number of ranks of the group.
+
+    Args:
+        group_name: The group's name.
+
+    Returns:
+        The number; -1: this process is in no such group.
+    """
     return _groups[group_name].world_size if group_name in _groups else -1
 
 
 def allreduce(tensor: Any, group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
-    """Reduce the tensors of all ranks; each gets the result, in place."""
+    """Reduce the tensors of all ranks; each gets the result, in place.
+
+    Args:
+        tensor: A tensor or an array of this rank; of the same shape and type on all ranks.
+        group_name: The group's name.
+        op: How: ``ReduceOp.SUM`` (the default), ``PRODUCT``, ``MIN`` or ``MAX``.
+
+    Raises:
+        RuntimeError: This process is in no such group.
+    """
     get_group_handle(group_name).allreduce(tensor, op)
 
 
 def barrier(group_name: str = "default") -> None:
-    """Wait until all ranks are here."""
+    """Wait until all ranks are here.
+
+    Args:
+        group_name: The group's name.
+
+    Raises:
+        RuntimeError: This process is in no such group.
+    """
     get_group_handle(group_name).barrier()
 
 
 def reduce(
     tensor: Any, dst_rank: int = 0, group_name: str = "default", op: ReduceOp = ReduceOp.SUM
 ) -> None:
-    """Reduce the tensors of all ranks; one gets the result, in place."""
+    """Reduce the tensors of all ranks; one gets the result, in place.
+
+    Args:
+        tensor: A tensor or an array of this rank; of the same shape and type on all ranks.
+        dst_rank: The rank that receives, from 0.
+        group_name: The group's name.
+        op: How: ``ReduceOp.SUM`` (the default), ``PRODUCT``, ``MIN`` or ``MAX``.
+
+    Raises:
+        RuntimeError: This process is in no such group.
+        ValueError: There is no such rank.
+    """
     group = get_group_handle(group_name)
     group.check_rank(dst_rank)
     group.reduce(tensor, dst_rank, op)
 
 
 def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> None:
-    """Give every rank the tensor of one, in place."""
+    """Give every rank the tensor of one, in place.
+
+    Args:
+        tensor: A tensor or an array of this rank; of the same shape and type on all ranks.
+        src_rank: The rank that sends, from 0.
+        group_name: The group's name.
+
+    Raises:
+        RuntimeError: This process is in no such group.
+        ValueError: There is no such rank.
+    """
     group = get_group_handle(group_name)
     group.check_rank(src_rank)
     group.broadcast(tensor, src_rank)
 
 
 def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") -> None:
-    """Fill a list, one tensor a rank, with the tensors of all ranks."""
+    """Fill a list, one tensor a rank, with the tensors of all ranks.
+
+    Args:
+        tensor_list: As many tensors as the group has ranks; they are overwritten.
+        tensor: A tensor or an array of this rank; of the same shape and type on all ranks.
+        group_name: The group's name.
+
+    Raises:
+        RuntimeError: This process is in no such group.
+    """
     get_group_handle(group_name).allgather(tensor_list, tensor)
 
 
 def reducescatter(
     tensor: Any, tensor_list: list[Any], group_name: str = "default", op: ReduceOp = ReduceOp.SUM
 ) -> None:
-    """Reduce the lists of all ranks, one tensor a rank; each rank gets its own one in ``tensor``."""
+    """Reduce the lists of all ranks, one tensor a rank; each rank gets its own one in ``tensor``.
+
+    Args:
+        tensor: What is overwritten with this rank's part.
+        tensor_list: As many tensors as the group has ranks.
+        group_name: The group's name.
+        op: How: ``ReduceOp.SUM`` (the default), ``PRODUCT``, ``MIN`` or ``MAX``.
+
+    Raises:
+        RuntimeError: This process is in no such group.
+    """
     get_group_handle(group_name).reducescatter(tensor, tensor_list, op)
 
 
 def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
-    """Send a tensor to one rank, which calls :func:`recv`."""
+    """Send a tensor to one rank, which calls :func:`recv`.
+
+    Args:
+        tensor: A tensor or an array of this rank; of the same shape and type on all ranks.
+        dst_rank: The rank that receives, from 0.
+        group_name: The group's name.
+
+    Raises:
+        RuntimeError: This process is in no such group, or the rank is its own.
+        ValueError: There is no such rank.
+    """
     group = get_group_handle(group_name)
     group.check_rank(dst_rank, other=True)
     group.send(tensor, dst_rank)
 
 
 def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
-    """Receive in place what one rank sends."""
+    """Receive in place what one rank sends.
+
+    Args:
+        tensor: What is overwritten; of the shape and type of what is sent.
+        src_rank: The rank that sends, from 0.
+        group_name: The group's name.
+
+    Raises:
+        RuntimeError: This process is in no such group, or the rank is its own.
+        ValueError: There is no such rank.
+    """
     group = get_group_handle(group_name)
     group.check_rank(src_rank, other=True)
     group.recv(tensor, src_rank)

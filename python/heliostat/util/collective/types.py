@@ -8,7 +8,11 @@ __all__ = ["Backend", "ReduceOp"]
 
 
 class Backend(str):
-    """The name of a backend, in any case: ``gloo`` for memory of the CPU, ``nccl`` for GPUs."""
+    """The name of a backend, in any case: ``gloo`` for memory of the CPU, ``nccl`` for GPUs.
+
+    Args:
+        name: ``"gloo"`` or ``"nccl"``, in any case.
+    """
 
     NCCL = "NCCL"
     GLOO = "GLOO"

@@ -59,7 +59,15 @@ _persist = dask.base.persist
 
 
 def ray_dask_persist(*args: Any, **kwargs: Any) -> Any:
-    """``dask.persist``; where one of these schedulers runs it, the results are references."""
+    """``dask.persist``; where one of these schedulers runs it, the results are references.
+
+    Args:
+        *args: Collections.
+        **kwargs: As of ``dask.persist``.
+
+    Returns:
+        The collections, with references in them where one of these schedulers runs it.
+    """
     if is_ours(kwargs.get("scheduler"), args):
         kwargs["ray_persist"] = True
     return _persist(*args, **kwargs)

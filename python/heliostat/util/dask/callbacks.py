@@ -52,6 +52,9 @@ class RayDaskCallback(Callback):  # type: ignore[misc] # Dask has no types
 
     ``RayDaskCallback(ray_pretask=f, …)`` is the same as a subclass with a method ``_ray_pretask``. It is
     used as a context manager, or with :meth:`register`. Hooks that run in workers are pickled.
+
+    Args:
+        **kwargs: Hooks by name, such as ``ray_pretask``, and those of Dask's ``Callback``.
     """
 
     # Of the callbacks that are entered or registered.
@@ -115,7 +118,14 @@ class RayDaskCallback(Callback):  # type: ignore[misc] # Dask has no types
 
 
 def unpack_ray_callbacks(cbs: Iterable[RayCallback | RayDaskCallback] | None) -> RayCallbacks:
-    """A list of each kind of hook."""
+    """Sort the hooks of callbacks by kind.
+
+    Args:
+        cbs: The callbacks.
+
+    Returns:
+        A list of each kind of hook; ``None`` for a kind that none has.
+    """
     found = [cb._ray_callback if isinstance(cb, RayDaskCallback) else cb for cb in cbs or ()]
     lists: dict[str, list[Any] | None] = {}
     for name in RayCallback._fields:
@@ -133,6 +143,12 @@ def local_ray_callbacks(
     """The callbacks of one computation: these, else the active ones.
 
     While it lasts no others are active, so that a computation within a computation has none.
+
+    Args:
+        callbacks: The callbacks. Default: the active ones.
+
+    Yields:
+        The callbacks.
     """
     if callbacks is not None:
         yield callbacks

@@ -44,8 +44,14 @@ def enable_dask_on_ray(
 ) -> Any:
     """Have Dask compute on the cluster: from now on, or within ``with enable_dask_on_ray():``.
 
-    ``shuffle``: how frames are shuffled; ``"tasks"`` works where nodes share no folder, ``"disk"`` does
-    not. ``use_shuffle_optimization`` is taken and not used: Dask has come to do what it did.
+    Args:
+        shuffle: How frames are shuffled. ``"tasks"`` works where nodes share no folder, ``"disk"`` does
+            not.
+        use_shuffle_optimization: Optimize frames, with releases of Dask that do not do so by
+            themselves. Default True.
+
+    Returns:
+        What ``dask.config.set`` returns.
     """
     return dask.config.set(
         {
@@ -70,22 +76,46 @@ def is_ours(scheduler: Any, collections: Iterable[Any]) -> bool:
 
 
 def ray_dask_get(dsk: Any, keys: Any, **kwargs: Any) -> Any:
-    """Compute these keys of a Dask graph on the cluster: ``compute(scheduler=ray_dask_get)``.
+    """Compute keys of a Dask graph on the cluster: ``compute(scheduler=ray_dask_get)``.
 
-    ``ray_remote_args``: options of :func:`heliostat.remote` for every task;
-    ``dask.annotate(ray_remote_args=…)`` gives some tasks their own. ``ray_callbacks``: callbacks instead of
-    the active ones. ``num_workers`` and ``pool`` are taken and not used: submitting takes one thread.
+    Args:
+        dsk: The graph.
+        keys: What is computed of it.
+        **kwargs: ``ray_remote_args``: options of ``ray.remote`` for every task;
+            ``dask.annotate(ray_remote_args=…)`` gives some tasks their own. ``ray_callbacks``:
+            callbacks instead of the active ones. ``num_workers`` and ``pool`` have no effect.
+
+    Returns:
+        The values, nested as the keys are.
     """
     return _get(dsk, keys, kwargs)
 
 
 def ray_dask_get_sync(dsk: Any, keys: Any, **kwargs: Any) -> Any:
-    """As :func:`ray_dask_get`, which submits from one thread, too."""
+    """As :func:`ray_dask_get`, which submits from one thread, too.
+
+    Args:
+        dsk: The graph.
+        keys: What is computed of it.
+        **kwargs: As of :func:`ray_dask_get`.
+
+    Returns:
+        The values, nested as the keys are.
+    """
     return _get(dsk, keys, kwargs)
 
 
 def dataframe_optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
-    """The optimization of frames that Dask itself does."""
+    """The optimization of frames that Dask itself does.
+
+    Args:
+        dsk: The graph.
+        keys: What is computed of it.
+        **kwargs: As Dask passes them.
+
+    Returns:
+        The graph, optimized.
+    """
     try:
         from dask.dataframe.optimize import optimize
     except ImportError:

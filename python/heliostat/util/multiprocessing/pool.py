@@ -57,7 +57,14 @@ class _Worker:
 
 
 class AsyncResult:
-    """Results that are on their way."""
+    """Results that are on their way. ``apply_async``, ``map_async`` and ``starmap_async`` return it.
+
+    Args:
+        chunks: References of the calls.
+        callback: Is called with what comes.
+        error_callback: Is called with the exception instead.
+        single: There is one result, not a list.
+    """
 
     def __init__(
         self,
@@ -83,11 +90,25 @@ class AsyncResult:
                 callback(value)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Until all are there, or the time is up."""
+        """Wait until all results are there, or the time is up.
+
+        Args:
+            timeout: Seconds. Default ``None``: without end.
+        """
         heliostat.wait(self._chunks, num_returns=len(self._chunks), timeout=timeout)
 
     def get(self, timeout: float | None = None) -> Any:
-        """The results; raises what the first failed call raised."""
+        """Wait for the results; raises what the first failed call raised.
+
+        Args:
+            timeout: Seconds. Default ``None``: without end.
+
+        Returns:
+            The result, or the list of results.
+
+        Raises:
+            TimeoutError: They were not there in time.
+        """
         try:
             chunks = heliostat.get(self._chunks, timeout=timeout)
         except heliostat.exceptions.GetTimeoutError as error:
@@ -102,7 +123,11 @@ class AsyncResult:
         return len(ready) == number
 
     def successful(self) -> bool:
-        """Whether no call raised; ``ValueError`` before all are there."""
+        """Say whether no call raised.
+
+        Raises:
+            ValueError: Not all have ended.
+        """
         if not self.ready():
             raise ValueError(f"{self!r} not ready")
         try:
@@ -120,10 +145,29 @@ def _unwrap(result: Any) -> Any:
 
 
 class Pool:
-    """A pool of processes on the cluster.
+    """``multiprocessing.Pool`` with processes on the cluster, each an actor.
 
-    ``processes`` defaults to the CPUs of the cluster; ``ray_remote_args`` are options of the actors. A
-    process that was sent ``maxtasksperchild`` chunks is replaced by a fresh one.
+    Starts a cluster where there is none.
+
+    Args:
+        processes: How many. Default: the CPUs of the cluster.
+        initializer: A function that each process calls first.
+        initargs: Its arguments.
+        maxtasksperchild: A process is replaced after so many chunks. Default: never.
+        context: Has no effect.
+        ray_address: The cluster, as for ``ray.init``. Default: RAY_ADDRESS, else a new one here.
+        ray_remote_args: Options of the actors, as of ``ray.remote``.
+
+    Raises:
+        TypeError: ``initializer`` cannot be called.
+        ValueError: ``processes`` is below 1.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.multiprocessing import Pool
+        >>> with Pool(processes=2) as pool:
+        ...     pool.map(abs, [-1, 2, -3])
+        [1, 2, 3]
     """
 
     def __init__(
@@ -166,7 +210,19 @@ class Pool:
         args: Iterable[Any] | None = None,
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call it and wait."""
+        """Call a function in one of the processes and wait.
+
+        Args:
+            func: The function; it must be possible to pickle it.
+            args: Its positional arguments. Default: none.
+            kwargs: Its keyword arguments. Default: none.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         return self.apply_async(func, args, kwargs).get()
 
     def apply_async(
@@ -177,7 +233,21 @@ class Pool:
         callback: Function | None = None,
         error_callback: Function | None = None,
     ) -> AsyncResult:
-        """Call it; the callbacks get what comes of it."""
+        """Call a function in one of the processes.
+
+        Args:
+            func: The function; it must be possible to pickle it.
+            args: Its positional arguments. Default: none.
+            kwargs: Its keyword arguments. Default: none.
+            callback: Is called here with the result, in a thread.
+            error_callback: Is called here with the exception instead.
+
+        Returns:
+            Its result, as a promise.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         self._check()
         chunk = self._send(func, [(tuple(args or ()), dict(kwargs or {}))])
         return AsyncResult([chunk], callback, error_callback, single=True)
@@ -187,7 +257,19 @@ class Pool:
     def map(
         self, func: Function, iterable: Iterable[Any], chunksize: int | None = None
     ) -> list[Any]:
-        """``func`` of every item, in order."""
+        """Call a function for every item and wait.
+
+        Args:
+            func: The function; it must be possible to pickle it.
+            iterable: The items, one call each.
+            chunksize: How many items are sent to a process at once. Default: about four chunks a process.
+
+        Returns:
+            The results in the order of the items.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         results: list[Any] = self.map_async(func, iterable, chunksize).get()
         return results
 
@@ -199,14 +281,40 @@ class Pool:
         callback: Function | None = None,
         error_callback: Function | None = None,
     ) -> AsyncResult:
-        """Like :meth:`map`, without waiting."""
+        """Call a function for every item.
+
+        Args:
+            func: The function; it must be possible to pickle it.
+            iterable: The items, one call each.
+            chunksize: How many items are sent to a process at once. Default: about four chunks a process.
+            callback: Is called here with the result, in a thread.
+            error_callback: Is called here with the exception instead.
+
+        Returns:
+            The results, as a promise.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         calls: list[Call] = [((item,), {}) for item in iterable]
         return AsyncResult(self._chunks(func, calls, chunksize), callback, error_callback)
 
     def starmap(
         self, func: Function, iterable: Iterable[Iterable[Any]], chunksize: int | None = None
     ) -> list[Any]:
-        """``func(*item)`` for every item, in order."""
+        """Call ``func(*item)`` for every item and wait.
+
+        Args:
+            func: The function; it must be possible to pickle it.
+            iterable: The items, one call each.
+            chunksize: How many items are sent to a process at once. Default: about four chunks a process.
+
+        Returns:
+            The results in the order of the items.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         results: list[Any] = self.starmap_async(func, iterable, chunksize).get()
         return results
 
@@ -218,20 +326,58 @@ class Pool:
         callback: Function | None = None,
         error_callback: Function | None = None,
     ) -> AsyncResult:
-        """Like :meth:`starmap`, without waiting."""
+        """Call ``func(*item)`` for every item.
+
+        Args:
+            func: The function; it must be possible to pickle it.
+            iterable: The items, one call each.
+            chunksize: How many items are sent to a process at once. Default: about four chunks a process.
+            callback: Is called here with the result, in a thread.
+            error_callback: Is called here with the exception instead.
+
+        Returns:
+            The results, as a promise.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         calls: list[Call] = [(tuple(item), {}) for item in iterable]
         return AsyncResult(self._chunks(func, calls, chunksize), callback, error_callback)
 
     def imap(
         self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """``func`` of every item, in order, as they come; the iterable is read a few chunks ahead."""
+        """Call a function for every item. The iterable is read a few chunks ahead.
+
+        Args:
+            func: The function.
+            iterable: The items.
+            chunksize: How many items are sent to a process at once. Default 1.
+
+        Returns:
+            The results in the order of the items, as they come.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         return IMapIterator(self._feeder(func, iterable, chunksize), _unwrap, self._ahead())
 
     def imap_unordered(
         self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
     ) -> UnorderedIMapIterator:
-        """``func`` of every item, in the order they are ready."""
+        """Call a function for every item. The iterable is read a few chunks ahead.
+
+        Args:
+            func: The function.
+            iterable: The items.
+            chunksize: How many items are sent to a process at once. Default 1.
+
+        Returns:
+            The results in the order in which they are ready.
+
+        Raises:
+            ValueError: The pool is closed.
+        """
         feeder = self._feeder(func, iterable, chunksize)
         return UnorderedIMapIterator(feeder, _unwrap, self._ahead())
 
@@ -296,7 +442,11 @@ class Pool:
             heliostat.kill(actor)
 
     def join(self) -> None:
-        """After :meth:`close` or :meth:`terminate`: until the processes have ended."""
+        """Wait until the processes have ended; ``close`` or ``terminate`` come first.
+
+        Raises:
+            ValueError: The pool is still open.
+        """
         if not self._closed:
             raise ValueError("Pool is still running")
         for actor in [*self._actors, *self._ending]:

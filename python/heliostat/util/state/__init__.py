@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from heliostat.util.state.api import (
-    StateApiClient,
     get_actor,
     get_job,
     get_log,
@@ -26,6 +25,7 @@ from heliostat.util.state.api import (
     summarize_objects,
     summarize_tasks,
 )
+from heliostat.util.state.client import StateApiClient
 
 __all__ = [
     "StateApiClient",

@@ -7,18 +7,15 @@ node's daemon keeps 1,000 of them, and of one that was killed the processes that
 
 from __future__ import annotations
 
-import json
-import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 from heliostat._heliostat import ObjectRef
-from heliostat.core.version import RAY_VERSION
-from heliostat.util.state import ask, logs, logs_afar
+from heliostat.util.state import logs, logs_afar
+from heliostat.util.state.client import Filters, StateApiClient
 from heliostat.util.state.common import (
     DEFAULT_LIMIT,
     DEFAULT_RPC_TIMEOUT,
-    RAY_MAX_LIMIT_FROM_API_SERVER,
     ActorState,
     ClusterEventState,
     GetApiOptions,
@@ -27,202 +24,13 @@ from heliostat.util.state.common import (
     NodeState,
     ObjectState,
     PlacementGroupState,
-    PredicateType,
     RuntimeEnvState,
     StateResource,
-    StateSchema,
     SummaryApiOptions,
     SummaryResource,
-    SupportedFilterType,
     TaskState,
     WorkerState,
 )
-from heliostat.util.state.exception import RayStateApiException
-
-Row = TypeVar("Row", bound=StateSchema)
-Filters = Sequence[tuple[str, PredicateType, SupportedFilterType]]
-
-_SCHEMAS: dict[StateResource, type[StateSchema]] = {
-    StateResource.ACTORS: ActorState,
-    StateResource.CLUSTER_EVENTS: ClusterEventState,
-    StateResource.JOBS: JobState,
-    StateResource.NODES: NodeState,
-    StateResource.OBJECTS: ObjectState,
-    StateResource.PLACEMENT_GROUPS: PlacementGroupState,
-    StateResource.RUNTIME_ENVS: RuntimeEnvState,
-    StateResource.TASKS: TaskState,
-    StateResource.WORKERS: WorkerState,
-}
-
-# The column that names one row, and how many hex digits such an id has.
-_KEYS = {
-    StateResource.ACTORS: ("actor_id", 32),
-    StateResource.JOBS: ("job_id", 8),
-    StateResource.NODES: ("node_id", 56),
-    StateResource.OBJECTS: ("object_id", 56),
-    StateResource.PLACEMENT_GROUPS: ("placement_group_id", 36),
-    StateResource.TASKS: ("task_id", 48),
-    StateResource.WORKERS: ("worker_id", 56),
-}
-
-
-class StateApiClient:
-    """Asks one cluster: that of ``address``, else this process's, else the one that is found.
-
-    ``cookies`` and ``headers`` are taken and not used: no web server is asked.
-    """
-
-    def __init__(
-        self,
-        address: str | None = None,
-        cookies: dict[str, Any] | None = None,
-        headers: dict[str, Any] | None = None,
-    ) -> None:
-        self._address = address
-
-    def get_address(self) -> str:
-        """The cluster that is asked."""
-        return self._address or ask.own_address()
-
-    def get_version(self) -> str:
-        """The release of Ray whose API that cluster has."""
-        return RAY_VERSION
-
-    def get(
-        self,
-        resource: StateResource,
-        id: str,
-        options: GetApiOptions | None,
-        _explain: bool = False,
-    ) -> Any:
-        """The row of that id in detail, ``None`` if there is none.
-
-        Objects give a list; so do tasks of which there are several attempts.
-        """
-        if resource not in _KEYS:
-            raise ValueError(f"Can't get {resource.name} by id.")
-        column, digits = _KEYS[resource]
-        if resource is StateResource.JOBS and len(id) != digits:
-            column = "submission_id"  # a job that was submitted has two ids
-        else:
-            _check_id(id, column, digits)
-        found = ask.rows(resource.value, self._address)
-        rows: list[Any] = [
-            _SCHEMAS[resource].of(row, detail=True) for row in found.rows if row[column] == id
-        ]
-        if resource is StateResource.OBJECTS or (resource is StateResource.TASKS and len(rows) > 1):
-            return rows
-        return next(iter(rows), None)
-
-    def list(
-        self,
-        resource: StateResource,
-        options: ListApiOptions,
-        raise_on_missing_output: bool,
-        _explain: bool = False,
-    ) -> list[Any]:
-        """The rows for which all filters hold.
-
-        Raises ``RayStateApiException`` for a column by which rows cannot be filtered, for a limit
-        that is negative or above 10,000, and, unless ``raise_on_missing_output=False``, when a part
-        of the cluster did not answer.
-        """
-        schema = _SCHEMAS[resource]
-        if not 0 <= options.limit <= RAY_MAX_LIMIT_FROM_API_SERVER:
-            raise RayStateApiException(
-                f"Given limit {options.limit} is not between 0 and the supported limit "
-                f"{RAY_MAX_LIMIT_FROM_API_SERVER}. Use filters to see other rows."
-            )
-        checks = [_check(schema, *one) for one in options.filters or ()]
-        if options.has_conflicting_filters():
-            warnings.warn(
-                f"No row has several values in one column: the filters {options.filters} leave none.",
-                UserWarning,
-                stacklevel=3,
-            )
-            return []
-        # Nobody waits for rows that are thrown away.
-        most = None if checks or _explain else options.limit
-        found = ask.rows(resource.value, self._address, most)
-        if found.silent and raise_on_missing_output:
-            raise _incomplete(found.silent, resource.value)
-        chosen = [row for row in found.rows if all(_holds(row, *check) for check in checks)]
-        if _explain and len(chosen) > options.limit:
-            warnings.warn(
-                f"{options.limit} of {len(chosen)} {resource.value} are given: raise the limit, or "
-                "filter.",
-                stacklevel=3,
-            )
-        return [schema.of(row, options.detail) for row in chosen[: options.limit]]
-
-    def summary(
-        self,
-        resource: SummaryResource,
-        *,
-        options: SummaryApiOptions,
-        raise_on_missing_output: bool,
-        _explain: bool = False,
-    ) -> dict[str, Any]:
-        """Counts of rows, by function, class or place of creation."""
-        text, silent = ask.summary(resource.value, self._address)
-        if silent and raise_on_missing_output:
-            raise _incomplete(silent, resource.value)
-        return {"cluster": json.loads(text)}
-
-
-def _incomplete(silent: int, resource: str) -> RayStateApiException:
-    return RayStateApiException(
-        f"{silent} processes or nodes did not answer in time, so {resource} may be missing. Pass "
-        "raise_on_missing_output=False to take what there is."
-    )
-
-
-def _check_id(id: str, column: str, digits: int) -> None:
-    try:
-        bytes.fromhex(id)
-    except (TypeError, ValueError):
-        raise RayStateApiException(f"{id!r} is no {column}: it is not hexadecimal.") from None
-    if len(id) != digits:
-        raise RayStateApiException(
-            f"{id!r} is no {column}: it has {len(id)} hexadecimal digits, not {digits}."
-        )
-
-
-def _check(
-    schema: type[StateSchema], column: str, predicate: str, value: Any
-) -> tuple[str, str, Any]:
-    column = str(column).lower()
-    known = schema.filterable_columns()
-    if column not in known:
-        raise RayStateApiException(
-            f"The given filter column {column} is not supported. Supported filter columns: "
-            f"{', '.join(sorted(known))}."
-        )
-    return column, predicate, value
-
-
-def _holds(row: dict[str, Any], column: str, predicate: str, wanted: Any) -> bool:
-    found = row.get(column)
-    if isinstance(found, str) and isinstance(wanted, str):
-        found, wanted = found.lower(), wanted.lower()
-    elif isinstance(found, bool) and isinstance(wanted, str):
-        wanted = _converted(wanted, column, {"true": True, "1": True, "false": False, "0": False})
-    elif isinstance(found, int) and isinstance(wanted, str):
-        try:
-            wanted = int(wanted)
-        except ValueError:
-            raise _not_a(wanted, column, "an integer") from None
-    return bool(found == wanted) if predicate == "=" else bool(found != wanted)
-
-
-def _converted(wanted: str, column: str, values: dict[str, bool]) -> bool:
-    if wanted.lower() not in values:
-        raise _not_a(wanted, column, "true or false")
-    return values[wanted.lower()]
-
-
-def _not_a(wanted: str, column: str, what: str) -> RayStateApiException:
-    return RayStateApiException(f"The column {column} is {what}, which {wanted!r} is not.")
 
 
 def _list(
@@ -270,12 +78,35 @@ def list_tasks(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[TaskState]:
-    """Calls: those under way, and the latest that ended of each process that still lives.
+    """List calls: those under way, and the latest that ended of each process that still lives.
 
-    ``filters`` are ``(column, "=" or "!=", value)``, text whatever its case; at most ``limit`` rows,
-    of 10,000. ``address`` is another cluster's. With ``detail=True`` all columns are filled. Who does
-    not answer is waited for 10 seconds, and then raises ``RayStateApiException`` unless
-    ``raise_on_missing_output=False``.
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each attempt.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_tasks
+        >>> @ray.remote
+        ... def f():
+        ...     return 1
+        >>> ref = f.options(name="one").remote()
+        >>> ray.get(ref)
+        1
+        >>> [row.name for row in list_tasks(filters=[("name", "=", "one")])]
+        ['one']
     """
     what, strict = StateResource.TASKS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -290,7 +121,24 @@ def list_actors(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[ActorState]:
-    """The actors, those of the past too. Parameters as :func:`list_tasks`."""
+    """List actors, those of the past too.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+    """
     what, strict = StateResource.ACTORS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -304,7 +152,24 @@ def list_objects(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[ObjectState]:
-    """References to objects, a row for each process that holds one. Parameters as :func:`list_tasks`."""
+    """List references to objects.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each process that holds one.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+    """
     what, strict = StateResource.OBJECTS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -318,7 +183,24 @@ def list_workers(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[WorkerState]:
-    """Workers and drivers, the latest that ended too. Parameters as :func:`list_tasks`."""
+    """List workers and drivers, the latest that ended too.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+    """
     what, strict = StateResource.WORKERS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -332,7 +214,30 @@ def list_nodes(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[NodeState]:
-    """The nodes, those of the past too. Parameters as :func:`list_tasks`."""
+    """List nodes, those of the past too.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_nodes
+        >>> [row.state for row in list_nodes()]
+        ['ALIVE']
+    """
     what, strict = StateResource.NODES, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -346,7 +251,24 @@ def list_jobs(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[JobState]:
-    """The jobs, those of the past too. Parameters as :func:`list_tasks`."""
+    """List jobs, those of the past too.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+    """
     what, strict = StateResource.JOBS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -360,7 +282,24 @@ def list_placement_groups(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[PlacementGroupState]:
-    """The placement groups, those of the past too. Parameters as :func:`list_tasks`."""
+    """List placement groups, those of the past too.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+    """
     what, strict = StateResource.PLACEMENT_GROUPS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -374,7 +313,24 @@ def list_runtime_envs(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[RuntimeEnvState]:
-    """The environments of each node's workers. Parameters as :func:`list_tasks`."""
+    """List the environments of each node's workers.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+    """
     what, strict = StateResource.RUNTIME_ENVS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -388,7 +344,24 @@ def list_cluster_events(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[ClusterEventState]:
-    """What went wrong: workers that died, nodes that were lost. Parameters as :func:`list_tasks`."""
+    """List what went wrong: workers that died, nodes that were lost.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        A row for each.
+
+    Raises:
+        RayStateApiException: As of :meth:`StateApiClient.list`.
+    """
     what, strict = StateResource.CLUSTER_EVENTS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
@@ -399,7 +372,17 @@ def get_actor(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _explain: bool = False,
 ) -> ActorState | None:
-    """The actor of that id in detail; ``None``: there is none."""
+    """Give the actor of that id in detail.
+
+    Args:
+        id: The id, as hexadecimal digits.
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+
+    Returns:
+        The row; ``None``: there is none.
+    """
     found: ActorState | None = _get(StateResource.ACTORS, id, address, timeout, _explain)
     return found
 
@@ -410,7 +393,17 @@ def get_job(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _explain: bool = False,
 ) -> JobState | None:
-    """The job of that id in detail."""
+    """Give the job of that id in detail.
+
+    Args:
+        id: The job's id or its submission id.
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+
+    Returns:
+        The row; ``None``: there is none.
+    """
     found: JobState | None = _get(StateResource.JOBS, id, address, timeout, _explain)
     return found
 
@@ -421,7 +414,17 @@ def get_placement_group(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _explain: bool = False,
 ) -> PlacementGroupState | None:
-    """The placement group of that id in detail."""
+    """Give the placement group of that id in detail.
+
+    Args:
+        id: The id, as hexadecimal digits.
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+
+    Returns:
+        The row; ``None``: there is none.
+    """
     found: PlacementGroupState | None = _get(
         StateResource.PLACEMENT_GROUPS, id, address, timeout, _explain
     )
@@ -434,7 +437,17 @@ def get_node(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _explain: bool = False,
 ) -> NodeState | None:
-    """The node of that id in detail."""
+    """Give the node of that id in detail.
+
+    Args:
+        id: The id, as hexadecimal digits.
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+
+    Returns:
+        The row; ``None``: there is none.
+    """
     found: NodeState | None = _get(StateResource.NODES, id, address, timeout, _explain)
     return found
 
@@ -445,7 +458,17 @@ def get_worker(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _explain: bool = False,
 ) -> WorkerState | None:
-    """The worker of that id in detail."""
+    """Give the worker of that id in detail.
+
+    Args:
+        id: The id, as hexadecimal digits.
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+
+    Returns:
+        The row; ``None``: there is none.
+    """
     found: WorkerState | None = _get(StateResource.WORKERS, id, address, timeout, _explain)
     return found
 
@@ -456,7 +479,17 @@ def get_objects(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _explain: bool = False,
 ) -> list[ObjectState]:
-    """Every reference to the object of that id."""
+    """Give every reference to the object of that id.
+
+    Args:
+        id: The id, as hexadecimal digits.
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+
+    Returns:
+        A row for each process that holds one.
+    """
     found: list[ObjectState] = _get(StateResource.OBJECTS, id, address, timeout, _explain)
     return found
 
@@ -467,7 +500,17 @@ def get_task(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _explain: bool = False,
 ) -> TaskState | list[TaskState] | None:
-    """The call of that id, or that makes that reference, in detail; several attempts are a list."""
+    """Give the call of that id, or the one that makes an object, in detail.
+
+    Args:
+        id: The call's id, as hexadecimal digits, or the reference that it returned.
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+
+    Returns:
+        The row; ``None``: there is none; a list where there are several attempts.
+    """
     name = id.task_id().hex() if isinstance(id, ObjectRef) else id
     found: TaskState | list[TaskState] | None = _get(
         StateResource.TASKS, name, address, timeout, _explain
@@ -481,7 +524,17 @@ def summarize_tasks(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
-    """How many calls of each function are in which state."""
+    """Count the calls of each function by state.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        The counts, below ``"cluster"``.
+    """
     what = SummaryResource.TASKS
     return _summary(what, address, timeout, raise_on_missing_output, _explain)
 
@@ -492,7 +545,17 @@ def summarize_actors(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
-    """How many actors of each class are in which state."""
+    """Count the actors of each class by state.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        The counts, below ``"cluster"``.
+    """
     what = SummaryResource.ACTORS
     return _summary(what, address, timeout, raise_on_missing_output, _explain)
 
@@ -503,7 +566,17 @@ def summarize_objects(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
-    """How many references there are, of which kind, and to how many bytes."""
+    """Count references by kind, and the bytes of their objects.
+
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        raise_on_missing_output: Raise when a part of the cluster does not answer. Default True.
+
+    Returns:
+        The counts, below ``"cluster"``.
+    """
     what = SummaryResource.OBJECTS
     return _summary(what, address, timeout, raise_on_missing_output, _explain)
 
@@ -515,10 +588,22 @@ def list_logs(
     glob_filter: str | None = None,
     timeout: int = DEFAULT_RPC_TIMEOUT,
 ) -> dict[str, list[str]]:
-    """The names of a node's log files by kind (``worker_out``, ``worker_err``, ``raylet``, ...).
+    """List a node's log files.
 
-    ``address`` is another cluster's: the URL of its head's server, or its address. ``AssertionError``
-    unless a node is named; ``RayStateApiException``: there is no such node.
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        node_id: The node's id, as hexadecimal digits; or ``node_ip``.
+        node_ip: The node's address.
+        glob_filter: A pattern of names, such as ``"worker*"``. Default: all.
+        timeout: Seconds that the node has to answer. Default 30.
+
+    Returns:
+        Their names by kind: ``worker_out``, ``worker_err``, ``raylet``, ...
+
+    Raises:
+        AssertionError: No node is named.
+        RayStateApiException: There is no such node.
     """
     assert node_ip is not None or node_id is not None, (
         "At least one of node ip and node id is required"
@@ -548,13 +633,33 @@ def get_log(
     _interval: float | None = None,
     filter_ansi_code: bool = False,
 ) -> Iterator[Any]:
-    """A log file in parts: that of an actor, a task, a process or a submitted job's driver, or a file by its
-    name on a node.
+    """Read a log file: that of an actor, a task, a process, a submitted job's driver, or a file by its name.
 
-    ``address`` is another cluster's: the URL of its head's server, or its address. ``tail`` are the
-    file's last lines, -1: all; ``follow``: what is written from now on too. ``suffix`` is ``out`` or
-    ``err``. Parts are bytes with ``encoding=None``. ``ValueError``: it is not said which file;
-    ``RayStateApiException``: there is none.
+    Args:
+        address: The cluster: its ``host:port``, or the URL of its head's server. Default: this
+            process's.
+        node_id: The node's id, for ``filename`` and ``pid``.
+        node_ip: The node's address, likewise.
+        filename: The file's name on the node.
+        actor_id: The actor whose log is meant, as hexadecimal digits.
+        task_id: The task, likewise.
+        pid: The process on the node.
+        follow: Give what is written from now on, too. Default False.
+        tail: How many of the file's last lines; -1: all. Default -1.
+        timeout: Seconds that a server of another cluster has to answer. Default 30.
+        suffix: ``"out"`` (the default) or ``"err"``.
+        encoding: How bytes become text. Default ``"utf-8"``; ``None``: parts are bytes.
+        errors: What is done with bytes that are no text, as of ``bytes.decode``. Default ``"strict"``.
+        submission_id: The job whose driver's log is meant.
+        attempt_number: The task's attempt, from 0. Default 0.
+        filter_ansi_code: Leave colours out. Default False.
+
+    Returns:
+        The parts of the file.
+
+    Raises:
+        ValueError: It is not said which file.
+        RayStateApiException: There is no such file.
     """
     there = logs_afar.server(address)
     decode = None if encoding is None else (encoding, errors or "strict")

@@ -63,7 +63,17 @@ def _check_timeout(timeout: object) -> None:
 
 @dataclass
 class ListApiOptions:
-    """How rows are listed: at most ``limit``, those for which all ``filters`` hold."""
+    """How rows are listed: those for which all filters hold.
+
+    Args:
+        limit: How many rows at most, up to 10,000. Default 100.
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        detail: Fill all columns. Default False.
+        filters: ``(column, "=" or "!=", value)`` of each; texts match whatever their case. Default: all
+            rows.
+        exclude_driver: Has no effect.
+        server_timeout_multiplier: Has no effect.
+    """
 
     limit: Any = DEFAULT_LIMIT
     timeout: float = DEFAULT_RPC_TIMEOUT
@@ -102,7 +112,12 @@ class ListApiOptions:
 
 @dataclass
 class GetApiOptions:
-    """How one row is asked for."""
+    """How one row is asked for.
+
+    Args:
+        timeout: Seconds. Default 30.
+        server_timeout_multiplier: Has no effect.
+    """
 
     timeout: float = DEFAULT_RPC_TIMEOUT
     server_timeout_multiplier: float = 0.8
@@ -113,7 +128,13 @@ class GetApiOptions:
 
 @dataclass
 class SummaryApiOptions:
-    """How rows are counted."""
+    """How rows are counted.
+
+    Args:
+        timeout: Is checked and not used: who does not answer is waited for 10 seconds.
+        filters: Has no effect.
+        summary_by: Has no effect.
+    """
 
     timeout: float = DEFAULT_RPC_TIMEOUT
     filters: Sequence[Filter] | None = field(default_factory=list)

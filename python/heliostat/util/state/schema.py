@@ -15,12 +15,26 @@ class Humanify:
 
     @staticmethod
     def timestamp(x: float) -> str:
-        """Milliseconds since 1970 as a local date and time."""
+        """Write a time as a local date.
+
+        Args:
+            x: Milliseconds since 1970.
+
+        Returns:
+            The date and time.
+        """
         return str(datetime.datetime.fromtimestamp(x / 1000))
 
     @staticmethod
     def memory(x: int) -> str:
-        """Bytes with a unit."""
+        """Write a number of bytes with a unit.
+
+        Args:
+            x: Bytes.
+
+        Returns:
+            The text.
+        """
         for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
             if x >= 1 << bits:
                 return f"{x / (1 << bits):.3f} {unit}"
@@ -28,12 +42,26 @@ class Humanify:
 
     @staticmethod
     def duration(x: int) -> str:
-        """Milliseconds as hours, minutes and seconds."""
+        """Write a duration as hours, minutes and seconds.
+
+        Args:
+            x: Milliseconds.
+
+        Returns:
+            The text.
+        """
         return str(datetime.timedelta(milliseconds=x))
 
     @staticmethod
     def events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The events with dates for their times."""
+        """Write dates for the times of events.
+
+        Args:
+            events: The events; they are changed.
+
+        Returns:
+            The same events.
+        """
         for event in events:
             if "created_ms" in event:
                 event["created_ms"] = Humanify.timestamp(event["created_ms"])
@@ -41,7 +69,14 @@ class Humanify:
 
     @staticmethod
     def node_resources(resources: dict[str, Any]) -> dict[str, Any]:
-        """The resources with units for those that are bytes."""
+        """Write units for those resources that are bytes.
+
+        Args:
+            resources: Amounts by name; they are changed.
+
+        Returns:
+            The same dictionary.
+        """
         for name, quantity in resources.items():
             if "memory" in name:
                 resources[name] = Humanify.memory(quantity)
@@ -51,7 +86,17 @@ class Humanify:
 def state_column(
     *, filterable: bool, detail: bool = False, format_fn: Any = None, **kwargs: Any
 ) -> Any:
-    """A dataclass field with what the state API knows of a column."""
+    """Make a dataclass field with what the state API knows of a column.
+
+    Args:
+        filterable: Rows can be filtered by it.
+        detail: It is filled for ``detail=True`` only. Default False.
+        format_fn: How people see its value. Default: as it is.
+        **kwargs: As of ``dataclasses.field``.
+
+    Returns:
+        The field.
+    """
     if detail:
         kwargs.setdefault("default", None)
     known = {"detail": detail, "filterable": filterable, "format_fn": format_fn}
@@ -63,7 +108,15 @@ class StateSchema:
 
     @classmethod
     def of(cls: type[Row], found: Mapping[str, Any], detail: bool) -> Row:
-        """From a row of the core; columns that are for detail are None without it."""
+        """Make a row from one of the core.
+
+        Args:
+            found: The values by column.
+            detail: Fill the columns for detail, too.
+
+        Returns:
+            The row.
+        """
         return cls(**{name: found.get(name) for name in cls.list_columns(detail)})
 
     @classmethod
@@ -72,7 +125,14 @@ class StateSchema:
 
     @classmethod
     def list_columns(cls, detail: bool = True) -> list[str]:
-        """The names of the columns, in their order."""
+        """Give the names of the columns, in their order.
+
+        Args:
+            detail: Those for detail, too. Default True.
+
+        Returns:
+            The names.
+        """
         return [one.name for one in cls._fields() if detail or not one.metadata.get("detail")]
 
     @classmethod
@@ -97,7 +157,14 @@ class StateSchema:
 
     @classmethod
     def humanify(cls, state: dict[str, Any]) -> dict[str, Any]:
-        """The row, a dictionary, with dates and units for its numbers."""
+        """Write dates and units for numbers.
+
+        Args:
+            state: The row as a dictionary; it is changed.
+
+        Returns:
+            The same dictionary.
+        """
         for one in cls._fields():
             shown = one.metadata.get("format_fn")
             if shown is not None and state.get(one.name) is not None:
@@ -115,7 +182,15 @@ class StateSchema:
         setattr(self, key, value)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The column, or the default."""
+        """Give a column's value.
+
+        Args:
+            key: The column.
+            default: What is returned where there is no such column. Default ``None``.
+
+        Returns:
+            The value.
+        """
         return getattr(self, key, default)
 
     def keys(self) -> list[str]:
