@@ -264,6 +264,26 @@ def test_constructors_that_fail_are_given_up() -> None:
     assert world.status() is ApplicationStatus.RUNNING
 
 
+def test_an_environment_that_cannot_be_built_is_not_tried_again_unless_it_has_been() -> None:
+    world = World()
+    world.do(world.machine.deploy(app(2, max_constructor_retry_count=4), 0))
+    replica, _ = world.starting.popitem()
+    world.do(world.machine.died(replica, "no package", world.now, is_final=True))
+    assert world.status() is ApplicationStatus.DEPLOY_FAILED
+    assert "no package" in str(world.machine.failure(KEY))
+    world = World()
+    world.do(world.machine.deploy(app(2), 0))
+    world.settle()
+    # On another machine, say, whose network is down.
+    world.do(world.machine.died(next(iter(world.running)), "killed", 1))
+    replica, _ = world.starting.popitem()
+    world.do(world.machine.died(replica, "no package", 1, is_final=True))
+    assert world.status() is not ApplicationStatus.DEPLOY_FAILED
+    world.now += 60
+    world.do(world.machine.tick(world.now))
+    assert len(world.starting) == 1
+
+
 @pytest.mark.contract("F12.01")
 def test_a_replica_that_dies_is_replaced_at_once() -> None:
     world = World()

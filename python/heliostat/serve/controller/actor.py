@@ -17,7 +17,7 @@ from heliostat.core.scheduling import (
     NodeAffinitySchedulingStrategy,
     PlacementGroupSchedulingStrategy,
 )
-from heliostat.exceptions import RayActorError
+from heliostat.exceptions import RayActorError, RuntimeEnvSetupError
 from heliostat.serve import building, sockets, specs
 from heliostat.serve.controller import details, reasons, spread
 from heliostat.serve.controller.actor_care import ActorCare
@@ -617,7 +617,9 @@ class ServeController:
             with contextlib.suppress(Exception):
                 ray.kill(actor)
             self._unplace(replica)
-            self._do(self._machine.died(replica, str(error), self._now()))
+            # The node has tried what is worth a second try; others of the job hear the same words.
+            is_final = isinstance(error, RuntimeEnvSetupError)
+            self._do(self._machine.died(replica, str(error), self._now(), is_final=is_final))
             return
         self._do(self._machine.started(replica, address, self._now(), where.pid))
         # For one that the controller before has started, nothing else has changed.

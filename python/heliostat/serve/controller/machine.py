@@ -12,9 +12,9 @@ A deployment has a target (its specification and a number) and replicas. After e
 The replicas of a gang start together, and stop together: where one ends, so do the others, at once. Actors of
 the deployment (``deployment_actors``) run before its replicas start.
 
-A constructor that fails is tried again, later each time; after so many failures without a success the
-deployment has failed and nothing more is started. Requests go to the replicas that run, whatever their
-version.
+A constructor that fails is tried again, later each time; after so many failures without a success, or at
+once when its environment cannot be built, the deployment has failed and nothing more is started. Requests go
+to the replicas that run, whatever their version.
 """
 
 from __future__ import annotations
@@ -317,24 +317,29 @@ class Machine:
             known.failures, known.retry_at = 0, 0.0
         return [*self._step(known, now), Publish(known.id)]
 
-    def start_failed(self, replica: str, why: str, now: float) -> list[Action]:
-        """A replica's constructor raised, or its process ended before it took requests."""
+    def start_failed(
+        self, replica: str, why: str, now: float, *, is_final: bool = False
+    ) -> list[Action]:
+        """A replica's constructor raised, or its process ended before it took requests.
+
+        ``is_final``: the next try would fail by the same, as an environment that cannot be built does.
+        """
         known, one = self._find(replica)
         if known is None or one is None:
             return []
         self._drop(known, replica)
         if one.state is STARTING and known.is_current(one):
-            self._fail(known, why, now, "REPLICA_STARTUP_FAILED")
+            self._fail(known, why, now, "REPLICA_STARTUP_FAILED", is_final=is_final)
         ends = self._end_with(known, one)
         return [*ends, *self._step(known, now), Publish(known.id)]
 
-    def died(self, replica: str, why: str, now: float) -> list[Action]:
-        """A replica that took requests has ended, or is not healthy."""
+    def died(self, replica: str, why: str, now: float, *, is_final: bool = False) -> list[Action]:
+        """A replica has ended, or is not healthy; ``is_final``: see :meth:`start_failed`."""
         known, one = self._find(replica)
         if known is None or one is None:
             return []
         if one.state is STARTING:
-            return self.start_failed(replica, why, now)
+            return self.start_failed(replica, why, now, is_final=is_final)
         self._drop(known, replica)
         if one.state is RUNNING:
             known.message = f"A replica ended and is replaced: {why}"
@@ -505,12 +510,14 @@ class Machine:
         if known.scaler is not None:
             known.scaler.forget(replica)
 
-    def _fail(self, known: Deployment, why: str, now: float, trigger: str) -> None:
+    def _fail(
+        self, known: Deployment, why: str, now: float, trigger: str, *, is_final: bool = False
+    ) -> None:
         known.failures += 1
         known.message = why
         pause = min(RETRY_S * 2 ** (known.failures - 1), RETRY_S_MAX)
         known.retry_at = now + pause
-        if not known.was_healthy and known.failures >= known.tries_max():
+        if not known.was_healthy and (is_final or known.failures >= known.tries_max()):
             known.has_failed = True
             known.trigger = trigger
 
