@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
+import pickle
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 import ray
 from harness import wait_until
@@ -170,6 +174,50 @@ def test_a_summary_of_memory(ray_start: Any) -> None:
     with pytest.raises(ValueError, match="sort_by must be one of"):
         memory_summary(sort_by="COLOUR")
     del ref
+
+
+@ours
+def test_garbage_of_workers_is_collected(ray_start: Any) -> None:
+    from ray._private.internal_api import global_gc
+
+    class Cycle:
+        pass
+
+    @ray.remote
+    class Holder:
+        def drop(self) -> None:
+            """Leaves what only the collector frees, which does not run by itself from now on."""
+            gc.disable()
+            cycle: Any = Cycle()
+            cycle.self = cycle
+            self.seen = weakref.ref(cycle)
+
+        def is_gone(self) -> bool:
+            return self.seen() is None
+
+    holder = Holder.remote()
+    ray.get(holder.drop.remote())
+    assert not ray.get(holder.is_gone.remote())
+    global_gc()
+    assert ray.get(holder.is_gone.remote())
+
+
+def test_pickles_that_ray_wrote_are_read() -> None:
+    class Scaler:
+        factor = 3
+
+        def scale(self, value: int) -> int:
+            return value * self.factor
+
+    # Protocol 2 spells names out: Ray's copy of the package has its own path.
+    written = cloudpickle.dumps(Scaler(), protocol=2).replace(
+        b"ccloudpickle.cloudpickle\n", b"cray.cloudpickle.cloudpickle\n"
+    )
+    assert b"ray.cloudpickle" in written
+    assert pickle.loads(written).scale(2) == 6
+    import ray.cloudpickle.cloudpickle_fast
+
+    assert ray.cloudpickle.cloudpickle_fast.CloudPickler is not None
 
 
 @ours

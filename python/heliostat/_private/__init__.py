@@ -15,7 +15,8 @@ name under ``ray.``                               who uses it, and for what
 ``_private.state.state.placement_group_table``    verl: the node of a bundle
 ``_private.ray_option_utils``                     daft: does ``.options()`` take ``label_selector``?
 ``_private.gcs_utils.cleanup_redis_storage``      KubeRay's operator: the state of a deleted cluster
-``_private.internal_api``                         memory reports of many programs
+``_private.internal_api``                         memory reports and collections of many programs
+``cloudpickle.cloudpickle``                       pickles that Ray wrote: what makes functions and classes
 ``_private.runtime_env.constants``                verl: reads the job's runtime environment
 ``_private.runtime_env.plugin``, ``context``      plugins of RAY_RUNTIME_ENV_PLUGINS: their base class
 ``_raylet``                                       many: ``from ray._raylet import ObjectRefGenerator``
@@ -47,6 +48,8 @@ from __future__ import annotations
 # Module below `ray`: module below `heliostat`.
 PLACES = {
     "_raylet": "_private.raylet",
+    "cloudpickle.cloudpickle": "_private.pickles",
+    "cloudpickle.cloudpickle_fast": "_private.pickles",
     "data._internal.util": "_private.data_util",
     "experimental.state": "_private.experimental_state",
     "experimental.state.api": "_private.experimental_state.api",
@@ -64,6 +67,7 @@ PLACES = {
 PACKAGES = frozenset(
     (
         "autoscaler.sdk",
+        "cloudpickle",
         "runtime_env",
         "tune.analysis",
         "tune.experiment",

@@ -8,6 +8,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import heliostat
 from heliostat.core import stacks, worker_memory
@@ -33,41 +34,58 @@ def main(arguments: Sequence[str], program: str) -> int:
     return exit_code(lambda: _act(options.address))
 
 
+class Collected(NamedTuple):
+    """What came of a collection in all workers."""
+
+    workers: int
+    objects: int
+    # Nodes and processes that did not answer in time.
+    silent: list[str]
+
+
+def collect() -> Collected:
+    """Have the collector run in all workers of the cluster that this process is connected to."""
+    there: dict[str, list[int]] = defaultdict(list)
+    for row in list_workers(limit=_ROWS_MAX, raise_on_missing_output=False):
+        if row.pid and row.is_alive and row.worker_type == "WORKER":
+            there[row.node_id].append(row.pid)
+    task = heliostat.remote(_of_node)
+    asked = {
+        task.options(
+            num_cpus=0,
+            max_retries=0,
+            name="heliostat global-gc",
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        ).remote(found): node
+        for node, found in there.items()
+    }
+    if not asked:
+        return Collected(0, 0, [])
+    told, silent = heliostat.wait(list(asked), num_returns=len(asked), timeout=_NODES_S)
+    done, objects, missing = 0, 0, [f"node {asked[ref]}" for ref in silent]
+    for ref in told:
+        for pid, found in heliostat.get(ref).items():
+            if found is None:
+                missing.append(f"process {pid} of node {asked[ref]}")
+            else:
+                done, objects = done + 1, objects + found
+    return Collected(done, objects, missing)
+
+
 def _act(address: str | None) -> int:
     with session(address):
-        there: dict[str, list[int]] = defaultdict(list)
-        for row in list_workers(limit=_ROWS_MAX, raise_on_missing_output=False):
-            if row.pid and row.is_alive and row.worker_type == "WORKER":
-                there[row.node_id].append(row.pid)
-        task = heliostat.remote(_of_node)
-        asked = {
-            task.options(
-                num_cpus=0,
-                max_retries=0,
-                name="heliostat global-gc",
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-            ).remote(found): node
-            for node, found in there.items()
-        }
-        if not asked:
-            print("No workers run.")
-            return 0
-        told, silent = heliostat.wait(list(asked), num_returns=len(asked), timeout=_NODES_S)
-        done, collected, missing = 0, 0, [f"node {asked[ref]}" for ref in silent]
-        for ref in told:
-            for pid, found in heliostat.get(ref).items():
-                if found is None:
-                    missing.append(f"process {pid} of node {asked[ref]}")
-                else:
-                    done, collected = done + 1, collected + found
-        print(f"Garbage was collected in {done} workers: {collected} objects.")
-        if missing:
-            print(
-                "These did not answer, as code that keeps the interpreter's lock does: "
-                f"{', '.join(missing)}.",
-                file=sys.stderr,
-            )
-    return 1 if missing else 0
+        found = collect()
+    if not found.workers and not found.silent:
+        print("No workers run.")
+        return 0
+    print(f"Garbage was collected in {found.workers} workers: {found.objects} objects.")
+    if found.silent:
+        print(
+            "These did not answer, as code that keeps the interpreter's lock does: "
+            f"{', '.join(found.silent)}.",
+            file=sys.stderr,
+        )
+    return 1 if found.silent else 0
 
 
 def _of_node(pids: list[int]) -> dict[int, int | None]:
