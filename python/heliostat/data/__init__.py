@@ -245,7 +245,14 @@ __all__ = [
 
 
 def set_progress_bars(enabled: bool) -> bool:
-    """Turn progress of datasets made from here on on or off; returns what it was."""
+    """Turn progress of datasets made from here on on or off.
+
+    Args:
+        enabled: On.
+
+    Returns:
+        What it was.
+    """
     from heliostat.data.catalog import (
         Catalog,
         CatalogAccessMode,

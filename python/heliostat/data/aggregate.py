@@ -11,15 +11,15 @@ import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from heliostat.data import block
+from heliostat.data.aggregation import AggregateFnV2
 from heliostat.data.expressions.namespace import whole
-from heliostat.data.missing import no_columns
 
 __all__ = [
     "AbsMax",
@@ -43,114 +43,6 @@ __all__ = [
     "ZeroPercentage",
 ]
 
-A = TypeVar("A")
-
-
-class AggregateFnV2(abc.ABC, Generic[A]):
-    """Base class of aggregations.
-
-    Args:
-        name: The result's column.
-        zero_factory: Makes the accumulator of no rows.
-        on: Column that is aggregated; None: rows as such.
-        ignore_nulls: Leave missing values out; otherwise one of them makes the result None.
-    """
-
-    # For groups: (pyarrow's function that makes a part, the one that joins parts). None: there are none.
-    parts: tuple[tuple[str, str], ...] | None = None
-    joins_by_rows = False  # whether parts are joined by `joined_rows` instead
-
-    def __init__(
-        self, name: str, zero_factory: Callable[[], A], *, on: str | None, ignore_nulls: bool
-    ) -> None:
-        if not name:
-            raise ValueError(f"Non-empty string has to be provided as name (got {name!r})")
-        self.name = name
-        self.zero = zero_factory
-        self.on = on
-        self._ignore_nulls = ignore_nulls
-
-    @property
-    def ignore_nulls(self) -> bool:
-        """Whether missing values are left out."""
-        return self._ignore_nulls
-
-    def get_target_column(self) -> str | None:
-        """Return the column that is aggregated."""
-        return self.on
-
-    @abc.abstractmethod
-    def aggregate_block(self, block: Any) -> A:
-        """Return the accumulator of a block, a ``pyarrow.Table``."""
-
-    @abc.abstractmethod
-    def combine(self, current_accumulator: A, new: A) -> A:
-        """Return two accumulators joined."""
-
-    def finalize(self, accumulator: A) -> Any:
-        """Return the result."""
-        return accumulator
-
-    # --- for the engine ---
-
-    def start(self, table: Any) -> Any:
-        """The accumulator of a block; None where there is no value."""
-        if self.on is None:
-            return self.aggregate_block(table)
-        if self.on not in table.column_names:
-            if not table.num_columns:
-                return None
-            raise ValueError(no_columns([self.on], table.column_names))
-        values = table.column(self.on)
-        nulls = values.null_count
-        if nulls and self._ignore_nulls:
-            table = table.filter(values.is_valid())
-        elif nulls and not self._counts_nulls():
-            return _Null
-        try:
-            return self.aggregate_block(table) if table.num_rows else None
-        except pa.ArrowException as error:
-            raise not_of_type(error, self.name, self.on, values.type) from error
-
-    def _counts_nulls(self) -> bool:
-        return False
-
-    def join(self, a: Any, b: Any) -> Any:
-        """Two accumulators joined, either of which may be None."""
-        if a is _Null or b is _Null:
-            return _Null
-        if a is None or b is None:
-            return b if a is None else a
-        return self.combine(a, b)
-
-    def finish(self, accumulator: Any) -> Any:
-        """The result of the last accumulator."""
-        if accumulator is _Null:
-            return None
-        return self._of_nothing() if accumulator is None else self.finalize(accumulator)
-
-    def _of_nothing(self) -> Any:
-        return None
-
-    # --- by groups, where there are parts ---
-
-    def prepared(self, column: Any) -> Any:
-        """The column that the parts are made of."""
-        return column
-
-    def joined_rows(self, parts: list[Any], begins: Any) -> list[Any]:
-        """Parts joined, of rows that are sorted by group, of which each begins at one of ``begins``."""
-        raise NotImplementedError
-
-    def finished(self, parts: list[Any]) -> Any:
-        """The results of joined parts."""
-        return parts[0]
-
-
-class _Null:
-    """The accumulator that a missing value makes."""
-
-
 VectorizedAggregateFnV2 = AggregateFnV2
 
 
@@ -159,7 +51,19 @@ def _alias(kind: str, on: str | None, alias: str | None) -> str:
 
 
 class Count(AggregateFnV2[int]):
-    """Rows, or values of a column."""
+    """Rows, or values of a column.
+
+    Args:
+        on: The column. Default: rows.
+        ignore_nulls: Leave missing values out. Default False.
+        alias_name: The result's column. Default "count(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.aggregate import Count
+        >>> ray.data.range(3).aggregate(Count())
+        {'count()': 3}
+    """
 
     def __init__(
         self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None
@@ -201,7 +105,13 @@ class _Kernel(AggregateFnV2[Any]):
 
 
 class Sum(_Kernel):
-    """Sum of a column."""
+    """Sum of a column.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out. Default True.
+        alias_name: The result's column. Default "sum(<on>)".
+    """
 
     kind = "sum"
 
@@ -211,7 +121,13 @@ class Sum(_Kernel):
 
 
 class Min(_Kernel):
-    """Least value of a column."""
+    """Least value of a column.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out. Default True.
+        alias_name: The result's column. Default "min(<on>)".
+    """
 
     kind = "min"
 
@@ -223,7 +139,13 @@ class Min(_Kernel):
 
 
 class Max(_Kernel):
-    """Greatest value of a column."""
+    """Greatest value of a column.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out. Default True.
+        alias_name: The result's column. Default "max(<on>)".
+    """
 
     kind = "max"
 
@@ -235,7 +157,13 @@ class Max(_Kernel):
 
 
 class AbsMax(_Kernel):
-    """Greatest absolute value of a column."""
+    """Greatest absolute value of a column.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out. Default True.
+        alias_name: The result's column. Default "abs_max(<on>)".
+    """
 
     kind = "abs_max"
 
@@ -254,7 +182,14 @@ class AbsMax(_Kernel):
 
 
 class Mean(AggregateFnV2[tuple[float, int]]):
-    """Average of a column."""
+    """Average of a column.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+            ``None``.
+        alias_name: The result's column. Default "mean(<on>)".
+    """
 
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__(
@@ -263,7 +198,7 @@ class Mean(AggregateFnV2[tuple[float, int]]):
         self.parts = (("sum", "sum"), ("count", "sum")) if ignore_nulls else None
 
     def finished(self, parts: list[Any]) -> Any:
-        """The sums by the counts."""
+        """Return the sums by the counts."""
         total, count = parts
         if pa.types.is_decimal(total.type):
             pairs = zip(total.to_pylist(), count.to_pylist(), strict=True)
@@ -290,7 +225,15 @@ class Mean(AggregateFnV2[tuple[float, int]]):
 
 
 class Std(AggregateFnV2[tuple[float, float, int]]):
-    """Standard deviation of a column, with ``ddof`` degrees of freedom taken off."""
+    """Standard deviation of a column.
+
+    Args:
+        on: The column.
+        ddof: Degrees of freedom taken off the count. Default 1.
+        ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+            ``None``.
+        alias_name: The result's column. Default "std(<on>)".
+    """
 
     def __init__(
         self, on: str, ddof: int = 1, ignore_nulls: bool = True, alias_name: str | None = None
@@ -305,11 +248,11 @@ class Std(AggregateFnV2[tuple[float, float, int]]):
     joins_by_rows = True
 
     def prepared(self, column: Any) -> Any:
-        """Floats, which pyarrow has the variance of."""
+        """Return floats, which pyarrow has the variance of."""
         return column.cast(pa.float64(), safe=False)
 
     def joined_rows(self, parts: list[Any], begins: Any) -> list[Any]:
-        """Counts, means and variances joined (Chan, Golub and LeVeque)."""
+        """Return counts, means and variances joined (Chan, Golub and LeVeque)."""
         n, mean, variance = (
             p.to_numpy() for p in (parts[0], *(pc.fill_null(p, 0.0) for p in parts[1:]))
         )
@@ -322,7 +265,7 @@ class Std(AggregateFnV2[tuple[float, float, int]]):
         return [pa.array(total), pa.array(means, mask=none), pa.array(m2 / safe, mask=none)]
 
     def finished(self, parts: list[Any]) -> Any:
-        """The deviations; NaN of too few values."""
+        """Return the deviations; NaN of too few values."""
         n, variance = parts[0].to_numpy(), pc.fill_null(parts[2], 0.0).to_numpy()
         free = n - self._ddof
         of_enough = np.sqrt(n * variance / np.maximum(free, 1))
@@ -373,7 +316,15 @@ class _Values(AggregateFnV2[Any]):
 
 
 class Quantile(_Values):
-    """Quantile ``q`` of a column, exact, interpolated."""
+    """A quantile of a column, exact, interpolated.
+
+    Args:
+        on: The column.
+        q: Which, from 0 to 1. Default 0.5: the median.
+        ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+            ``None``.
+        alias_name: The result's column. Default "quantile(<on>)".
+    """
 
     kind = "quantile"
 
@@ -395,7 +346,13 @@ class Quantile(_Values):
 
 
 class AsList(_Values):
-    """All values of a column, as a list."""
+    """All values of a column, as a list.
+
+    Args:
+        on: The column.
+        alias_name: The result's column. Default "list(<on>)".
+        ignore_nulls: Leave missing values out. Default False.
+    """
 
     kind = "list"
 
@@ -463,7 +420,13 @@ class Unique(_Values):
 
 
 class CountDistinct(Unique):
-    """The number of different values of a column."""
+    """The number of different values of a column.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out. Default True.
+        alias_name: The result's column. Default "count_distinct(<on>)".
+    """
 
     kind = "count_distinct"
 
@@ -479,7 +442,12 @@ class CountDistinct(Unique):
 
 
 class ValueCounter(AggregateFnV2[dict[Any, int]]):
-    """How often each value occurs: ``{"values": [...], "counts": [...]}``."""
+    """How often each value occurs: ``{"values": [...], "counts": [...]}``.
+
+    Args:
+        on: The column.
+        alias_name: The result's column. Default "value_counter(<on>)".
+    """
 
     def __init__(self, on: str, alias_name: str | None = None) -> None:
         super().__init__(_alias("value_counter", on, alias_name), dict, on=on, ignore_nulls=False)
@@ -554,7 +522,14 @@ class ApproximateTopK(AggregateFnV2[dict[str, Any]]):
 
 
 class ApproximateQuantile(_Values):
-    """Several quantiles of a column, each a value that it has. They are exact here."""
+    """Several quantiles of a column, each a value that it has. They are exact here.
+
+    Args:
+        on: The column; missing values do not count.
+        quantiles: Which, from 0 to 1.
+        quantile_precision: Has no effect: they are exact.
+        alias_name: The result's column. Default "approx_quantile(<on>)".
+    """
 
     kind = "approx_quantile"
 
@@ -607,24 +582,44 @@ class _Share(AggregateFnV2[tuple[int, int]]):
 
 
 class MissingValuePercentage(_Share):
-    """The percentage of missing values (null or NaN) of a column."""
+    """The percentage of missing values (null or NaN) of a column.
+
+    Args:
+        on: The column.
+        alias_name: The result's column. Default "missing_pct(<on>)".
+    """
 
     def __init__(self, on: str, alias_name: str | None = None) -> None:
         super().__init__("missing_pct", on, False, alias_name)
 
     def matching(self, column: Any) -> int:
-        """Count missing values."""
+        """Return how many values are missing.
+
+        Args:
+            column: The column.
+        """
         return int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
 
 
 class ZeroPercentage(_Share):
-    """The percentage of zeros of a column."""
+    """The percentage of zeros of a column.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+            ``None``.
+        alias_name: The result's column. Default "zero_pct(<on>)".
+    """
 
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__("zero_pct", on, ignore_nulls, alias_name)
 
     def matching(self, column: Any) -> int:
-        """Count zeros."""
+        """Return how many values are zeros.
+
+        Args:
+            column: The column.
+        """
         return int(pc.sum(pc.equal(column, 0)).as_py() or 0)
 
 
@@ -638,6 +633,9 @@ class AggregateFn(AggregateFnV2[Any]):
         accumulate_row: Adds a row, a dict, to an accumulator.
         accumulate_block: Adds a block to it, instead.
         finalize: Makes the result.
+
+    Raises:
+        ValueError: Not exactly one of ``accumulate_row`` and ``accumulate_block`` is given.
     """
 
     def __init__(
@@ -677,12 +675,6 @@ class AggregateFn(AggregateFnV2[Any]):
 
 
 # --- what the engine calls -------------------------------------------------------------------------
-
-
-def not_of_type(error: Exception, name: str, column: str, kind: Any) -> Exception:
-    """The error of an aggregation that the type of a column does not have."""
-    said = f"{name} cannot be computed of column {column!r}, which is of type {kind}: {error}"
-    return type(error)(said)
 
 
 @dataclass(frozen=True)

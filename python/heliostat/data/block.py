@@ -48,7 +48,22 @@ def __getattr__(name: str) -> Any:
 
 @dataclass
 class BlockMetadata:
-    """What is known of a block without reading it. Times are of the task that made it, in seconds."""
+    """What is known of a block without reading it. Times are of the task that made it, in seconds.
+
+    Attributes:
+        num_rows: Rows; of a read that is yet to come: ``None`` if unknown.
+        size_bytes: Bytes in memory, likewise.
+        schema: Its ``pyarrow.Schema``.
+        input_files: The files that it was read from.
+        exec_stats: Has no effect.
+        wall_s: How long it took.
+        cpu_s: CPU time.
+        udf_s: In functions of the program.
+        prep_s: Of ``wall_s``, until its inputs were there.
+        held_s: Until the block before it was stored and wanted.
+        own_bytes: Memory of the process that it shares with nobody.
+        node: Where it was made.
+    """
 
     num_rows: Any  # of a read that is yet to come: None if unknown
     size_bytes: Any

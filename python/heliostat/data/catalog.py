@@ -65,7 +65,13 @@ class Catalog(ABC):
         reader: ReaderFormat,
         mode: CatalogAccessMode = CatalogAccessMode.READ,
     ) -> ResolvedSource:
-        """Return where a table is, for a reader."""
+        """Return where a table is, for a reader.
+
+        Args:
+            table: The table's name.
+            reader: Which reader asks.
+            mode: What the credentials are for. Default: reading.
+        """
 
 
 class DatabricksUnityCatalog(Catalog):
@@ -154,7 +160,11 @@ class DatabricksUnityCatalog(Catalog):
         return found
 
     def infer_format(self, table: str) -> ReaderFormat | None:
-        """Return what a table is, None if the catalog does not say."""
+        """Return what a table is, None if the catalog does not say.
+
+        Args:
+            table: Its name, as "catalog.schema.table".
+        """
         about = self._about(table)
         return _format(about, about.get("storage_location") or "")
 

@@ -40,7 +40,14 @@ __all__ = [
 
 @dataclass
 class ExecutionResources:
-    """An amount of each resource; memory in bytes. ``for_limits`` gives infinity where unset."""
+    """An amount of each resource; memory in bytes. ``for_limits`` gives infinity where unset.
+
+    Args:
+        cpu: CPUs.
+        gpu: GPUs.
+        object_store_memory: Bytes of the object store.
+        memory: Bytes of heap.
+    """
 
     cpu: float | None = None
     gpu: float | None = None
@@ -55,7 +62,14 @@ class ExecutionResources:
         object_store_memory: float | None = None,
         memory: float | None = None,
     ) -> ExecutionResources:
-        """Limits: what is not given is unlimited."""
+        """Return limits: what is not given is unlimited.
+
+        Args:
+            cpu: CPUs.
+            gpu: GPUs.
+            object_store_memory: Bytes of the object store.
+            memory: Bytes of heap.
+        """
         given = (cpu, gpu, object_store_memory, memory)
         return cls(*(math.inf if value is None else value for value in given))
 
@@ -95,7 +109,11 @@ class ExecutionOptions:
     label_selector: dict[str, str] | None = None
 
     def validate(self) -> None:
-        """Raise ``ValueError`` for limits that contradict each other."""
+        """Refuse limits that contradict each other.
+
+        Raises:
+            ValueError: A resource has a limit and is excluded in part.
+        """
         for name in ("cpu", "gpu", "object_store_memory"):
             limit = getattr(self.resource_limits, name)
             if getattr(self.exclude_resources, name) and limit is not None and limit != math.inf:
@@ -133,9 +151,12 @@ def _checkpoint_config(value: Any) -> CheckpointConfig:
 class DataContext(UnusedSettings):
     """Settings that a dataset takes with it when it is made. Sizes in bytes.
 
+    The other names are Ray's and change nothing: see ``UnusedSettings``. A name of the program's own
+    may be set, too, and is kept.
+
     Args:
+        execution_options: Limits of resources, order of results, and further ``ExecutionOptions``.
         target_max_block_size: Outputs of tasks are cut into blocks of about this size. Smaller where
-            the object store is small, so that several fit. None: never cut.
         target_min_block_size: Reads are not split into less than this.
         read_op_min_num_blocks: Blocks that a large read is split into at least.
         min_parallelism: Its older name.
@@ -146,24 +167,22 @@ class DataContext(UnusedSettings):
             beside the other tasks.
         enable_progress_bars: Show progress of executions that take more than a moment.
         enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
-        checkpoint_config: Remember in a folder which rows a write has written, so that the same program, run
-            again, goes on there: a ``CheckpointConfig`` of ``heliostat.data.checkpoint``, or its arguments
-            as a dict.
         enable_stats_summary_collection: Keep the figures of finished executions for ``list_stats_summaries``.
+        checkpoint_config: Remember in a folder which rows a write has written, so that the same program, run
         enable_arrow_backed_pandas_conversion: DataFrames made of blocks have columns of Arrow types
             ("int64[pyarrow]"), which hold missing values; False: numpy's types, where integers with
             missing values become floats. Columns of ``from_pandas`` keep their own types.
         actor_task_retry_on_errors: Errors of a callable class after which its task is begun again, as
-            often as after a death: a list of classes, or True for all.
         retried_io_errors: Parts of classes and messages of errors, or patterns of them, after which a read
             goes on where it was and the write of a file is begun again.
         max_errored_blocks: Blocks that may fail before an execution does; -1: any number.
         scheduling_strategy: Where tasks go in a cluster of several nodes.
         store_fraction: Part of the object store that one execution keeps full at most.
         max_task_retries_on_death: How often a task is begun again whose process died.
-
-    The other names are Ray's and change nothing: see ``UnusedSettings``. A name of the program's own
-    may be set, too, and is kept.
+            the object store is small, so that several fit. None: never cut.
+            again, goes on there: a ``CheckpointConfig`` of ``heliostat.data.checkpoint``, or its arguments
+            as a dict.
+            often as after a death: a list of classes, or True for all.
 
     Raises:
         ValueError: While setting, ``shuffle_strategy`` is none of ``ShuffleStrategy``.
@@ -213,7 +232,13 @@ class DataContext(UnusedSettings):
 
     @staticmethod
     def get_current() -> DataContext:
-        """The settings that datasets made from here on will have; change them in place."""
+        """The settings that datasets made from here on will have; change them in place.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.DataContext.get_current().target_max_block_size
+            134217728
+        """
         global _current
         with _lock:
             if _current is None:
@@ -228,7 +253,14 @@ class DataContext(UnusedSettings):
     @staticmethod
     @contextlib.contextmanager
     def current(context: DataContext) -> Iterator[None]:
-        """Make these the settings of datasets that are made within the ``with``."""
+        """Make a context the one of datasets that are made within the ``with``.
+
+        Args:
+            context: The settings.
+
+        Yields:
+            Nothing.
+        """
         before = DataContext.get_current()
         DataContext._set_current(context)
         try:
@@ -237,7 +269,11 @@ class DataContext(UnusedSettings):
             DataContext._set_current(before)
 
     def set_dataset_logger_id(self, dataset_id: str) -> None:
-        """Keep the id that logs of a dataset would have."""
+        """Keep the id that logs of a dataset would have.
+
+        Args:
+            dataset_id: The id.
+        """
         self.dataset_logger_id = dataset_id
 
     def copy(self) -> DataContext:
@@ -250,15 +286,29 @@ class DataContext(UnusedSettings):
         return self._executions - 1
 
     def get_config(self, key: str, default: Any = None) -> Any:
-        """A value set by :meth:`set_config`."""
+        """Return a value set by :meth:`set_config`.
+
+        Args:
+            key: Its name.
+            default: What is returned where there is none. Default ``None``.
+        """
         return self.__dict__.get("_configs", {}).get(key, default)
 
     def set_config(self, key: str, value: Any) -> None:
-        """Keep a value of the program's own."""
+        """Keep a value of the program's own.
+
+        Args:
+            key: Its name.
+            value: The value; it is sent to the tasks of datasets made from here on.
+        """
         self.__dict__.setdefault("_configs", {})[key] = value
 
     def remove_config(self, key: str) -> None:
-        """Forget a value set by :meth:`set_config`."""
+        """Forget a value set by :meth:`set_config`.
+
+        Args:
+            key: Its name; nothing happens where there is none.
+        """
         self.__dict__.get("_configs", {}).pop(key, None)
 
 

@@ -70,17 +70,29 @@ class DataType:
 
     @classmethod
     def from_arrow(cls, arrow_type: Any) -> DataType:
-        """Return the type that wraps one of Arrow's."""
+        """Return the type that wraps one of Arrow's.
+
+        Args:
+            arrow_type: The type.
+        """
         return cls(arrow_type)
 
     @classmethod
     def from_numpy(cls, numpy_dtype: Any) -> DataType:
-        """Return the type that wraps one of numpy's, which may be given by name."""
+        """Return the type that wraps one of numpy's, which may be given by name.
+
+        Args:
+            numpy_dtype: The type, or its name.
+        """
         return cls(np.dtype(numpy_dtype) if isinstance(numpy_dtype, str) else numpy_dtype)
 
     @classmethod
     def from_dtype(cls, dtype: Any) -> DataType | None:
-        """Return the type for a type of Arrow, numpy or Python, or a name of numpy's; else None."""
+        """Return the type for a type of Arrow, numpy or Python, or a name of numpy's; else None.
+
+        Args:
+            dtype: The type.
+        """
         if isinstance(dtype, DataType):
             return dtype
         if isinstance(dtype, str):
@@ -92,7 +104,11 @@ class DataType:
 
     @classmethod
     def infer_dtype(cls, value: Any) -> DataType:
-        """Return the type of a value: numpy's of its values, else Arrow's, else its class."""
+        """Return the type of a value: numpy's of its values, else Arrow's, else its class.
+
+        Args:
+            value: The value.
+        """
         if isinstance(value, np.ndarray | np.generic):
             return cls(value.dtype)
         if isinstance(value, pa.Scalar | pa.Array | pa.ChunkedArray):
@@ -104,37 +120,69 @@ class DataType:
 
     @classmethod
     def list(cls, value_type: DataType) -> DataType:
-        """Return the type of lists of values of one type."""
+        """Return the type of lists of values of one type.
+
+        Args:
+            value_type: The values' type.
+        """
         return cls(pa.list_(as_arrow(value_type)))
 
     @classmethod
     def large_list(cls, value_type: DataType) -> DataType:
-        """Return the type of lists whose offsets have 64 bits."""
+        """Return the type of lists whose offsets have 64 bits.
+
+        Args:
+            value_type: The values' type.
+        """
         return cls(pa.large_list(as_arrow(value_type)))
 
     @classmethod
     def fixed_size_list(cls, value_type: DataType, list_size: int) -> DataType:
-        """Return the type of lists that all have ``list_size`` values."""
+        """Return the type of lists that all have the same number of values.
+
+        Args:
+            value_type: The values' type.
+            list_size: How many values.
+        """
         return cls(pa.list_(as_arrow(value_type), list_size))
 
     @classmethod
     def struct(cls, fields: Sequence[tuple[str, DataType]]) -> DataType:
-        """Return the type of values with named fields: ``[("x", DataType.int64())]``."""
+        """Return the type of values with named fields: ``[("x", DataType.int64())]``.
+
+        Args:
+            fields: Name and type of each field.
+        """
         return cls(pa.struct([(name, as_arrow(of)) for name, of in fields]))
 
     @classmethod
     def map(cls, key_type: DataType, value_type: DataType) -> DataType:
-        """Return the type of dictionaries with keys of one type and values of one type."""
+        """Return the type of dictionaries with keys of one type and values of one type.
+
+        Args:
+            key_type: The keys' type.
+            value_type: The values' type.
+        """
         return cls(pa.map_(as_arrow(key_type), as_arrow(value_type)))
 
     @classmethod
     def tensor(cls, shape: tuple[int, ...], dtype: DataType) -> DataType:
-        """Return the type of arrays of one shape."""
+        """Return the type of arrays of one shape.
+
+        Args:
+            shape: The shape.
+            dtype: The type of the entries.
+        """
         return cls(pa.fixed_shape_tensor(as_arrow(dtype), builtins.list(shape)))
 
     @classmethod
     def variable_shaped_tensor(cls, dtype: DataType, ndim: int = 2) -> DataType:
-        """Return the type of arrays of ``ndim`` dimensions whose shapes differ."""
+        """Return the type of arrays whose shapes differ.
+
+        Args:
+            dtype: The type of the entries.
+            ndim: How many dimensions. Default 2.
+        """
         return cls(tensors.VariableShapedTensorType(as_arrow(dtype), ndim))
 
     @classmethod
@@ -232,7 +280,11 @@ class DataType:
     # --- what it is ---
 
     def is_of(self, category: TypeCategory | str) -> builtins.bool:
-        """Return whether the type is of a kind, such as ``"list"`` or ``TypeCategory.STRUCT``."""
+        """Return whether the type is of a kind, such as ``"list"`` or ``TypeCategory.STRUCT``.
+
+        Args:
+            category: The kind.
+        """
         try:
             wanted = TypeCategory(category)
         except ValueError:

@@ -72,9 +72,15 @@ def without_ours(frames: TracebackType | None) -> TracebackType | None:
 def user_error(
     error: Exception, name: str, place: str = "a block", hint: str = ""
 ) -> UserCodeException:
-    """What the user's code raised, as an exception that is a ``UserCodeException`` and of its class.
+    """Return what the user's code raised, as an exception that is a ``UserCodeException`` and of its class.
 
     Its text is one sentence; the frames of the user's code come with its cause.
+
+    Args:
+        error: What was raised.
+        name: The function's name.
+        place: Where it was at. Default ``"a block"``.
+        hint: What more to say. Default: nothing.
     """
     if isinstance(error, UserCodeException):
         return error

@@ -150,7 +150,13 @@ class _Whole:
 
 
 class GroupedData:
-    """Rows grouped by columns; groups come out sorted by their keys. No columns: all rows are one."""
+    """Rows grouped by columns, made by ``Dataset.groupby``; groups come out sorted by their keys.
+
+    Args:
+        dataset: The rows.
+        keys: The columns; none: all rows are one group.
+        num_partitions: Tasks that group. Default: by the data.
+    """
 
     def __init__(self, dataset: Base, keys: list[str], num_partitions: int | None) -> None:
         self._dataset, self._keys, self._partitions = dataset, keys, num_partitions
@@ -160,7 +166,20 @@ class GroupedData:
         return f"GroupedData(dataset={self._dataset!r}, key={key!r})"
 
     def aggregate(self, *aggs: Any) -> Dataset:
-        """Return one row for each group: its keys, and a column for each aggregation."""
+        """Return one row for each group: its keys, and a column for each aggregation.
+
+        Args:
+            *aggs: Aggregations of ``ray.data.aggregate``.
+
+        Raises:
+            ValueError: There is none.
+
+        Examples:
+            >>> import ray
+            >>> from ray.data.aggregate import Count
+            >>> ray.data.from_items([1, 1, 2]).groupby("item").aggregate(Count()).take_all()
+            [{'item': 1, 'count()': 2}, {'item': 2, 'count()': 1}]
+        """
         if not aggs:
             raise ValueError("aggregate() needs at least one aggregation.")
         if not self._keys or not all(map(aggregations.has_parts, aggs)):
@@ -209,9 +228,31 @@ class GroupedData:
         class, it has tasks or actors of its own.
 
         Args:
-            fn: A function, or a class whose instances are called, one per actor.
+            fn: A function, or a class whose instances are called, one per actor. It returns a batch: a dict
+                of arrays or lists, a DataFrame or a table.
             zero_copy_batch: ``fn`` does not write to the group.
-            batch_format: As in ``Dataset.map_batches``, whose options the others are, too.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+                pool for classes.
+            batch_format: Of a group, as in ``Dataset.map_batches``.
+            fn_args: Further positional arguments of ``fn``. Default: none.
+            fn_kwargs: Keyword arguments of ``fn``. Default: none.
+            fn_constructor_args: Positional arguments of the class, if ``fn`` is one. Default: none.
+            fn_constructor_kwargs: Keyword arguments of the class. Default: none.
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            concurrency: Workers of a stage, or (least, most).
+            ray_remote_args_fn: Gives further options of ``ray.remote`` when the dataset is executed.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
+                Default: none.
+
+        Examples:
+            >>> import ray
+            >>> ds = ray.data.from_items([{"k": "a", "v": 1}, {"k": "a", "v": 3}, {"k": "b", "v": 2}])
+            >>> def span(group):
+            ...     return {"k": group["k"][:1], "span": [group["v"].max() - group["v"].min()]}
+            >>> ds.groupby("k").map_groups(span).take_all()
+            [{'k': 'a', 'span': 2}, {'k': 'b', 'span': 0}]
         """
         block.check_format(batch_format)
         options = options_of(locals(), "zero_copy_batch", "batch_format")
@@ -232,7 +273,10 @@ class GroupedData:
     def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:
         """Return all rows with a column more: an expression, evaluated for each group.
 
-        ``ray_remote_args`` are options of :meth:`map_groups`.
+        Args:
+            column_name: The column.
+            expr: The expression.
+            **ray_remote_args: Options of :meth:`map_groups`.
         """
         made = _WithColumn(column_name, expr)
         return self.map_groups(made, batch_format="pyarrow", **ray_remote_args)
@@ -247,25 +291,68 @@ class GroupedData:
         return self.aggregate(*(kind(column, **options) for column in columns))
 
     def count(self) -> Dataset:
-        """Return the number of rows of each group: "count()"."""
+        """Return the number of rows of each group: "count()".
+
+        Examples:
+            >>> import ray
+            >>> ray.data.from_items([1, 1, 2]).groupby("item").count().take_all()
+            [{'item': 1, 'count()': 2}, {'item': 2, 'count()': 1}]
+        """
         return self.aggregate(aggregations.Count())
 
     def sum(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
-        """Return the sum of columns for each group (default: all)."""
+        """Return the sum of columns for each group (default: all).
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+        """
         return self._of(aggregations.Sum, on, ignore_nulls=ignore_nulls)
 
     def min(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
-        """Return the least value of columns for each group (default: all)."""
+        """Return the least value of columns for each group (default: all).
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+        """
         return self._of(aggregations.Min, on, ignore_nulls=ignore_nulls)
 
     def max(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
-        """Return the greatest value of columns for each group (default: all)."""
+        """Return the greatest value of columns for each group (default: all).
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+        """
         return self._of(aggregations.Max, on, ignore_nulls=ignore_nulls)
 
     def mean(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
-        """Return the average of columns for each group (default: all)."""
+        """Return the average of columns for each group (default: all).
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ds = ray.data.from_items([{"k": "a", "v": 1}, {"k": "a", "v": 3}])
+            >>> ds.groupby("k").mean("v").take_all()
+            [{'k': 'a', 'mean(v)': 2.0}]
+        """
         return self._of(aggregations.Mean, on, ignore_nulls=ignore_nulls)
 
     def std(self, on: Any = None, ddof: int = 1, ignore_nulls: bool = True) -> Dataset:
-        """Return the standard deviation of columns for each group (default: all)."""
+        """Return the standard deviation of columns for each group (default: all).
+
+        Args:
+            on: A column, or several. Default: all.
+            ddof: Degrees of freedom taken off the count. Default 1.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+        """
         return self._of(aggregations.Std, on, ddof=ddof, ignore_nulls=ignore_nulls)

@@ -20,7 +20,16 @@ WORKERS_PER_NODE = 4
 
 
 class RandomAccessDataset:
-    """Finds rows of a dataset by the value of a column; see ``Dataset.to_random_access_dataset``."""
+    """Finds rows of a dataset by the value of a column; see ``Dataset.to_random_access_dataset``.
+
+    Args:
+        ds: The dataset.
+        key: The column.
+        num_workers: Actors that look rows up.
+
+    Raises:
+        ValueError: ``num_workers`` is below 1.
+    """
 
     def __init__(self, ds: Dataset, key: str, num_workers: int) -> None:
         if num_workers < 1:
@@ -42,14 +51,22 @@ class RandomAccessDataset:
         self._build_s = time.perf_counter() - begun
 
     def get_async(self, key: Any) -> Any:
-        """Return a reference to the row with this key, a dict, or to None where there is none."""
+        """Return a reference to the row with this key, a dict, or to None where there is none.
+
+        Args:
+            key: The value.
+        """
         at = self._block_of(key)
         if at is None:
             return ray.put(None)
         return self._any().get.remote(at, key)
 
     def multiget(self, keys: list[Any]) -> list[dict[str, Any] | None]:
-        """Return the rows with these keys, None for those that are not there."""
+        """Return the rows with these keys, None for those that are not there.
+
+        Args:
+            keys: The values.
+        """
         by_block: dict[int, dict[Any, None]] = {}
         for key in keys:
             at = self._block_of(key)

@@ -18,7 +18,12 @@ import pyarrow.compute as pc
 
 
 class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
-    """One array a row, all with the same number of dimensions; shapes may differ."""
+    """One array a row, all with the same number of dimensions; shapes may differ.
+
+    Args:
+        value_type: The Arrow type of the entries.
+        ndim: How many dimensions.
+    """
 
     def __init__(self, value_type: Any, ndim: int) -> None:
         self._ndim = ndim

@@ -29,7 +29,12 @@ BEGUN = ".pending"  # a task whose rows may be written in part
 
 
 class CheckpointManager:
-    """Reads a checkpoint, in the driver, before the write begins."""
+    """Reads a checkpoint, in the driver, before the write begins.
+
+    Args:
+        checkpoint_config: Where the checkpoint is.
+        data_context: The settings of the dataset.
+    """
 
     def __init__(self, checkpoint_config: CheckpointConfig, data_context: DataContext) -> None:
         self.checkpoint_config, self.data_context = checkpoint_config, data_context
@@ -92,18 +97,31 @@ class CheckpointFilter(abc.ABC):
 
     @abc.abstractmethod
     def filter_rows_for_block(self, block: Any) -> Any:
-        """Return the block, a ``pyarrow.Table``, without its written rows."""
+        """Return the block, a ``pyarrow.Table``, without its written rows.
+
+        Args:
+            block: The block.
+        """
 
 
 class NumpyArrayBasedCheckpointFilter(CheckpointFilter):
-    """Leaves out the rows whose ids are in an array: the default."""
+    """Leaves out the rows whose ids are in an array: the default.
+
+    Args:
+        checkpoint_config: Where the checkpoint is.
+        checkpoint_ref: A reference to the ids of written rows.
+    """
 
     def __init__(self, checkpoint_config: CheckpointConfig, checkpoint_ref: Any) -> None:
         super().__init__(checkpoint_config, checkpoint_ref)
         self._ids: Any = None
 
     def filter_rows_for_block(self, block: Any) -> Any:
-        """Return the block without the rows whose ids were written."""
+        """Return the block without the rows whose ids were written.
+
+        Args:
+            block: The block.
+        """
         if self._ids is None:
             self._ids = pa.array(ray.get(self.checkpoint_ref))
         column = block.column(self.id_column)

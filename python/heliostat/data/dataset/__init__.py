@@ -28,15 +28,29 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
 
     Made by ``from_...``, ``read_...`` and ``range``; transformations give new datasets and run nothing.
     What consumes a dataset executes it as a stream, within a part of the object store's memory.
+
+    Examples:
+        >>> import ray
+        >>> ds = ray.data.range(6).map(lambda row: {"n": row["id"] * 2})
+        >>> ds.filter(expr=ray.data.expressions.col("n") > 4).take_all()
+        [{'n': 6}, {'n': 8}, {'n': 10}]
     """
 
     def copy(self, dataset: Dataset | None = None) -> Dataset:
-        """Return a dataset of the same plan and settings."""
+        """Return a dataset of the same plan and settings.
+
+        Args:
+            dataset: What is copied. Default: this one.
+        """
         source = dataset if dataset is not None else self
         return type(source)(source._plan, source._context.copy())
 
     def set_name(self, name: str | None) -> None:
-        """Set what progress and statistics call it."""
+        """Set what progress and statistics call it.
+
+        Args:
+            name: The name; ``None``: none.
+        """
         self._name = name
 
     @property
@@ -68,7 +82,11 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
 
     @staticmethod
     def deserialize_lineage(serialized_ds: bytes) -> Dataset:
-        """Return the dataset of :meth:`serialize_lineage`."""
+        """Return the dataset of :meth:`serialize_lineage`.
+
+        Args:
+            serialized_ds: The bytes. Only those that you trust: they are a pickle.
+        """
         return Dataset(*pickle.loads(serialized_ds))
 
     def __len__(self) -> int:

@@ -36,11 +36,23 @@ class Columns(Base):
         concurrency: int | None = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Return the dataset with a column more (or another one): what ``fn(batch)`` gives.
+        """Return the dataset with a column more, or with other values in it: what ``fn(batch)`` gives.
+
+        Args:
+            col: The column's name.
+            fn: Takes a batch; returns a value for each row: an array, a series or a list.
+            batch_format: Of the batch: ``"pandas"`` (the default), ``"numpy"`` or ``"pyarrow"``.
+            compute: ``TaskPoolStrategy``. Default: tasks.
+            concurrency: Tasks at a time. Default: as many as there is room for.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
-            ValueError: ``batch_format`` is none of "pandas", "numpy", "pyarrow", or ``fn`` cannot be
-                called.
+            ValueError: ``batch_format`` is none of the three, or ``fn`` cannot be called.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(2).add_column("twice", lambda df: df["id"] * 2).take_all()
+            [{'id': 0, 'twice': 0}, {'id': 1, 'twice': 2}]
         """
         if batch_format not in ("pandas", "numpy", "pyarrow"):
             raise ValueError(
@@ -83,6 +95,12 @@ class Columns(Base):
 
         Raises:
             TypeError: It is no expression, or ``unnest``, which gives several columns.
+
+        Examples:
+            >>> import ray
+            >>> from ray.data.expressions import col
+            >>> ray.data.range(2).with_column("next", col("id") + 1).take_all()
+            [{'id': 0, 'next': 1}, {'id': 1, 'next': 2}]
         """
         return self.with_columns({column_name: expr}, **options_of(locals(), "column_name", "expr"))
 
@@ -99,15 +117,25 @@ class Columns(Base):
         """Return the dataset with columns more. All expressions see the columns as they were before.
 
         Args:
-            exprs: Expressions by column, or ``unnest(expression)``, which gives a column for each
-                field of a struct.
+            exprs: Expressions by column, or ``unnest(expression)``, which gives a column for each field of
+                a struct.
             *more_exprs: More of both. Of columns with the same name the last one counts.
-
-        The other arguments are those of :meth:`with_column`.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+                pool for classes.
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
-            TypeError: An argument is neither; a value is no expression; ``unnest`` of what is known
-                to be no struct.
+            TypeError: An argument is neither; a value is no expression; ``unnest`` of what is known to be
+                no struct.
+
+        Examples:
+            >>> import ray
+            >>> from ray.data.expressions import col
+            >>> ray.data.range(1).with_columns({"a": col("id") + 1, "b": col("id") + 2}).take_all()
+            [{'id': 0, 'a': 1, 'b': 2}]
         """
         options = options_of(locals(), "exprs", "more_exprs")
         items = _projected([e for e in (exprs, *more_exprs) if e is not None])
@@ -130,12 +158,26 @@ class Columns(Base):
         memory: float | None = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Return the dataset without columns.
+        """Return the dataset without some columns.
 
-        ``concurrency`` bounds the tasks at a time; the other options are those of :meth:`map`.
+        Args:
+            cols: A column or several.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+                pool for classes.
+            concurrency: Workers of a stage, or (least, most).
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
             KeyError: There is no such column.
+            ValueError: A name comes twice.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.from_items([{"a": 1, "b": 2}]).drop_columns("b").take_all()
+            [{'a': 1}]
         """
         options = options_of(locals(), "cols")
         names = [cols] if isinstance(cols, str) else list(cols)
@@ -157,11 +199,24 @@ class Columns(Base):
     ) -> Dataset:
         """Return the dataset with only these columns, in this order.
 
-        ``concurrency`` bounds the tasks at a time; the other options are those of :meth:`map`.
+        Args:
+            cols: A column or several.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+                pool for classes.
+            concurrency: Workers of a stage, or (least, most).
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
-            ValueError: A name comes twice.
+            ValueError: A name comes twice, or is not a text.
             KeyError: While executing: there is no such column.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.from_items([{"a": 1, "b": 2}]).select_columns(["b"]).take_all()
+            [{'b': 2}]
         """
         options = options_of(locals(), "cols")
         names = [cols] if isinstance(cols, str) else list(cols)
@@ -182,14 +237,25 @@ class Columns(Base):
         memory: float | None = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Return the dataset with other column names: a dict from old to new, or all names.
+        """Return the dataset with other column names.
 
-        ``concurrency`` bounds the tasks at a time; the other options are those of :meth:`map`.
+        Args:
+            names: A dict from old to new names, or a list of all new names.
+            concurrency: Workers of a stage, or (least, most).
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
             TypeError: ``names`` is neither a dict nor a list.
             ValueError: Names come twice, or a list has the wrong length.
             KeyError: While executing: there is no such column.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(1).rename_columns({"id": "n"}).take_all()
+            [{'n': 0}]
         """
         options = options_of(locals(), "names")
         if not isinstance(names, dict | list | tuple):

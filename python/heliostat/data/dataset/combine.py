@@ -19,7 +19,16 @@ class Combine(Base):
     """Part of ``Dataset``."""
 
     def union(self, *other: Dataset) -> Dataset:
-        """Return the rows of this dataset and then those of the others."""
+        """Return the rows of this dataset and then those of the others.
+
+        Args:
+            *other: The other datasets.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(1).union(ray.data.range(2)).take_all()
+            [{'id': 0}, {'id': 0}, {'id': 1}]
+        """
         return self._derive(Union((self._plan, *(o._plan for o in other))))
 
     def mix(
@@ -55,8 +64,16 @@ class Combine(Base):
     def zip(self, *other: Dataset) -> Dataset:
         """Return the columns of several datasets side by side; a name that is taken gets "_1".
 
+        Args:
+            *other: The other datasets, of as many rows.
+
         Raises:
             ValueError: While executing: the numbers of rows differ.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(1).zip(ray.data.from_items(["a"])).take_all()
+            [{'id': 0, 'item': 'a'}]
         """
         return self._exchange("Zip", joins.Zip(), *other)
 
@@ -93,6 +110,13 @@ class Combine(Base):
         Raises:
             ValueError: An unknown kind of join, keys that do not match, or one that a side lacks. While
                 executing: both sides have a column of the same name, and no suffix tells them apart.
+
+        Examples:
+            >>> import ray
+            >>> left = ray.data.from_items([{"id": 1, "a": "x"}, {"id": 2, "a": "y"}])
+            >>> right = ray.data.from_items([{"id": 2, "b": "z"}])
+            >>> left.join(right, "inner", on="id").take_all()
+            [{'id': 2, 'a': 'y', 'b': 'z'}]
         """
         left = (on,) if isinstance(on, str) else tuple(on)
         other = on if right_on is None else right_on

@@ -34,7 +34,13 @@ class Consume(Base):
         return PlanIterator(self)
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
-        """Return rows as dicts; each ``for`` over them executes the dataset."""
+        """Return rows as dicts; each ``for`` over them executes the dataset.
+
+        Examples:
+            >>> import ray
+            >>> [row["id"] for row in ray.data.range(3).iter_rows()]
+            [0, 1, 2]
+        """
         return self.iterator().iter_rows()
 
     def iter_batches(
@@ -48,7 +54,29 @@ class Consume(Base):
         local_shuffle_seed: int | None = None,
         _collate_fn: Callable[[Any], Any] | None = None,
     ) -> Iterable[Any]:
-        """Return batches; see ``DataIterator.iter_batches``."""
+        """Return batches; each ``for`` over them executes the dataset.
+
+        Args:
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
+            batch_size: Rows that go through a stage together.
+            batch_format: ``"default"`` and ``"numpy"``: a dict of arrays, which are read-only views of
+                shared memory where possible; ``"pandas"``: a DataFrame; ``"pyarrow"`` and ``None``: a
+                table.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
+
+        Raises:
+            ValueError: The format is unknown, or the sizes make no sense.
+
+        Examples:
+            >>> import ray
+            >>> for batch in ray.data.range(4).iter_batches(batch_size=2):
+            ...     print(batch["id"].tolist())
+            [0, 1]
+            [2, 3]
+        """
         return self.iterator().iter_batches(
             prefetch_batches=prefetch_batches,
             batch_size=batch_size,
@@ -72,7 +100,31 @@ class Consume(Base):
         local_shuffle_seed: int | None = None,
         pin_memory: bool = False,
     ) -> Iterable[Any]:
-        """Return batches of torch tensors; see ``DataIterator.iter_torch_batches``."""
+        """Return batches of torch tensors, dicts by column; each ``for`` over them executes the dataset.
+
+        Args:
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
+            batch_size: Rows that go through a stage together.
+            dtypes: ``CategoricalDtype`` by column, of the results. Default: numbers.
+            device: Where the tensors go. Default ``"auto"``: the training worker's device, else the CPU.
+            collate_fn: Makes a batch from a dict of arrays, or from what the base class of a ``CollateFn``
+                says. Default: a dict of tensors.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
+            pin_memory: Make tensors in pinned memory, from which a GPU copies faster. Default False.
+
+        Raises:
+            ValueError: ``dtypes`` and ``collate_fn`` are both given.
+            TypeError: While iterating: a column is of strings, bytes or times.
+
+        Examples:
+            >>> import ray
+            >>> batches = ray.data.range(4).iter_torch_batches(batch_size=2)
+            >>> [batch["id"].tolist() for batch in batches]
+            [[0, 1], [2, 3]]
+        """
         return self.iterator().iter_torch_batches(
             prefetch_batches=prefetch_batches,
             batch_size=batch_size,
@@ -98,7 +150,26 @@ class Consume(Base):
         synchronize_batches: bool = False,
         paddings: Any = None,
     ) -> Iterable[Any]:
-        """Return batches of JAX arrays; see ``DataIterator.iter_jax_batches``."""
+        """Return batches of JAX arrays, dicts by column; each ``for`` over them executes the dataset.
+
+        Args:
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
+            batch_size: Rows that go through a stage together.
+            dtypes: ``CategoricalDtype`` by column, of the results. Default: numbers.
+            collate_fn: Makes a batch from a dict of arrays, or from what the base class of a ``CollateFn``
+                says. Default: a dict of tensors.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
+            synchronize_batches: Compare the sizes of batches among JAX's processes before each. Default
+                False.
+            paddings: A value for the rows that the last batch lacks, or a dict by column. Default: none.
+
+        Raises:
+            ImportError: JAX is not installed.
+            ValueError: The sizes make no sense.
+        """
         return self.iterator().iter_jax_batches(
             prefetch_batches=prefetch_batches,
             batch_size=batch_size,
@@ -121,7 +192,21 @@ class Consume(Base):
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
     ) -> Iterable[dict[str, Any]]:
-        """Return batches of TensorFlow's tensors; see ``DataIterator.iter_tf_batches``."""
+        """Return batches of TensorFlow's tensors, dicts by column; each ``for`` executes the dataset.
+
+        Args:
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
+            batch_size: Rows that go through a stage together.
+            dtypes: ``CategoricalDtype`` by column, of the results. Default: numbers.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+            ValueError: The sizes make no sense.
+        """
         return self.iterator().iter_tf_batches(
             prefetch_batches=prefetch_batches,
             batch_size=batch_size,
@@ -146,7 +231,27 @@ class Consume(Base):
         label_type_spec: Any = None,
         additional_type_spec: Any = None,
     ) -> Any:
-        """Return a ``tf.data.Dataset`` of features and labels; see ``DataIterator.to_tf``."""
+        """Return a ``tf.data.Dataset`` of batches (features, labels), as ``Model.fit`` takes them.
+
+        Args:
+            feature_columns: The column of the model's input; a list of them: the input is a dict.
+            label_columns: The same for its targets.
+            additional_columns: The same for a third member, such as weights of the rows. Default: none.
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
+            batch_size: Rows of a batch. Default 1.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
+            feature_type_spec: The ``tf.TypeSpec`` of the features, or a dict by column. Default: by the
+                schema.
+            label_type_spec: That of the labels.
+            additional_type_spec: That of the third member.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+            ValueError: There is no such column, or TensorFlow has no tensors of its type.
+        """
         return self.iterator().to_tf(
             feature_columns,
             label_columns,
@@ -170,7 +275,16 @@ class Consume(Base):
     # --- a few rows ---
 
     def take(self, limit: int = 20) -> list[dict[str, Any]]:
-        """Return the first rows as dicts; only what they need is executed."""
+        """Return the first rows as dicts; only what they need is executed.
+
+        Args:
+            limit: How many rows at most. Default 20.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(100).take(2)
+            [{'id': 0}, {'id': 1}]
+        """
         return self._rows(limit)
 
     def _rows(self, limit: int) -> list[dict[str, Any]]:
@@ -180,8 +294,16 @@ class Consume(Base):
     def take_all(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return all rows as dicts.
 
+        Args:
+            limit: Raise rather than return more rows. Default: no limit.
+
         Raises:
             ValueError: There are more than ``limit``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(2).take_all()
+            [{'id': 0}, {'id': 1}]
         """
         if limit is None:
             return [row for table in self._tables() for row in block.rows(table)]
@@ -193,8 +315,17 @@ class Consume(Base):
     def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Any:
         """Return the first rows as a batch.
 
+        Args:
+            batch_size: Rows of the batch at most. Default 20.
+            batch_format: As of :meth:`iter_batches`.
+
         Raises:
             ValueError: The dataset is empty, or the format unknown.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(100).take_batch(3)["id"].tolist()
+            [0, 1, 2]
         """
         block.check_format(batch_format)
         tables = [t for t in self._tables(Limit(self._plan, batch_size)) if t.num_rows]
@@ -203,14 +334,30 @@ class Consume(Base):
         return block.to_batch(block.joined(block.concat(tables)), batch_format, self._context)
 
     def show(self, limit: int = 20) -> None:
-        """Print the first rows."""
+        """Print the first rows.
+
+        Args:
+            limit: How many rows at most. Default 20.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(2).show()
+            {'id': 0}
+            {'id': 1}
+        """
         for row in self.take(limit):
             print(row)  # noqa: T201 # what the method is for
 
     # --- about the dataset ---
 
     def count(self) -> int:
-        """Return the number of rows; executes the dataset if it is not known."""
+        """Return the number of rows; executes the dataset if it is not known.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).count()
+            5
+        """
         found, rest = known.counted(self._to_execute())
         if rest is None:
             return found
@@ -226,6 +373,11 @@ class Consume(Base):
 
         Returns:
             None for a dataset without rows whose columns nobody knows.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).schema().names
+            ['id']
         """
         if not fetch_if_missing and not self._schema_known:
             found = known.schema(self._plan)
@@ -236,7 +388,17 @@ class Consume(Base):
         return Schema(pa.schema([])) if self._lacks_columns else None
 
     def columns(self, fetch_if_missing: bool = True) -> list[str] | None:
-        """Return the names of the columns."""
+        """Return the names of the columns.
+
+        Args:
+            fetch_if_missing: Execute the beginning of the dataset where they are not known. Default True;
+                False: return ``None`` then.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).columns()
+            ['id']
+        """
         found = self.schema(fetch_if_missing)
         return list(found.names) if found is not None else None
 
@@ -326,7 +488,14 @@ class Consume(Base):
     # --- all of it ---
 
     def materialize(self) -> MaterializedDataset:
-        """Execute the dataset and keep its blocks in the object store."""
+        """Execute the dataset and keep its blocks in the object store.
+
+        Examples:
+            >>> import ray
+            >>> ds = ray.data.range(3).materialize()
+            >>> ds.count(), ds.count()
+            (3, 3)
+        """
         from heliostat.data.dataset import MaterializedDataset
 
         made = MaterializedDataset(InputBlocks(tuple(self._bundles())), self._context)
@@ -336,8 +505,16 @@ class Consume(Base):
     def to_pandas(self, limit: int | None = None) -> Any:
         """Return everything as one DataFrame.
 
+        Args:
+            limit: Raise rather than return more rows. Default: no limit.
+
         Raises:
             ValueError: There are more than ``limit`` rows.
+
+        Examples:
+            >>> import ray
+            >>> len(ray.data.range(3).to_pandas())
+            3
         """
         if limit is not None:
             count = self.count()
@@ -353,7 +530,13 @@ class Consume(Base):
         return frames.to_pandas(block.concat(tables) if tables else pa.table({}), self._context)
 
     def to_arrow_refs(self) -> list[Any]:
-        """Return references to the blocks, as tables."""
+        """Return references to the blocks, as tables.
+
+        Examples:
+            >>> import ray
+            >>> [ray.get(ref).num_rows for ref in ray.data.range(3, override_num_blocks=1).to_arrow_refs()]
+            [3]
+        """
         return [whole(bundle).ref for bundle in self._bundles()]
 
     def to_pandas_refs(self) -> list[Any]:
@@ -362,7 +545,11 @@ class Consume(Base):
         return [convert.remote(ref, self._context) for ref in self.to_arrow_refs()]
 
     def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
-        """Return references to the blocks, as dicts of arrays, or as arrays of one column."""
+        """Return references to the blocks, as dicts of arrays, or as arrays of one column.
+
+        Args:
+            column: The column. Default: all.
+        """
 
         def convert(table: Any) -> Any:
             arrays = block.to_numpy(block.joined(table))
@@ -381,6 +568,9 @@ class Consume(Base):
         Args:
             key: The column.
             num_workers: Actors that look rows up, without a CPU of their own. Default: four a node.
+
+        Returns:
+            What finds rows by key.
         """
         from heliostat.data.random_access_dataset import WORKERS_PER_NODE, RandomAccessDataset
 
@@ -390,7 +580,12 @@ class Consume(Base):
     # --- other libraries ---
 
     def to_dask(self, meta: Any = None, verify_meta: bool = True) -> Any:
-        """Return a Dask DataFrame with a partition for each block; ``meta`` is an empty frame like it."""
+        """Return a Dask DataFrame with a partition for each block.
+
+        Args:
+            meta: An empty frame with the columns and types. Default: by the schema.
+            verify_meta: Whether Dask checks that partitions are like it. Default True.
+        """
         from heliostat.data.sources import libraries
 
         return libraries.to_dask(self, meta, verify_meta)  # type: ignore[arg-type] # a Dataset
@@ -402,7 +597,11 @@ class Consume(Base):
         return libraries.to_modin(self)  # type: ignore[arg-type] # a Dataset
 
     def to_spark(self, spark: Any) -> Any:
-        """Return a Spark DataFrame of a session of RayDP."""
+        """Return a Spark DataFrame of a session of RayDP.
+
+        Args:
+            spark: The session.
+        """
         from heliostat.data.sources import libraries
 
         return libraries.to_spark(self, spark)  # type: ignore[arg-type] # a Dataset

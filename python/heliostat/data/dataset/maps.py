@@ -91,6 +91,11 @@ class Maps(Base):
 
         Raises:
             ValueError: While executing: ``fn`` returned no dict.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(3).map(lambda row: {"n": row["id"] ** 2}).take_all()
+            [{'n': 0}, {'n': 1}, {'n': 4}]
         """
         return self._map(MapRows, fn, options_of(locals()), keeps_rows=True)
 
@@ -112,7 +117,31 @@ class Maps(Base):
     ) -> Dataset:
         """Return a dataset with all rows of ``fn(row)``, a list of dicts, for each row.
 
-        The arguments are those of :meth:`map`.
+        Args:
+            fn: A function, or a class whose instances are called, one per actor. It returns a list of
+                dicts, or yields dicts.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+                pool for classes.
+            fn_args: Further positional arguments of ``fn``. Default: none.
+            fn_kwargs: Keyword arguments of ``fn``. Default: none.
+            fn_constructor_args: Positional arguments of the class, if ``fn`` is one. Default: none.
+            fn_constructor_kwargs: Keyword arguments of the class. Default: none.
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            concurrency: Workers of a stage, or (least, most).
+            ray_remote_args_fn: Gives further options of ``ray.remote`` when the dataset is executed.
+                Default: none.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
+
+        Raises:
+            ValueError: While executing: ``fn`` returned no dicts.
+
+        Examples:
+            >>> import ray
+            >>> ds = ray.data.from_items(["a b", "c"])
+            >>> ds.flat_map(lambda row: [{"word": w} for w in row["item"].split()]).take_all()
+            [{'word': 'a'}, {'word': 'b'}, {'word': 'c'}]
         """
         return self._map(FlatMapRows, fn, options_of(locals()))
 
@@ -136,12 +165,31 @@ class Maps(Base):
         """Return the rows for which ``fn(row)`` or an expression is true.
 
         Args:
-            fn: Called with each row, a dict. The other arguments are those of :meth:`map`.
+            fn: Called with each row, a dict; or a class whose instances are, one per actor.
             expr: An expression of ``ray.data.expressions``, such as ``col("x") > 5``; much faster.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+                pool for classes.
+            fn_args: Further positional arguments of ``fn``. Default: none.
+            fn_kwargs: Keyword arguments of ``fn``. Default: none.
+            fn_constructor_args: Positional arguments of the class, if ``fn`` is one. Default: none.
+            fn_constructor_kwargs: Keyword arguments of the class. Default: none.
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            concurrency: Workers of a stage, or (least, most).
+            ray_remote_args_fn: Gives further options of ``ray.remote`` when the dataset is executed.
+                Default: none.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
             ValueError: Not exactly one of ``fn`` and ``expr`` is given, or ``fn`` is no function.
             TypeError: ``expr`` is no expression.
+
+        Examples:
+            >>> import ray
+            >>> from ray.data.expressions import col
+            >>> ray.data.range(5).filter(expr=col("id") >= 3).take_all()
+            [{'id': 3}, {'id': 4}]
         """
         if (fn is None) == (expr is None):
             raise ValueError("Exactly one of 'fn' or 'expr' must be provided.")
@@ -194,20 +242,54 @@ class Maps(Base):
     ) -> Dataset:
         """Return a dataset of what ``fn(batch)`` gives for each batch.
 
-        Args:
-            fn: A function or class. It returns a dict of arrays, a DataFrame or a table, or yields
-                several of them.
-            batch_size: Rows of a batch; None: a batch is a block; "auto": as many rows of a block
-                as take 16 MiB.
-            batch_format: "default" and "numpy": a dict of arrays, "pandas", "pyarrow", None: as is.
-            zero_copy_batch: Arrays may be read-only views; False: copies that may be written to.
-            udf_modifying_row_count: False promises that each batch keeps its number of rows.
+        The fast way to change many rows: a batch is a dict of NumPy arrays, unless ``batch_format`` says
+        else. A class is made once in each actor; use one to load a model once.
 
-        The other arguments are those of :meth:`map`.
+        Args:
+            fn: A function, or a class whose instances are called. It may be async. It returns a dict of
+                arrays or lists of one length, a DataFrame or a table, or yields several of them. The number
+                of rows may change.
+            batch_size: Rows of a batch. Default ``None``: a batch is a block; ``"auto"``: as many rows of a
+                block as take 16 MiB.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+                pool for classes.
+            batch_format: ``"default"`` and ``"numpy"``: a dict of arrays; ``"pandas"``: a DataFrame;
+                ``"pyarrow"``: a table; ``None``: as the block is.
+            zero_copy_batch: Arrays may be read-only views of the store. Default True; False: copies that
+                may be written to.
+            fn_args: Further positional arguments of ``fn``. Default: none.
+            fn_kwargs: Keyword arguments of ``fn``. Default: none.
+            fn_constructor_args: Positional arguments of the class, if ``fn`` is one. Default: none.
+            fn_constructor_kwargs: Keyword arguments of the class. Default: none.
+            num_cpus: The workers' CPUs.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: The workers' heap, in bytes.
+            concurrency: Workers of a stage, or (least, most).
+            udf_modifying_row_count: Default True; False promises that each batch keeps its number of rows,
+                so that a ``limit`` behind it may be done before it.
+            ray_remote_args_fn: Gives further options of ``ray.remote`` when the dataset is executed.
+                Default: none.
+            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
-            ValueError: An unknown format; GPUs without a ``batch_size``; while executing: ``fn``
-                returned no batch, or did not keep its promise.
+            ValueError: The format is unknown, or GPUs are asked for without a ``batch_size``. While
+                executing: ``fn`` returned no batch, or did not keep its promise.
+            UserCodeException: While executing: ``fn`` raised. The error is an instance of the class of what
+                it raised, too.
+
+        Examples:
+            >>> import ray
+            >>> ds = ray.data.range(4)
+            >>> ds.map_batches(lambda batch: {"n": batch["id"] + 10}).take_all()
+            [{'n': 10}, {'n': 11}, {'n': 12}, {'n': 13}]
+            >>> class Model:
+            ...     def __init__(self, factor):
+            ...         self.factor = factor
+            ...     def __call__(self, batch):
+            ...         batch["id"] = batch["id"] * self.factor
+            ...         return batch
+            >>> ds.map_batches(Model, fn_constructor_args=[3], concurrency=1, batch_size=2).sum("id")
+            18
         """
         options = options_of(
             locals(), "batch_size", "batch_format", "zero_copy_batch", "udf_modifying_row_count"
@@ -240,7 +322,19 @@ class Maps(Base):
     # --- fewer rows ---
 
     def limit(self, limit: int) -> Dataset:
-        """Return the first ``limit`` rows. Blocks that are not needed are not computed."""
+        """Return the first rows. Blocks that are not needed are not computed.
+
+        Args:
+            limit: How many rows at most.
+
+        Raises:
+            ValueError: ``limit`` is negative.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(1000).limit(2).take_all()
+            [{'id': 0}, {'id': 1}]
+        """
         if limit < 0:
             raise ValueError(f"limit must not be negative, got {limit}.")
         return self._derive(Limit(self._plan, limit))
@@ -248,8 +342,18 @@ class Maps(Base):
     def random_sample(self, fraction: float, *, seed: Any = None) -> Dataset:
         """Return each row with probability ``fraction``.
 
+        Args:
+            fraction: The probability, from 0 to 1.
+            seed: Makes the choice repeatable: a number, or a ``RandomSeedConfig``. Default: another one
+                each time.
+
         Raises:
             ValueError: ``fraction`` is not between 0 and 1, or the dataset is known to be empty.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(1000).random_sample(0.5, seed=1).count() in range(400, 600)
+            True
         """
         if fraction < 0 or fraction > 1:
             raise ValueError("Fraction must be between 0 and 1.")

@@ -20,9 +20,18 @@ class Reorder(Base):
     def random_shuffle(
         self, *, seed: Any = None, num_blocks: int | None = None, **ray_remote_args: Any
     ) -> Dataset:
-        """Return all rows in random order; with a ``seed`` the same at every execution.
+        """Return all rows in random order.
 
-        A ``RandomSeedConfig`` gives each execution an order of its own that can be repeated.
+        Args:
+            seed: A number: the same order at every execution. A ``RandomSeedConfig``: an order of its own
+                for each execution, which can be repeated. Default: another order each time.
+            num_blocks: Blocks of the result. Default: as many as before.
+            **ray_remote_args: Options of ``ray.remote`` for the tasks.
+
+        Examples:
+            >>> import ray
+            >>> sorted(row["id"] for row in ray.data.range(4).random_shuffle(seed=1).take_all())
+            [0, 1, 2, 3]
         """
         return self._exchange(
             "RandomShuffle",
@@ -31,7 +40,11 @@ class Reorder(Base):
         )
 
     def randomize_block_order(self, *, seed: Any = None) -> Dataset:
-        """Return the blocks in random order; rows within a block stay as they are."""
+        """Return the blocks in random order; rows within a block stay as they are.
+
+        Args:
+            seed: As of :meth:`random_shuffle`.
+        """
         run = exchanges.RandomizeBlocks(checked(seed))
         return self._exchange("RandomizeBlockOrder", run, keeps_rows=True)
 
@@ -57,6 +70,11 @@ class Reorder(Base):
 
         Raises:
             ValueError: Not exactly one of the first two is given, or a number is not positive.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(10).repartition(2).materialize().num_blocks()
+            2
         """
         if (num_blocks is None) == (target_num_rows_per_block is None):
             raise ValueError(
@@ -95,6 +113,11 @@ class Reorder(Base):
 
         Raises:
             ValueError: There is no key, or not one flag per column.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.from_items([2, 3, 1]).sort("item", descending=True).take_all()
+            [{'item': 3}, {'item': 2}, {'item': 1}]
         """
         if not key:
             raise ValueError("The 'key' parameter cannot be None for sorting.")

@@ -10,7 +10,12 @@ from heliostat.data import tensors
 
 
 class Schema:
-    """The columns of a dataset. ``base_schema`` is the ``pyarrow.Schema``."""
+    """The columns of a dataset.
+
+    Args:
+        base_schema: The ``pyarrow.Schema``.
+        data_context: Has no effect.
+    """
 
     def __init__(self, base_schema: Any, *, data_context: Any = None) -> None:
         self.base_schema = base_schema

@@ -34,6 +34,10 @@ class Splits(Base):
 
         Raises:
             ValueError: ``n`` is not positive, or there is not one hint each.
+
+        Examples:
+            >>> import ray
+            >>> left, right = ray.data.range(10).streaming_split(2, equal=True)
         """
         from heliostat.data.split.iterator import streaming_split
 
@@ -55,10 +59,23 @@ class Splits(Base):
     def split(
         self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
     ) -> list[MaterializedDataset]:
-        """Execute the dataset and return it in ``n`` parts; with ``equal`` of the same length.
+        """Execute the dataset and return it in parts.
+
+        Args:
+            n: How many.
+            equal: Parts of the same length; what is left over is dropped. Default False.
+            locality_hints: An actor's handle for each part, near which its blocks should be. Default: none.
+
+        Returns:
+            The parts.
 
         Raises:
             ValueError: ``n`` is not positive, or there is not one hint each.
+
+        Examples:
+            >>> import ray
+            >>> [part.count() for part in ray.data.range(4).split(2, equal=True)]
+            [2, 2]
         """
         if n <= 0:
             raise ValueError(f"The number of splits {n} is not positive.")
@@ -76,8 +93,19 @@ class Splits(Base):
     def split_at_indices(self, indices: list[int]) -> list[MaterializedDataset]:
         """Execute the dataset and return it cut at these row numbers.
 
+        Args:
+            indices: Row numbers, in order: each begins a part.
+
+        Returns:
+            The parts.
+
         Raises:
             ValueError: There are none, or they do not rise.
+
+        Examples:
+            >>> import ray
+            >>> [part.count() for part in ray.data.range(5).split_at_indices([1, 3])]
+            [1, 2, 2]
         """
         if len(indices) < 1:
             raise ValueError("indices must be at least of length 1")
@@ -92,9 +120,20 @@ class Splits(Base):
     def split_proportionately(self, proportions: list[float]) -> list[MaterializedDataset]:
         """Execute the dataset and return it in parts of these fractions, and the rest.
 
+        Args:
+            proportions: Fractions of the rows, whose sum is below 1.
+
+        Returns:
+            The parts.
+
         Raises:
             ValueError: There are none, they are not positive, their sum is not below 1, or there are
                 too few rows for a part to have any.
+
+        Examples:
+            >>> import ray
+            >>> [part.count() for part in ray.data.range(10).split_proportionately([0.2, 0.5])]
+            [2, 5, 3]
         """
         if len(proportions) < 1:
             raise ValueError("proportions must be at least of length 1")
@@ -132,8 +171,18 @@ class Splits(Base):
             seed: Of that.
             stratify: A column whose values are to be in both parts in the same proportions.
 
+        Returns:
+            The rows for training, and those for testing.
+
         Raises:
             ValueError: ``test_size`` is out of range.
+            TypeError: ``test_size`` is not a number.
+
+        Examples:
+            >>> import ray
+            >>> train, test = ray.data.range(10).train_test_split(0.2)
+            >>> train.count(), test.count()
+            (8, 2)
         """
         if not isinstance(test_size, int | float):
             raise TypeError(f"`test_size` must be int or float got {type(test_size)}.")

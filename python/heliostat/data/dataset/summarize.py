@@ -20,7 +20,20 @@ class Summarize(Base):
     """Part of ``Dataset``."""
 
     def aggregate(self, *aggs: Any) -> dict[str, Any]:
-        """Return the results of aggregations by name; see ``ray.data.aggregate``."""
+        """Return the results of aggregations by name; see ``ray.data.aggregate``.
+
+        Args:
+            *aggs: Aggregations of ``ray.data.aggregate``.
+
+        Raises:
+            ValueError: There is none.
+
+        Examples:
+            >>> import ray
+            >>> from ray.data.aggregate import Mean, Sum
+            >>> ray.data.range(5).aggregate(Sum("id"), Mean("id"))
+            {'sum(id)': 10, 'mean(id)': 2.0}
+        """
         from heliostat.data import aggregate
 
         if not aggs:
@@ -65,37 +78,103 @@ class Summarize(Base):
         return list(schema.names) if schema is not None else []
 
     def sum(self, on: Any = None, ignore_nulls: bool = True) -> Any:
-        """Return the sum of a column; of several (default: all), a dict."""
+        """Return the sum of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).sum("id")
+            10
+        """
         from heliostat.data.aggregate import Sum
 
         return self._single(Sum, on, ignore_nulls=ignore_nulls)
 
     def min(self, on: Any = None, ignore_nulls: bool = True) -> Any:
-        """Return the least value of a column; of several (default: all), a dict."""
+        """Return the least value of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).min("id")
+            0
+        """
         from heliostat.data.aggregate import Min
 
         return self._single(Min, on, ignore_nulls=ignore_nulls)
 
     def max(self, on: Any = None, ignore_nulls: bool = True) -> Any:
-        """Return the greatest value of a column; of several (default: all), a dict."""
+        """Return the greatest value of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).max("id")
+            4
+        """
         from heliostat.data.aggregate import Max
 
         return self._single(Max, on, ignore_nulls=ignore_nulls)
 
     def mean(self, on: Any = None, ignore_nulls: bool = True) -> Any:
-        """Return the average of a column; of several (default: all), a dict."""
+        """Return the average of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).mean("id")
+            2.0
+        """
         from heliostat.data.aggregate import Mean
 
         return self._single(Mean, on, ignore_nulls=ignore_nulls)
 
     def std(self, on: Any = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
-        """Return the standard deviation of a column; of several (default: all), a dict."""
+        """Return the standard deviation of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ddof: Degrees of freedom taken off the count. Default 1.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> round(ray.data.range(5).std("id"), 3)
+            1.581
+        """
         from heliostat.data.aggregate import Std
 
         return self._single(Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
 
     def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
-        """Return the different values of a column."""
+        """Return the different values of a column.
+
+        Args:
+            column: The column.
+            ignore_nulls: Leave the missing value out. Default False.
+
+        Examples:
+            >>> import ray
+            >>> sorted(ray.data.from_items([1, 2, 1]).unique("item"))
+            [1, 2]
+        """
         from heliostat.data.aggregate import Unique
 
         found: list[Any] = self._single(Unique, column, ignore_nulls=ignore_nulls) or []
@@ -104,10 +183,20 @@ class Summarize(Base):
     def groupby(
         self, key: str | list[str] | None, num_partitions: int | None = None
     ) -> GroupedData:
-        """Return groups of rows with the same values in ``key``.
+        """Return the dataset in groups of rows that have the same values in some columns.
+
+        Args:
+            key: A column or several; ``None``: all rows are one group.
+            num_partitions: Tasks that group. Default: by the data.
 
         Raises:
             ValueError: There is no such column.
+
+        Examples:
+            >>> import ray
+            >>> ds = ray.data.from_items([{"k": "a", "v": 1}, {"k": "b", "v": 2}, {"k": "a", "v": 3}])
+            >>> ds.groupby("k").sum("v").take_all()
+            [{'k': 'a', 'sum(v)': 4}, {'k': 'b', 'sum(v)': 2}]
         """
         from heliostat.data.grouped import GroupedData
 

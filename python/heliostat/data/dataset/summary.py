@@ -19,6 +19,10 @@ class DatasetSummary:
     """Statistics by column, as ``Dataset.summary`` gives them.
 
     A statistic of several values has a row for each: "approx_topk[0]", "approx_topk[1]", ...
+
+    Args:
+        schema: The dataset's schema.
+        stats: Statistics by column.
     """
 
     STATISTIC_COLUMN = "statistic"
@@ -32,6 +36,9 @@ class DatasetSummary:
 
     def get_column_stats(self, column: str) -> Any:
         """Return the statistics of a column: a DataFrame of "statistic" and "value".
+
+        Args:
+            column: The column.
 
         Raises:
             ValueError: It has none.

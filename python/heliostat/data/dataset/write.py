@@ -110,6 +110,14 @@ class Write(Base):
         Raises:
             ValueError: The folder is there and ``mode`` forbids that, or ``min_rows_per_file`` is
                 more than ``max_rows_per_file``.
+
+        Examples:
+            >>> import ray
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     ray.data.range(3).write_parquet(folder)
+            ...     ray.data.read_parquet(folder).count()
+            3
         """
         least = options.get("min_rows_per_file") or 0
         if max_rows_per_file is not None and max_rows_per_file < max(1, least):
@@ -134,20 +142,38 @@ class Write(Base):
         )
 
     def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: Any) -> None:
-        """Write CSV files into a folder; for the options see :meth:`write_parquet`."""
+        """Write CSV files into a folder.
+
+        Args:
+            path: The folder, as a path or URI; it is made if it is not there.
+            arrow_csv_args_fn: Gives options of ``pyarrow.csv.write_csv`` in the task. Default: none.
+            **options: As of :meth:`write_parquet`: ``filesystem``, ``mode``, ``min_rows_per_file``,
+                ``filename_provider``, ``concurrency``, ``ray_remote_args``, ``try_create_dir``,
+                ``arrow_open_stream_args``; and ``write_options``, ``memory_pool`` of
+                ``pyarrow.csv.write_csv``.
+
+        Raises:
+            ValueError: The folder is there and ``mode`` forbids that.
+            TypeError: There is no such option.
+        """
         ours, theirs = _split("write_csv", options, lambda: ("write_options", "memory_pool"))
         self._write(
             "CSV", path, ours, ending="csv", encode=files.CsvBytes(theirs, arrow_csv_args_fn)
         )
 
     def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: Any) -> None:
-        """Write ORC files into a folder; for the options see :meth:`write_parquet`.
+        """Write ORC files into a folder.
 
-        Others go to ``pyarrow.orc.write_table``, such as ``compression``.
+        Args:
+            path: The folder, as a path or URI; it is made if it is not there.
+            arrow_orc_args_fn: Gives options of ``pyarrow.orc.write_table`` in the task. Default: none.
+            **options: As of :meth:`write_csv`; others go to ``pyarrow.orc.write_table``, such as
+                ``compression``.
 
         Raises:
-            ValueError: ``arrow_open_stream_args`` asks for compression, which ORC has of its own; or,
-                while executing, the dataset has no columns.
+            ValueError: The folder is there and ``mode`` forbids that; ``arrow_open_stream_args`` asks for
+                compression, which ORC has of its own; while executing: the dataset has no columns.
+            TypeError: There is no such option.
         """
         ours, theirs = _split("write_orc", options, _of_orc)
         if "compression" in (ours.get("arrow_open_stream_args") or {}):
@@ -158,13 +184,35 @@ class Write(Base):
         self._write("ORC", path, ours, ending="orc", encode=encode)
 
     def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: Any) -> None:
-        """Write files with a JSON object a line; for the options see :meth:`write_parquet`."""
+        """Write files with a JSON object a line into a folder.
+
+        Args:
+            path: The folder, as a path or URI; it is made if it is not there.
+            pandas_json_args_fn: Gives options of ``DataFrame.to_json`` in the task. Default: none.
+            **options: As of :meth:`write_csv`; others go to ``DataFrame.to_json``.
+
+        Raises:
+            ValueError: The folder is there and ``mode`` forbids that.
+            TypeError: There is no such option.
+        """
         ours, theirs = _split("write_json", options, _of_json)
         encode = files.JsonBytes(theirs, pandas_json_args_fn)
         self._write("JSON", path, ours, ending="json", encode=encode)
 
     def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
-        """Write a column as ``.npy`` files; for the options see :meth:`write_parquet`."""
+        """Write a column as ``.npy`` files into a folder.
+
+        Args:
+            path: The folder, as a path or URI; it is made if it is not there.
+            column: The column.
+            **options: ``filesystem`` (of pyarrow or fsspec), ``mode`` (a ``SaveMode``),
+                ``min_rows_per_file``, ``filename_provider``, ``concurrency`` (tasks at a time),
+                ``ray_remote_args``, ``try_create_dir`` and ``arrow_open_stream_args``.
+
+        Raises:
+            ValueError: The folder is there and ``mode`` forbids that.
+            TypeError: There is no such option.
+        """
         self._write("Numpy", path, options, ending="npy", encode=files.NumpyBytes(column))
 
     def write_tfrecords(self, path: str, *, tf_schema: Any = None, **options: Any) -> None:
@@ -244,6 +292,7 @@ class Write(Base):
             storage_options: What the storage needs (credentials, region), as deltalake takes it.
             schema_mode: "merge": columns that the table does not have are added to it; else they are
                 an error.
+            filesystem: Refused: pass ``storage_options``.
             name: Of a new table.
             description: Of a new table.
             ray_remote_args: Options of the tasks.
@@ -387,6 +436,9 @@ class Write(Base):
             max_rows_per_file: Rows of a file at most.
             data_storage_version: Of Lance's file format. Default: the package's.
             storage_options: What the storage needs (credentials, region), as Lance takes it.
+            table_id: Refused, as the two that follow: pass a path.
+            namespace_impl: Refused.
+            namespace_properties: Refused.
             ray_remote_args: Options of the tasks.
             concurrency: Tasks at a time.
 
@@ -413,7 +465,13 @@ class Write(Base):
         ray_remote_args: dict[str, Any] | None = None,
         concurrency: int | None = None,
     ) -> None:
-        """Write to a sink of the program's own."""
+        """Write to a sink of the program's own.
+
+        Args:
+            datasink: The sink.
+            ray_remote_args: Options of ``ray.remote`` for the tasks. Default: none.
+            concurrency: Tasks at a time. Default: as many as there is room for.
+        """
         rows = datasink.min_rows_per_write or 0
         stream: resume.Stream = Writing(datasink)
         source, resumed = self._plan, None
@@ -443,7 +501,20 @@ class Write(Base):
     def write_images(
         self, path: str, column: str, file_format: str = "png", **options: Any
     ) -> None:
-        """Write each row's array as a picture; for the options see :meth:`write_parquet`."""
+        """Write each row's array as a picture into a folder.
+
+        Args:
+            path: The folder, as a path or URI; it is made if it is not there.
+            column: The column of arrays: height, width and channels.
+            file_format: The format, which PIL names by its ending. Default ``"png"``.
+            **options: ``filesystem`` (of pyarrow or fsspec), ``mode`` (a ``SaveMode``),
+                ``min_rows_per_file``, ``filename_provider``, ``concurrency`` (tasks at a time),
+                ``ray_remote_args``, ``try_create_dir`` and ``arrow_open_stream_args``.
+
+        Raises:
+            ValueError: The folder is there and ``mode`` forbids that.
+            TypeError: There is no such option.
+        """
         self._write(
             "Images",
             path,

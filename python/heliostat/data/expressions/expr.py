@@ -27,6 +27,9 @@ class Expr:
     """A value for each row of a table. Comparison, arithmetic and ``& | ~`` give expressions.
 
     Integers divided by ``/`` give integers, cut towards zero, as pyarrow divides.
+
+    Args:
+        *operands: The expressions that it is made of.
     """
 
     is_pure = True  # the node's values depend on the rows' values alone, and computing them changes nothing
@@ -40,24 +43,43 @@ class Expr:
         return None
 
     def alias(self, name: Text) -> Expr:
-        """Return the same under another name."""
+        """Return the same under another name.
+
+        Args:
+            name: The name.
+        """
         return Alias(self, name)
 
     # --- for the library: evaluating ---
 
     def values(self, table: Any) -> Any:
-        """An array, a chunked array or a scalar of the values for a table."""
+        """Return an array, a chunked array or a scalar of the values for a table.
+
+        Args:
+            table: The ``pyarrow.Table``.
+
+        Raises:
+            NotImplementedError: Every kind of expression has its own.
+        """
         raise NotImplementedError
 
     def column(self, table: Any) -> Any:
-        """The values for a table, one for each row."""
+        """Return the values for a table, one for each row.
+
+        Args:
+            table: The ``pyarrow.Table``.
+        """
         value = self.values(table)
         if isinstance(value, pa.Scalar):
             return pa.repeat(value, table.num_rows)
         return value
 
     def mask(self, table: Any) -> Any:
-        """The expression as a mask; where it is unknown, false."""
+        """Return the expression as a mask; where it is unknown, false.
+
+        Args:
+            table: The ``pyarrow.Table``.
+        """
         found = self.column(table)
         if pa.types.is_null(found.type):
             return pa.repeat(pa.scalar(False), table.num_rows)
@@ -86,17 +108,32 @@ class Expr:
         return frozenset(read)
 
     def replaced(self, others: Mapping[Text, Expr]) -> Expr:
-        """The expression with other expressions in the place of columns."""
+        """Return the expression with other expressions in the place of columns.
+
+        Args:
+            others: Expressions by column.
+        """
         if not self.operands:
             return self
         return self.rebuilt(*(o.replaced(others) for o in self.operands))
 
     def rebuilt(self, *operands: Expr) -> Expr:
-        """The same node over other operands."""
+        """Return the same node over other operands.
+
+        Args:
+            *operands: These.
+
+        Raises:
+            NotImplementedError: Every kind of expression has its own.
+        """
         raise NotImplementedError
 
     def type_in(self, schema: Any) -> Any:
-        """The Arrow type of its values, where that is known without evaluating it; else None."""
+        """Return the Arrow type of its values, where that is known without evaluating it; else None.
+
+        Args:
+            schema: The ``pyarrow.Schema`` of the table.
+        """
         return None
 
     def to_pyarrow(self) -> Any:
@@ -119,7 +156,11 @@ class Expr:
         return value
 
     def structurally_equals(self, other: Any) -> bool:
-        """Return whether another expression is the same tree."""
+        """Return whether another expression is the same tree.
+
+        Args:
+            other: The other expression.
+        """
         return (
             type(self) is type(other)
             and self.same_node(other)
@@ -131,7 +172,11 @@ class Expr:
         )
 
     def same_node(self, other: Any) -> bool:
-        """Whether a node of the same class is the same, operands apart."""
+        """Return whether a node of the same class is the same, operands apart.
+
+        Args:
+            other: The other node.
+        """
         return self is other
 
     def _call(self, function: Callable[..., Any], name: Text, *args: Any, **kwargs: Any) -> Expr:
@@ -145,7 +190,11 @@ class Expr:
         return lit(other)._with(self, function, sign)
 
     def text(self) -> Text:
-        """The expression as its author wrote it."""
+        """Return the expression as its author wrote it.
+
+        Raises:
+            NotImplementedError: Every kind of expression has its own.
+        """
         raise NotImplementedError
 
     # --- missing values, membership, types ---
@@ -159,7 +208,14 @@ class Expr:
         return self._call(pc.is_valid, "is_not_null")
 
     def is_in(self, values: Any) -> Expr:
-        """Return whether the value is one of a list, or of a literal that is a list."""
+        """Return whether the value is one of a list, or of a literal that is a list.
+
+        Args:
+            values: The list.
+
+        Raises:
+            TypeError: It is an expression, and no literal of a list.
+        """
         if isinstance(values, Expr):
             if not isinstance(values, Literal) or not isinstance(values.scalar, pa.ListScalar):
                 raise TypeError(f"is_in() takes a list or a literal of one, not {values!r}.")
@@ -167,7 +223,11 @@ class Expr:
         return self._call(fields.is_in, "is_in", list(values))
 
     def not_in(self, values: Any) -> Expr:
-        """Return whether the value is none of a list."""
+        """Return whether the value is none of a list.
+
+        Args:
+            values: The list.
+        """
         return ~self.is_in(values)
 
     def cast(self, target_type: Any, *, safe: bool = True) -> Expr:
@@ -213,7 +273,11 @@ class Expr:
         return self._call(pc.trunc, "trunc")
 
     def power(self, exponent: Any) -> Expr:
-        """Return values to the power of a number or an expression."""
+        """Return values to the power of a number or an expression.
+
+        Args:
+            exponent: The number or the expression.
+        """
         return self._with(exponent, pc.power, "**")
 
     def exp(self) -> Expr:
@@ -589,12 +653,26 @@ class Unnest(Expr):
 
 
 def col(name: str) -> Expr:
-    """Return the column of that name."""
+    """Return the column of that name.
+
+    Args:
+        name: The column's name.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import col
+        >>> ray.data.range(3).filter(expr=(col("id") > 0) & (col("id") < 2)).take_all()
+        [{'id': 1}]
+    """
     return Column(name)
 
 
 def lit(value: Any) -> Expr:
-    """Return a constant."""
+    """Return a constant.
+
+    Args:
+        value: The constant.
+    """
     return Literal(value)
 
 
@@ -607,6 +685,9 @@ def unnest(expr: Expr) -> Expr:
     """Return the fields of structs as columns of their own, for ``Dataset.with_columns``.
 
     Only one level is taken apart: a field that is itself a struct stays one.
+
+    Args:
+        expr: An expression whose values are structs.
 
     Raises:
         TypeError: It is no expression, or ``unnest`` itself.

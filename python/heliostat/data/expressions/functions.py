@@ -29,6 +29,9 @@ def udf(return_dtype: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     Args:
         return_dtype: Type of the values that it returns, a ``DataType`` or pyarrow's. Of a Python
             class, ``DataType(int)``, they keep the type that they have.
+
+    Returns:
+        A decorator; what it returns is called with expressions and returns one.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

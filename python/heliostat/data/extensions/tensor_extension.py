@@ -38,7 +38,12 @@ class ArrowConversionError(ValueError):
 def create_arrow_fixed_shape_tensor_type(
     shape: tuple[int, ...], dtype: Any, **_: Any
 ) -> pa.FixedShapeTensorType:
-    """Return the Arrow type of arrays of one shape; ``dtype`` is an Arrow type or numpy's."""
+    """Return the Arrow type of arrays of one shape.
+
+    Args:
+        shape: The shape.
+        dtype: The type of the entries: Arrow's or numpy's.
+    """
     inner = dtype if isinstance(dtype, pa.DataType) else pa.from_numpy_dtype(np.dtype(dtype))
     return pa.fixed_shape_tensor(inner, list(shape))
 
@@ -58,7 +63,12 @@ class ArrowTensorArray:
 
     @staticmethod
     def from_numpy(arr: Any, column_name: str | None = None) -> Any:
-        """Return a column with a row for each entry of the first axis, or of a list of arrays."""
+        """Return a column with a row for each entry of the first axis, or of a list of arrays.
+
+        Args:
+            arr: The array, or the list of arrays.
+            column_name: Has no effect.
+        """
         if isinstance(arr, list | tuple):
             return tensors.from_list([np.asarray(one) for one in arr])
         return tensors.from_numpy(np.asarray(arr))
@@ -66,7 +76,12 @@ class ArrowTensorArray:
 
 @register_extension_dtype
 class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
-    """The type of a pandas column of arrays of one shape."""
+    """The type of a pandas column of arrays of one shape.
+
+    Args:
+        shape: The shape.
+        dtype: The type of the entries, numpy's.
+    """
 
     def __init__(self, shape: Sequence[int], dtype: Any) -> None:
         self._shape, self._dtype = tuple(shape), np.dtype(dtype)
@@ -93,7 +108,14 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
 
     @classmethod
     def construct_from_string(cls, string: Any) -> TensorDtype:
-        """Return the type of a text as ``name`` gives it."""
+        """Return the type of a text as ``name`` gives it.
+
+        Args:
+            string: The text.
+
+        Raises:
+            TypeError: It is no such text.
+        """
         found = _NAME.fullmatch(string) if isinstance(string, str) else None
         if found is None:
             raise TypeError(f"Cannot construct a 'TensorDtype' from {string!r}")
@@ -179,7 +201,13 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
         return np.isnan(flat).all(axis=1)
 
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
-        """Return the rows at these places; with ``allow_fill`` -1 gives NaN."""
+        """Return the rows at these places.
+
+        Args:
+            indices: The places.
+            allow_fill: -1 gives ``fill_value``. Default False.
+            fill_value: Default: NaN.
+        """
         if not allow_fill:
             return TensorArray(self._values.take(indices, axis=0))
         missing = np.nan if fill_value is None else fill_value
@@ -193,7 +221,13 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
         return TensorArray(self._values.copy())
 
     def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = None) -> Any:
-        """Return the array of all rows."""
+        """Return the array of all rows.
+
+        Args:
+            dtype: The type of the entries. Default: as they are.
+            copy: Return a copy. Default False.
+            na_value: Has no effect.
+        """
         made = self._values if dtype is None else self._values.astype(dtype)
         return made.copy() if copy else made
 

@@ -83,6 +83,9 @@ class DataIterator(abc.ABC):
         ``locality_hints`` on several nodes, shares may differ. All consumers of ``streaming_split``
         have to load a state before any of them begins.
 
+        Args:
+            state: What ``state_dict`` returned.
+
         Raises:
             ValueError: It is no state of an iterator, or of one with another number of consumers. While
                 iterating: the batch size or the buffer of a local shuffle is another, or the epoch has
@@ -325,10 +328,16 @@ class DataIterator(abc.ABC):
     ) -> Iterable[dict[str, Any]]:
         """Return batches as dicts of TensorFlow's tensors; each ``for`` over them is an epoch.
 
-        Args:
-            dtypes: A ``tf.DType`` for all columns, or a dict by column. Default: as the data is.
-
         The others are those of :meth:`iter_batches`.
+
+        Args:
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
+            batch_size: Rows that go through a stage together.
+            dtypes: A ``tf.DType`` for all columns, or a dict by column. Default: as the data is.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
 
         Raises:
             ImportError: TensorFlow is not installed.
@@ -366,18 +375,23 @@ class DataIterator(abc.ABC):
         Each ``for`` over it is an epoch. Members are tensors of shape (rows,) for numbers and
         (rows, *shape of each) for arrays; ragged tensors for lists and for arrays that differ in shape.
 
+        The others are those of :meth:`iter_batches`.
+
         Args:
             feature_columns: The name of the column that is the model's input; a list of them: the
                 input is a dict of tensors.
             label_columns: The same for its targets.
             additional_columns: The same for a third member, such as weights of the rows.
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
             batch_size: Rows of a batch.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
             feature_type_spec: The ``tf.TypeSpec`` of the features, or a dict by column. Default: what
                 the schema says, which executes a part of the dataset if it is not known yet.
             label_type_spec: That of the labels.
             additional_type_spec: That of the third member.
-
-        The others are those of :meth:`iter_batches`.
 
         Raises:
             ImportError: TensorFlow is not installed.
@@ -415,18 +429,22 @@ class DataIterator(abc.ABC):
         An array has the batches of all JAX processes, one behind the other, and its rows are spread
         over all devices; each process gives its own devices their rows.
 
+        The others are those of :meth:`iter_batches`.
+
         Args:
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
             batch_size: Rows of a batch of this process: a multiple of its devices.
             dtypes: A JAX dtype for all columns, or a dict by column. Default: as the data is.
             collate_fn: An object of a ``CollateFn``; it returns an array, or a dict of arrays.
             drop_last: Leave out the last batch if it has fewer rows, and with
                 ``synchronize_batches`` the batches that not all processes have.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
             synchronize_batches: Compare the sizes of batches among the processes before each, so that
                 none waits for ever for a batch that another does not have.
             paddings: A value for the rows that the last batch lacks, or a dict by column; with
                 ``synchronize_batches`` processes without rows go on with batches of it.
-
-        The others are those of :meth:`iter_batches`.
 
         Raises:
             ImportError: JAX is not installed.
@@ -470,17 +488,22 @@ class DataIterator(abc.ABC):
         Deprecated by Ray: :meth:`iter_torch_batches` gives tensors by column. A ``DataLoader`` of it
         needs ``batch_size=None``, for its items are batches.
 
+        The others are those of :meth:`iter_batches`.
+
         Args:
             label_column: The label's column; None: the label is None.
             feature_columns: Names of the columns of one tensor, side by side; a list or a dict of such
-                lists: as many tensors. Default: all but the label's.
             label_column_dtype: The label's torch dtype. Default: as the data is.
             feature_column_dtypes: One torch dtype for the features, or one for each of several tensors.
             batch_size: Rows of a batch.
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread. Default 1.
+            drop_last: Leave out the last batch if it has fewer rows. Default False.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many. Default: no
+                shuffle.
+            local_shuffle_seed: Makes that repeatable. Default: another order each time.
             unsqueeze_label_tensor: The label has the shape (rows, 1) rather than (rows,).
             unsqueeze_feature_tensors: The same for each column of the features.
-
-        The others are those of :meth:`iter_batches`.
+                lists: as many tensors. Default: all but the label's.
 
         Raises:
             TypeError: The dtypes do not have the form of the columns.

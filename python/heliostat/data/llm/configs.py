@@ -38,6 +38,17 @@ class _Config(BaseModel):
 
 
 class _StageConfig(_Config):
+    """A stage of a processor. What is not given is as the processor says.
+
+    Attributes:
+        enabled: The stage is there.
+        batch_size: Rows that go through it together.
+        concurrency: Its workers, or (least, most).
+        runtime_env: The workers' environment.
+        num_cpus: CPUs of each worker.
+        memory: Bytes of heap of each worker.
+    """
+
     enabled: bool = True
     batch_size: int | None = Field(default=None, ge=1)
     concurrency: Concurrency | None = None
@@ -51,10 +62,10 @@ class _StageConfig(_Config):
 class ChatTemplateStageConfig(_StageConfig):
     """How "messages" become a "prompt".
 
-    ``model_source``: whose tokenizer has the template, default the processor's; ``chat_template``: another
-    one; ``chat_template_kwargs``: variables of it. All stages have ``enabled``, ``batch_size``,
-    ``concurrency``, ``runtime_env``, ``num_cpus`` and ``memory`` (bytes) of their workers, default the
-    processor's.
+    Attributes:
+        model_source: Whose tokenizer has the template. Default: the processor's.
+        chat_template: Another template.
+        chat_template_kwargs: Variables of it.
     """
 
     model_source: str | None = None
@@ -63,19 +74,33 @@ class ChatTemplateStageConfig(_StageConfig):
 
 
 class TokenizerStageConfig(_StageConfig):
-    """How a "prompt" becomes "tokenized_prompt"; ``model_source``: whose tokenizer, as above."""
+    """How a "prompt" becomes "tokenized_prompt".
+
+    Attributes:
+        model_source: Whose tokenizer. Default: the processor's.
+    """
 
     model_source: str | None = None
 
 
 class DetokenizeStageConfig(_StageConfig):
-    """How "generated_tokens" become "generated_text"; ``model_source``: whose tokenizer, as above."""
+    """How "generated_tokens" become "generated_text".
+
+    Attributes:
+        model_source: Whose tokenizer. Default: the processor's.
+    """
 
     model_source: str | None = None
 
 
 class PrepareMultimodalStageConfig(_StageConfig):
-    """Pictures and sounds in messages. They are not prepared here: a processor refuses this stage."""
+    """Pictures and sounds in messages. They are not prepared here: a processor refuses this stage.
+
+    Attributes:
+        model_config_kwargs: Has no effect.
+        chat_template_content_format: Has no effect.
+        apply_sys_msg_formatting: Has no effect.
+    """
 
     model_config_kwargs: dict[str, Any] | None = None
     chat_template_content_format: Literal["string", "openai"] | None = "string"
@@ -89,9 +114,13 @@ class HttpRequestStageConfig(_StageConfig):
 class ProcessorConfig(_Config):
     """What all processors are told.
 
-    ``batch_size``: rows that go through a stage together. ``concurrency``: workers of a stage, or (least,
-    most). ``accelerator_type``: the kind of GPU of a worker with a model. Raises ``ValueError`` for what
-    cannot be.
+    Attributes:
+        batch_size: Rows that go through a stage together. Default 32.
+        accelerator_type: The kind of GPU of a worker with a model.
+        concurrency: Workers of a stage, or (least, most). Default 1.
+
+    Raises:
+        ValueError: A value cannot be.
     """
 
     batch_size: int = Field(default=32, ge=1)
@@ -104,11 +133,17 @@ class ProcessorConfig(_Config):
 class HttpRequestProcessorConfig(ProcessorConfig):
     """Requests to a service, one for each row: its column "payload" becomes the column "http_response".
 
-    ``url``, ``headers``: of the requests. ``qps``: requests a second at most, of all workers together, which
-    then are under way at the same time; None: one after the other in each worker. ``max_retries``: how
-    often a request is sent again after 408, 429, 502, 503, 504 or a connection that broke, after pauses of
-    ``base_retry_wait_time_in_s`` (s), which double. ``session_factory``: makes an
-    ``aiohttp.ClientSession``, for timeouts and proxies.
+    Attributes:
+        batch_size: Rows that go through a stage together. Default 64.
+        url: Where requests go.
+        headers: Of the requests.
+        qps: Requests a second at most, of all workers together, which then are under way at the same
+            time. Default ``None``: one after the other in each worker.
+        max_retries: How often a request is sent again after 408, 429, 502, 503, 504 or a connection
+            that broke. Default 0.
+        base_retry_wait_time_in_s: Seconds of the first pause before that; they double. Default 1.
+        session_factory: Makes an ``aiohttp.ClientSession``, for timeouts and proxies.
+        http_request_stage: The stage, or False.
     """
 
     batch_size: int = Field(default=64, ge=1)
@@ -125,8 +160,15 @@ class ServeDeploymentProcessorConfig(ProcessorConfig):
     """Calls of a deployment of Serve, one for each row.
 
     A row has "method", "request_kwargs" and, where ``dtype_mapping`` is given, "dtype": the name of the
-    class in it that is made of them. What the call gives is added to the row. ``request_timeout_s``: how
-    long one may take. ``should_continue_on_error``: rows that fail have the column "__inference_error__".
+    class in it that is made of them. What the call gives is added to the row.
+
+    Attributes:
+        deployment_name: The deployment.
+        app_name: Its application.
+        dtype_mapping: Classes by name, of which arguments are made.
+        should_continue_on_error: Rows that fail have the column "__inference_error__", instead of the
+            dataset failing. Default False.
+        request_timeout_s: Seconds that one call may take. Default: any.
     """
 
     deployment_name: str
@@ -137,6 +179,25 @@ class ServeDeploymentProcessorConfig(ProcessorConfig):
 
 
 class _OfflineConfig(ProcessorConfig):
+    """
+
+    Attributes:
+        model_source: A folder, or a name at Hugging Face.
+        runtime_env: The workers' environment.
+        max_pending_requests: Rows that are with the engine at the same time.
+        max_concurrent_batches: Batches that a worker has at the same time.
+        max_tasks_in_flight_per_actor: Batches that wait at a worker at most.
+        should_continue_on_error: Rows that fail have the column "__inference_error__", and the others
+            an empty one. Default False.
+        chat_template_stage: The stage that makes prompts of messages, or False.
+        tokenize_stage: The stage that makes tokens of prompts, or False.
+        detokenize_stage: The stage that makes texts of tokens, or False.
+        prepare_multimodal_stage: Refused.
+        engine_kwargs: Arguments of the engine, in its own names.
+        task_type: What the model does. Default ``"generate"``.
+        placement_group_config: "bundles" or "bundle_per_worker", of which the GPUs count.
+    """
+
     model_source: str
     runtime_env: dict[str, Any] | None = None
     max_pending_requests: int | None = Field(default=None, ge=1)
@@ -189,13 +250,12 @@ class vLLMEngineProcessorConfig(_OfflineConfig):  # Ray's name
 
     A row has "messages" (or "prompt", where ``chat_template_stage=False``) and "sampling_params", in the
     names of vLLM; added are "prompt", "generated_text", "generated_tokens", "num_input_tokens",
-    "num_generated_tokens" and more; with ``task_type`` "embed", "classify" or "score", "embeddings".
+    "num_generated_tokens" and more; with ``task_type`` "embed", "classify" or "score", "embeddings". Each
+    worker has a GPU for each part of the model.
 
-    ``model_source``: a folder, or a name at Hugging Face. ``engine_kwargs``: those of vLLM's engine.
-    ``should_continue_on_error``: rows that fail have the column "__inference_error__", and the others an
-    empty one. ``max_pending_requests``: rows that are with the engine at the same time.
-    ``placement_group_config``: "bundles" or "bundle_per_worker", of which the GPUs count. Each worker has a
-    GPU for each part of the model.
+    Attributes:
+        log_engine_metrics: Log the engine's figures. Default True.
+        dynamic_lora_loading_path: Refused: name a model that has its adapter merged into it.
     """
 
     log_engine_metrics: bool = True

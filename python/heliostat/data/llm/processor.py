@@ -21,7 +21,16 @@ class StageStep:
 
 
 class Processor:
-    """What ``build_processor`` gives: call it with a dataset."""
+    """What ``build_processor`` gives: call it with a dataset.
+
+    Args:
+        config: What rows go through.
+        steps: The stages.
+        preprocess: Makes the columns that the stages need.
+        postprocess: Makes the row of the result.
+        preprocess_map_kwargs: Options of ``Dataset.map`` for the former.
+        postprocess_map_kwargs: Options of ``Dataset.map`` for the latter.
+    """
 
     def __init__(
         self,
@@ -62,6 +71,9 @@ class Processor:
 
     def get_stage_by_name(self, name: str) -> StageStep:
         """Return a stage.
+
+        Args:
+            name: The stage's name.
 
         Raises:
             ValueError: There is no such.

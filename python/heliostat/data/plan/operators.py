@@ -86,7 +86,14 @@ class Pushable(abc.ABC):
 
 
 class TaskPoolStrategy:
-    """Run a map in tasks, at most ``size`` at a time."""
+    """Run a map in tasks.
+
+    Args:
+        size: How many at a time. Default: as many as there is room for.
+
+    Raises:
+        ValueError: ``size`` is below 1.
+    """
 
     def __init__(self, size: int | None = None) -> None:
         if size is not None and size < 1:
@@ -101,7 +108,20 @@ class TaskPoolStrategy:
 
 
 class ActorPoolStrategy:
-    """Run a map in a pool of actors: ``size`` of them, or from ``min_size`` to ``max_size``."""
+    """Run a map in a pool of actors.
+
+    Args:
+        size: How many actors. Default: see ``min_size`` and ``max_size``.
+        min_size: How many at least. Default 1.
+        max_size: How many at most. Default: as many as there is room for.
+        initial_size: How many are started first. Default: ``min_size``.
+        max_tasks_in_flight_per_actor: Calls that wait at an actor at most.
+        enable_true_multi_threading: Call the object from several threads at once. Default False.
+
+    Raises:
+        ValueError: A size is below 1, ``size`` is given beside the others, or they contradict each
+            other.
+    """
 
     def __init__(
         self,

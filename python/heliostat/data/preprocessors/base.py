@@ -39,7 +39,14 @@ class Preprocessor(abc.ABC):
         self._fitted = False
 
     def fit(self, ds: Dataset) -> Preprocessor:
-        """Learn from a dataset; returns the preprocessor itself."""
+        """Learn from a dataset.
+
+        Args:
+            ds: The dataset.
+
+        Returns:
+            The preprocessor itself.
+        """
         if self._is_fittable:
             self.stats_ = {}
             self._fit(ds)
@@ -55,7 +62,18 @@ class Preprocessor(abc.ABC):
         transform_batch_size: int | None = None,
         transform_concurrency: int | None = None,
     ) -> Dataset:
-        """Learn from a dataset and transform it, with the options of :meth:`transform`."""
+        """Learn from a dataset and transform it.
+
+        Args:
+            ds: The dataset.
+            transform_num_cpus: CPUs of each task. Default 1.
+            transform_memory: Bytes of heap of each task, for scheduling. Default 0.
+            transform_batch_size: Rows of a batch. Default: a block.
+            transform_concurrency: Tasks at a time. Default: as many as there is room for.
+
+        Returns:
+            The dataset changed; it is executed when it is needed.
+        """
         return self.fit(ds).transform(
             ds,
             batch_size=transform_batch_size,
@@ -73,7 +91,14 @@ class Preprocessor(abc.ABC):
         memory: float | None = None,
         concurrency: int | None = None,
     ) -> Dataset:
-        """Return the dataset changed; lazy.
+        """Return the dataset changed; it is executed when it is needed.
+
+        Args:
+            ds: The dataset.
+            batch_size: Rows of a batch. Default: a block.
+            num_cpus: CPUs of each task. Default 1.
+            memory: Bytes of heap of each task, for scheduling. Default 0.
+            concurrency: Tasks at a time. Default: as many as there is room for.
 
         Raises:
             PreprocessorNotFittedException: ``fit`` has not been called.
@@ -92,6 +117,9 @@ class Preprocessor(abc.ABC):
 
     def transform_batch(self, data: Any) -> Any:
         """Return a batch changed: a DataFrame, a table, or a dict of arrays.
+
+        Args:
+            data: The batch.
 
         Raises:
             PreprocessorNotFittedException: ``fit`` has not been called.
@@ -138,6 +166,9 @@ class Preprocessor(abc.ABC):
     def deserialize(serialized: bytes) -> Preprocessor:
         """Return the preprocessor of :meth:`serialize`. Only for bytes that you trust: it is a pickle.
 
+        Args:
+            serialized: The bytes.
+
         Raises:
             ValueError: The bytes are of something else.
         """
@@ -169,7 +200,15 @@ class Preprocessor(abc.ABC):
 
 
 class OfColumns(Preprocessor):
-    """A preprocessor of some columns, whose results replace them or are columns of their own."""
+    """A preprocessor of some columns, whose results replace them or are columns of their own.
+
+    Args:
+        columns: The columns.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Raises:
+        ValueError: There are not as many ``output_columns`` as columns.
+    """
 
     def __init__(self, columns: list[str], output_columns: list[str] | None = None) -> None:
         super().__init__()
@@ -200,7 +239,18 @@ class OfColumns(Preprocessor):
 
 
 class Chain(Preprocessor):
-    """Several preprocessors, one after the other; each is fitted on what those before it make."""
+    """Several preprocessors, one after the other; each is fitted on what those before it make.
+
+    Args:
+        *preprocessors: The preprocessors, in order.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import Chain, MinMaxScaler, SimpleImputer
+        >>> ds = ray.data.from_items([{"x": 0.0}, {"x": None}, {"x": 4.0}])
+        >>> Chain(SimpleImputer(["x"]), MinMaxScaler(["x"])).fit_transform(ds).take_all()
+        [{'x': 0.0}, {'x': 0.5}, {'x': 1.0}]
+    """
 
     def __init__(self, *preprocessors: Preprocessor) -> None:
         super().__init__()

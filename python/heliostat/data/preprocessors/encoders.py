@@ -61,7 +61,14 @@ def _is_list(value: Any) -> bool:
 
 
 class OrdinalEncoder(OfColumns):
-    """Each category's number; one that was not there when fitting becomes missing."""
+    """Each category's number; one that was not there when fitting becomes missing.
+
+    Args:
+        columns: The columns.
+        encode_lists: Of a column of lists, encode what is in them. Default True; False: a list is a
+            category.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+    """
 
     def __init__(
         self,
@@ -86,7 +93,13 @@ class OrdinalEncoder(OfColumns):
 
 
 class OneHotEncoder(OfColumns):
-    """A list with 1 at the category's place and 0 elsewhere; only 0 for one that is not known."""
+    """A list with 1 at the category's place and 0 elsewhere; only 0 for one that is not known.
+
+    Args:
+        columns: The columns.
+        max_categories: By column, how many of the most common categories are kept. Default: all.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+    """
 
     _complete = True  # a missing value cannot be fitted
 
@@ -135,7 +148,12 @@ class MultiHotEncoder(OneHotEncoder):
 
 
 class LabelEncoder(Preprocessor):
-    """The number of each label, and back."""
+    """Replace each label by a number, and back.
+
+    Args:
+        label_column: The column.
+        output_column: Where the result goes. Default: in place of the column.
+    """
 
     def __init__(self, label_column: str, *, output_column: str | None = None) -> None:
         super().__init__()
@@ -151,7 +169,11 @@ class LabelEncoder(Preprocessor):
         return df
 
     def inverse_transform(self, ds: Any) -> Any:
-        """Return the dataset with labels in place of their numbers."""
+        """Return the dataset with labels in place of their numbers.
+
+        Args:
+            ds: The dataset.
+        """
         self._check("inverse_transform")
         labels = {i: v for v, i in self.stats_[f"unique_values({self.label_column})"].items()}
         column, source = self.label_column, self.output_column
@@ -164,7 +186,13 @@ class LabelEncoder(Preprocessor):
 
 
 class Categorizer(OfColumns):
-    """Columns of pandas' categories: those found when fitting, or given as ``dtypes``."""
+    """Make columns of pandas' categories.
+
+    Args:
+        columns: The columns.
+        dtypes: ``CategoricalDtype`` by column. Default: those found when fitting.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+    """
 
     def __init__(
         self,
@@ -188,7 +216,17 @@ class Categorizer(OfColumns):
 
 
 class SimpleImputer(OfColumns):
-    """Missing values become the "mean", the "most_frequent" value, or a "constant"."""
+    """Replace missing values.
+
+    Args:
+        columns: The columns.
+        strategy: By the ``"mean"`` (the default), the ``"most_frequent"`` value, or a ``"constant"``.
+        fill_value: The constant.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Raises:
+        ValueError: There is no such strategy, or no constant.
+    """
 
     def __init__(
         self,

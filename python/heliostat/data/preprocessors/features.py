@@ -28,7 +28,13 @@ def simple_hash(value: object, num_features: int) -> int:
 
 
 class Tokenizer(OfColumns):
-    """Lists of tokens in place of texts; by default the words between spaces."""
+    """Replace texts by lists of tokens.
+
+    Args:
+        columns: The columns.
+        tokenization_fn: Takes a text; returns its tokens. Default: the words between spaces.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+    """
 
     _is_fittable = False
 
@@ -46,7 +52,14 @@ class Tokenizer(OfColumns):
 
 
 class CountVectorizer(Tokenizer):
-    """How often each of the ``max_features`` most common tokens is in a text."""
+    """Count in a text how often each of the most common tokens is there.
+
+    Args:
+        columns: The columns.
+        tokenization_fn: Takes a text; returns its tokens. Default: the words between spaces.
+        max_features: How many tokens. Default: all.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+    """
 
     _is_fittable = True
 
@@ -82,7 +95,14 @@ class CountVectorizer(Tokenizer):
 
 
 class HashingVectorizer(Tokenizer):
-    """How many tokens of a text have each hash, below ``num_features``."""
+    """Count how many tokens of a text have each hash.
+
+    Args:
+        columns: The columns.
+        num_features: How many hashes there are.
+        tokenization_fn: Takes a text; returns its tokens. Default: the words between spaces.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+    """
 
     def __init__(
         self,
@@ -106,7 +126,13 @@ class HashingVectorizer(Tokenizer):
 
 
 class FeatureHasher(Preprocessor):
-    """One vector of the values of several columns, each at the place of its column's hash."""
+    """One vector of the values of several columns, each at the place of its column's hash.
+
+    Args:
+        columns: The columns.
+        num_features: The length of the vector.
+        output_column: Where it goes.
+    """
 
     _is_fittable = False
 
@@ -168,7 +194,17 @@ class Concatenator(Preprocessor):
 
 
 class CustomKBinsDiscretizer(OfColumns):
-    """The number of the bin that a value is in; ``bins`` are edges, for all columns or by column."""
+    """Replace a value by the number of the bin that it is in.
+
+    Args:
+        columns: The columns.
+        bins: Edges, for all columns or a dict by column.
+        right: A bin's right edge is in it, not its left one. Default True.
+        include_lowest: The least edge is in the first bin, too. Default False.
+        duplicates: Edges that are the same: ``"raise"`` (the default) or ``"drop"``.
+        dtypes: ``CategoricalDtype`` by column, of the results. Default: numbers.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+    """
 
     _is_fittable = False
 
@@ -207,7 +243,11 @@ class CustomKBinsDiscretizer(OfColumns):
 
 
 class UniformKBinsDiscretizer(CustomKBinsDiscretizer):
-    """The same with ``bins`` bins of equal width between the least and the greatest value."""
+    """Replace a value by the number of its bin; bins have equal width from the least to the greatest value.
+
+    Args:
+        bins: How many, for all columns or a dict by column.
+    """
 
     _is_fittable = True
 

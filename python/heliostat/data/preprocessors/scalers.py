@@ -21,7 +21,22 @@ class _Learned(OfColumns):
 
 
 class StandardScaler(_Learned):
-    """To average 0 and standard deviation 1; a constant column becomes 0."""
+    """Scale to average 0 and standard deviation 1; a constant column becomes 0.
+
+    Args:
+        columns: The columns.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Raises:
+        ValueError: There are not as many ``output_columns`` as columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import StandardScaler
+        >>> ds = ray.data.from_items([{"x": 1.0}, {"x": 3.0}])
+        >>> StandardScaler(["x"]).fit_transform(ds).take_all()
+        [{'x': -1.0}, {'x': 1.0}]
+    """
 
     def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
         return [Mean(column), Std(column, ddof=0)]
@@ -34,7 +49,15 @@ class StandardScaler(_Learned):
 
 
 class MinMaxScaler(_Learned):
-    """To the range from 0 to 1; a constant column becomes 0."""
+    """Scale to the range from 0 to 1; a constant column becomes 0.
+
+    Args:
+        columns: The columns.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Raises:
+        ValueError: There are not as many ``output_columns`` as columns.
+    """
 
     def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
         return [Min(column), Max(column)]
@@ -45,7 +68,15 @@ class MinMaxScaler(_Learned):
 
 
 class MaxAbsScaler(_Learned):
-    """To the range from -1 to 1, keeping 0."""
+    """Scale to the range from -1 to 1, keeping 0.
+
+    Args:
+        columns: The columns.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Raises:
+        ValueError: There are not as many ``output_columns`` as columns.
+    """
 
     def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
         return [AbsMax(column)]
@@ -55,7 +86,14 @@ class MaxAbsScaler(_Learned):
 
 
 class RobustScaler(_Learned):
-    """To median 0 and distance 1 between two quantiles, which outliers hardly change."""
+    """Scale to median 0 and distance 1 between two quantiles, which outliers hardly change.
+
+    Args:
+        columns: The columns.
+        quantile_range: The two quantiles. Default ``(0.25, 0.75)``.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+        quantile_precision: Has no effect: quantiles are exact.
+    """
 
     def __init__(
         self,
@@ -90,7 +128,16 @@ _LENGTHS = {
 
 
 class Normalizer(OfColumns):
-    """Rows of length 1: ``norm`` is "l1", "l2" or "max"."""
+    """Scale rows to length 1.
+
+    Args:
+        columns: The columns.
+        norm: Which length: ``"l1"``, ``"l2"`` (the default) or ``"max"``.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Raises:
+        ValueError: There is no such length.
+    """
 
     _is_fittable = False
 
@@ -115,7 +162,17 @@ class Normalizer(OfColumns):
 
 
 class PowerTransformer(OfColumns):
-    """A power of the values, by the method "yeo-johnson" or "box-cox" (of positive values)."""
+    """Take a power of the values.
+
+    Args:
+        columns: The columns.
+        power: The exponent.
+        method: ``"yeo-johnson"`` (the default), or ``"box-cox"`` for positive values.
+        output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Raises:
+        ValueError: There is no such method.
+    """
 
     _is_fittable = False
 

@@ -22,7 +22,13 @@ class TaskContext:
 
 @dataclass
 class WriteResult:
-    """What was written in all, and what each task's ``write`` returned."""
+    """What was written in all, and what each task's ``write`` returned.
+
+    Attributes:
+        num_rows: Rows.
+        size_bytes: Bytes in memory.
+        write_returns: What ``write`` returned, one entry a task.
+    """
 
     num_rows: int
     size_bytes: int
@@ -30,7 +36,11 @@ class WriteResult:
 
     @classmethod
     def combine(cls, *several: WriteResult) -> WriteResult:
-        """Return what several writes wrote together."""
+        """Return what several writes wrote together.
+
+        Args:
+            *several: The results.
+        """
         return cls(
             sum(one.num_rows for one in several),
             sum(one.size_bytes for one in several),
@@ -47,17 +57,37 @@ class Datasink(Generic[T]):
     """Base class of sinks. Tasks may be tried again: ``write`` must bear that."""
 
     def on_write_start(self, schema: Any = None) -> None:
-        """Called once, where the dataset is written from, before any task."""
+        """Called once, where the dataset is written from, before any task.
+
+        Args:
+            schema: The ``pyarrow.Schema`` of what is written; ``None``: it is not known.
+        """
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
-        """Called in each task with its blocks, tables."""
+        """Called in each task with its blocks. To be implemented.
+
+        Args:
+            blocks: Tables.
+            ctx: The task.
+
+        Returns:
+            Something for ``on_write_complete``, which can be pickled.
+        """
         raise NotImplementedError
 
     def on_write_complete(self, write_result: WriteResult) -> None:
-        """Called once, after all tasks."""
+        """Called once, after all tasks.
+
+        Args:
+            write_result: What was written, and what each task returned.
+        """
 
     def on_write_failed(self, error: Exception) -> None:
-        """Called once when the execution fails."""
+        """Called once when the execution fails.
+
+        Args:
+            error: Why.
+        """
 
     def get_name(self) -> str:
         """Return what plans call it."""

@@ -53,11 +53,18 @@ class _FileDatasink(Datasink[None]):
         self._skips = False
 
     def open_output_stream(self, path: str) -> Any:
-        """Return what a file is written to."""
+        """Return what a file is written to.
+
+        Args:
+            path: The file's path.
+        """
         return self.filesystem.open_output_stream(path, **self.open_stream_args)
 
     def on_write_start(self, schema: Any = None) -> None:
         """Make the folder ready as the mode says.
+
+        Args:
+            schema: The schema of what is written, if it is known.
 
         Raises:
             ValueError: It is there, and the mode forbids that.
@@ -68,7 +75,12 @@ class _FileDatasink(Datasink[None]):
             logger.warning("[SaveMode=%s] Skipping %s", SaveMode.IGNORE, self.unresolved_path)
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
-        """Write the rows of a task."""
+        """Write the rows of a task.
+
+        Args:
+            blocks: The task's blocks.
+            ctx: The task.
+        """
         if self._skips:
             return
         block = BlockAccessor.for_block(_joined(blocks))
@@ -91,11 +103,22 @@ class RowBasedFileDatasink(_FileDatasink):
     """Writes each row to a file: implement :meth:`write_row_to_file`."""
 
     def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
-        """Write a row to an open file."""
+        """Write a row to an open file. To be implemented.
+
+        Args:
+            row: The row.
+            file: The file.
+        """
         raise NotImplementedError
 
     def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
-        """Write each row of a block."""
+        """Write each row of a block.
+
+        Args:
+            block: The block.
+            block_index: Its number among those of the task.
+            ctx: The task.
+        """
         name = self._task_name(ctx)
         for index, row in enumerate(block.iter_rows(public_row_format=False)):
             path = posixpath.join(self.path, files.numbered(name, block_index, index))
@@ -123,11 +146,22 @@ class BlockBasedFileDatasink(_FileDatasink):
         self._min_rows_per_file = min_rows_per_file
 
     def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
-        """Write a block to an open file."""
+        """Write a block to an open file. To be implemented.
+
+        Args:
+            block: The block.
+            file: The file.
+        """
         raise NotImplementedError
 
     def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
-        """Write a block to the task's file."""
+        """Write a block to the task's file.
+
+        Args:
+            block: The block.
+            block_index: Its number among those of the task.
+            ctx: The task.
+        """
         path = posixpath.join(self.path, self._task_name(ctx))
 
         def write() -> None:

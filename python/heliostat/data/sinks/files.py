@@ -49,7 +49,12 @@ class FilenameProvider:
         self.dataset_uuid, self.file_format = dataset_uuid, file_format
 
     def get_filename_for_task(self, write_uuid: str, task_index: int) -> str:
-        """Return the name of a task's file; it must differ for each task and each write."""
+        """Return the name of a task's file; it must differ for each task and each write.
+
+        Args:
+            write_uuid: An id of the write.
+            task_index: The task's number.
+        """
         begin = f"{self.dataset_uuid}_" if self.dataset_uuid else ""
         ending = f".{self.file_format}" if self.file_format else ""
         return f"{begin}{write_uuid}_{task_index:06}{ending}"
@@ -57,7 +62,14 @@ class FilenameProvider:
     def get_filename_for_block(
         self, block: Any, write_uuid: str, task_index: int, block_index: int
     ) -> str:
-        """Deprecated: return the name of a file with a block; it must differ for each."""
+        """Return the name of a file with a block; it must differ for each. Deprecated.
+
+        Args:
+            block: The block.
+            write_uuid: An id of the write.
+            task_index: The task's number.
+            block_index: The block's number in the task.
+        """
         return numbered(self.get_filename_for_task(write_uuid, task_index), block_index)
 
     def get_filename_for_row(
@@ -68,7 +80,15 @@ class FilenameProvider:
         block_index: int,
         row_index: int,
     ) -> str:
-        """Deprecated: return the name of a file with a row; it must differ for each."""
+        """Return the name of a file with a row; it must differ for each. Deprecated.
+
+        Args:
+            row: The row.
+            write_uuid: An id of the write.
+            task_index: The task's number.
+            block_index: The block's number in the task.
+            row_index: The row's number in the block.
+        """
         return numbered(self.get_filename_for_task(write_uuid, task_index), block_index, row_index)
 
 

@@ -98,6 +98,9 @@ def read_unity_catalog(
         region: Where a bucket of S3 is.
         reader_kwargs: Further arguments of the reader.
 
+    Returns:
+        The dataset.
+
     Raises:
         ValueError: There is no such table or format, or the catalog does not say which it is.
     """

@@ -71,7 +71,13 @@ class Datasource:
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
-        """Return about ``parallelism`` tasks that together read everything."""
+        """Return about so many tasks that together read everything. To be implemented.
+
+        Args:
+            parallelism: How many.
+            per_task_row_limit: Rows that a task needs to read at most; ``None``: all.
+            data_context: The settings of the dataset.
+        """
         raise NotImplementedError
 
     # --- what the plan tells it ---
@@ -88,7 +94,11 @@ class Datasource:
         return self._projection_map
 
     def apply_projection(self, projection_map: dict[str, str] | None) -> Datasource:
-        """Return a copy that reads no more than these columns, and than it read before; None: all."""
+        """Return a copy that reads only some columns, of those that it read before.
+
+        Args:
+            projection_map: The columns, by the name that they get; ``None``: all.
+        """
         made = copy.copy(self)
         if projection_map is not None:
             names = projection_map if self._projection_map is None else self._projection_map
@@ -107,7 +117,11 @@ class Datasource:
         return self._predicate_expr
 
     def apply_predicate(self, predicate_expr: Expr) -> Datasource:
-        """Return a copy that reads only the rows that meet this condition, and those before it."""
+        """Return a copy that reads only the rows that meet this condition, and those before it.
+
+        Args:
+            predicate_expr: The condition.
+        """
         made = copy.copy(self)
         before = self._predicate_expr
         made._predicate_expr = predicate_expr if before is None else before & predicate_expr
@@ -116,11 +130,23 @@ class Datasource:
     # --- the older way ---
 
     def prepare_read(self, parallelism: int, **read_args: Any) -> list[ReadTask]:
-        """Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented."""
+        """Return the tasks. Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented.
+
+        Args:
+            parallelism: How many, about.
+            **read_args: Arguments of ``read_datasource`` that this does not know.
+
+        Raises:
+            NotImplementedError: It is not implemented, and ``get_read_tasks`` neither.
+        """
         raise NotImplementedError
 
     def create_reader(self, **read_args: Any) -> Reader:
-        """Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented."""
+        """Return a reader. Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented.
+
+        Args:
+            **read_args: Arguments of ``read_datasource`` that this does not know.
+        """
         return _PreparedReader(self, read_args)
 
     @property
@@ -138,11 +164,15 @@ class Reader:
     """Deprecated: what ``Datasource.create_reader`` gives."""
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return its size in memory in bytes, None if it is not known."""
+        """Return the size in memory in bytes, ``None`` if it is not known. To be implemented."""
         raise NotImplementedError
 
     def get_read_tasks(self, parallelism: int) -> list[ReadTask]:
-        """Return about ``parallelism`` tasks that together read everything."""
+        """Return about so many tasks that together read everything. To be implemented.
+
+        Args:
+            parallelism: How many.
+        """
         raise NotImplementedError
 
 

@@ -102,7 +102,13 @@ class FileBasedDatasource(Datasource):
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
-        """Return the tasks, each of some files."""
+        """Return the tasks, each of some files.
+
+        Args:
+            parallelism: How many, about.
+            per_task_row_limit: Rows that a task needs to read at most; ``None``: all.
+            data_context: The settings of the dataset.
+        """
         ordered = listing.in_order(self._found, self._source.shuffle)
         if not ordered:
             return []

@@ -44,7 +44,14 @@ class BaseFileMetadataProvider(FileMetadataProvider):
         partitioning: Any = None,
         ignore_missing_paths: bool = False,
     ) -> Iterator[tuple[str, int | None]]:
-        """Yield each file below the paths, and its size in bytes."""
+        """Yield each file below the paths, and its size in bytes. To be implemented.
+
+        Args:
+            paths: Files and folders on the filesystem.
+            filesystem: Of pyarrow or fsspec. ``None``: as each path says.
+            partitioning: How folders name columns.
+            ignore_missing_paths: Pass over a path that does not exist. Default False.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement expand_paths()")
 
 

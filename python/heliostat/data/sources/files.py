@@ -15,7 +15,13 @@ import pyarrow.fs as pafs
 
 @dataclass
 class FileShuffleConfig:
-    """Read files in random order; with a ``seed`` the same at every execution."""
+    """Read files in random order.
+
+    Args:
+        seed: The same order whenever the program is run. Default: another one each time.
+        reseed_after_execution: With a seed: another order each time the same dataset is executed.
+            Default True.
+    """
 
     seed: int | None = None
     reseed_after_execution: bool = True

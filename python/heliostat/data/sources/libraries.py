@@ -11,7 +11,11 @@ from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, f
 
 
 def from_dask(df: Any) -> MaterializedDataset:
-    """Return a dataset of a Dask DataFrame; each partition is computed in a task."""
+    """Return a dataset of a Dask DataFrame; each partition is computed in a task.
+
+    Args:
+        df: The DataFrame.
+    """
     required("dask.dataframe", "Dask DataFrames")
     compute = ray.remote(_computed)
     return from_pandas_refs([compute.remote([part]) for part in df.to_delayed()])
@@ -35,7 +39,11 @@ def _fetched(holder: list[Any]) -> Any:
 
 
 def from_modin(df: Any) -> MaterializedDataset:
-    """Return a dataset of a Modin DataFrame whose engine is Ray."""
+    """Return a dataset of a Modin DataFrame whose engine is Ray.
+
+    Args:
+        df: The DataFrame.
+    """
     partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames")
     return from_pandas_refs(partitions.unwrap_partitions(df, axis=0))
 
@@ -49,7 +57,13 @@ def to_modin(dataset: Dataset) -> Any:
 def from_spark(
     df: Any, *, parallelism: int | None = None, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
-    """Return a dataset of a Spark DataFrame of RayDP."""
+    """Return a dataset of a Spark DataFrame of RayDP.
+
+    Args:
+        df: The DataFrame.
+        parallelism: Deprecated name of ``override_num_blocks``.
+        override_num_blocks: Blocks to make. Default: by the size and the cluster's CPUs.
+    """
     raydp = required("raydp", "Spark DataFrames")
     blocks = override_num_blocks if override_num_blocks is not None else parallelism
     made: MaterializedDataset = raydp.spark.spark_dataframe_to_ray_dataset(df, blocks)
@@ -67,7 +81,11 @@ def to_spark(dataset: Dataset, spark: Any) -> Any:
 
 
 def from_daft(df: Any) -> MaterializedDataset:
-    """Return a dataset of a Daft DataFrame, which is computed now."""
+    """Return a dataset of a Daft DataFrame, which is computed now.
+
+    Args:
+        df: The DataFrame.
+    """
     return from_arrow(df.to_arrow())
 
 
@@ -78,7 +96,11 @@ def to_daft(dataset: Dataset) -> Any:
 
 
 def from_mars(df: Any) -> MaterializedDataset:
-    """Return a dataset of a Mars DataFrame, which is computed now."""
+    """Return a dataset of a Mars DataFrame, which is computed now.
+
+    Args:
+        df: The DataFrame.
+    """
     return from_pandas(df.execute().fetch())
 
 
@@ -88,5 +110,9 @@ def to_mars(dataset: Dataset) -> Any:
 
 
 def from_tf(dataset: Any) -> MaterializedDataset:
-    """Return a dataset of a ``tf.data.Dataset``, which is read now, row by row."""
+    """Return a dataset of a ``tf.data.Dataset``, which is read now, row by row.
+
+    Args:
+        dataset: The dataset.
+    """
     return from_items(list(dataset.as_numpy_iterator()))

@@ -26,6 +26,10 @@ _FILMS = [
 class TimeRange:
     """A span of time, in nanoseconds; its end is not in it.
 
+    Args:
+        start_time: Its beginning, from 0.
+        end_time: Its end.
+
     Raises:
         ValueError: It is empty, or begins before 0.
     """

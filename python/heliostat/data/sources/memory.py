@@ -64,6 +64,11 @@ def from_items(
         items: The rows.
         parallelism: Deprecated name of ``override_num_blocks``.
         override_num_blocks: Blocks to make. Default: one per row, 200 at most.
+
+    Examples:
+        >>> import ray
+        >>> ray.data.from_items([{"a": 1}, {"a": 2}]).sum("a")
+        3
     """
     items = list(items)
     count = _blocks(override_num_blocks, parallelism) or ITEMS_BLOCKS_MAX
@@ -71,13 +76,34 @@ def from_items(
 
 
 def from_numpy(ndarrays: Any) -> MaterializedDataset:
-    """Return a dataset with the column "data": one block per array, one row per first index."""
+    """Return a dataset with the column "data": one block per array, one row per first index.
+
+    Args:
+        ndarrays: The array or arrays.
+
+    Examples:
+        >>> import ray
+        >>> import numpy as np
+        >>> ray.data.from_numpy(np.ones((2, 3))).schema().names
+        ['data']
+    """
     arrays = _several(ndarrays, "array", "shape")
     return put_tables([pa.table({block.DATA: tensors.from_numpy(np.asarray(a))}) for a in arrays])
 
 
 def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
-    """Return a dataset of a DataFrame or several; their indexes are left out."""
+    """Return a dataset of a DataFrame or several; their indexes are left out.
+
+    Args:
+        dfs: The DataFrame or DataFrames.
+        override_num_blocks: Blocks to make. Default: one a DataFrame.
+
+    Examples:
+        >>> import ray
+        >>> import pandas as pd
+        >>> ray.data.from_pandas(pd.DataFrame({"a": [1, 2]})).count()
+        2
+    """
     several = _several(dfs, "DataFrame", "columns")
     for frame in several:
         block.check_names(frame.columns)
@@ -85,7 +111,18 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
-    """Return a dataset of one table or several, or of their bytes in Arrow's stream format."""
+    """Return a dataset of one table or several, or of their bytes in Arrow's stream format.
+
+    Args:
+        tables: The table or tables, or the bytes.
+        override_num_blocks: Blocks to make. Default: one a table.
+
+    Examples:
+        >>> import ray
+        >>> import pyarrow as pa
+        >>> ray.data.from_arrow(pa.table({"a": [1, 2]})).take_all()
+        [{'a': 1}, {'a': 2}]
+    """
     several = [tables] if isinstance(tables, bytes) else _several(tables, "table", "schema")
     made = [
         pa.ipc.open_stream(t).read_all()
@@ -117,17 +154,29 @@ def _resized(tables: list[Any], blocks: int | None) -> MaterializedDataset:
 
 
 def from_arrow_refs(tables: Any) -> MaterializedDataset:
-    """Return a dataset of references to tables."""
+    """Return a dataset of references to tables.
+
+    Args:
+        tables: A reference or several.
+    """
     return _from_refs(tables, lambda table: table)
 
 
 def from_pandas_refs(dfs: Any) -> MaterializedDataset:
-    """Return a dataset of references to DataFrames."""
+    """Return a dataset of references to DataFrames.
+
+    Args:
+        dfs: A reference or several.
+    """
     return _from_refs(dfs, frames.of_frame)
 
 
 def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
-    """Return a dataset of references to arrays: the column "data"."""
+    """Return a dataset of references to arrays: the column "data".
+
+    Args:
+        ndarrays: A reference or several.
+    """
     return _from_refs(ndarrays, lambda a: pa.table({block.DATA: tensors.from_numpy(a)}))
 
 
@@ -151,7 +200,11 @@ def _from_refs(refs: Any, convert: Callable[[Any], Any]) -> MaterializedDataset:
 
 
 def from_blocks(blocks: list[Any]) -> MaterializedDataset:
-    """Return a dataset with these tables or DataFrames as blocks."""
+    """Return a dataset with these tables or DataFrames as blocks.
+
+    Args:
+        blocks: The tables or DataFrames.
+    """
     return put_tables([block.from_batch(b, "from_blocks") for b in blocks])
 
 
@@ -184,7 +237,19 @@ def range(  # noqa: A001 # Ray's name
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
 ) -> Dataset:
-    """Return a dataset with the column "id": the integers from 0 to ``n`` - 1; none below 1."""
+    """Return a dataset with the column "id": the integers from 0 to ``n`` - 1; none below 1.
+
+    Args:
+        n: How many rows.
+        parallelism: Deprecated name of ``override_num_blocks``.
+        concurrency: Tasks at a time. Default: as many as there is room for.
+        override_num_blocks: Blocks to make. Default: by the size and the cluster's CPUs.
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(3).take_all()
+        [{'id': 0}, {'id': 1}, {'id': 2}]
+    """
     wanted = _blocks(override_num_blocks, parallelism)
 
     return _ranged("Range", n, 8, _ids, wanted, concurrency)
@@ -198,7 +263,15 @@ def range_tensor(
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
 ) -> Dataset:
-    """Return a dataset with the column "data": arrays of ``shape`` filled with the row's number."""
+    """Return a dataset with the column "data": arrays filled with the row's number.
+
+    Args:
+        n: How many rows.
+        shape: The shape of each array. Default ``(1,)``.
+        parallelism: Deprecated name of ``override_num_blocks``.
+        concurrency: Tasks at a time. Default: as many as there is room for.
+        override_num_blocks: Blocks to make. Default: by the size and the cluster's CPUs.
+    """
     wanted = _blocks(override_num_blocks, parallelism)
 
     row_bytes = 8 * int(np.prod(shape))
@@ -268,7 +341,11 @@ class _Span:
 def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
     """Return a dataset of a torch dataset: each element is the column "item" of a row.
 
-    It is read through once, in one task; with ``local_read`` in this process.
+    It is read through once, in one task.
+
+    Args:
+        dataset: The torch dataset.
+        local_read: Read it in this process, now. Default False.
     """
     read = partial(_torch_tables, dataset)
     if local_read:
@@ -307,6 +384,12 @@ def from_huggingface(
     override_num_blocks: int | None = None,
 ) -> Dataset:
     """Return a dataset of a Hugging Face ``Dataset`` or ``IterableDataset``.
+
+    Args:
+        dataset: The dataset.
+        parallelism: Deprecated name of ``override_num_blocks``.
+        concurrency: Tasks at a time. Default: as many as there is room for.
+        override_num_blocks: Blocks to make. Default: by the size and the cluster's CPUs.
 
     Raises:
         DeprecationWarning: It is a dict of datasets: choose one of its splits.

@@ -70,6 +70,9 @@ class Partitioning:
 class PathPartitionParser:
     """Finds the columns that a file's path names: ``parser(path)`` gives a dict.
 
+    Args:
+        partitioning: How folders name columns.
+
     Raises:
         ValueError: The style is unknown, or "dir" without ``field_names``.
     """
@@ -95,7 +98,15 @@ class PathPartitionParser:
         field_types: dict[str, Any] | None = None,
         filesystem: Any = None,
     ) -> PathPartitionParser:
-        """Make one from the arguments of ``Partitioning``."""
+        """Return one from the arguments of ``Partitioning``.
+
+        Args:
+            style: ``"hive"`` (the default): folders are ``name=value``; ``"dir"``: they are values.
+            base_dir: The folder below which folders name columns. Default: any.
+            field_names: The columns' names, for ``"dir"``.
+            field_types: Types by column. Default: texts.
+            filesystem: Of pyarrow, where ``base_dir`` is a URI.
+        """
         types = field_types or {}
         return PathPartitionParser(Partitioning(style, base_dir, field_names, types, filesystem))
 
@@ -149,7 +160,13 @@ class PathPartitionParser:
 
 
 class PathPartitionFilter:
-    """Keeps the files whose partition columns pass a function of a dict; None: all."""
+    """Keeps the files whose partition columns pass a function.
+
+    Args:
+        path_partition_parser: Finds the columns.
+        filter_fn: Takes a dict of the partition columns; returns whether the file is read. ``None``:
+            all are.
+    """
 
     def __init__(
         self,
@@ -167,7 +184,17 @@ class PathPartitionFilter:
         field_types: dict[str, Any] | None = None,
         filesystem: Any = None,
     ) -> PathPartitionFilter:
-        """Make one from a function and the arguments of ``Partitioning``."""
+        """Return one from a function and the arguments of ``Partitioning``.
+
+        Args:
+            filter_fn: Takes a dict of the partition columns; returns whether the file is read. ``None``:
+                all are.
+            style: ``"hive"`` (the default): folders are ``name=value``; ``"dir"``: they are values.
+            base_dir: The folder below which folders name columns. Default: any.
+            field_names: The columns' names, for ``"dir"``.
+            field_types: Types by column. Default: texts.
+            filesystem: Of pyarrow, where ``base_dir`` is a URI.
+        """
         parser = PathPartitionParser.of(style, base_dir, field_names, field_types, filesystem)
         return PathPartitionFilter(parser, filter_fn)
 
@@ -177,7 +204,11 @@ class PathPartitionFilter:
         return self._parser
 
     def apply(self, path: str) -> bool:
-        """Whether a file passes."""
+        """Return whether a file passes.
+
+        Args:
+            path: The file's path.
+        """
         return self._keep is None or bool(self._keep(self._parser(path)))
 
     def __call__(self, paths: list[str]) -> list[str]:

@@ -95,7 +95,7 @@ def begun(
 
 
 def read_csv(paths: str | list[str], **options: Any) -> Dataset:
-    """Return a dataset of CSV files.
+    r"""Return a dataset of CSV files.
 
     Args:
         paths: A path or URI of a file or folder, or a list of them.
@@ -108,6 +108,14 @@ def read_csv(paths: str | list[str], **options: Any) -> Dataset:
     Raises:
         FileNotFoundError: A path does not exist.
         ValueError: There is no file.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.csv").write_text("x,y\n1,2\n")
+        ...     ray.data.read_csv(folder).take_all()
+        [{'x': 1, 'y': 2}]
     """
     source, concurrency = _source(paths, options, None, Partitioning("hive"))
     remote = shared.of_tasks(options)
@@ -159,7 +167,25 @@ def read_text(
     drop_empty_lines: bool = True,
     **options: Any,
 ) -> Dataset:
-    """Return a dataset of lines: the column "text". For the options see :func:`read_csv`."""
+    r"""Return a dataset of lines: the column "text".
+
+    Args:
+        paths: A path or URI of a file or folder, or a list of them.
+        encoding: The encoding of the files. Default ``"utf-8"``.
+        drop_empty_lines: Leave empty lines out. Default True.
+        **options: Those of all readers, see :func:`read_csv`.
+
+    Raises:
+        FileNotFoundError: A path does not exist.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.txt").write_text("one\ntwo\n")
+        ...     ray.data.read_text(folder).take_all()
+        [{'text': 'one'}, {'text': 'two'}]
+    """
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
     form = formats.Text(_open_args(options), encoding, drop_empty_lines)
@@ -168,7 +194,15 @@ def read_text(
 
 
 def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
-    """Return a dataset of whole files: the column "bytes". For the options see :func:`read_csv`."""
+    """Return a dataset of whole files: the column "bytes".
+
+    Args:
+        paths: A path or URI of a file or folder, or a list of them.
+        **options: Those of all readers, see :func:`read_csv`.
+
+    Raises:
+        FileNotFoundError: A path does not exist.
+    """
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
     form = formats.Binary(_open_args(options))
@@ -177,7 +211,17 @@ def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
 
 
 def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: Any) -> Dataset:
-    """Return a dataset of ``.npy`` files: the column "data". For the options see :func:`read_csv`."""
+    """Return a dataset of ``.npy`` files: the column "data".
+
+    Args:
+        paths: A path or URI of a file or folder, or a list of them.
+        allow_pickle: Read arrays of objects, which are pickles: only from those you trust. Default
+            False.
+        **options: Those of all readers, see :func:`read_csv`.
+
+    Raises:
+        FileNotFoundError: A path does not exist.
+    """
     source, concurrency = _source(paths, options, ["npy"], None)
     remote = shared.of_tasks(options)
     open_args = _open_args(options)
@@ -187,7 +231,11 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
 
 
 def read_avro(paths: str | list[str], **options: Any) -> Dataset:
-    """Return a dataset of Avro files. For the options see :func:`read_csv`.
+    """Return a dataset of Avro files.
+
+    Args:
+        paths: A path or URI of a file or folder, or a list of them.
+        **options: Those of all readers, see :func:`read_csv`.
 
     Raises:
         ImportError: While executing: the package ``fastavro`` is not installed.
