@@ -1,7 +1,7 @@
 //! The autoscaler's report of its plans (WHY-1): which machines it has asked for, and for which demands.
 //!
-//! It writes them into the key-value table: `{"pending": [{"type", "count", "since_ms"}], "waiting": [{"resources",
-//! "gang", "types": {type: since_ms}, "why"}], "failures": [{"type", "why", "at_ms"}]}`; moments are milliseconds since 1970.
+//! The autoscaler writes the report into the key-value table: `{"pending": [{"type", "count", "since_ms"}],
+//! "waiting": [{"resources", "gang", "types": {type: since_ms}, "why"}], "failures": [{"type", "why", "at_ms"}]}`; moments are milliseconds since 1970.
 
 use helio_proto::control::{ControlRequest, ControlResponse, KvGet};
 use helio_report::{Resource, Row};

@@ -1,6 +1,6 @@
 //! The actors that wait for a node.
 //!
-//! They are grouped by shape (what they need and where they may go): if the oldest of a shape finds no
+//! The actors are grouped by shape (what they need and where they may go): if the oldest of a shape finds no
 //! room, none of the shape does, so a pass over a long queue costs one placement a shape.
 
 use std::collections::BTreeMap;

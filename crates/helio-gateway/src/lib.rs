@@ -7,7 +7,7 @@
 //!   daemon ◀┘                                                             └◀─ head's port: whom is it for? a guest
 //! ```
 //!
-//! What runs on the guest is an ordinary driver and an ordinary daemon; each of their connections with the cluster
+//! The guest runs an ordinary driver and an ordinary daemon; each of their connections with the cluster
 //! is a stream of a [`session`]. Neither end of a stream notices that the connection below broke, as long as it comes
 //! back within the grace period.
 

@@ -6,7 +6,7 @@
 //!
 //! A head with both `Content-Length` and `Transfer-Encoding` has two meanings, and what one server takes for a body is
 //! a request to the next. Hyper goes by the latter and hides the former, so heads are looked at here as well.
-//! Whatever this overlooks smuggles nothing: after a chunked body the connection ends.
+//! A head that this check overlooks smuggles nothing: after a chunked body the connection ends.
 
 use std::future::Future as _;
 use std::io;

@@ -1,6 +1,6 @@
 //! A client's connection, from its first byte: encrypted or not, HTTP/1.1 or HTTP/2.
 //!
-//! Who begins in the clear says by the first bytes which of the two it is; in TLS both ends agree on it (ALPN).
+//! The first bytes of a connection in the clear say which version of HTTP it is; in TLS both ends agree on it (ALPN).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Calls of gRPC: HTTP/2 here, messages of the user's own kind in the replica.
 //!
-//! Which methods there are, and which of them get a stream, the controller says ([`Methods`]). The metadata `application`
+//! The controller says which methods there are and which of them get a stream ([`Methods`]). The metadata `application`
 //! picks the application; where there is one only, that is it. Messages pass through as they are; the replica
 //! ends its answer with the status. What is wrong before that is said here, by the codes of gRPC.
 //!

@@ -119,7 +119,7 @@ impl Contact {
 
     /// The control service has answered what was sent at `sent`.
     ///
-    /// Whoever grants a lease counts from when it was asked for it, and whoever holds one from when it asked:
+    /// The grantor of a lease counts from when it was asked for it, and the holder from when it asked:
     /// so the holder's time is up first, however long messages take and whatever else was heard since.
     pub(crate) fn on_heard(&mut self, sent: u64, now: u64) {
         let suspect_ms = self.suspect_ms();

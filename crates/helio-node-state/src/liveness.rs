@@ -1,6 +1,6 @@
 //! Questions whether a process is alive.
 //!
-//! Who asks has seen its connection to that process break, and the news of its death may be a moment
+//! The asking process has seen its connection to the other one break, and the news of its death may be a moment
 //! behind. So a question about a living process is left open for a while; the answer "not known dead"
 //! is given only when nothing came. Questions about processes of other nodes go to their daemons.
 //! **LIMIT-1** [`LIVENESS_ASKED_MAX`] questions are open; more are answered "not known dead".

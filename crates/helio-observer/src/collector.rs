@@ -67,7 +67,7 @@ impl Address {
     /// Sends JSON there.
     ///
     /// # Errors
-    /// It was not taken.
+    /// The collector did not take it.
     pub async fn post(&self, body: &[u8]) -> Result<(), Failure> {
         let answer = tokio::time::timeout(ANSWER_MAX, self.ask(body)).await;
         let answer =

@@ -6,7 +6,7 @@
 //! ([`peer`]). Unknown Protobuf fields are skipped and missing ones take their default, so that
 //! neighbouring releases understand each other.
 //!
-//! Who speaks what:
+//! The messages of each link:
 //!
 //! | link | transport | messages |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 //! Front: the Python extension module, the only crate that knows PyO3.
 //!
-//! It converts, calls the runtime, and converts back; what is decided, is decided elsewhere. Reading
+//! The crate converts, calls the runtime, and converts back; what is decided, is decided elsewhere. Reading
 //! order: [`session`], [`gil`] (**GIL-1**), [`codec`], [`object_ref`], [`objects`], [`calls`],
 //! [`worker`].
 

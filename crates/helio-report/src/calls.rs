@@ -4,7 +4,7 @@
 //! to questions about calls are added one after the other ([`Calls::add`]); who tells best of a call is as in
 //! [`crate::rows::tasks`]. Calls are in the order of their keys: the id, then the attempt.
 //!
-//! What is asked for often costs what it shows, not what there is: calls are counted by function and phase as they are
+//! A frequent question costs what it shows, not what there is: calls are counted by function and phase as they are
 //! added, and those that are not over, that have failed, and that are over since a moment are found without looking
 //! at the others.
 //!
@@ -273,7 +273,7 @@ impl Calls {
     }
 
     /// Adds what processes told: all that they know (`is_whole`), or what has changed since they were asked before.
-    /// What a process knows of unfinished calls takes the place of what it said before where it tells of all.
+    /// The unfinished calls of a process that tells of all take the place of those that it told before.
     pub fn add(&mut self, answers: &[Answer], is_whole: bool) {
         self.add_processes(answers);
         // The calls that were open, until they are told of again.

@@ -1,6 +1,6 @@
 //! The queue of coming events, in the order of their time.
 //!
-//! Whatever happens at one time mostly causes something a fixed while later: an answer after the way of a
+//! An event mostly causes another one a fixed while later: an answer after the way of a
 //! message, the next heartbeat after a second. So entries stand in a few lanes, each in the order of time,
 //! and are read and written from end to end. A heap and a tree of as many entries would take the
 //! processor's caches from the machine that is measured in between.

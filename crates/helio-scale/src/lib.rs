@@ -2,7 +2,7 @@
 //! million actors, in simulated time.
 //!
 //! The machine is real, and what a call of it costs is measured while it runs (CPU time of this thread).
-//! What surrounds it has costs that were measured on real processes ([`costs`]): reading and writing a
+//! The costs of its surroundings were measured on real processes ([`costs`]): reading and writing a
 //! message, the way of a message, making state durable, starting an actor. The nodes answer control as
 //! daemons do ([`cluster`]), and each keeps what a daemon keeps to answer with. A daemon's own machine is run
 //! once ([`daemon`]): each knows every other node, and 10,000 of them would need 100 million entries.

@@ -1,6 +1,6 @@
 //! The constants of the cost model, measured on real processes of this machine.
 //!
-//! What a message costs is what it costs a real control service ([`crate::idle`]), less the machine's part;
+//! The cost of a message is that for a real control service ([`crate::idle`]), less the machine's part;
 //! what its bytes cost, and how long it takes, is measured between two processes over TCP, encoded and
 //! decoded as everywhere. Changes go into the durable store; actors are started by Heliostat itself. CPU
 //! times are those of a thread or process, so that other work on the machine does not count; the waits do contain it.

@@ -28,7 +28,7 @@ use crate::{NodeView, is_of_bundle};
 /// A group, and which of its bundles are to be placed.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The request.
+    /// The specification of the group.
     pub spec: &'a GroupSpec,
     /// The bundles that have no node.
     pub missing: &'a [u32],

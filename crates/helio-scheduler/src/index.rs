@@ -2,7 +2,7 @@
 //!
 //! [`NodeIndex::place`] and [`NodeIndex::plan_group`] choose exactly what [`crate::place`] and
 //! [`crate::plan_group`] choose from the same nodes in the same order; a property test compares them.
-//! What differs is the cost in nodes: logarithmic instead of linear.
+//! The difference is the cost in nodes: logarithmic instead of linear.
 //!
 //! - A request has a *shape*: what it needs and the labels that it asks for. For each of the newest
 //!   [`SHAPES_MAX`] shapes a [`Tree`] knows how many nodes have room, which is the least used, and which

@@ -40,7 +40,7 @@ impl Facts {
     /// **OWN-1** Whether the error is owed to something; without a cause every read gives the value.
     ///
     /// # Errors
-    /// What was promised and is not kept.
+    /// The promise that was not kept.
     pub fn judge(&self, error: &SystemError, reading: Reading) -> Judgement {
         let history = &self.history;
         match error.kind {

@@ -11,7 +11,7 @@
 //! cargo xtask simulate --minutes 10 --jobs 2
 //! ```
 //!
-//! What is checked: **OWN-1** every read ends with the value that its call makes of its inputs, or with
+//! The checks: **OWN-1** every read ends with the value that its call makes of its inputs, or with
 //! an error that something done to the cluster explains, and never hangs; nothing is freed while
 //! somebody holds it; what was acknowledged survives; calls run as often as their retries allow and in
 //! order; and at the end nothing is left of anything ([`facts`], `rest`).

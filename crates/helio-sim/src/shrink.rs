@@ -1,7 +1,7 @@
 //! Makes a failing case small: leaves out faults and operations as long as a run still fails in the same
 //! way (delta debugging: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
 //!
-//! Whatever is left out shifts the moments of all that follows, so each smaller case is tried under
+//! A part that is left out shifts the moments of all that follows, so each smaller case is tried under
 //! several schedules.
 
 use crate::case::{Case, Part};

@@ -1,6 +1,6 @@
 //! Measurements of the application in this process: counters, gauges, histograms.
 //!
-//! They belong to the process and not to a session: a program makes them before it joins a cluster and
+//! Measurements belong to the process and not to a session: a program makes them before it joins a cluster and
 //! keeps them over the next one. Recording takes one lock for as long as an addition takes; they are
 //! read when somebody scrapes the node, on a thread that never takes the GIL (GIL-1).
 //!

@@ -23,8 +23,13 @@ const EMPTY: &str = "a all an and another any anybody anything are as asks both 
     such that the them there these they thing things this those to was were what when where \
     which who whom whose why with";
 
+/// Words with which no doc comment begins: a reader would have to find out from the code what is meant.
+const HEADLESS: [&str; 9] =
+    ["It", "They", "Those", "What", "Whatever", "Which", "Who", "Whoever", "Whose"];
+
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
     let mut problems = empty_docs(sources);
+    problems.extend(headless_docs(sources));
     let code = |source: &&Source| !source.is("md") && !source.path.ends_with("tidy/words.rs");
     for source in sources.iter().filter(code) {
         for (line, number) in source.text.lines().zip(1..) {
@@ -63,6 +68,26 @@ fn empty_docs(sources: &[Source]) -> Vec<String> {
                 let at = format!("{}:{}", source.path, place + 1);
                 problems.push(format!("{at}: `{text}` tells a reader nothing: name the thing"));
             }
+        }
+    }
+    problems
+}
+
+/// Doc comments that begin with a word of [`HEADLESS`] in the place of a noun or a verb.
+fn headless_docs(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in sources.iter().filter(|source| source.is("rs")) {
+        let mut before = None;
+        for (line, number) in source.text.lines().zip(1..) {
+            let line = line.trim_start();
+            let mark = ["///", "//!"].into_iter().find(|mark| line.starts_with(mark));
+            let text = line.trim_start_matches(['/', '!']).trim_start();
+            let first = text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+            if mark.is_some() && mark != before && HEADLESS.contains(&first) {
+                let at = format!("{}:{number}", source.path);
+                problems.push(format!("{at}: a doc comment begins with `{first}`: name the thing"));
+            }
+            before = mark;
         }
     }
     problems
@@ -127,14 +152,23 @@ mod tests {
     #[test]
     fn a_doc_comment_names_its_thing() {
         assert_eq!(
-            problems("    /// Which.\n    node: NodeId,\n    /// It only grows.\n    n: u8,\n"),
+            problems("    /// Other.\n    node: NodeId,\n    /// Only grows.\n    n: u8,\n"),
             2
         );
         assert_eq!(problems("///\nfn f() {}\n"), 1);
         assert_eq!(problems("/// See the module.\nstruct Exits {}\n"), 1);
-        assert_eq!(problems("/// Which node.\n/// 0: any.\nport: u16,\n/// See [`Node`].\n"), 0);
-        assert_eq!(problems("/// Which\n/// node it is.\nnode: NodeId,\n"), 0);
+        assert_eq!(problems("/// Other.\n/// 0: any.\nport: u16,\n/// See [`Node`].\n"), 0);
+        assert_eq!(problems("/// Its\n/// node.\nnode: NodeId,\n"), 0);
         assert_eq!(problems("/// The sender.\nfrom: NodeId,\n"), 0);
+    }
+
+    #[test]
+    fn a_doc_comment_begins_with_its_thing() {
+        assert_eq!(problems("//! What a node runs.\n\nuse std::fs;\n"), 1);
+        assert_eq!(problems("    /// Who's next.\n    node: NodeId,\n"), 1);
+        assert_eq!(problems("/// It has ended,\n/// long ago.\nEnded,\n"), 1);
+        assert_eq!(problems("/// The number of nodes:\n/// Those that live.\nn: u8,\n"), 0);
+        assert_eq!(problems("/// Items of a stream.\nitems: u8,\n// It is checked.\n"), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! ```
 //! A dead node never comes back under its id: its actors have been given to others.
 //!
-//! What a launched actor will take, or a bundle that is being reserved, is *reserved* in the node's view,
+//! The resources of a launched actor, or of a bundle that is being reserved, are *reserved* in the node's view,
 //! so that a burst is spread. A reservation ends with the node's next status, which knows better, and at
 //! the latest after [`RESERVATION_MS_MAX`]: a node may lend an actor's resources on while its constructor
 //! waits, and another actor may be what it waits for.

@@ -2,7 +2,7 @@
 //!
 //! Calls are asked for twice a second and more often where there are many, each time those of the time since the
 //! question before; everything else once a second. Where answers take long there are fewer questions: [`SHARE`].
-//! Those who look at the living cluster are served by the same questions ([`Mirror`]), whether or not a history is
+//! Observers of the living cluster are served by the same questions ([`Mirror`]), whether or not a history is
 //! written.
 
 use std::collections::{BTreeSet, HashMap};

@@ -3,7 +3,7 @@
 //!
 //! The command line that `ps` shows is memory of the process, which the kernel reads when somebody asks: a
 //! call has its title for a copy of some bytes. The name of a thread, which `top` shows, costs a system call.
-//! It is changed when the thread runs something else than last, and an idle worker gets its own back once
+//! The name is changed when the thread runs something else than last, and an idle worker gets its own back once
 //! it has been idle for a while.
 
 use std::cell::Cell;

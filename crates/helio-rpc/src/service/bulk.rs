@@ -43,7 +43,7 @@ pub trait Memory: Sync + fmt::Debug {
     /// Receives what has come over the socket, at most `length` bytes and without waiting; how many there were.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     fn receive(&self, socket: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<usize>;
 
     /// Copies the bytes there.

@@ -334,7 +334,7 @@ impl Process {
     }
 
     /// Whether a method is not called because so many calls are under way to its actor, as the front asks its machine.
-    /// It is refused where there are as many, and nowhere else.
+    /// A method is refused where there are as many, and nowhere else.
     fn is_refused(&mut self, core: &mut Core, actor: ActorId, most: usize) -> bool {
         if most == 0 {
             return false;

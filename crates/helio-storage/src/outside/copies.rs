@@ -1,8 +1,8 @@
 //! Copies of files beside the state: a head that takes over finds what the one before had on its disk, packages of code
 //! and logs of jobs.
 //!
-//! They lie in the store in parts, under names that are no entries of the state: nobody holds them in memory. An index
-//! for each kind says which are whole; it is written after their parts.
+//! The copies lie in the store in parts, under names that are no entries of the state: nobody holds them in memory.
+//! An index for each kind says which are whole; it is written after their parts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
