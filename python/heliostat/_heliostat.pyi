@@ -59,7 +59,7 @@ def read_setting(name: str, environment: Mapping[str, str]) -> int | float | boo
     """
 
 def check_settings(environment: dict[str, str]) -> list[str]:
-    """A sentence for each ``HELIOSTAT_*`` variable that is no setting, with the nearest name.
+    """A sentence for each ``HELIOSTAT_*`` variable that is not a setting, with the nearest name.
 
     Raises ``ValueError`` for a value that a setting cannot have.
     """
@@ -500,7 +500,7 @@ def cancel(
 
     Raises:
         ValueError: ``force`` with the call of an actor's method.
-        TypeError: It is no reference.
+        TypeError: The argument is not a reference.
 
     Examples:
         >>> import ray
@@ -547,7 +547,7 @@ class TaskOptions:
 
     def __new__(cls, given: dict[str, Any], is_generator: bool) -> TaskOptions: ...
     def __getitem__(self, keyword: str) -> Any:
-        """Raises `KeyError` for what is no option."""
+        """Raises `KeyError` for an unknown option."""
     @staticmethod
     def keywords() -> list[str]: ...
     @property
@@ -560,7 +560,7 @@ class ActorOptions:
 
     def __new__(cls, given: dict[str, Any], is_async: bool) -> ActorOptions: ...
     def __getitem__(self, keyword: str) -> Any:
-        """Raises `KeyError` for what is no option."""
+        """Raises `KeyError` for an unknown option."""
     @staticmethod
     def keywords() -> list[str]: ...
     @property
@@ -581,7 +581,7 @@ class MethodOptions:
         cls, given: dict[str, Any], actor: ActorOptions, is_generator: bool
     ) -> MethodOptions: ...
     def __getitem__(self, keyword: str) -> Any:
-        """Raises `KeyError` for what is no option."""
+        """Raises `KeyError` for an unknown option."""
     @staticmethod
     def keywords() -> list[str]: ...
 
@@ -880,7 +880,7 @@ class Current:
 
 def current() -> Current: ...
 def current_actor() -> Any:
-    """The instance this process is; `None` when it is no actor."""
+    """The instance this process is; `None` when it is not an actor."""
 
 def _drop_actor() -> None:
     """Let go of the instance, so that its `__del__` runs."""

@@ -199,7 +199,7 @@ class Cluster:
         elif node in self.worker_nodes:
             self.worker_nodes.remove(node)
         else:
-            raise ValueError(f"{node!r} is no node of this cluster")
+            raise ValueError(f"{node!r} is not a node of this cluster")
         if allow_graceful:
             node._daemon.stop(GRACE_S)
         else:

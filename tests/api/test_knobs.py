@@ -43,7 +43,7 @@ def test_object_spilling_config_names_the_folder(
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"a": 1}, "'a' is no knob"),
+        ({"a": 1}, "unknown key 'a'"),
         ({"max_io_wokers": 1}, "Did you mean 'max_io_workers'"),
         ({"redis_db_connect_retrys": 1}, "Did you mean 'redis_db_connect_retries'"),
         ({"object_spilling_config": '{"type": "tape"}'}, "Unknown external storage type: tape"),

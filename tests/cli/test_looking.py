@@ -164,7 +164,7 @@ def test_a_stopped_worker_and_no_worker(run: Run) -> None:
     assert ray.get(place.pid.remote(), timeout=LIMIT_S) == pid
     # This process is a driver, and is left alone: the signal would end it.
     said = run("stack", "--pid", str(os.getpid()), fails=True)
-    assert f"{os.getpid()} is no worker of this machine" in said
+    assert f"{os.getpid()} is not a worker of this machine" in said
     assert str(pid) in said
 
 

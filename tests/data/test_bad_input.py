@@ -100,7 +100,7 @@ def test_a_line_that_is_no_json_is_named(rd: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"a": 1}\n{"a": 2\n{"a": 3}\n')
     said = sentence(rd.read_json(str(path), lines=True).take_all)
-    assert f"cannot read {path}: line 2 is no JSON" in said
+    assert f"cannot read {path}: line 2 is not JSON" in said
 
 
 @pytest.mark.contract("F10.03")

@@ -294,5 +294,5 @@ def test_what_is_no_shared_table(rd: Any, workspace: Any, profile: str) -> None:
 @pytest.mark.heliostat_only("our sentence")
 @pytest.mark.contract("F10.03")
 def test_a_pattern_is_no_path(rd: Any, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"paths are no patterns: pass a list"):
+    with pytest.raises(FileNotFoundError, match=r"a path is not a pattern: pass a list"):
         rd.read_csv(f"{tmp_path}/*.csv")

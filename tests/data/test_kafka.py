@@ -194,5 +194,5 @@ def test_messages_that_are_not_delivered(rd: Any, kafka: Any) -> None:
         ray.exceptions.RayTaskError, match="5 out of 5 messages were still in-flight"
     ):
         rd.range(5, override_num_blocks=1).write_kafka("empty", "host:9092")
-    with pytest.raises(ray.exceptions.RayTaskError, match="is no JSON"):
+    with pytest.raises(ray.exceptions.RayTaskError, match="is not JSON"):
         rd.from_items([{"x": 1j}]).write_kafka("empty", "host:9092")

@@ -196,7 +196,9 @@ def test_answers_that_are_no_answers(rd: Any, web_service: Service) -> None:
     (row,) = asking(web_service)(rd.range(1)).take_all()
     assert row["said"] == {"error": "no"}
     web_service.text = "<html>"
-    with pytest.raises(ray.exceptions.RayTaskError, match="answered 200 with what is no JSON"):
+    with pytest.raises(
+        ray.exceptions.RayTaskError, match="answered 200 with text that is not JSON"
+    ):
         asking(web_service)(rd.range(1)).take_all()
     web_service.url = "http://127.0.0.1:9"
     with pytest.raises(ray.exceptions.RayTaskError, match="ClientConnectorError"):

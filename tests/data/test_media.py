@@ -36,7 +36,7 @@ def test_sounds(rd: Any, sounds: Path) -> None:
     assert rows[1]["amplitude"][1][1] == pytest.approx(300 / 2**15)
     assert {row["sample_rate"] for row in rows} == {RATE}
     (sounds / "bad.wav").write_bytes(b"RIFF")
-    with pytest.raises(Exception, match=r"bad\.wav is no sound"):
+    with pytest.raises(Exception, match=r"soundfile cannot read .*bad\.wav"):
         rd.read_audio(str(sounds)).take_all()
 
 
@@ -65,7 +65,7 @@ def test_films(rd: Any, film: Path) -> None:
     assert [row["frame_index"] for row in some] == list(range(0, FRAMES, 2))
     assert {row["frame"].shape for row in some} == {(12, 16, 3)}
     (film.parent / "bad.mp4").write_bytes(b"no film")
-    with pytest.raises(Exception, match=r"bad\.mp4 is no film"):
+    with pytest.raises(Exception, match=r"PyAV cannot read .*bad\.mp4"):
         rd.read_videos(str(film.parent)).take_all()
     for options in ({"fps": 0}, {"resize": (1, -1)}):
         with pytest.raises(ValueError, match="Expected"):
@@ -114,5 +114,5 @@ def test_recordings(rd: Any, recording: Path) -> None:
     with pytest.raises(ValueError, match="must be less than"):
         rd.read_mcap(path, time_range=(5, 5))
     recording.write_bytes(recording.read_bytes()[:200])
-    with pytest.raises(Exception, match=r"run\.mcap is no whole recording"):
+    with pytest.raises(Exception, match=r"run\.mcap is not a complete MCAP recording"):
         rd.read_mcap(path).take_all()

@@ -301,7 +301,7 @@ def test_what_does_not_fit_is_named(ray_start: Any) -> None:
         DQNConfig().environment(Turns).multi_agent(policies={"a"}).build_algo()
     with pytest.raises(ValueError, match="Turns is a MultiAgentEnv: set multi_agent"):
         small().environment(Turns).build_algo()
-    with pytest.raises(ValueError, match="is no MultiAgentEnv"):
+    with pytest.raises(ValueError, match="is not a MultiAgentEnv"):
         small().environment("CartPole-v1").multi_agent(policies={"a"}).build_algo()
     algo = of(lambda agent, *a, **kw: by_side[agent], fault="right").build_algo()
     try:

@@ -33,7 +33,10 @@ def config(**app: Any) -> dict[str, Any]:
         ([], "no mapping"),
         ({}, "applications: Field required"),
         ({"applications": [{}]}, "applications[0].import_path: Field required"),
-        (config(import_path="nothing"), "applications[0].import_path: 'nothing' is no import path"),
+        (
+            config(import_path="nothing"),
+            "applications[0].import_path: 'nothing' is not an import path",
+        ),
         (config(import_path="a:b:c"), "applications[0].import_path"),
         (config(import_path=":b"), "applications[0].import_path"),
         (

@@ -85,7 +85,7 @@ fn fuzzer(verb: &str, target: &str, first: &[&str], then: &[&str]) -> Outcome {
 }
 
 fn path(path: &Path) -> Outcome<&str> {
-    path.to_str().ok_or_else(|| format!("{path:?} is no text, which cargo-fuzz needs"))
+    path.to_str().ok_or_else(|| format!("{path:?} is not text, which cargo-fuzz needs"))
 }
 
 /// Makes the folder of a target's inputs; what earlier runs found there stays.

@@ -390,7 +390,7 @@ impl Control {
                     .map_err(|error| error.to_string())?,
             )
         };
-        let ip: IpAddr = host.parse().map_err(|_| format!("{host:?} is no IP address"))?;
+        let ip: IpAddr = host.parse().map_err(|_| format!("{host:?} is not an IP address"))?;
         let socket = session.dir.join(CONTROL_SOCKET);
         let options = helio_control::Options {
             socket: socket.clone(),

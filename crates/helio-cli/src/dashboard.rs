@@ -39,7 +39,7 @@ pub(crate) fn run(address: Option<&str>, port: Option<u16>) -> Result<(), String
     }
     if !found.is_head() {
         return Err(
-            "The daemon of this machine is no head, and serves no dashboard: ask on the head."
+            "The daemon of this machine is not the head's, and serves no dashboard: ask on the head."
                 .to_owned(),
         );
     }

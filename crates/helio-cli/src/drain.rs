@@ -12,7 +12,7 @@ pub(crate) fn run(args: &args::DrainNode) -> Result<(), String> {
     let found = locate::choose(&folder::temp_dir(None), args.address.as_deref())?;
     let id = args.node_id.as_deref().unwrap_or_else(|| found.text("node_id"));
     let node_id = NodeId::from_hex(id)
-        .map_err(|_| format!("{id:?} is no node's id: it has 56 hexadecimal digits."))?;
+        .map_err(|_| format!("{id:?} is not a node's id: it has 56 hexadecimal digits."))?;
     let grace_ms = match args.deadline_remaining_seconds {
         Some(0) => 1,
         Some(seconds) => seconds.saturating_mul(1000),

@@ -1,6 +1,6 @@
 //! The folder of all sessions, which the users of a machine may share.
 //!
-//! Who owns a folder can exchange whatever lies in it, so it has to be this user's own or root's, and
+//! The owner of a folder can exchange everything in it, so it has to be this user's own or root's, and
 //! sticky where everybody may write. Where `/tmp/ray` is another user's, `/tmp/ray_<uid>` takes its place.
 //! Sessions, links and addresses that other users put into it are passed over: this user's token goes to
 //! this user's daemons only. `core/settings.py` finds the same folder.
@@ -77,7 +77,7 @@ fn look(temp_dir: &Path) -> io::Result<()> {
             );
         }
         if !found.is_dir() && !found.is_symlink() {
-            return refused("it is no folder".to_owned());
+            return refused("it is not a folder".to_owned());
         }
     }
     Ok(())

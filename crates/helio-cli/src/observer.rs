@@ -56,7 +56,7 @@ pub(crate) fn cluster(
              be reached from this machine?"
         ),
         Error::Tls(why) => format!("No encrypted connection to the cluster at {address}: {why}."),
-        other => format!("What answers at {address} is no cluster of this release: {other}"),
+        other => format!("The server at {address} is not a cluster of this release: {other}"),
     })
 }
 

@@ -446,7 +446,7 @@ fn next_steps(args: &Start, address: &str, webui: &str, gateway: &str) -> String
         } else {
             format!(
                 "
-  To connect to it from a machine that is no part of it{with_token}:
+  To connect to it from a machine that is not a part of it{with_token}:
     ray.init(\"ray://{gateway}\")
 "
             )

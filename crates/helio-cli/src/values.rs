@@ -69,7 +69,7 @@ pub(crate) fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     }
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or_else(|| {
-            format!("`--labels`: {pair:?} is no key-value pair. Each label must be key=value, e.g. --labels=\"a=b,c=d\"")
+            format!("`--labels`: {pair:?} is not a key-value pair. Each label must be key=value, e.g. --labels=\"a=b,c=d\"")
         })?;
         check_label(key.trim(), value.trim())?;
         labels.insert(key.trim().to_owned(), value.trim().to_owned());

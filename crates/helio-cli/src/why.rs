@@ -85,7 +85,7 @@ fn explain(cluster: &Cluster, given: &str) -> Result<String, String> {
         return Ok(text);
     }
     Err(format!(
-        "{given:?} is no id, and no actor, submitted job, trial, training run or deployment has that name: an object's id has 56 hex digits, a task's 48, a \
+        "{given:?} is not an id, and no actor, submitted job, trial, training run or deployment has that name: an object's id has 56 hex digits, a task's 48, a \
          placement group's 36, an actor's 32, a job's 8; a trial's is like a1b2c_00003. `list tasks --detail` shows what every task waits for."
     ))
 }

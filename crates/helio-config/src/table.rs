@@ -462,7 +462,7 @@ mod tests {
             for variable in row.variables() {
                 assert!(variables.insert(variable), "{} is set by a variable of another", row.name);
             }
-            assert!(row.about.trim().ends_with('.'), "{}: the meaning is no sentence", row.name);
+            assert!(row.about.trim().ends_with('.'), "{}: the meaning is not a sentence", row.name);
             let within = match row.shape {
                 Shape::Whole { default, min, max } => (min..=max).contains(&default),
                 Shape::Number { default, min, max } => (min..=max).contains(&default),

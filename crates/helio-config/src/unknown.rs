@@ -47,7 +47,7 @@ fn sentence(name: &str, known: &[String]) -> String {
         Some((_, nearest)) => format!("did you mean {nearest}?"),
         None => "docs/settings.md lists all settings.".to_owned(),
     };
-    format!("The environment variable {name} is no setting of Heliostat; {hint}")
+    format!("The environment variable {name} is not a setting of Heliostat; {hint}")
 }
 
 /// The number of insertions, deletions and replacements between two names.

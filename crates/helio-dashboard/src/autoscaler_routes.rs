@@ -69,7 +69,7 @@ pub(crate) async fn state(State(app): State<Arc<App>>) -> Result<Reply, Refusal>
 pub(crate) async fn report(State(app): State<Arc<App>>, body: Body) -> Result<Reply, Refusal> {
     let value = read(body, BODY_MAX).await?;
     serde_json::from_slice::<Value>(&value)
-        .map_err(|error| Refusal::bad(format!("The report is no JSON: {error}.")))?;
+        .map_err(|error| Refusal::bad(format!("The report is not JSON: {error}.")))?;
     let put = KvPut {
         namespace: NAMESPACE.to_owned(),
         key: REPORT.to_vec(),
@@ -85,10 +85,10 @@ pub(crate) async fn report(State(app): State<Arc<App>>, body: Body) -> Result<Re
 pub(crate) async fn drain(State(app): State<Arc<App>>, body: Body) -> Result<Reply, Refusal> {
     let body = read(body, BODY_MAX).await?;
     let body: Value = serde_json::from_slice(&body)
-        .map_err(|error| Refusal::bad(format!("The request is no JSON: {error}.")))?;
+        .map_err(|error| Refusal::bad(format!("The request is not JSON: {error}.")))?;
     let id = body["node_id"].as_str().unwrap_or_default();
     let node_id =
-        NodeId::from_hex(id).map_err(|_| Refusal::bad(format!("{id:?} is no node's id.")))?;
+        NodeId::from_hex(id).map_err(|_| Refusal::bad(format!("{id:?} is not a node's id.")))?;
     let reason = body["reason"].as_str().unwrap_or("the autoscaler ends it").to_owned();
     let grace_ms = (body["grace_s"].as_f64().unwrap_or_default() * 1000.0) as u64;
     let drain = DrainNode { node_id, reason, grace_ms, is_cancelled: false };

@@ -1,6 +1,6 @@
 //! The head's HTTP server: health, and what a browser and Ray's own clients ask for.
 //!
-//! It runs on a thread of the head's daemon and is an ordinary client of the cluster: it asks the node's
+//! The server runs on a thread of the head's daemon and is an ordinary client of the cluster: it asks the node's
 //! daemon through its socket ([`helio_observer::Asker`]) and knows nothing by itself.
 //!
 //! Reading order: [`access`] and [`login`] (who may ask), [`server`] (connections), [`jobs`] and [`packages`]
@@ -133,7 +133,7 @@ pub struct PastOptions {
 pub fn listen(host: &str, port: u16, may_move: bool) -> Result<TcpListener, String> {
     let name = if host == "localhost" { "127.0.0.1" } else { host };
     let ip: IpAddr =
-        name.parse().map_err(|_| format!("`--dashboard-host` {host:?} is no IP address"))?;
+        name.parse().map_err(|_| format!("`--dashboard-host` {host:?} is not an IP address"))?;
     let last = if may_move { port.saturating_add(PORTS_TRIED) } else { port };
     for port in port..=last {
         match TcpListener::bind((ip, port)) {

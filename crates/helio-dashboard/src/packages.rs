@@ -72,7 +72,7 @@ impl Packages {
             Ok(self.archives.join(name))
         } else {
             Err(format!(
-                "{name:?} is no name of a package: letters, digits and `._+-`, {NAME_MAX} at most, and `.zip` or \
+                "{name:?} is not the name of a package: letters, digits and `._+-`, {NAME_MAX} at most, and `.zip` or \
                  `.whl` at the end."
             ))
         }

@@ -49,7 +49,8 @@ pub(crate) async fn machines(
         return Err(none());
     }
     let id = |text: &str| {
-        NodeId::from_hex(text).map_err(|_| Refusal::bad(format!("{text:?} is no id of a node.")))
+        NodeId::from_hex(text)
+            .map_err(|_| Refusal::bad(format!("{text:?} is not the id of a node.")))
     };
     let ids = ids.into_iter().map(id).collect::<Result<Vec<_>, _>>()?;
     let Span { from, to, points, now } = span;

@@ -137,7 +137,7 @@ fn of_authority(request: &Request<Incoming>) -> Option<Refused> {
 fn of_method(request: &Request<Incoming>) -> Option<Refused> {
     (request.method() == Method::CONNECT).then_some((
         StatusCode::METHOD_NOT_ALLOWED,
-        "This server is no proxy: CONNECT leads nowhere.",
+        "This server is not a proxy: CONNECT leads nowhere.",
     ))
 }
 

@@ -196,9 +196,9 @@ async fn serve(options: &Options, ready: impl FnOnce(Ports)) -> Result<(), Strin
 
 fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
     let name = if host == "localhost" { "127.0.0.1" } else { host };
-    let ip: IpAddr = name
-        .parse()
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the host is no IP address"))?;
+    let ip: IpAddr = name.parse().map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, "the host is not an IP address")
+    })?;
     let address = SocketAddr::new(ip, port);
     let socket = if address.is_ipv4() {
         tokio::net::TcpSocket::new_v4()?

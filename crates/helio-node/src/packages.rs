@@ -62,7 +62,7 @@ impl Packages {
         let Some((mut reader, writer, hello)) = self.gate.let_in(arrival) else { return };
         let Ok(Some(request)) = reader.next::<PackageRequest>().await else { return };
         let outcome = if !is_name(&request.name) {
-            Err(Error::Refused(format!("{:?} is no name of a package", request.name)))
+            Err(Error::Refused(format!("{:?} is not the name of a package", request.name)))
         } else if request.is_brought {
             self.keep(&mut reader, &writer, &request).await
         } else {

@@ -15,7 +15,7 @@ fn typed(document: &str) -> Result<RuntimeEnv, String> {
         return Ok(RuntimeEnv::default());
     }
     let fields: Map<String, Value> = serde_json::from_str(document)
-        .map_err(|error| format!("the runtime environment is no JSON object: {error}"))?;
+        .map_err(|error| format!("the runtime environment is not a JSON object: {error}"))?;
     let mut variables = Vec::new();
     for (name, value) in fields.get("env_vars").and_then(Value::as_object).into_iter().flatten() {
         let Some(value) = value.as_str() else {

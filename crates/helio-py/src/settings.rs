@@ -17,7 +17,7 @@ pub(crate) fn read_setting(
     environment: &Bound<'_, PyAny>,
 ) -> PyResult<Py<PyAny>> {
     let row = table::find(name)
-        .ok_or_else(|| PyKeyError::new_err(format!("{name} is no setting of the table")))?;
+        .ok_or_else(|| PyKeyError::new_err(format!("{name} is not a setting of the table")))?;
     let given = PyDict::new(py);
     for variable in row.variables() {
         given.set_item(&variable, environment.call_method1("get", (&variable,))?)?;

@@ -25,7 +25,7 @@ impl Filter {
             (Some((column, value)), _) => (column, value, false),
             (None, Some((column, value))) => (column, value, true),
             (None, None) => {
-                return Err(format!("{text:?} is no filter: use column=value or column!=value"));
+                return Err(format!("{text:?} is not a filter: use column=value or column!=value"));
             }
         };
         let (column, value) = (column.trim().to_owned(), value.trim().to_owned());

@@ -111,7 +111,7 @@ impl fmt::Debug for Identity {
 
 pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, Error> {
     ServerName::try_from(host.to_owned())
-        .map_err(|_| Error(format!("{host:?} is no name of a host")))
+        .map_err(|_| Error(format!("{host:?} is not the name of a host")))
 }
 
 impl Loaded {

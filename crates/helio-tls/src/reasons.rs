@@ -13,7 +13,7 @@ pub(crate) fn sentence(cause: &Cause) -> String {
         Cause::InvalidMessage(_)
         | Cause::InappropriateMessage { .. }
         | Cause::InappropriateHandshakeMessage { .. } => {
-            format!("what it sends is no TLS ({cause})")
+            format!("what it sends is not TLS ({cause})")
         }
         _ => format!("TLS failed ({cause})"),
     }

@@ -322,7 +322,7 @@ impl Session {
     }
 }
 
-const NO_TLS: &str = "what it sends is no TLS";
+const NO_TLS: &str = "what it sends is not TLS";
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -40,7 +40,7 @@ impl Socket {
     /// reaches the socket that it came by, and its greeting is checked all the same.
     pub(crate) fn handed_over(fd: OwnedFd) -> io::Result<Self> {
         if !matches!(socket_domain(&fd)?, AddressFamily::INET | AddressFamily::INET6) {
-            return Err(io::Error::other("what was handed over is no connection of a machine"));
+            return Err(io::Error::other("the descriptor is not a connection of a machine"));
         }
         let socket = Self::Tcp(TcpStream::from(fd));
         socket.set_nonblocking()?;

@@ -58,7 +58,7 @@ def _number(key: str, default: T, kind: Callable[[str], T]) -> T:
     try:
         return kind(text)
     except ValueError:
-        logger.warning("%s=%r is no number of this kind: %r is taken.", key, text, default)
+        logger.warning("%s=%r is not a number of this kind: %r is taken.", key, text, default)
         return default
 
 

@@ -227,7 +227,7 @@ class _Node:
         name = uri.partition("://")[2]
         is_package = remote_files.scheme(uri) == PACKAGE
         if is_package and (os.path.basename(name) != name or name.startswith(".")):
-            raise CodeError(f"{uri}: this is no name of a package")
+            raise CodeError(f"{uri}: this is not the name of a package")
         if remote_files.scheme(uri) == "file":
             return remote_files.local_file(uri)
         if is_package:

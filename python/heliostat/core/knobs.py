@@ -117,7 +117,7 @@ _SPILLING = "object_spilling_config"
 def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The knobs of ``_system_config``, checked; those that do nothing here are named in a warning.
 
-    Raises ``ValueError`` for a name that is no knob of Ray's.
+    Raises ``ValueError`` for a key that Ray does not know.
     """
     if given is None:
         return {}
@@ -129,7 +129,7 @@ def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
             _heliostat.check_settings({f"RAY_{name}": str(value)})
         if name not in ACTING and name not in IDLE:
             raise ValueError(
-                f"_system_config: {name!r} is no knob that is known here."
+                f"_system_config: unknown key {name!r}."
                 f"{did_you_mean(str(name), [*ACTING, *IDLE])} Those that act are "
                 f"{', '.join(sorted(ACTING))}."
             )

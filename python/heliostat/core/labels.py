@@ -46,7 +46,7 @@ def override_labels() -> dict[str, str]:
     try:
         labels = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"RAY_OVERRIDE_LABELS is no JSON: {error}") from error
+        raise ValueError(f"RAY_OVERRIDE_LABELS is not JSON: {error}") from error
     return check_labels(labels)
 
 

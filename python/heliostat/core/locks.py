@@ -67,7 +67,7 @@ def lines_of(path: Path) -> list[str]:
         told = tomllib.loads(path.read_text())
         return [_line(package) for package in told["packages"]]
     except (KeyError, TypeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path}: this is no lock file as PEP 751 has them: {error}") from None
+        raise ValueError(f"{path}: this is not a lock file of PEP 751: {error}") from None
 
 
 def _line(package: dict[str, Any]) -> str:

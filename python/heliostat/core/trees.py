@@ -362,14 +362,14 @@ def _extents(line: Any) -> list[Extent]:
     for extent in extents:
         is_plain = os.path.basename(extent.pack) == extent.pack and extent.pack[:1] not in ("", ".")
         if not is_plain or extent.offset < 0 or extent.size < 0:
-            raise ValueError(f"{extent} is no part of a pack")
+            raise ValueError(f"{extent} is not a part of a pack")
     return extents
 
 
 def _safe(name: Any) -> str:
     path = PurePosixPath(str(name))
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ValueError(f"{name!r} is no path within the folder")
+        raise ValueError(f"{name!r} is not a path within the folder")
     return str(name)
 
 

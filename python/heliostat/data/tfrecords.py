@@ -125,7 +125,7 @@ def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> 
         try:
             example = message.FromString(data)
         except decode as error:
-            raise ValueError(f"a record of {path} is no tf.train.Example: {error}") from error
+            raise ValueError(f"a record of {path} is not a tf.train.Example: {error}") from error
         for name, feature in example.features.feature.items():
             kind = feature.WhichOneof("kind")
             if kinds is not None and name not in kinds:

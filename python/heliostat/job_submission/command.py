@@ -99,7 +99,7 @@ def _json(name: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"`{name}` is no JSON: {error}") from None
+        raise ValueError(f"`{name}` is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"`{name}` must be a JSON object, not {text}")
     return found

@@ -56,7 +56,7 @@ class ReplicaID(NamedTuple):
     def from_full_id_str(cls, full_id_str: str) -> ReplicaID:
         """The id that ``to_full_id_str`` made that text of. Raises ``ValueError`` for any other."""
         if not cls.is_full_id_str(full_id_str):
-            raise ValueError(f"{full_id_str!r} is no id of a replica: app#deployment#id.")
+            raise ValueError(f"{full_id_str!r} is not the id of a replica: app#deployment#id.")
         app, deployment, unique = full_id_str.split("#")
         return cls(unique, DeploymentID(app, deployment))
 

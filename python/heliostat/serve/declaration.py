@@ -39,7 +39,9 @@ def _import_path(path: str) -> str:
     separator = ":" if ":" in path else "."
     module, _, name = path.rpartition(separator)
     if path.count(":") > 1 or not module or not name:
-        raise ValueError(f"{path!r} is no import path: write it as module.submodule:application")
+        raise ValueError(
+            f"{path!r} is not an import path: write it as module.submodule:application"
+        )
     return path
 
 
@@ -224,7 +226,7 @@ class ServeDeploySchema(_Schema):
 def parsed(config: object) -> ServeDeploySchema:
     """The configuration that a file or a request has. Raises ``ValueError`` that names the fields."""
     if not isinstance(config, dict):
-        raise ValueError("The configuration is no mapping: it begins with `applications:`.")
+        raise ValueError("The configuration must be a mapping with the key `applications`.")
     try:
         schema: ServeDeploySchema = ServeDeploySchema.model_validate(config)
     except ValidationError as error:

@@ -222,7 +222,9 @@ def attribute(path: str, *, again: bool = False) -> Any:
     """What ``module:name`` or ``module.name`` is; with ``again`` the module is read anew."""
     name, _, rest = path.rpartition(":" if ":" in path else ".")
     if not name or not rest:
-        raise ValueError(f"{path!r} is no import path: write it as module.submodule:application.")
+        raise ValueError(
+            f"{path!r} is not an import path: write it as module.submodule:application."
+        )
     module = importlib.import_module(name)
     if again:
         module = importlib.reload(module)
@@ -578,7 +580,7 @@ class DeploymentActorConfig:
         if isinstance(given, str):
             if not any(one in given for one in ":."):
                 raise ValueError(
-                    f"{given!r} is no import path: write it as module.submodule:Class."
+                    f"{given!r} is not an import path: write it as module.submodule:Class."
                 )
             self.code = cloudpickle.dumps((None, *args))
         else:

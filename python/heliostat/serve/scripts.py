@@ -163,7 +163,7 @@ def _file(path: str) -> Any:
     try:
         return yaml.safe_load(Path(path).read_text())
     except yaml.YAMLError as error:
-        raise ValueError(f"{path} is no YAML: {error}") from None
+        raise ValueError(f"{path} is not YAML: {error}") from None
 
 
 def _arguments(given: list[str]) -> dict[str, str]:
@@ -412,7 +412,7 @@ def _build(options: argparse.Namespace) -> None:
 def _ask(options: argparse.Namespace, method: str, body: Any = None) -> Any:
     if "://" not in options.address or not options.address.startswith(("http://", "https://")):
         raise ValueError(
-            f"{options.address!r} is no address of a dashboard: it begins with http:// or https://. "
+            f"{options.address!r} is not the address of a dashboard: it begins with http:// or https://. "
             "It may come from RAY_DASHBOARD_ADDRESS."
         )
     data = None if body is None else json.dumps(body).encode()

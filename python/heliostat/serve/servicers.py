@@ -59,7 +59,7 @@ def imported(path: str) -> Callable[..., Any]:
     module, _, name = path.rpartition(":" if ":" in path else ".")
     if not module:
         raise ValueError(
-            f"grpc_servicer_functions: {path!r} is no import path: write it as "
+            f"grpc_servicer_functions: {path!r} is not an import path: write it as "
             "module.add_MyServiceServicer_to_server."
         )
     try:

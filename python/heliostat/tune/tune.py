@@ -278,7 +278,7 @@ def _tuner(given: dict[str, Any], tune_config: TuneConfig, run_config: RunConfig
     if begin_from is not None:
         begin_from = os.path.abspath(os.path.expanduser(os.fspath(begin_from)))
         if not os.path.isdir(begin_from):
-            raise ValueError(f"restore={begin_from!r} is no folder of a checkpoint.")
+            raise ValueError(f"restore={begin_from!r} is not the folder of a checkpoint.")
     return Tuner(
         trainable,
         param_space=given["config"],

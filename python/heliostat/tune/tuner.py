@@ -589,7 +589,7 @@ def _named_callbacks() -> list[type[Callback]]:
             raise ValueError(f"RAY_TUNE_CALLBACKS names {path.strip()!r}: {error}") from error
         if not (isinstance(kind, type) and issubclass(kind, Callback)):
             raise ValueError(
-                f"RAY_TUNE_CALLBACKS names {path.strip()!r}, which is no tune.Callback."
+                f"RAY_TUNE_CALLBACKS names {path.strip()!r}, which is not a tune.Callback."
             )
         found.append(kind)
     return found

@@ -36,7 +36,7 @@ class Answer:
         try:
             return json.loads(self.body)
         except ValueError:
-            raise RuntimeError(f"The server's answer is no JSON: {self.text[:200]}") from None
+            raise RuntimeError(f"The server's answer is not JSON: {self.text[:200]}") from None
 
 
 class Server:
@@ -52,7 +52,7 @@ class Server:
         self.url = url.rstrip("/")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no address of a dashboard: use http://host:port")
+            raise ValueError(f"{url!r} is not the address of a dashboard: use http://host:port")
         self.host, self.prefix = parts.netloc.rpartition("@")[2], parts.path
         self._name = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -38,7 +38,7 @@ impl Request {
     /// A sentence that names the field.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, String> {
         let body: Value = serde_json::from_slice(body)
-            .map_err(|error| format!("The body is no JSON: {error}."))?;
+            .map_err(|error| format!("The body is not JSON: {error}."))?;
         let Value::Object(mut body) = body else {
             return Err("The body must be a JSON object.".to_owned());
         };

@@ -123,7 +123,7 @@ impl Shelf {
         let read = |path: &PathBuf| {
             let job = read_json(path).as_ref().and_then(Job::from_file);
             if job.is_none() {
-                tracing::warn!(path = %path.display(), "a file among the jobs is no record of a job");
+                tracing::warn!(path = %path.display(), "a file among the jobs is not the record of a job");
             }
             job
         };

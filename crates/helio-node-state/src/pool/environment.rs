@@ -23,7 +23,7 @@ pub(super) fn variables(env: &RuntimeEnv) -> Result<BTreeMap<String, String>, St
     for one in &env.variables {
         if one.name.is_empty() || one.name.contains(['=', '\0']) || one.value.contains('\0') {
             return Err(format!(
-                "the runtime environment's variable {:?} is no environment variable",
+                "the runtime environment's variable {:?} is not an environment variable",
                 one.name
             ));
         }

@@ -169,7 +169,7 @@ pub(super) fn read(
                 about.map_or_else(|| "of another release".to_owned(), |about| about.release),
                 env!("CARGO_PKG_VERSION")
             ),
-            None => format!("{name} is no file of a history."),
+            None => format!("{name} is not a file of a history."),
         });
     }
     let about = about.ok_or_else(|| format!("{name} is cut within its first lines."))?;

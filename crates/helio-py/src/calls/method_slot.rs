@@ -96,7 +96,7 @@ impl MethodSlot {
         };
         let Ok(handle) = handle.cast::<ActorHandleBase>() else {
             return Err(PyAttributeError::new_err(
-                "an actor method of something that is no handle",
+                "an actor method of something that is not a handle",
             ));
         };
         Ok(Self::bound(slf, handle)?.into_any())

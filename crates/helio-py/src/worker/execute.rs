@@ -120,7 +120,7 @@ pub(super) fn apply<'py>(
         Target::Function(function) => calls::call(function.bind(py), args, kwargs.as_ref()),
         Target::Method(method) => {
             let instance = current::instance(py).ok_or_else(|| {
-                PyTypeError::new_err("a method call reached a process that is no actor")
+                PyTypeError::new_err("a method call reached a process that is not an actor")
             })?;
             let instance = instance.into_bound(py);
             match method.of(&instance) {

@@ -167,7 +167,7 @@ impl Arrival {
 /// **AUTH-1** Only the owner of the folder reaches the socket that it came by, and its greeting is checked all the same.
 fn handed_over(fd: OwnedFd) -> io::Result<Stream> {
     if !matches!(socket_domain(&fd)?, AddressFamily::INET | AddressFamily::INET6) {
-        return Err(io::Error::other("what was handed over is no connection of another machine"));
+        return Err(io::Error::other("the descriptor is not a connection of another machine"));
     }
     let stream = std::net::TcpStream::from(fd);
     stream.set_nonblocking(true)?;

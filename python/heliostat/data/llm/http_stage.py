@@ -90,7 +90,7 @@ class HttpRequestStage(Stage):
                 return {"http_response": json.loads(text)}
             except ValueError:
                 raise RuntimeError(
-                    f"{self._url} answered {answer.status} with what is no JSON: {text[:SAID_MAX]!r}"
+                    f"{self._url} answered {answer.status} with text that is not JSON: {text[:SAID_MAX]!r}"
                 ) from None
         raise RuntimeError(
             f"Reached maximum retries of {self._retries_max} for input row {payload!r}. "
@@ -129,4 +129,4 @@ def _plain(value: Any) -> Any:
     """What JSON has no name for, in what it has."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"a value of type {type(value).__name__} is no JSON")
+    raise TypeError(f"a value of type {type(value).__name__} is not JSON")

@@ -174,7 +174,9 @@ class Preprocessor(abc.ABC):
         """
         made = pickle.loads(serialized)
         if not isinstance(made, Preprocessor):
-            raise ValueError(f"the bytes are of {type(made).__name__}, which is no preprocessor.")
+            raise ValueError(
+                f"the bytes are of {type(made).__name__}, which is not a preprocessor."
+            )
         return made
 
     def _check(self, method: str) -> None:

@@ -56,7 +56,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     raise TypeError(
-        f"a value of type {type(value).__name__} is no JSON: change it before write_kafka, or pass "
+        f"a value of type {type(value).__name__} is not JSON: change it before write_kafka, or pass "
         "value_serializer='string'"
     )
 

@@ -105,7 +105,9 @@ def find(
             if ignore_missing:
                 continue
             pattern = any(one in path for one in "*?[")
-            hint = "; paths are no patterns: pass a list, such as glob.glob(...)" if pattern else ""
+            hint = (
+                "; a path is not a pattern: pass a list, such as glob.glob(...)" if pattern else ""
+            )
             raise FileNotFoundError(f"there is no file or folder {path}{hint}")
         if info.type == pafs.FileType.Directory:
             found += _below(used, path)

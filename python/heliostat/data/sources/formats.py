@@ -140,7 +140,7 @@ def _lines(data: bytes) -> Any:
             found.append(json.loads(line))
         except json.JSONDecodeError as error:
             shown = line[:80].decode("utf-8", "replace")
-            raise ValueError(f"line {number} is no JSON, {error.msg}: {shown}") from None
+            raise ValueError(f"line {number} is not JSON, {error.msg}: {shown}") from None
     return block.from_rows([_row(value) for value in found])
 
 

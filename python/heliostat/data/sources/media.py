@@ -56,7 +56,7 @@ def read_audio(paths: str | list[str], **options: Any) -> Dataset:
 
     Raises:
         ImportError: soundfile is not installed.
-        ValueError: While executing: a file is no sound that soundfile reads.
+        ValueError: While executing: soundfile cannot read a file.
     """
     required("soundfile", "Sounds")
     source, concurrency, remote, open_args = begun(paths, options, _SOUNDS)
@@ -83,7 +83,7 @@ def read_videos(
 
     Raises:
         ImportError: av is not installed.
-        ValueError: ``fps`` or ``resize`` is not positive. While executing: a file is no film.
+        ValueError: ``fps`` or ``resize`` is not positive. While executing: PyAV cannot read a file.
     """
     if fps is not None and fps <= 0:
         raise ValueError(f"Expected `fps` to be a positive integer, but got {fps} instead.")

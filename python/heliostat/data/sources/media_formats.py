@@ -31,7 +31,7 @@ class Audio(Format):
                 io.BytesIO(self._bytes(filesystem, path)), always_2d=True, dtype="float32"
             )
         except package.LibsndfileError as error:
-            raise ValueError(f"{path} is no sound that soundfile reads: {error}") from error
+            raise ValueError(f"soundfile cannot read {path}: {error}") from error
         amplitude = np.ascontiguousarray(data.T)
         yield pa.table({"amplitude": tensors.from_numpy(amplitude[None]), "sample_rate": [rate]})
 
@@ -50,7 +50,7 @@ class Video(Format):
         try:
             film = package.open(io.BytesIO(self._bytes(filesystem, path)))
         except package.error.FFmpegError as error:
-            raise ValueError(f"{path} is no film that PyAV reads: {error}") from error
+            raise ValueError(f"PyAV cannot read {path}: {error}") from error
         with film:
             if not film.streams.video:
                 raise ValueError(f"{path} has no pictures.")
@@ -121,7 +121,7 @@ class Mcap(Format):
                         yield block.from_rows(held)
                         held = []
             except broken as error:
-                raise ValueError(f"{path} is no whole recording of MCAP: {error}") from error
+                raise ValueError(f"{path} is not a complete MCAP recording: {error}") from error
             if held:
                 yield block.from_rows(held)
 

@@ -115,8 +115,8 @@ def _recorded(config: Any) -> None:
 
         if not hasattr(data.Dataset, str(config.output_write_method)):
             raise ValueError(
-                f"output_write_method={config.output_write_method!r} is no method of ray.data.Dataset: it is "
-                "'write_parquet', 'write_json' or another."
+                f"output_write_method={config.output_write_method!r} is not a method of ray.data.Dataset: "
+                "it is 'write_parquet', 'write_json' or another."
             )
 
 

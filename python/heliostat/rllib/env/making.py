@@ -80,7 +80,7 @@ def checked(env: Any, env_index: int = 0) -> Any:
     gymnasium = required("gymnasium", "ray.rllib", "rllib")
     if not isinstance(env, gymnasium.Env):
         raise EnvError(
-            f"The environment's creator returned {type(env).__name__}, which is no gymnasium.Env."
+            f"The environment's creator returned {type(env).__name__}, which is not a gymnasium.Env."
         )
     if isinstance(env, MultiAgentEnv):
         raise EnvError(
@@ -142,7 +142,7 @@ def _outside(space: Any, value: Any, path: str) -> str:
         parts = [(str(k), inner[k], value[k]) for k in inner]
     elif inner is not None:
         if not isinstance(value, tuple) or len(value) != len(inner):
-            return f"returned {name} that is no tuple of {len(inner)}, as its space has"
+            return f"returned {name} that is not a tuple of {len(inner)}, as its space is"
         parts = [(str(i), s, v) for i, (s, v) in enumerate(zip(inner, value, strict=True))]
     else:
         given = np.asarray(value)

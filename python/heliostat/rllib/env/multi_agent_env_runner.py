@@ -46,8 +46,8 @@ class MultiAgentEnvRunner(EnvRunner):
             env = self._create(context)
             if not isinstance(env, MultiAgentEnv):
                 raise EnvError(
-                    f"{type(env).__name__} is no MultiAgentEnv, and multi_agent(...) is set: derive it from "
-                    "ray.rllib.MultiAgentEnv, or make it one with make_multi_agent()."
+                    f"{type(env).__name__} is not a MultiAgentEnv, and multi_agent(...) is set: derive "
+                    "it from ray.rllib.MultiAgentEnv, or make it one with make_multi_agent()."
                 )
             self.envs.append(env)
         self.env = self.envs[0]

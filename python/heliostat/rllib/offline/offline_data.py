@@ -40,8 +40,8 @@ class OfflineData:
             method = getattr(data, config.input_read_method, None)
             if method is None or not config.input_read_method.startswith("read_"):
                 raise ValueError(
-                    f"input_read_method={config.input_read_method!r} is no function of ray.data that reads: "
-                    "it is 'read_parquet', 'read_json' or another."
+                    f"input_read_method={config.input_read_method!r} is not a function of ray.data that "
+                    "reads: it is 'read_parquet', 'read_json' or another."
                 )
             paths = list(given) if isinstance(given, (list, tuple)) else given
             self.data = method(paths, **config.input_read_method_kwargs)

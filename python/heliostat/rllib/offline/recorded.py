@@ -45,7 +45,7 @@ def unpacked(value: bytes) -> SingleAgentEpisode:
         return _episode(state)
     except (ValueError, KeyError, TypeError, library.UnpackException) as error:
         raise DataError(
-            f"A row of 'item' is no recorded episode ({type(error).__name__}: {error}): "
+            f"A row of 'item' is not a recorded episode ({type(error).__name__}: {error}): "
             "input_read_episodes=True reads what output_write_episodes=True wrote."
         ) from error
 

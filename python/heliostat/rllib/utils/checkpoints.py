@@ -106,7 +106,7 @@ class Checkpointable:
         file = folder / f"{self.STATE_FILE_NAME}.pkl"
         if not file.exists():
             raise FileNotFoundError(
-                f"{folder} has no {file.name}, so it is no checkpoint of a {type(self).__name__}."
+                f"{folder} has no {file.name}, so it is not a checkpoint of a {type(self).__name__}."
             )
         self.set_state(pickle.loads(file.read_bytes()))
         for name, part in self.get_checkpointable_components():
@@ -128,7 +128,7 @@ class Checkpointable:
         folder = Path(os.fspath(getattr(path, "path", path)))
         file = folder / cls.CLASS_AND_CTOR_ARGS_FILE_NAME
         if not file.exists():
-            raise FileNotFoundError(f"{folder} has no {file.name}, so it is no checkpoint.")
+            raise FileNotFoundError(f"{folder} has no {file.name}, so it is not a checkpoint.")
         made = pickle.loads(file.read_bytes())
         if not issubclass(made["class"], cls):
             raise ValueError(

@@ -74,7 +74,7 @@ def check_datasets(datasets: Any, config: DataConfig) -> None:
     for name, dataset in datasets.items():
         if not callable(dataset) and not hasattr(dataset, "streaming_split"):
             raise ValueError(
-                f"datasets[{name!r}] is no ray.data.Dataset but of {type(dataset).__name__}. Make "
+                f"datasets[{name!r}] must be a ray.data.Dataset, not a {type(dataset).__name__}. Make "
                 "one with ray.data.from_items(...), from_pandas(...), from_huggingface(...) or "
                 "read_parquet(...), or pass the value in train_loop_config."
             )

@@ -43,7 +43,7 @@ class SavedRun:
         try:
             found = json.loads(data)
             if not isinstance(found, dict):
-                raise ValueError("it is no object of JSON")
+                raise ValueError("it is not a JSON object")
             known = {name: found[name] for name in SavedRun.__dataclass_fields__ if name in found}
             rows = known.pop("steps", [])
             run = SavedRun(**known)

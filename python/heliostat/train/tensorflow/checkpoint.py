@@ -90,7 +90,7 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
             path = os.path.normpath(os.path.join(folder, name))
             if not os.path.exists(path):
                 raise RuntimeError(
-                    f"There is no {name} in {self.path}: this is no checkpoint of "
+                    f"There is no {name} in {self.path}: this is not a checkpoint of "
                     "TensorflowCheckpoint or ReportCheckpointCallback."
                 )
             return tf.keras.models.load_model(path)

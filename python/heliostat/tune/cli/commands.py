@@ -118,7 +118,7 @@ def add_note(path: str, filename: str = "note.txt") -> None:
         TuneError: There is no such folder, or the editor failed.
     """
     if not os.path.isdir(path):
-        raise TuneError(f"{path} is no folder: give that of a search or of a trial.")
+        raise TuneError(f"{path} is not a folder: give that of a search or of a trial.")
     editor = os.environ.get("EDITOR", "vi")
     try:
         ended = subprocess.run([*editor.split(), os.path.join(path, filename)], check=False)

@@ -183,7 +183,7 @@ class ConcurrencyLimiter(Searcher):
                 f"max_concurrent={max_concurrent!r} must be a whole number from 1 up."
             )
         if not isinstance(searcher, Searcher):
-            raise TypeError(f"{searcher!r} is no Searcher.")
+            raise TypeError(f"{searcher!r} is not a Searcher.")
         super().__init__(searcher.metric, searcher.mode)
         self.searcher, self.max_concurrent, self.batch = searcher, max_concurrent, batch
         self._is_limited_there = searcher.set_max_concurrency(max_concurrent)

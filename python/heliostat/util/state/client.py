@@ -205,10 +205,12 @@ def _check_id(id: str, column: str, digits: int) -> None:
     try:
         bytes.fromhex(id)
     except (TypeError, ValueError):
-        raise RayStateApiException(f"{id!r} is no {column}: it is not hexadecimal.") from None
+        raise RayStateApiException(
+            f"{id!r} is not a valid {column}: it is not hexadecimal."
+        ) from None
     if len(id) != digits:
         raise RayStateApiException(
-            f"{id!r} is no {column}: it has {len(id)} hexadecimal digits, not {digits}."
+            f"{id!r} is not a valid {column}: it has {len(id)} hexadecimal digits, not {digits}."
         )
 
 

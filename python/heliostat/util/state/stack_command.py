@@ -48,7 +48,7 @@ def _print_here(pids: list[int] | None) -> int:
     known = stacks.workers()
     for pid in pids or []:
         if pid not in known:
-            raise ValueError(f"{pid} is no worker of this machine; they are {_listed(known)}")
+            raise ValueError(f"{pid} is not a worker of this machine; they are {_listed(known)}")
     asked = known if pids is None else pids
     if not asked:
         print(f"No workers run on {platform.node()}.", file=sys.stderr)

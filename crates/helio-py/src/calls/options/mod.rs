@@ -23,7 +23,7 @@ pub(crate) use task::TaskOptions;
 pub(crate) use value::Value;
 
 fn unknown(keyword: &str) -> PyErr {
-    PyKeyError::new_err(format!("{keyword} is no option of these calls"))
+    PyKeyError::new_err(format!("{keyword} is not an option of these calls"))
 }
 
 fn resource_set(needs: &[(String, f64)]) -> ResourceSet {

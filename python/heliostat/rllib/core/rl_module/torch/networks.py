@@ -47,7 +47,7 @@ def settings(model_config: dict[str, Any]) -> DefaultModelConfig:
     for name in model_config:
         if name not in known:
             raise ValueError(
-                f"model_config has {name!r}, which is no setting of the default modules."
+                f"model_config has {name!r}, which is not a setting of the default modules."
                 f"{nearest(name, known)} Settings of a module of your own go with "
                 "RLModuleSpec(module_class=..., model_config=...)."
             )
