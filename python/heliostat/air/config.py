@@ -67,10 +67,11 @@ class RunConfig(_Run):
     """Where a run or a search keeps its files, and what it does on failures.
 
     Attributes:
+        sync_config, verbose, stop, progress_reporter, log_to_file: Of a search; see ``tune.RunConfig``.
+        local_dir: Refused (DeprecationWarning): pass ``storage_path``.
         name, storage_path, storage_filesystem: As in ``train.RunConfig``.
         failure_config, checkpoint_config: Of this module.
         callbacks: ``tune.Callback`` objects for a search, ``train.UserCallback`` objects for a trainer.
-        sync_config, verbose, stop, progress_reporter, log_to_file: Of a search; see ``tune.RunConfig``.
     """
 
     sync_config: Any = None

@@ -30,13 +30,27 @@ class BaseTrainer(abc.ABC):
 
     @classmethod
     def restore(cls, path: str | os.PathLike[str], *_: Any, **__: Any) -> NoReturn:
-        """Refused (RayDeprecationWarning, DeprecationWarning): run again with the same name and path."""
+        """Refused: run again with the same name and path.
+
+        Args:
+            path: Has no effect.
+
+        Raises:
+            DeprecationWarning: Always.
+        """
         _warn()
         raise DeprecationWarning(GONE.format(name="restore", instead=_RESUME))
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], *_: Any, **__: Any) -> NoReturn:
-        """Refused, like ``restore``."""
+        """Refused, like ``restore``.
+
+        Args:
+            path: Has no effect.
+
+        Raises:
+            DeprecationWarning: Always.
+        """
         _warn()
         raise DeprecationWarning(GONE.format(name="can_restore", instead=_RESUME))
 

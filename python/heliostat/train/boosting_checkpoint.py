@@ -28,6 +28,9 @@ class BoostingCheckpoint(FrameworkCheckpoint):
             preprocessor: A fitted preprocessor that the model's inputs go through.
             path: An empty folder for the checkpoint. Default: a temporary one.
 
+        Returns:
+            The checkpoint.
+
         Raises:
             ValueError: ``path`` is no folder.
         """

@@ -34,15 +34,31 @@ class UserCallback:
         metrics: list[dict[str, Any]],
         checkpoint: Checkpoint | None,
     ) -> None:
-        """All ranks have reported; ``metrics`` holds their metrics in the order of the ranks."""
+        """Called when all ranks have reported.
+
+        Args:
+            run_context: The run.
+            metrics: The metrics of each rank, in order.
+            checkpoint: The checkpoint that was reported with them, if there was one.
+        """
 
     def after_exception(
         self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]
     ) -> None:
-        """Workers have failed; ``worker_exceptions`` maps ranks to exceptions."""
+        """Called when workers have failed.
+
+        Args:
+            run_context: The run.
+            worker_exceptions: The exceptions by rank.
+        """
 
     def on_world_size_change(self, run_context: TrainRunContext, before: int, now: int) -> None:
-        """An attempt begins with another number of workers than the one before.
+        """Called when an attempt begins with another number of workers than the one before.
 
         Workers hear of it by ``ray.train.on_world_size_change``.
+
+        Args:
+            run_context: The run.
+            before: How many workers there were.
+            now: How many there are.
         """

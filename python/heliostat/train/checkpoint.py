@@ -22,6 +22,17 @@ class Checkpoint:
 
     Attributes:
         path: The folder, as an absolute path or as a path on ``filesystem``.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, tempfile
+        >>> from ray.train import Checkpoint
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = pathlib.Path(folder, "weights.txt").write_text("0.5")
+        >>> checkpoint = Checkpoint.from_directory(folder)
+        >>> with checkpoint.as_directory() as found:
+        ...     pathlib.Path(found, "weights.txt").read_text()
+        '0.5'
     """
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any | None = None) -> None:
@@ -40,11 +51,24 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Refer to a local folder. Nothing is copied until it is reported."""
+        """Refer to a local folder. Nothing is copied until it is reported.
+
+        Args:
+            path: The folder.
+
+        Returns:
+            The checkpoint.
+        """
         return cls(path)
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the files to ``path`` (default: a new temporary folder) and return that folder.
+        """Copy the files into a folder.
+
+        Args:
+            path: The folder. Default: a new temporary one.
+
+        Returns:
+            The folder.
 
         Raises:
             FileNotFoundError: The checkpoint is gone.
@@ -137,7 +161,11 @@ class Checkpoint:
         return loaded
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Replace the metadata stored with the checkpoint (it must fit into JSON)."""
+        """Replace the metadata that is stored with the checkpoint.
+
+        Args:
+            metadata: Values by name, which fit into JSON.
+        """
         name = os.path.join(self.path, _METADATA_FILE)
         data = json.dumps(metadata).encode()
         if self._filesystem is None:
@@ -148,7 +176,11 @@ class Checkpoint:
                 stream.write(data)
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to the metadata stored with the checkpoint."""
+        """Add to the metadata that is stored with the checkpoint.
+
+        Args:
+            metadata: Values by name, which fit into JSON.
+        """
         self.set_metadata({**self.get_metadata(), **metadata})
 
     def __repr__(self) -> str:

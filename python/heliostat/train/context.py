@@ -92,7 +92,17 @@ def has_session() -> bool:
 
 
 class TrainContext:
-    """Rank, world size and names, as `get_context` returns them."""
+    """Rank, world size and names, as `get_context` returns them.
+
+    Args:
+        world_rank: The worker's number, from 0.
+        world_size: How many workers there are.
+        local_rank: Its number among those of its node.
+        local_world_size: How many those are.
+        node_rank: The node's number.
+        experiment_name: The run's name.
+        storage: Where the run keeps its files.
+    """
 
     def __init__(
         self,

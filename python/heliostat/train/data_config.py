@@ -54,6 +54,12 @@ class DataConfig:
     ) -> list[dict[str, Any]]:
         """Return one dict per rank that maps dataset names to iterators.
 
+        Args:
+            datasets: The trainer's datasets by name.
+            world_size: How many workers there are.
+            worker_handles: Has no effect.
+            worker_node_ids: The node of each worker, near which its blocks should be.
+
         Raises:
             ValueError: A dataset to split does not exist.
         """
@@ -71,7 +77,14 @@ class DataConfig:
         return rows
 
     def names_to_split(self, datasets: Mapping[str, Any]) -> set[str]:
-        """Return which of these datasets are split. Raises ValueError when one is not there."""
+        """Return which of these datasets are split.
+
+        Args:
+            datasets: The trainer's datasets by name.
+
+        Raises:
+            ValueError: One that is to be split is not there.
+        """
         if self._datasets_to_split == "all":
             return set(datasets)
         unknown = set(self._datasets_to_split) - set(datasets)

@@ -34,11 +34,12 @@ class DataParallelTrainer(BaseTrainer):
         run_config: Storage, failures, checkpoints. Default: ``RunConfig()``.
         datasets: Datasets by name, or functions that make them; see ``get_dataset_shard``.
         dataset_config: How they are split. Default: all of them.
-        metadata, resume_from_checkpoint: Refused (DeprecationWarning).
         validation_config: What ``report(validation=...)`` validates checkpoints with.
+        metadata, resume_from_checkpoint: Refused (DeprecationWarning).
 
     Raises:
         ValueError: The function cannot take what it will be called with.
+        DeprecationWarning: ``metadata`` or ``resume_from_checkpoint`` is given.
     """
 
     _scaling_config_allowed_keys: ClassVar[list[str]] = [
@@ -109,6 +110,21 @@ class DataParallelTrainer(BaseTrainer):
                 has no room for the workers: the text says what is short where.
             ValueError: The storage cannot be used, or another run is using its folder.
             KeyboardInterrupt: After Ctrl-C; the workers are ended before it is raised.
+
+        Examples:
+            >>> import ray
+            >>> from ray import train
+            >>> from ray.train import DataParallelTrainer, RunConfig, ScalingConfig
+            >>> def work(config):
+            ...     train.report({"workers": train.get_context().get_world_size(), "lr": config["lr"]})
+            >>> trainer = DataParallelTrainer(
+            ...     work,
+            ...     train_loop_config={"lr": 0.1},
+            ...     scaling_config=ScalingConfig(num_workers=2),
+            ...     run_config=RunConfig(name="two_workers"),
+            ... )
+            >>> trainer.fit().metrics
+            {'workers': 2, 'lr': 0.1}
         """
         import heliostat as ray
 

@@ -22,5 +22,9 @@ class FrameworkCheckpoint(Checkpoint):
         return None if found is None else ray.cloudpickle.loads(bytes.fromhex(found))
 
     def set_preprocessor(self, preprocessor: Any) -> None:
-        """Keep a preprocessor with the checkpoint."""
+        """Keep a preprocessor with the checkpoint.
+
+        Args:
+            preprocessor: A fitted preprocessor.
+        """
         self.update_metadata({_PREPROCESSOR: ray.cloudpickle.dumps(preprocessor).hex()})

@@ -48,7 +48,13 @@ class ReportedCheckpointStatus(Enum):
 
 @dataclass
 class ReportedCheckpoint:
-    """A checkpoint of the run with the metrics that were reported with it."""
+    """A checkpoint of the run with the metrics that were reported with it.
+
+    Attributes:
+        checkpoint: The checkpoint.
+        metrics: The metrics of rank 0.
+        status: Whether it is complete. Default: it is.
+    """
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]

@@ -31,11 +31,13 @@ class Result:
         checkpoint: The latest checkpoint, None when there is none.
         error: What ended the run, None when it finished.
         path: Folder of the run.
+        metrics_dataframe: The metrics of all reports, as a DataFrame.
         best_checkpoints: The kept checkpoints with their metrics, the best one last when they are
             scored, else oldest first.
         return_value: What the training function returned on rank 0.
         config: ``train_loop_config`` of the run.
         page: Path of the run's page (HTML), None when it was not written.
+        summary: What happened, in a few lines.
     """
 
     def __init__(
@@ -100,8 +102,9 @@ class Result:
             mode: "max" or "min".
 
         Raises:
-            ValueError: Another mode, or no checkpoint has a number for that metric (a ``RuntimeError``, too).
             RuntimeError: There is no checkpoint.
+            ValueError: Another mode, or no checkpoint has a number for that metric (a ``RuntimeError``,
+                too).
         """
         if mode not in ("max", "min"):
             raise ValueError(f"mode={mode!r} must be 'max' or 'min'.")
@@ -125,6 +128,13 @@ class Result:
         cls, path: str | os.PathLike[str], storage_filesystem: Any | None = None
     ) -> Result:
         """Read the result of an earlier run from its folder (also one that Ray 2.60 wrote).
+
+        Args:
+            path: The run's folder, or its URI.
+            storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``path`` is a path on.
+
+        Returns:
+            The result.
 
         Raises:
             RuntimeError: The folder does not exist or holds no run.

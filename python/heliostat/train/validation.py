@@ -16,7 +16,15 @@ class ValidationFn(Protocol):
     """A function that takes a checkpoint, and returns metrics which are added to its own."""
 
     def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]:
-        """Validate."""
+        """Validate a checkpoint.
+
+        Args:
+            checkpoint: The checkpoint.
+            **kwargs: Those of the validation's ``fn_kwargs``.
+
+        Returns:
+            The metrics.
+        """
 
 
 @dataclass
@@ -69,7 +77,11 @@ class ValidationConfig:
                 raise ValueError(f"ValidationConfig(ray_remote_kwargs): {error}") from error
 
     def task(self, asked: bool | ValidationTaskConfig) -> ValidationTaskConfig:
-        """The validation that ``report`` asks for: its options over the default ones."""
+        """Return the validation that ``report`` asks for: its options over the default ones.
+
+        Args:
+            asked: What ``report(validation=...)`` was given.
+        """
         default = self.task_config or ValidationTaskConfig()
         if not isinstance(asked, ValidationTaskConfig):
             return default

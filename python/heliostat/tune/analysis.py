@@ -207,14 +207,26 @@ class ExperimentAnalysis:
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
     ) -> dict[str, Any] | None:
-        """Return the configuration of ``get_best_trial``; None where there is none."""
+        """Return the configuration of ``get_best_trial``; None where there is none.
+
+        Args:
+            metric: What trials are compared by. Default: that of the search.
+            mode: "min" or "max". Default: that of the search.
+            scope: Which results count: "last", "all", "avg", "last-5-avg" or "last-10-avg". Default "last".
+        """
         best = self.get_best_trial(metric, mode, scope)
         return best.config if best else None
 
     def get_best_logdir(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
     ) -> str | None:
-        """Return the folder of ``get_best_trial``; None where there is none."""
+        """Return the folder of ``get_best_trial``; None where there is none.
+
+        Args:
+            metric: What trials are compared by. Default: that of the search.
+            mode: "min" or "max". Default: that of the search.
+            scope: Which results count: "last", "all", "avg", "last-5-avg" or "last-10-avg". Default "last".
+        """
         best = self.get_best_trial(metric, mode, scope)
         return best.path if best else None
 

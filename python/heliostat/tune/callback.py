@@ -33,58 +33,137 @@ class Callback:
         """
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """A turn of the loop begins."""
+        """Called when a turn of the loop begins.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            **info: More, in later releases.
+        """
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """A turn of the loop has ended."""
+        """Called when a turn of the loop has ended.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            **info: More, in later releases.
+        """
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A trial begins, or goes on in a new process."""
+        """Called when a trial begins, or goes on in a new process.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            **info: More, in later releases.
+        """
 
     def on_trial_restore(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A trial goes on from a checkpoint; after ``on_trial_start``."""
+        """Called when a trial goes on from a checkpoint; after ``on_trial_start``.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            **info: More, in later releases.
+        """
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has saved a checkpoint; after ``on_checkpoint``."""
+        """Called when a trial has saved a checkpoint; after ``on_checkpoint``.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            **info: More, in later releases.
+        """
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """A trial has reported. What is changed in ``result`` counts for all that comes after."""
+        """Called when a trial has reported. What is changed in ``result`` counts for all that comes after.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            result: What it reported, with what is added to it.
+            **info: More, in later releases.
+        """
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A trial has ended well."""
+        """Called when a trial has ended well.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            **info: More, in later releases.
+        """
 
     def on_trial_recover(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A trial has failed and is tried again."""
+        """Called when a trial has failed and is tried again.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            **info: More, in later releases.
+        """
 
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A trial has failed for good."""
+        """Called when a trial has failed for good.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            **info: More, in later releases.
+        """
 
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
     ) -> None:
-        """A trial has a new checkpoint, a ``tune.Checkpoint``. What this raises is only warned of."""
+        """Called when a trial has a new checkpoint. What this raises is only warned of.
+
+        Args:
+            iteration: Turns of the loop so far.
+            trials: All trials.
+            trial: The trial.
+            checkpoint: A ``tune.Checkpoint``.
+            **info: More, in later releases.
+        """
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """The search has ended."""
+        """Called when the search has ended.
+
+        Args:
+            trials: All trials.
+            **info: More, in later releases.
+        """
 
     def get_state(self) -> dict[str, Any] | None:
         """Return what a restored search gives to ``set_state``."""
         return None
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from an earlier state."""
+        """Go on from an earlier state.
+
+        Args:
+            state: What ``get_state`` returned.
+        """
 
 
 class CallbackList(Callback):

@@ -119,6 +119,7 @@ class RunConfig:
         progress_reporter: A ``CLIReporter``, or another ``ProgressReporter``, that is called instead of the
             lines that a search prints; not with ``verbose=0``.
         log_to_file: What a trial prints goes into files of its folder, too: True: "stdout" and "stderr";
+        local_dir: Refused (DeprecationWarning): pass ``storage_path``.
             a name: one file; two names: one for each.
     """
 
@@ -161,7 +162,10 @@ class RunConfig:
         return os.path.abspath(os.path.expanduser(path))
 
     def storage(self, name: str) -> Storage:
-        """Where the search of that name keeps its files.
+        """Return where the search of that name keeps its files.
+
+        Args:
+            name: The search's name.
 
         Raises:
             ValueError: ``storage_path`` is a URI that nobody knows.
@@ -183,10 +187,19 @@ class TuneConfig:
         max_concurrent_trials: How many trials run at a time. Default, and below 1: as many as fit.
         time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
         reuse_actors: A process runs one trial after the other: functions always, class trainables if
-            their ``reset_config`` returns True. False: each trial has a new process, so that variables
-            of the environment, globals, threads and memory of a GPU end with it.
         trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and
             its folder's.
+        chdir_to_trial_dir: Refused (DeprecationWarning): set RAY_CHDIR_TO_TRIAL_DIR.
+            their ``reset_config`` returns True. False: each trial has a new process, so that variables
+            of the environment, globals, threads and memory of a GPU end with it.
+
+    Examples:
+        >>> import ray
+        >>> from ray import tune
+        >>> from ray.tune.schedulers import ASHAScheduler
+        >>> config = tune.TuneConfig(
+        ...     metric="loss", mode="min", num_samples=20, scheduler=ASHAScheduler(max_t=50)
+        ... )
     """
 
     mode: str | None = None
@@ -220,7 +233,14 @@ class ResumeType(str, Enum):
 
 @dataclass
 class ResumeConfig:
-    """What a restored search does with its trials, by how they ended."""
+    """What a restored search does with its trials, by how they ended.
+
+    Attributes:
+        finished: Of those that ended well: ``"SKIP"`` (the default): they stay as they are;
+            ``"RESUME"``: they go on; ``"RESTART"``: they begin anew.
+        unfinished: Of those that had not ended. Default ``"RESUME"``.
+        errored: Of those that failed. Default ``"SKIP"``.
+    """
 
     finished: str = field(default=ResumeType.SKIP)
     unfinished: str = field(default=ResumeType.RESUME)

@@ -94,11 +94,19 @@ class TuneContext:
         return _text(self._of("folder"))
 
     def get_metadata(self) -> NoReturn:
-        """Trainers have metadata; trials do not."""
+        """Refused: trainers have metadata; trials do not.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError(_OF_TRAINERS.format("get_metadata"))
 
     def get_world_size(self) -> NoReturn:
-        """Training workers have ranks; trials do not."""
+        """Refused: training workers have ranks; trials do not.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError(_OF_TRAINERS.format("get_world_size"))
 
     get_world_rank = get_local_rank = get_local_world_size = get_node_rank = get_world_size

@@ -45,22 +45,23 @@ class Experiment:
         resources_per_trial: As ``tune.with_resources`` takes them. Default: one CPU.
         num_samples: How many times the space is sampled; -1: without end.
         storage_path: Folder that holds searches. Default ``~/ray_results``.
+        storage_filesystem, sync_config, log_to_file, export_formats: As in ``tune.run``.
         checkpoint_config: A ``CheckpointConfig``, or a dict of its fields.
         trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and its
             folder's.
         max_failures: How many times a trial is tried again; -1: without end.
         restore: Folder of a checkpoint that every trial begins from.
-        storage_filesystem, sync_config, log_to_file, export_formats: As in ``tune.run``.
+        local_dir: Refused (DeprecationWarning): pass ``storage_path``.
+
+    Attributes:
+        name: Of the search and its folder.
+        spec: What was given, by the names of the arguments, as trials are made of it.
 
     Raises:
         TuneError: ``run`` is not known.
         ValueError: ``run`` takes no config, ``name`` cannot be the name of a folder, ``stop`` or
             ``log_to_file`` makes no sense, or a function is to be saved after so many steps.
         DeprecationWarning: ``local_dir`` was given.
-
-    Attributes:
-        name: Of the search and its folder.
-        spec: What was given, by the names of the arguments, as trials are made of it.
     """
 
     # What callbacks are told of it.
@@ -199,6 +200,9 @@ class Experiment:
     def get_trainable_name(cls, run_object: Any) -> str:
         """Return the name under which trials of a trainable are shown.
 
+        Args:
+            run_object: A trainable, or its name.
+
         Raises:
             TuneError: It is neither a name nor something to call.
         """
@@ -210,7 +214,13 @@ class Experiment:
 
     @classmethod
     def register_if_needed(cls, run_object: Any) -> str:
-        """Register a trainable under its own name, and return that; a string is a name already.
+        """Register a trainable under its own name.
+
+        Args:
+            run_object: A trainable; a string is a name already.
+
+        Returns:
+            The name.
 
         Raises:
             TypeError: It is neither a function nor a class of trials.
@@ -224,6 +234,10 @@ class Experiment:
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
         """Return the experiment that a dict describes: "run", and arguments of this class.
+
+        Args:
+            name: Of the search and its folder.
+            spec: The dict.
 
         Raises:
             TuneError: There is no "run", or a name is no argument.

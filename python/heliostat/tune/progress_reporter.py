@@ -32,14 +32,27 @@ class ProgressReporter:
         mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """The search begins."""
+        """Called when the search begins.
+
+        Args:
+            start_time: Seconds since 1970. Default: now.
+            total_samples: How many trials there will be. Default: it is not known.
+            metric: What is optimized.
+            mode: "min" or "max".
+            **kwargs: More, in later releases.
+        """
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
-        """Return whether ``report`` is to be called now."""
+        """Return whether ``report`` is to be called now.
+
+        Args:
+            trials: All trials.
+            done: Whether this is the last time. Default False.
+        """
         return True
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:
-        """Show the search.
+        """Show the search. To be implemented.
 
         Args:
             trials: All of them.
@@ -106,18 +119,34 @@ class _TableReporter(ProgressReporter):
         self._metric, self._mode = self._metric or metric, self._mode or mode
 
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
-        """Take over metric and mode of the search; False where this reporter has its own."""
+        """Take over metric and mode of the search.
+
+        Args:
+            metric: What is optimized.
+            mode: "min" or "max".
+
+        Returns:
+            False where this reporter has its own.
+        """
         if (self._metric and metric) or (self._mode and mode):
             return False
         self._metric, self._mode = self._metric or metric, self._mode or mode
         return True
 
     def set_total_samples(self, total_samples: int) -> None:
-        """Say how many trials there will be."""
+        """Say how many trials there will be.
+
+        Args:
+            total_samples: The number.
+        """
         self._total = total_samples
 
     def set_start_time(self, timestamp: float | None = None) -> None:
-        """Say when the search began, in seconds since 1970; None: now."""
+        """Say when the search began.
+
+        Args:
+            timestamp: Seconds since 1970. Default: now.
+        """
         self._began = time.time() if timestamp is None else timestamp
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
@@ -128,7 +157,11 @@ class _TableReporter(ProgressReporter):
         return True
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
-        """Show one more metric, under another title if there is one.
+        """Show one more metric.
+
+        Args:
+            metric: Its name.
+            representation: Its title. Default: the name.
 
         Raises:
             ValueError: It is shown already.
@@ -136,7 +169,11 @@ class _TableReporter(ProgressReporter):
         self._metrics = _with_one(self._metrics or {}, metric, representation)
 
     def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
-        """Show one more hyperparameter, under another title if there is one.
+        """Show one more hyperparameter.
+
+        Args:
+            parameter: Its name.
+            representation: Its title. Default: the name.
 
         Raises:
             ValueError: It is shown already.

@@ -54,7 +54,16 @@ class ResultGrid:
         checkpoints: CheckpointConfig | None = None,
         storage: ArrowStorage | None = None,
     ) -> ResultGrid:
-        """Of trials of a folder."""
+        """Return what came of the trials of a folder.
+
+        Args:
+            trials: The trials.
+            folder: The search's folder.
+            metric: What was optimized.
+            mode: "min" or "max".
+            checkpoints: Which checkpoints were kept.
+            storage: Where the folder is.
+        """
         from heliostat.tune.analysis import ExperimentAnalysis
 
         made = ExperimentAnalysis(folder, trials=trials, default_metric=metric, default_mode=mode)

@@ -78,13 +78,16 @@ def run(
         time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
         config: The search space.
         resources_per_trial: As ``tune.with_resources`` takes them, for trainables that do not say it by
-            themselves. Default: one CPU.
         num_samples: How many times the space is sampled; -1: without end.
+        storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``storage_path`` is a path on.
         search_alg, scheduler: Objects, or their names.
         checkpoint_config: Which checkpoints are made and kept.
         verbose: 0: nothing is printed; 1 (default) and more: the state of the search.
+        progress_reporter, log_to_file: As in ``RunConfig``.
         trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and its
             folder's.
+        sync_config: Kept, without an effect: files are written where they belong.
+        export_formats: Refused so far.
         max_failures: How many times a trial is tried again; -1: without end.
         fail_fast: True: the first failure ends the search. "raise": it is raised.
         restore: Folder of a checkpoint that every trial begins from.
@@ -96,12 +99,14 @@ def run(
         raise_on_failed_trial: Raise when a trial failed.
         callbacks: Objects with ``on_trial_result`` and the like; see ``tune.Callback``.
         max_concurrent_trials: How many trials run at a time. Default: as many as fit.
-        sync_config: Kept, without an effect: files are written where they belong.
         keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: Older names for
             the fields of ``checkpoint_config``, taken where that has none.
-        progress_reporter, log_to_file: As in ``RunConfig``.
-        storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``storage_path`` is a path on.
-        export_formats: Refused so far.
+        chdir_to_trial_dir: Refused (DeprecationWarning): set RAY_CHDIR_TO_TRIAL_DIR.
+        local_dir: Refused (DeprecationWarning): pass ``storage_path``.
+            themselves. Default: one CPU.
+
+    Returns:
+        The trials and their results.
 
     Raises:
         TuneError: A trial failed (its ``args[1]`` lists the failed trials), the trainable is not known,
@@ -174,10 +179,13 @@ def run_experiments(
     Args:
         experiments: An ``Experiment``, a dict of names and specs (``{"name": {"run": f, ...}}``), or a
             list of them.
-        concurrent: Kept, without an effect: the trials of one search fill the cluster.
         scheduler: As in ``tune.run``; each search begins with a copy of it.
         verbose, resume, resume_config, reuse_actors, callbacks, progress_reporter: As in ``tune.run``.
         raise_on_failed_trial: Raise at the end when a trial failed.
+        concurrent: Kept, without an effect: the trials of one search fill the cluster.
+
+    Returns:
+        The trials.
 
     Raises:
         TuneError: A trial failed (its ``args[1]`` lists the failed trials), or ``experiments`` is

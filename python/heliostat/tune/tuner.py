@@ -89,6 +89,19 @@ class Tuner:
     Raises:
         TuneError: ``trainable`` is none.
         ValueError: ``param_space`` is no dict, or a function takes no config.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"loss": (config["x"] - 2) ** 2})
+        >>> tuner = tune.Tuner(
+        ...     objective,
+        ...     param_space={"x": tune.grid_search([1, 2, 3])},
+        ...     tune_config=tune.TuneConfig(metric="loss", mode="min"),
+        ...     run_config=tune.RunConfig(verbose=0),
+        ... )
+        >>> tuner.fit().get_best_result().config
+        {'x': 2}
     """
 
     def __init__(
@@ -523,7 +536,12 @@ class Tuner:
     def can_restore(
         cls, path: str | os.PathLike[str], storage_filesystem: Any | None = None
     ) -> bool:
-        """Return whether there is a search in that folder."""
+        """Return whether there is a search in that folder.
+
+        Args:
+            path: The folder, or its URI.
+            storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``path`` is a path on.
+        """
         filesystem, folder = resolve(os.fspath(path), storage_filesystem)
         if filesystem is not None:
             return has_search(ArrowStorage(folder, filesystem, False))

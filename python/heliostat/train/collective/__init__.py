@@ -28,6 +28,9 @@ def barrier() -> None:
 def broadcast_from_rank_zero(data: T) -> T:
     """Return rank 0's ``data`` on every worker. It is for small things, up to about 1 kB.
 
+    Args:
+        data: On rank 0, what is sent: anything that can be pickled. Others' is not looked at.
+
     Raises:
         RuntimeError: Not called in a training function, or other ranks call something else.
         ValueError: The data of rank 0 is far larger than that.

@@ -151,7 +151,14 @@ class CheckpointConfig:
 
 @dataclass
 class LoggingConfig:
-    """How much the library itself logs. ``log_level`` is a name of ``logging``; default INFO."""
+    """How much the library itself logs.
+
+    Attributes:
+        log_level: A name of ``logging``. Default ``"INFO"``.
+
+    Raises:
+        ValueError: There is no such level.
+    """
 
     log_level: str = "INFO"
 
@@ -191,6 +198,17 @@ class RunConfig:
         callbacks: ``UserCallback`` objects; their methods run on the driver.
         worker_runtime_env: Runtime environment of the workers.
         sync_config, verbose, stop, progress_reporter, log_to_file: Refused (DeprecationWarning).
+
+    Examples:
+        >>> import ray
+        >>> from ray.train import CheckpointConfig, FailureConfig, RunConfig
+        >>> config = RunConfig(
+        ...     name="first",
+        ...     failure_config=FailureConfig(max_failures=2),
+        ...     checkpoint_config=CheckpointConfig(num_to_keep=1),
+        ... )
+        >>> config.failure_config.max_failures
+        2
     """
 
     name: str | None = None

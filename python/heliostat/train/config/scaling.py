@@ -38,6 +38,12 @@ class ScalingConfig:
 
     Raises:
         ValueError: A number out of range, or ``resources_per_worker`` that contradicts ``use_gpu``.
+
+    Examples:
+        >>> import ray
+        >>> from ray.train import ScalingConfig
+        >>> ScalingConfig(num_workers=4, use_gpu=True).num_workers
+        4
     """
 
     trainer_resources: dict[str, float] | None = None

@@ -32,7 +32,15 @@ class RayTrainReportCallback(BoostingReport):
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
-        """Load the ``lightgbm.Booster`` from a checkpoint that this callback has reported."""
+        """Load the booster from a checkpoint that this callback has reported.
+
+        Args:
+            checkpoint: The checkpoint.
+            filename: The model's file in it. Default ``"model.txt"``.
+
+        Returns:
+            A ``lightgbm.Booster``.
+        """
         lightgbm: Any = required("lightgbm", "LightGBM on a group of workers")
         with checkpoint.as_directory() as folder:
             return lightgbm.Booster(model_file=os.path.join(folder, filename))

@@ -14,6 +14,9 @@ def normalize_pandas_for_lightgbm(df: pd.DataFrame) -> pd.DataFrame:
     """Return ``df`` with numbers and booleans that are backed by Arrow as pandas' own types.
 
     LightGBM refuses the former. Columns of other types stay as they are, and are not copied.
+
+    Args:
+        df: The frame.
     """
     pd = required("pandas", "LightGBM from Arrow")
     import pyarrow as pa

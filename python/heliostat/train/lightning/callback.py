@@ -35,7 +35,12 @@ class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
         self._mode = checkpoint_upload_mode or CheckpointUploadMode.SYNC
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Called by Lightning."""
+        """Called by Lightning: saves and reports.
+
+        Args:
+            trainer: The ``Trainer``.
+            pl_module: The module.
+        """
         context = get_context()
         # One folder for all ranks of the node: a sharded checkpoint is written by all of them.
         storage = context.get_storage()

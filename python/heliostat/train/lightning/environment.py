@@ -31,10 +31,18 @@ class RayLightningEnvironment(environments.LightningEnvironment):  # type: ignor
         return get_context().get_node_rank()
 
     def set_world_size(self, size: int) -> None:
-        """The run decides."""
+        """Called by Lightning; has no effect, for the run decides.
+
+        Args:
+            size: The number.
+        """
 
     def set_global_rank(self, rank: int) -> None:
-        """The run decides."""
+        """Called by Lightning; has no effect, for the run decides.
+
+        Args:
+            rank: The number.
+        """
 
     def teardown(self) -> None:
         """The variables stay: the training function may go on after Lightning."""

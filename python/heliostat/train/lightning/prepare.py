@@ -13,7 +13,13 @@ from heliostat.train.lightning.strategies import (
 
 
 def prepare_trainer(trainer: Any) -> Any:
-    """Check that a Lightning trainer uses the ranks and devices of the run, and return it.
+    """Check that a Lightning trainer uses the ranks and devices of the run.
+
+    Args:
+        trainer: The ``Trainer``.
+
+    Returns:
+        The same trainer.
 
     Raises:
         RuntimeError: Its strategy or its environment is another one.

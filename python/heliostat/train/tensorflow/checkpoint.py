@@ -28,6 +28,9 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
         Args:
             model: The model.
             preprocessor: A fitted preprocessor that the model's inputs go through.
+
+        Returns:
+            The checkpoint.
         """
         folder = tempfile.mkdtemp(prefix="checkpoint_")
         model.save(os.path.join(folder, cls.MODEL_FILENAME))
@@ -40,6 +43,9 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
         Args:
             file_path: Its path, which ends in ``.h5``.
             preprocessor: A fitted preprocessor that the model's inputs go through.
+
+        Returns:
+            The checkpoint.
 
         Raises:
             ValueError: There is no such file, or its name has another end.
@@ -59,6 +65,9 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
         Args:
             dir_path: The folder.
             preprocessor: A fitted preprocessor that the model's inputs go through.
+
+        Returns:
+            The checkpoint.
 
         Raises:
             ValueError: There is no such folder.

@@ -29,6 +29,9 @@ class TorchCheckpoint(FrameworkCheckpoint):
         Args:
             state_dict: What ``model.state_dict()`` returns.
             preprocessor: A fitted preprocessor that the model's inputs go through.
+
+        Returns:
+            The checkpoint.
         """
         plain = {k.removeprefix("module."): v for k, v in state_dict.items()}
         return cls._save(plain, preprocessor)
@@ -40,6 +43,9 @@ class TorchCheckpoint(FrameworkCheckpoint):
         Args:
             model: The model.
             preprocessor: A fitted preprocessor that the model's inputs go through.
+
+        Returns:
+            The checkpoint.
         """
         warnings.warn(
             "TorchCheckpoint.from_model is deprecated: save the state with from_state_dict.",

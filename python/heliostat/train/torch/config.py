@@ -107,7 +107,14 @@ class FaultTolerantConfig(TorchConfig):
         return in_replica_group
 
     def check_workers(self, workers: int | tuple[int, int]) -> None:
-        """Raise ValueError when ``num_workers`` cannot be divided into replica groups."""
+        """Refuse a number of workers that cannot be divided into replica groups.
+
+        Args:
+            workers: The number, or (least, most).
+
+        Raises:
+            ValueError: It cannot be divided.
+        """
         size = self.workers_per_replica
         counts = workers if isinstance(workers, tuple) else (workers,)
         if any(count % size for count in counts):

@@ -13,15 +13,36 @@ def _refuse(name: str, instead: str) -> NoReturn:
 
 
 def accelerate(amp: bool = False) -> NoReturn:
-    """Refused (DeprecationWarning): use ``torch.amp`` in the training function."""
+    """Refused: use ``torch.autocast`` and ``torch.amp.GradScaler`` in the training function.
+
+    Args:
+        amp: Has no effect.
+
+    Raises:
+        DeprecationWarning: Always.
+    """
     _refuse("accelerate", "Use torch.autocast and torch.amp.GradScaler in the training function.")
 
 
 def prepare_optimizer(optimizer: Any) -> NoReturn:
-    """Refused (DeprecationWarning): use the optimizer as it is."""
+    """Refused: use the optimizer as it is.
+
+    Args:
+        optimizer: Has no effect.
+
+    Raises:
+        DeprecationWarning: Always.
+    """
     _refuse("prepare_optimizer", "Use the optimizer as it is.")
 
 
 def backward(tensor: Any) -> NoReturn:
-    """Refused (DeprecationWarning): call ``backward()`` on the loss."""
+    """Refused: call ``backward()`` on the loss.
+
+    Args:
+        tensor: Has no effect.
+
+    Raises:
+        DeprecationWarning: Always.
+    """
     _refuse("backward", "Call `loss.backward()`.")

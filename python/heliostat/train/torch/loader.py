@@ -23,6 +23,7 @@ def prepare_data_loader(
     """Give each worker its part of a data loader's rows, and move batches to its device.
 
     Args:
+        data_loader: A ``torch.utils.data.DataLoader``.
         add_dist_sampler: Split map-style datasets with a ``DistributedSampler`` when there is more
             than one worker; a shuffling loader keeps shuffling. Default True.
         move_to_device: Batches arrive on the worker's device. Default True.

@@ -23,10 +23,14 @@ def prepare_model(
     With one worker the model is not wrapped.
 
     Args:
+        model: The model.
         move_to_device: True (default): the worker's device; a device: that one; False: stay.
         parallel_strategy: "ddp" (default), "fsdp" or None.
         parallel_strategy_kwargs: Further arguments of ``DistributedDataParallel`` or
             ``FullyShardedDataParallel``.
+
+    Returns:
+        The model, wrapped where there are several workers.
 
     Raises:
         ValueError: Another strategy.

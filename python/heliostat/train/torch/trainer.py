@@ -22,6 +22,25 @@ class TorchTrainer(DataParallelTrainer):
 
     Args:
         torch_config: Backend and timeout of the process group. Default ``TorchConfig()``.
+
+    Examples:
+        >>> import ray
+        >>> import torch
+        >>> from ray import train
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, prepare_model
+        >>> def work():
+        ...     model = prepare_model(torch.nn.Linear(1, 1))
+        ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ...     for _ in range(3):
+        ...         loss = (model(torch.ones(4, 1)) - 2).square().mean()
+        ...         optimizer.zero_grad()
+        ...         loss.backward()
+        ...         optimizer.step()
+        ...     train.report({"loss": loss.item()})
+        >>> result = TorchTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit()
+        >>> result.metrics["loss"] < 10
+        True
     """
 
     def __init__(

@@ -16,6 +16,10 @@ class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback)
     """Reports the metrics of each round; see ``BoostingReport`` for the arguments.
 
     The model's file in a checkpoint is ``model.ubj``, unless ``filename`` says otherwise.
+
+    Args:
+        *args: As of ``BoostingReport``.
+        **kwargs: As of ``BoostingReport``.
     """
 
     CHECKPOINT_NAME = "model.ubj"
@@ -26,7 +30,16 @@ class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback)
         self._saved_round = -1
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-        """Called by XGBoost."""
+        """Called by XGBoost after each round: reports.
+
+        Args:
+            model: The booster.
+            epoch: The round.
+            evals_log: The metrics by data set.
+
+        Returns:
+            False: training goes on.
+        """
         self._latest = {
             f"{data}-{metric}": values[-1]
             for data, metrics in evals_log.items()
@@ -39,14 +52,29 @@ class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback)
         return False
 
     def after_training(self, model: Any) -> Any:
-        """Called by XGBoost."""
+        """Called by XGBoost at the end: reports what was not reported.
+
+        Args:
+            model: The booster.
+
+        Returns:
+            The booster.
+        """
         if self._checkpoint_at_end and self._saved_round != model.num_boosted_rounds() - 1:
             self._report(self._latest, model, True)
         return model
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
-        """Load the ``xgboost.Booster`` from a checkpoint that this callback has reported."""
+        """Load the booster from a checkpoint that this callback has reported.
+
+        Args:
+            checkpoint: The checkpoint.
+            filename: The model's file in it. Default ``"model.ubj"``.
+
+        Returns:
+            An ``xgboost.Booster``.
+        """
         model = _xgboost.Booster()
         with checkpoint.as_directory() as folder:
             model.load_model(os.path.join(folder, filename))

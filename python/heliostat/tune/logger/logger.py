@@ -20,13 +20,25 @@ class LoggerCallback(Callback):
     _runs_beside = False
 
     def log_trial_start(self, trial: Trial) -> None:
-        """A trial begins."""
+        """Called when a trial begins.
+
+        Args:
+            trial: The trial.
+        """
 
     def log_trial_restore(self, trial: Trial) -> None:
-        """A trial goes on from a checkpoint."""
+        """Called when a trial goes on from a checkpoint.
+
+        Args:
+            trial: The trial.
+        """
 
     def log_trial_save(self, trial: Trial) -> None:
-        """A trial has a new checkpoint."""
+        """Called when a trial has a new checkpoint.
+
+        Args:
+            trial: The trial.
+        """
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         """A trial has reported.

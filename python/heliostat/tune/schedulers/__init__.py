@@ -33,7 +33,20 @@ SCHEDULER_IMPORT: dict[str, type[TrialScheduler]] = {
 
 
 def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
-    """Return the scheduler of that name, such as "asha"; it gets the arguments that it takes."""
+    """Return the scheduler of that name.
+
+    Args:
+        scheduler: Such as ``"asha"``, ``"hyperband"``, ``"median_stopping_rule"`` or ``"pbt"``.
+        **kwargs: Arguments; it gets those that it takes.
+
+    Raises:
+        ValueError: There is no such scheduler.
+
+    Examples:
+        >>> from ray import tune
+        >>> type(tune.create_scheduler("asha", max_t=10)).__name__
+        'AsyncHyperBandScheduler'
+    """
     name = scheduler.lower()
     if name not in SCHEDULER_IMPORT:
         raise ValueError(

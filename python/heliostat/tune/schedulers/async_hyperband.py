@@ -27,6 +27,15 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         reduction_factor: The rungs are at ``grace_period * reduction_factor ** k``.
         brackets: How many series of rungs, each beginning later; trials are spread over them.
         stop_last_trials: Whether trials end at ``max_t``.
+
+    Raises:
+        ValueError: ``max_t``, ``grace_period``, ``reduction_factor``, ``brackets`` or ``mode`` makes no
+            sense.
+
+    Examples:
+        >>> import ray
+        >>> from ray.tune.schedulers import ASHAScheduler
+        >>> scheduler = ASHAScheduler(max_t=100, grace_period=5, reduction_factor=3)
     """
 
     compares = True

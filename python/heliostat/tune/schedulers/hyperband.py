@@ -63,6 +63,11 @@ class HyperBandScheduler(FIFOScheduler):
 
     Raises:
         ValueError: ``max_t``, ``reduction_factor`` or ``mode`` makes no sense.
+
+    Examples:
+        >>> import ray
+        >>> from ray.tune.schedulers import HyperBandScheduler
+        >>> scheduler = HyperBandScheduler(max_t=81, reduction_factor=3)
     """
 
     # Paused trials that may go on come before new ones: a search without end would not halve otherwise.

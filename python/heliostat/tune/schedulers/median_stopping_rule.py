@@ -27,6 +27,14 @@ class MedianStoppingRule(FIFOScheduler):
         min_samples_required: How many other trials must have come as far to compare with.
         min_time_slice: For how long a trial runs before it is judged.
         hard_stop: False: pause such a trial once instead; it is not judged again.
+
+    Raises:
+        ValueError: There is no such ``mode``.
+
+    Examples:
+        >>> import ray
+        >>> from ray.tune.schedulers import MedianStoppingRule
+        >>> scheduler = MedianStoppingRule(time_attr="training_iteration", grace_period=5)
     """
 
     compares = True

@@ -68,6 +68,16 @@ class PopulationBasedTraining(FIFOScheduler):
         ValueError: ``quantile_fraction``, ``perturbation_interval`` or ``mode`` makes no sense, or
             ``tune.sample_from`` is among ``hyperparam_mutations``.
         TuneError: Neither ``hyperparam_mutations`` nor ``custom_explore_fn`` is given.
+
+    Examples:
+        >>> import ray
+        >>> from ray import tune
+        >>> from ray.tune.schedulers import PopulationBasedTraining
+        >>> scheduler = PopulationBasedTraining(
+        ...     time_attr="training_iteration",
+        ...     perturbation_interval=5,
+        ...     hyperparam_mutations={"lr": tune.loguniform(1e-4, 1e-1)},
+        ... )
     """
 
     hands_checkpoints = True
@@ -180,7 +190,11 @@ class PopulationBasedTraining(FIFOScheduler):
         return min(waiting)[2] if waiting else None
 
     def last_scores(self, trials: list[Trial]) -> list[float]:
-        """Return the last score of each trial that has one and has not ended; larger ones are better."""
+        """Return the last score of each trial that has one and has not ended; larger ones are better.
+
+        Args:
+            trials: The trials.
+        """
         states = [self._states[one.trial_id] for one in trials if not one.is_finished()]
         return [state.score for state in states if state.score is not None]
 

@@ -257,6 +257,11 @@ class ResourceChangingScheduler(TrialScheduler):
         return self._base_scheduler.set_search_properties(metric, mode, **spec)
 
     def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:
+        """Called when a trial is new.
+
+        Raises:
+            RuntimeError: It begins with other resources than those before.
+        """
         resources = trial.placement_group_factory
         if self._base_resources is None:
             self._base_resources = resources

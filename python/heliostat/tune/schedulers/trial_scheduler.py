@@ -54,9 +54,17 @@ class TrialScheduler:
         return not self.hands_checkpoints
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Take over metric and mode of the search; False when they were said twice.
+        """Take over metric and mode of the search.
 
         A mode without a metric is about what functions return.
+
+        Args:
+            metric: What is optimized.
+            mode: "min" or "max".
+            **spec: More, in later releases.
+
+        Returns:
+            False when they were said twice.
         """
         if (self._metric and metric) or (self._mode and mode and mode != self._mode):
             return False
@@ -67,28 +75,72 @@ class TrialScheduler:
         return True
 
     def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:
-        """A trial is new."""
+        """Called when a trial is new.
+
+        Args:
+            tune_controller: The search.
+            trial: The trial.
+
+        Raises:
+            ValueError: Trials are compared, and there is no metric or mode; the scheduler does not take the
+                search.
+        """
 
     def on_trial_error(self, tune_controller: Search, trial: Trial) -> None:
-        """A trial has failed for good."""
+        """Called when a trial has failed for good.
+
+        Args:
+            tune_controller: The search.
+            trial: The trial.
+        """
 
     def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
-        """Return CONTINUE, PAUSE or STOP."""
+        """Return CONTINUE, PAUSE or STOP, when a trial has reported.
+
+        Args:
+            tune_controller: The search.
+            trial: The trial.
+            result: What it reported, with what is added to it.
+
+        Raises:
+            RuntimeError: The result lacks a value that the scheduler needs.
+            ValueError: The scheduler does not take the search.
+        """
         return self.CONTINUE
 
     def on_trial_saved(self, tune_controller: Search, trial: Trial) -> None:
-        """A trial has a new checkpoint."""
+        """Called when a trial has a new checkpoint.
+
+        Args:
+            tune_controller: The search.
+            trial: The trial.
+        """
 
     def on_trial_complete(
         self, tune_controller: Search, trial: Trial, result: dict[str, Any]
     ) -> None:
-        """A trial has ended."""
+        """Called when a trial has ended.
+
+        Args:
+            tune_controller: The search.
+            trial: The trial.
+            result: What it reported, with what is added to it.
+        """
 
     def on_trial_remove(self, tune_controller: Search, trial: Trial) -> None:
-        """A trial was taken out before its end."""
+        """Called when a trial was taken out before its end.
+
+        Args:
+            tune_controller: The search.
+            trial: The trial.
+        """
 
     def choose_trial_to_run(self, tune_controller: Search) -> Trial | None:
-        """Return one of the trials that wait, in the order of their creation."""
+        """Return one of the trials that wait, in the order of their creation.
+
+        Args:
+            tune_controller: The search.
+        """
         for status in ("PENDING", "PAUSED"):
             for trial in tune_controller.get_live_trials():
                 if trial.status == status:
@@ -96,21 +148,33 @@ class TrialScheduler:
         return None
 
     def on_stall(self, tune_controller: Search) -> None:
-        """Nothing runs, and there is nothing to run: paused trials may be let go on."""
+        """Called when nothing runs, and there is nothing to run: paused trials may be let go on.
+
+        Args:
+            tune_controller: The search.
+        """
 
     def debug_string(self) -> str:
         """The state in a line, for people."""
         return type(self).__name__
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the state into a file."""
+        """Write the state into a file.
+
+        Args:
+            checkpoint_path: The file.
+        """
         part = f"{checkpoint_path}.part"
         with open(part, "wb") as file:
             pickle.dump(self.__dict__, file)
         os.replace(part, checkpoint_path)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Read what ``save`` wrote."""
+        """Read what ``save`` wrote.
+
+        Args:
+            checkpoint_path: The file.
+        """
         with open(checkpoint_path, "rb") as file:
             self.__dict__.update(pickle.load(file))
 

@@ -40,7 +40,15 @@ SEARCH_ALG_IMPORT: dict[str, Callable[[], Any]] = {
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Any:
-    """Return the search algorithm of that name, such as "optuna"; it gets the arguments that it takes."""
+    """Return the search algorithm of that name.
+
+    Args:
+        search_alg: Such as ``"random"``, ``"optuna"`` or ``"hyperopt"``.
+        **kwargs: Arguments; it gets those that it takes.
+
+    Raises:
+        ValueError: There is no such algorithm.
+    """
     name = search_alg.lower()
     if name not in SEARCH_ALG_IMPORT:
         raise ValueError(

@@ -84,7 +84,12 @@ class BasicVariantGenerator(SearchAlgorithm):
         super().set_state(state)
 
     def count(self, space: Mapping[str, Any], num_samples: int) -> int | None:
-        """How many configurations there are; None: without end."""
+        """Return how many configurations there are; ``None``: without end.
+
+        Args:
+            space: The search space.
+            num_samples: How many times it is sampled; -1: without end.
+        """
         if num_samples < 0:
             return None
         given = sum(grid_size(_with_point(space, point)) for point in self.points)
@@ -93,7 +98,15 @@ class BasicVariantGenerator(SearchAlgorithm):
     def configurations(
         self, space: Mapping[str, Any], num_samples: int
     ) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
-        """The configurations, in order, with the values that were chosen in each."""
+        """Give the configurations, in order.
+
+        Args:
+            space: The search space.
+            num_samples: How many times it is sampled; -1: without end.
+
+        Yields:
+            A configuration, and the values that were chosen in it.
+        """
         rng = generator(self.random_state)
         last = max(num_samples, len(self.points))
         samples = itertools.count() if num_samples < 0 else range(last)

@@ -472,64 +472,191 @@ def _warn_of(base: Any) -> None:
 
 
 def uniform(lower: float, upper: float) -> Float:
-    """Draw a number between the bounds, each as likely."""
+    """Draw a number between the bounds, each as likely.
+
+    Args:
+        lower: The least value.
+        upper: The greatest value; it is not drawn itself.
+
+    Returns:
+        A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> 0.0 <= tune.uniform(0.0, 1.0).sample() <= 1.0
+        True
+    """
     return Float(lower, upper).uniform()
 
 
 def quniform(lower: float, upper: float, q: float) -> Float:
-    """Draw a multiple of ``q`` between the bounds, both included."""
+    """Draw a multiple of ``q`` between the bounds, both included.
+
+    Args:
+        lower: The least value.
+        upper: The greatest value, which may be drawn.
+        q: The step: values are multiples of it.
+
+    Returns:
+        A domain for ``param_space``.
+    """
     return Float(lower, upper).uniform().quantized(q)
 
 
 def loguniform(lower: float, upper: float, base: Any = _MISSING) -> Float:
-    """Draw a number whose logarithm is uniform between those of the bounds."""
+    """Draw a number whose logarithm is uniform between those of the bounds.
+
+    Args:
+        lower: The least value, above 0.
+        upper: The greatest value; it is not drawn itself.
+        base: Has no effect, with a warning: the distribution is the same for every base.
+
+    Returns:
+        A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> 1e-5 <= tune.loguniform(1e-5, 1e-1).sample() <= 1e-1
+        True
+    """
     _warn_of(base)
     return Float(lower, upper).loguniform()
 
 
 def qloguniform(lower: float, upper: float, q: float, base: Any = _MISSING) -> Float:
-    """Draw as ``loguniform``, rounded to a multiple of ``q``."""
+    """Draw as ``loguniform``, rounded to a multiple of ``q``.
+
+    Args:
+        lower: The least value, above 0.
+        upper: The greatest value; it is not drawn itself.
+        q: The step: values are multiples of it.
+        base: Has no effect, with a warning: the distribution is the same for every base.
+
+    Returns:
+        A domain for ``param_space``.
+    """
     _warn_of(base)
     return Float(lower, upper).loguniform().quantized(q)
 
 
 def choice(categories: Sequence[Any]) -> Categorical:
-    """Draw one of some values."""
+    """Draw one of some values.
+
+    Args:
+        categories: The values.
+
+    Returns:
+        A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> tune.choice(["sgd", "adam"]).sample() in ("sgd", "adam")
+        True
+    """
     return Categorical(categories).uniform()
 
 
 def randint(lower: int, upper: int) -> Integer:
-    """Draw a whole number from ``lower`` to ``upper - 1``."""
+    """Draw a whole number.
+
+    Args:
+        lower: The least value.
+        upper: The greatest value; it is not drawn itself.
+
+    Returns:
+        A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> tune.randint(0, 3).sample() in (0, 1, 2)
+        True
+    """
     return Integer(lower, upper).uniform()
 
 
 def lograndint(lower: int, upper: int, base: Any = _MISSING) -> Integer:
-    """Draw a whole number from ``lower`` to ``upper - 1`` whose logarithm is about uniform."""
+    """Draw a whole number whose logarithm is about uniform.
+
+    Args:
+        lower: The least value, above 0.
+        upper: The greatest value; it is not drawn itself.
+        base: Has no effect, with a warning: the distribution is the same for every base.
+
+    Returns:
+        A domain for ``param_space``.
+    """
     _warn_of(base)
     return Integer(lower, upper).loguniform()
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    """Draw a multiple of ``q`` between the bounds, both included (but for ``q=1``)."""
+    """Draw a multiple of ``q`` between the bounds, both included (but for ``q=1``).
+
+    Args:
+        lower: The least value.
+        upper: The greatest value, which may be drawn (but for ``q=1``).
+        q: The step: values are multiples of it. Default 1.
+
+    Returns:
+        A domain for ``param_space``.
+    """
     return Integer(lower, upper).uniform().quantized(q)
 
 
 def qlograndint(lower: int, upper: int, q: int, base: Any = _MISSING) -> Integer:
-    """Draw as ``lograndint``, a multiple of ``q`` and ``upper`` included (but for ``q=1``)."""
+    """Draw a whole number whose logarithm is about uniform, a multiple of ``q``.
+
+    Args:
+        lower: The least value, above 0.
+        upper: The greatest value, which may be drawn (but for ``q=1``).
+        q: The step: values are multiples of it.
+        base: Has no effect, with a warning: the distribution is the same for every base.
+
+    Returns:
+        A domain for ``param_space``.
+    """
     _warn_of(base)
     return Integer(lower, upper).loguniform().quantized(q)
 
 
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
-    """Draw from a normal distribution."""
+    """Draw from a normal distribution.
+
+    Args:
+        mean: The average. Default 0.
+        sd: The standard deviation. Default 1.
+
+    Returns:
+        A domain for ``param_space``.
+    """
     return Float(None, None).normal(mean, sd)
 
 
 def qrandn(mean: float, sd: float, q: float) -> Float:
-    """Draw from a normal distribution, rounded to a multiple of ``q``."""
+    """Draw from a normal distribution, rounded to a multiple of ``q``.
+
+    Args:
+        mean: The average.
+        sd: The standard deviation.
+        q: The step: values are multiples of it.
+
+    Returns:
+        A domain for ``param_space``.
+    """
     return Float(None, None).normal(mean, sd).quantized(q)
 
 
 def sample_from(func: Callable[[dict[str, Any]], Any]) -> Function:
-    """Give what a function makes of the trial's other values, ``func(config)``."""
+    """Give what a function makes of the trial's other values, ``func(config)``.
+
+    Args:
+        func: Takes the trial's configuration, a dict; returns a value.
+
+    Returns:
+        A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> space = {"a": tune.randint(1, 9), "b": tune.sample_from(lambda config: config["a"] * 2)}
+    """
     return Function(func)

@@ -46,7 +46,17 @@ class SearchAlgorithm:
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """Take over what was not said at construction; whether it was taken."""
+        """Take over what was not said at construction.
+
+        Args:
+            metric: What is optimized.
+            mode: "min" or "max".
+            config: The search space.
+            **spec: More about the search.
+
+        Returns:
+            Whether it was taken.
+        """
         return True
 
     def add_configurations(self, experiments: Any) -> None:
@@ -67,7 +77,7 @@ class SearchAlgorithm:
         raise NotImplementedError
 
     def next_trial(self) -> Trial | None:
-        """Return the next trial of the experiments; None: there is none, or not yet."""
+        """Return the next trial; ``None``: not yet, or there is none. To be implemented."""
         raise NotImplementedError
 
     def _made(
@@ -93,12 +103,23 @@ class SearchAlgorithm:
         return trial
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A trial has reported."""
+        """Called when a trial has reported.
+
+        Args:
+            trial_id: The trial.
+            result: What it reported, with what is added to it.
+        """
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """A trial has ended, with its last result or with an error."""
+        """Called when a trial has ended.
+
+        Args:
+            trial_id: The trial.
+            result: Its last result, if there is one.
+            error: The trial failed. Default False.
+        """
 
     def is_finished(self) -> bool:
         """Return whether there are no more trials."""
@@ -119,23 +140,39 @@ class SearchAlgorithm:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from an earlier state, with the same experiments added."""
+        """Go on from an earlier state, with the same experiments added.
+
+        Args:
+            state: What ``get_state`` returned.
+        """
         self._prefix, self._number = state["prefix"], state["number"]
         self._is_finished = state["is_finished"]
 
     def save_to_dir(self, dirpath: str, session_str: str = "default") -> None:
-        """Write the state into a file of a folder."""
+        """Write the state into a file of a folder.
+
+        Args:
+            dirpath: The folder.
+            session_str: A part of the file's name. Default ``"default"``.
+        """
         path = os.path.join(dirpath, self.CKPT_FILE_TMPL.format(session_str))
         with open(f"{path}.part", "wb") as file:
             pickle.dump(self.get_state(), file)
         os.replace(f"{path}.part", path)
 
     def has_checkpoint(self, dirpath: str) -> bool:
-        """Return whether a folder has a state of this kind."""
+        """Return whether a folder has a state of this kind.
+
+        Args:
+            dirpath: The folder.
+        """
         return bool(self._files(dirpath))
 
     def restore_from_dir(self, dirpath: str) -> None:
         """Read what ``save_to_dir`` wrote last.
+
+        Args:
+            dirpath: The folder.
 
         Raises:
             RuntimeError: The folder has none.

@@ -25,6 +25,9 @@ class Searcher:
     Args:
         metric: What is optimized. Default: what ``TuneConfig`` says.
         mode: "min" or "max".
+
+    Raises:
+        ValueError: ``metric`` or ``mode`` makes no sense.
     """
 
     FINISHED = "FINISHED"
@@ -59,20 +62,45 @@ class Searcher:
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
     ) -> bool:
-        """Take over what was not said at construction; whether it was taken."""
+        """Take over what was not said at construction.
+
+        Args:
+            metric: What is optimized.
+            mode: "min" or "max".
+            config: The search space.
+            **spec: More about the search.
+
+        Returns:
+            Whether it was taken.
+        """
         return False
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return a configuration, None for not yet, or ``Searcher.FINISHED``."""
+        """Return a configuration, ``None`` for not yet, or ``Searcher.FINISHED``. To be implemented.
+
+        Args:
+            trial_id: The trial that it is for.
+        """
         raise NotImplementedError
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A trial has reported."""
+        """Called when a trial has reported.
+
+        Args:
+            trial_id: The trial.
+            result: What it reported, with what is added to it.
+        """
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """A trial has ended, with its last result or with an error."""
+        """Called when a trial has ended.
+
+        Args:
+            trial_id: The trial.
+            result: Its last result, if there is one.
+            error: The trial failed. Default False.
+        """
 
     def add_evaluated_point(
         self,
@@ -82,7 +110,18 @@ class Searcher:
         pruned: bool = False,
         intermediate_values: list[float] | None = None,
     ) -> None:
-        """Learn from a result that was had elsewhere."""
+        """Learn from a result that was had elsewhere. Not every searcher can.
+
+        Args:
+            parameters: The configuration.
+            value: The metric's value.
+            error: The trial failed. Default False.
+            pruned: It was stopped early. Default False.
+            intermediate_values: The values before. Default: none.
+
+        Raises:
+            NotImplementedError: This searcher cannot.
+        """
         raise NotImplementedError
 
     def add_evaluated_trials(self, trials_or_analysis: Any, metric: str) -> None:
@@ -119,13 +158,28 @@ class Searcher:
             )
 
     def on_pause(self, trial_id: str) -> None:
-        """A trial is paused at a milestone; called by ``HyperBandForBOHB``."""
+        """Called when a trial is paused at a milestone, by ``HyperBandForBOHB``.
+
+        Args:
+            trial_id: The trial.
+        """
 
     def on_unpause(self, trial_id: str) -> None:
-        """A paused trial goes on."""
+        """Called when a paused trial goes on.
+
+        Args:
+            trial_id: The trial.
+        """
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Whether the searcher itself keeps to so many trials at a time."""
+        """Have the searcher itself keep to so many trials at a time.
+
+        Args:
+            max_concurrent: The number.
+
+        Returns:
+            Whether it does.
+        """
         return False
 
     def get_state(self) -> dict[str, Any]:
@@ -133,11 +187,19 @@ class Searcher:
         return self.__dict__.copy()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from an earlier state."""
+        """Go on from an earlier state.
+
+        Args:
+            state: What ``get_state`` returned.
+        """
         self.__dict__.update(state)
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the state into a file."""
+        """Write the state into a file.
+
+        Args:
+            checkpoint_path: The file.
+        """
         from heliostat import cloudpickle
 
         part = f"{checkpoint_path}.part"
@@ -146,16 +208,28 @@ class Searcher:
         os.replace(part, checkpoint_path)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Read what ``save`` wrote."""
+        """Read what ``save`` wrote.
+
+        Args:
+            checkpoint_path: The file.
+        """
         with open(checkpoint_path, "rb") as file:
             self.set_state(pickle.load(file))
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Write the state into a file of a folder."""
+        """Write the state into a file of a folder.
+
+        Args:
+            checkpoint_dir: The folder.
+            session_str: A part of the file's name. Default ``"default"``.
+        """
         self.save(os.path.join(checkpoint_dir, self.CKPT_FILE_TMPL.format(session_str)))
 
     def restore_from_dir(self, checkpoint_dir: str) -> None:
         """Read what ``save_to_dir`` wrote last.
+
+        Args:
+            checkpoint_dir: The folder.
 
         Raises:
             RuntimeError: The folder has none.
@@ -174,6 +248,10 @@ class ConcurrencyLimiter(Searcher):
         searcher: The searcher.
         max_concurrent: How many suggestions may be without a result.
         batch: Suggest again only when all of them have one.
+
+    Raises:
+        ValueError: ``max_concurrent`` is below 1.
+        TypeError: ``searcher`` is no ``Searcher``.
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:

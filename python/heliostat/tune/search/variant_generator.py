@@ -23,7 +23,19 @@ class RecursiveDependencyError(TuneError):
 
 
 def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
-    """Try each of the values, with each combination of other grids."""
+    """Try each of the values, with each combination of other grids.
+
+    Args:
+        values: The values.
+
+    Returns:
+        A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> tune.grid_search([1, 2])
+        {'grid_search': [1, 2]}
+    """
     return {GRID: values}
 
 

@@ -37,7 +37,11 @@ class NoopStopper(Stopper):
 
 
 class FunctionStopper(NoopStopper):
-    """Stops a trial when ``function(trial_id, result)`` is true."""
+    """Stops a trial when a function says so.
+
+    Args:
+        function: Takes trial id and result; returns whether the trial stops.
+    """
 
     def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
         self._function = function
@@ -47,12 +51,20 @@ class FunctionStopper(NoopStopper):
 
     @classmethod
     def is_valid_function(cls, fn: Any) -> bool:
-        """Return whether ``stop=`` takes it as a function of trial id and result."""
+        """Return whether ``stop=`` takes it as a function of trial id and result.
+
+        Args:
+            fn: What was given.
+        """
         return callable(fn) and not isinstance(fn, Stopper)
 
 
 class MaximumIterationStopper(NoopStopper):
-    """Stops a trial after so many results."""
+    """Stops a trial after so many results.
+
+    Args:
+        max_iter: How many.
+    """
 
     def __init__(self, max_iter: int) -> None:
         self._max_iter = max_iter
@@ -90,6 +102,9 @@ class TimeoutStopper(Stopper):
     """Stops the search after some time: seconds or a ``timedelta``, from its first result on.
 
     A copy by pickle goes on with the time that was left: what passes between is not counted.
+
+    Args:
+        timeout: Seconds, or a ``timedelta``.
 
     Raises:
         ValueError: ``timeout`` is neither, or below 0.
@@ -134,6 +149,9 @@ class TrialPlateauStopper(NoopStopper):
         grace_period: Results before which no trial stops.
         metric_threshold: Stop only beyond this value.
         mode: "min": below the threshold, "max": above it.
+
+    Raises:
+        ValueError: ``metric_threshold`` without a ``mode``.
     """
 
     def __init__(
@@ -176,6 +194,9 @@ class ExperimentPlateauStopper(Stopper):
         top: How many values that are.
         mode: Which are best.
         patience: For how many results it must have been so; at least for one.
+
+    Raises:
+        ValueError: An argument makes no sense.
     """
 
     def __init__(
@@ -211,7 +232,16 @@ class ExperimentPlateauStopper(Stopper):
 
 
 class CombinedStopper(Stopper):
-    """Stops when one of its stoppers does."""
+    """Stops when one of its stoppers does.
+
+    Args:
+        *stoppers: The stoppers.
+
+    Examples:
+        >>> import ray
+        >>> from ray.tune.stopper import CombinedStopper, MaximumIterationStopper, TimeoutStopper
+        >>> stop = CombinedStopper(MaximumIterationStopper(100), TimeoutStopper(3600))
+    """
 
     def __init__(self, *stoppers: Stopper) -> None:
         self._stoppers = stoppers

@@ -25,6 +25,7 @@ class Trainable:
 
     Attributes:
         config: The trial's configuration.
+        storage: Has no effect.
     """
 
     def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:
@@ -37,48 +38,94 @@ class Trainable:
     # --- what users write ---
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare the first step."""
+        """Prepare the first step. To be overridden.
+
+        Args:
+            config: The trial's configuration.
+        """
 
     def step(self) -> dict[str, Any]:
-        """Return the metrics of one step. ``"done": True`` among them ends the trial."""
+        """Return the metrics of one step; ``"done": True`` among them ends the trial. To be implemented."""
         raise NotImplementedError
 
     def save_checkpoint(self, checkpoint_dir: str) -> Any:
-        """Write files into a folder, or return a dict; None or the folder: the files."""
+        """Save the state. To be implemented where checkpoints are made.
+
+        Args:
+            checkpoint_dir: A folder that files may be written to.
+
+        Returns:
+            A dict of the state; ``None`` or the folder: the files are it.
+        """
         raise NotImplementedError
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a dict, or from a folder of files."""
+        """Go on from a saved state. To be implemented where checkpoints are made.
+
+        Args:
+            checkpoint: The dict, or the folder of files.
+        """
         raise NotImplementedError
 
     def cleanup(self) -> None:
         """The trial has ended."""
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Make this object fit for another trial; whether that is done."""
+        """Make this object fit for another trial. To be overridden.
+
+        Args:
+            new_config: The other trial's configuration.
+
+        Returns:
+            Whether that is done; False: a new object is made.
+        """
         return False
 
     def log_result(self, result: dict[str, Any]) -> None:
-        """Called with each result, in the trial's process."""
+        """Called with each result, in the trial's process.
+
+        Args:
+            result: The metrics.
+        """
 
     def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
-        """Write the model in other formats; nothing by default."""
+        """Write the model in other formats; nothing by default.
+
+        Args:
+            export_formats: The formats.
+            export_dir: The folder. Default: the trial's.
+
+        Returns:
+            The files by format.
+        """
         return {}
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> Any:
-        """Return a ``PlacementGroupFactory``, or None for one CPU."""
+        """Return a ``PlacementGroupFactory``, or None for one CPU.
+
+        Args:
+            config: The trial's configuration.
+        """
         return None
 
     @classmethod
     def resource_help(cls, config: dict[str, Any]) -> str:
-        """Return a hint for those who ask for resources."""
+        """Return a hint for those who ask for resources.
+
+        Args:
+            config: The trial's configuration.
+        """
         return ""
 
     # --- what is called ---
 
     def train(self) -> dict[str, Any]:
-        """Run one step; its metrics with what is added to them."""
+        """Run one step, and return its metrics with what is added to them.
+
+        Raises:
+            ValueError: ``step`` did not return a dict.
+        """
         metrics = self.step()
         if not isinstance(metrics, dict):
             raise ArgumentError(f"step() needs to return a dict, not {type(metrics).__name__}.")
@@ -99,6 +146,9 @@ class Trainable:
         Args:
             buffer_time_s: After so many seconds no further step begins.
             max_buffer_length: How many steps are run at most.
+
+        Returns:
+            Their results.
         """
         until = time.monotonic() + buffer_time_s
         results: list[dict[str, Any]] = []
@@ -129,7 +179,17 @@ class Trainable:
         return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
 
     def save(self, checkpoint_dir: str | None = None) -> Checkpoint:
-        """Save into a folder (default: a new temporary one)."""
+        """Save into a folder.
+
+        Args:
+            checkpoint_dir: The folder. Default: a new temporary one.
+
+        Returns:
+            The checkpoint.
+
+        Raises:
+            ValueError: ``save_checkpoint`` returned neither a dict nor the folder.
+        """
         folder = checkpoint_dir or tempfile.mkdtemp(prefix="checkpoint_")
         os.makedirs(folder, exist_ok=True)
         saved = self.save_checkpoint(folder)
@@ -152,7 +212,11 @@ class Trainable:
         return Checkpoint(folder)
 
     def restore(self, checkpoint_path: Any) -> None:
-        """Go on from what ``save`` wrote."""
+        """Go on from what ``save`` wrote.
+
+        Args:
+            checkpoint_path: The checkpoint, or its folder.
+        """
         folder = os.fspath(checkpoint_path)
         try:
             with open(os.path.join(folder, DICT_FILE), "rb") as file:
@@ -165,7 +229,14 @@ class Trainable:
                 self._timing = Timing(**json.load(file))
 
     def reset(self, new_config: dict[str, Any]) -> bool:
-        """Take over the configuration of another trial; whether that is done."""
+        """Take over the configuration of another trial.
+
+        Args:
+            new_config: The configuration.
+
+        Returns:
+            Whether that is done.
+        """
         self.config = new_config
         if not self.reset_config(dict(new_config)):
             return False

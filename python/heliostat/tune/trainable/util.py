@@ -78,9 +78,22 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
 
     A function gets them as keyword arguments, a class as arguments of ``setup``.
 
+    Args:
+        trainable: A function or a class.
+        **kwargs: The values by name.
+
+    Returns:
+        A trainable that takes a configuration alone.
+
     Raises:
         ValueError: ``trainable`` is not one.
         TypeError: A value cannot be pickled.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config, data):
+        ...     tune.report({"sum": config["x"] + sum(data)})
+        >>> bound = tune.with_parameters(objective, data=[1, 2, 3])
     """
     if not callable(trainable):
         raise ValueError(
@@ -131,8 +144,15 @@ def with_resources(
         resources: Such as ``{"cpu": 2, "gpu": 0.5}``, a ``PlacementGroupFactory``, a ``ScalingConfig``, or
             a function of the trial's config that returns one of them.
 
+    Returns:
+        The trainable.
+
     Raises:
         ValueError: ``trainable`` is neither, or ``resources`` is something else.
+
+    Examples:
+        >>> from ray import tune
+        >>> trainable = tune.with_resources(lambda config: None, {"cpu": 2})
     """
     if not callable(trainable) or (inspect.isclass(trainable) and not is_class(trainable)):
         raise ValueError(

@@ -30,7 +30,13 @@ class RayTrainReportCallback(_transformers.TrainerCallback):  # type: ignore[mis
         self._metrics: dict[str, Any] = {}
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Called by the trainer on every rank."""
+        """Called by the trainer on every rank: reports the checkpoint.
+
+        Args:
+            args: The training arguments.
+            state: The trainer's state.
+            control: The trainer's control.
+        """
         metrics: dict[str, Any] = {}
         for entry in state.log_history:
             metrics.update(entry)

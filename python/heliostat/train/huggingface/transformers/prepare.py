@@ -6,10 +6,16 @@ from typing import Any
 
 
 def prepare_trainer(trainer: Any) -> Any:
-    """Let a ``transformers.Trainer`` read datasets of the run, and return it.
+    """Let a ``transformers.Trainer`` read datasets of the run.
 
     ``train_dataset`` and ``eval_dataset`` may be what ``iter_torch_batches`` of a dataset shard
     returns: such an iterable gives batches, and each worker has its own part already.
+
+    Args:
+        trainer: The ``Trainer``; it is changed.
+
+    Returns:
+        The same trainer.
     """
     for name in ("train_dataset", "eval_dataset"):
         dataset = getattr(trainer, name, None)

@@ -28,6 +28,8 @@ class FaultTolerantRun:
     """The steps of a training function whose replica groups may die; made by ``fault_tolerant``.
 
     Attributes:
+        session: The worker.
+        objects: What a newcomer needs, by name.
         step: Steps that the run has taken; the number of the step that is being taken.
         epoch: The epoch of ``batches``, from 0.
     """
@@ -76,6 +78,9 @@ class FaultTolerantRun:
             until: Steps of the whole run. Default None: until the loop is left, which all workers
                 have to do after the same step.
 
+        Yields:
+            The number of the step, from 0.
+
         Raises:
             ValueError: The model differs from that of another worker; the first parameter is named.
         """
@@ -102,6 +107,9 @@ class FaultTolerantRun:
             epochs: How often to go through the dataset. Default 1.
             keep_batch: While groups are missing, the others take their part of each batch. Default
                 False: a step has so many samples fewer.
+
+        Yields:
+            A batch.
 
         Raises:
             ValueError: The loader's samples cannot be dealt out by number.
@@ -237,7 +245,11 @@ class FaultTolerantRun:
             self._link.finish()
 
     def close(self, failed: bool) -> None:
-        """The training function is over."""
+        """Called when the training function is over.
+
+        Args:
+            failed: It raised.
+        """
         self._averager.close()
         if failed:
             self._link.leave()
@@ -263,6 +275,9 @@ def fault_tolerant(**objects: Any) -> FaultTolerantRun:
         objects: Everything whose state a newcomer needs, by name: models, optimizers, schedulers, and
             objects of your own with ``state_dict()`` and ``load_state_dict()``. The models are the
             same on every rank; they begin with the state of the first group.
+
+    Returns:
+        The run: its ``batches`` and ``steps`` are the loop.
 
     Raises:
         RuntimeError: Not called in a training function, without ``FaultTolerantConfig``, or twice.

@@ -30,6 +30,8 @@ class ResumableRun:
     """The steps of a training function, and its state; made by ``resumable``.
 
     Attributes:
+        session: The worker.
+        objects: What is saved and restored, by name.
         step: Steps that the run has taken; the number of the step that is being taken.
         restored_from: "memory", "storage", or "" where the run begins.
     """
@@ -77,6 +79,9 @@ class ResumableRun:
 
         Args:
             until: Steps of the whole run. Default None: until the loop is left.
+
+        Yields:
+            The number of the step, from 0.
         """
         self._enter()
         while until is None or self.step < until:
@@ -105,6 +110,9 @@ class ResumableRun:
                 it goes. ``DistributedDataParallel`` then averages gradients by samples; where
                 another wrapper does the averaging, choose sizes that divide. Default False: as many
                 samples a worker.
+
+        Yields:
+            A batch.
 
         Raises:
             ValueError: The loader's samples cannot be dealt out by number.
@@ -338,6 +346,9 @@ def resumable(**objects: Any) -> ResumableRun:
             ``fully_shard``, ``parallelize_module``), optimizers, schedulers, and objects of your own
             with ``state_dict()`` and ``load_state_dict()``, the same on every rank: those of rank 0
             are kept.
+
+    Returns:
+        The run: its ``batches`` and ``steps`` are the loop.
 
     Raises:
         RuntimeError: Not called in a worker of a ``TorchTrainer``, or with replica groups.
