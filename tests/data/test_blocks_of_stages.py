@@ -11,9 +11,9 @@ CLUSTER = {"num_cpus": 4}
 
 
 def shaper(target: int | None = None) -> Any:
-    from heliostat.data.execute.shaping import Shaper
+    from heliostat.data.execute.block_builder import BlockBuilder
 
-    return Shaper(target)
+    return BlockBuilder(target)
 
 
 def table(start: int, rows: int, **columns: Any) -> Any:

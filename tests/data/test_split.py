@@ -156,22 +156,22 @@ def test_about_a_split(rd: Any) -> None:
     assert "ReadRange" in iterator.stats()
 
 
-# --- the dealer, which is pure -----------------------------------------------------------------------
+# --- the split, which is pure -----------------------------------------------------------------------
 
 
 def deal(n: int, equal: bool, rows: list[int], homes: Any = None, nodes: Any = None) -> list[int]:
     from heliostat.data.plan.operators import Bundle
-    from heliostat.data.split.dealer import Dealer
+    from heliostat.data.split.row_split import RowSplit
 
-    dealer = Dealer(n, equal, homes)
+    split = RowSplit(n, equal, homes)
     for i, count in enumerate(rows):
-        dealer.add(Bundle(None, count, count * 8, node=nodes[i] if nodes else ""))
-    dealer.end()
-    return [sum(b.rows for b in hand) for hand in dealer.hands]
+        split.add(Bundle(None, count, count * 8, node=nodes[i] if nodes else ""))
+    split.end()
+    return [sum(b.rows for b in hand) for hand in split.hands]
 
 
 @pytest.mark.contract("F10.15")
-@pytest.mark.heliostat_only("looks at the dealer itself")
+@pytest.mark.heliostat_only("looks at the split itself")
 @pytest.mark.parametrize(
     ("n", "rows"),
     [(2, [10]), (2, [1] * 7), (3, [100, 1, 1]), (3, [1, 1, 100]), (4, [5, 0, 3, 9, 2]), (2, [])],
@@ -182,17 +182,17 @@ def test_hands_are_level(n: int, rows: list[int]) -> None:
 
 
 @pytest.mark.contract("F10.15")
-@pytest.mark.heliostat_only("looks at the dealer itself")
+@pytest.mark.heliostat_only("looks at the split itself")
 def test_blocks_go_to_the_hand_on_their_node() -> None:
     nodes = ["a", "b"] * 10
     from heliostat.data.plan.operators import Bundle
-    from heliostat.data.split.dealer import Dealer
+    from heliostat.data.split.row_split import RowSplit
 
-    dealer = Dealer(2, False, ["a", "b"])
+    split = RowSplit(2, False, ["a", "b"])
     for node in nodes:
-        dealer.add(Bundle(None, 5, 40, node=node))
-    assert {b.node for b in dealer.hands[0]} == {"a"}
-    assert {b.node for b in dealer.hands[1]} == {"b"}
+        split.add(Bundle(None, 5, 40, node=node))
+    assert {b.node for b in split.hands[0]} == {"a"}
+    assert {b.node for b in split.hands[1]} == {"b"}
 
 
 Split = Callable[[Any], list[Any]]

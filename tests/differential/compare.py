@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import known
+import documented
 
 HERE = Path(__file__).parent
 LIMIT_S = 1500
@@ -127,7 +127,7 @@ def main() -> int:
     given = parser.parse_args()
 
     files = given.file or sorted(path.stem for path in HERE.glob("snippets/f*.py"))
-    places = known.places()
+    places = documented.places()
     seen: set[str] = set()
     total, expected, unexpected = 0, 0, 0
     for file in files:
@@ -143,7 +143,7 @@ def main() -> int:
             found = differences(compared(kept[0]), compared(kept[1]), place)
             new = []
             for line in found:
-                pattern = known.pattern(line[0], places)
+                pattern = documented.pattern(line[0], places)
                 if pattern is None:
                     new.append(line)
                 else:

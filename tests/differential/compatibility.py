@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import known
+import documented
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -44,7 +44,7 @@ def cited(folder: Path, skip: Path | None = None) -> dict[str, list[str]]:
 
 def page() -> str:
     """The page as it should be."""
-    contract = known.contract()
+    contract = documented.contract()
     tests, snippets = cited(TESTS, skip=TESTS / "differential"), cited(SNIPPETS)
     unknown = sorted({*tests, *snippets} - {i for group in contract for i in group.lines})
     if unknown:
@@ -68,7 +68,7 @@ def _short(name: str) -> str:
 
 def _differences() -> Iterator[str]:
     yield "\n## What differs, and why\n\n"
-    for entry in known.entries():
+    for entry in documented.entries():
         yield f"- {', '.join(entry['ids'])}: {entry['reason']}\n"
 
 

@@ -17,7 +17,7 @@ from heliostat.data.dataset.schema import Schema
 from heliostat.data.dataset.splits import Splits
 from heliostat.data.dataset.summarize import Summarize
 from heliostat.data.dataset.write_stores import WriteStores
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import InputBlocks
 
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
@@ -64,7 +64,7 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
 
     def has_serializable_lineage(self) -> bool:
         """Return whether :meth:`serialize_lineage` works: no blocks are of this cluster alone."""
-        return not known.blocks(self._plan)
+        return not analysis.blocks(self._plan)
 
     def serialize_lineage(self) -> bytes:
         """Return the plan and settings as bytes, good for another cluster too.
@@ -106,10 +106,10 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
         )
 
     def __repr__(self) -> str:
-        schema = self._schema if self._schema_known else known.schema(self._plan)
+        schema = self._schema if self._schema_known else analysis.schema(self._plan)
         if schema is None or not len(schema):
             return preview.chain(self._plan, self._name)
-        return preview.text(schema, known.rows(self._plan), None, None)
+        return preview.text(schema, analysis.rows(self._plan), None, None)
 
     __str__ = __repr__
 
@@ -121,7 +121,7 @@ class MaterializedDataset(Dataset):
 
     def __repr__(self) -> str:
         assert isinstance(self._plan, InputBlocks)
-        schema, rows = known.schema(self._plan), known.rows(self._plan) or 0
+        schema, rows = analysis.schema(self._plan), analysis.rows(self._plan) or 0
         if schema is None or not len(schema):
             return f"MaterializedDataset(num_rows={rows}, schema=Unknown schema)"
         if rows <= preview.ROWS_MAX:

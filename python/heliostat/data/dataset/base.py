@@ -11,7 +11,7 @@ from heliostat.data import block
 from heliostat.data.context import DataContext
 from heliostat.data.execute.executor import execute
 from heliostat.data.execute.stats import ExecutionStats
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Bundle, Exchange, Limit, Operator
 from heliostat.data.plan.optimize import optimized
 
@@ -93,7 +93,7 @@ class Base:
     def _arrow_schema(self) -> Any:
         """The schema, executed as far as needed; None of a dataset without blocks."""
         if not self._schema_known:
-            found = known.schema(self._plan)
+            found = analysis.schema(self._plan)
             if found is None or not len(found):
                 seen = []
                 bundles = execute(Limit(self._plan, 1), self._context)[0]

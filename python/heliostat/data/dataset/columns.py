@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat.data.dataset.base import Base
 from heliostat.data.dataset.options import options_of, placed
 from heliostat.data.expressions.expr import Expr, Unnest
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.columns import AddColumn, DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import Compute, Map
 from heliostat.data.plan.transforms import MapTables, Project
@@ -139,7 +139,7 @@ class Columns(Base):
         """
         options = options_of(locals(), "exprs", "more_exprs")
         items = _projected([e for e in (exprs, *more_exprs) if e is not None])
-        schema = known.schema(self._plan)
+        schema = analysis.schema(self._plan)
         for _, expr in items:
             if isinstance(expr, Unnest) and (kind := expr.type_in(schema)) is not None:
                 expr.check(kind)

@@ -13,7 +13,7 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset.base import Base
 from heliostat.data.dataset.schema import Schema
 from heliostat.data.iterate.iterator import DataIterator, PlanIterator
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Bundle, InputBlocks, Limit, Map, Operator, describe
 from heliostat.data.plan.transforms import MapStream
 from heliostat.data.ref_bundle import RefBundle
@@ -358,7 +358,7 @@ class Consume(Base):
             >>> ray.data.range(5).count()
             5
         """
-        found, rest = known.counted(self._to_execute())
+        found, rest = analysis.counted(self._to_execute())
         if rest is None:
             return found
         counting = Map(rest, MapStream(_Count(), "Count"))
@@ -380,7 +380,7 @@ class Consume(Base):
             ['id']
         """
         if not fetch_if_missing and not self._schema_known:
-            found = known.schema(self._plan)
+            found = analysis.schema(self._plan)
         else:
             found = self._arrow_schema()
         if found is not None and len(found):
@@ -404,7 +404,7 @@ class Consume(Base):
 
     def size_bytes(self) -> int:
         """Return the size in memory; executes the dataset if it is not known."""
-        found = known.size(self._plan)
+        found = analysis.size(self._plan)
         return found if found is not None else sum(b.size for b in self._bundles())
 
     def num_blocks(self) -> int:
@@ -422,7 +422,7 @@ class Consume(Base):
 
     def input_files(self) -> list[str]:
         """Return the files that the dataset reads."""
-        return sorted(set(known.files(self._plan)))
+        return sorted(set(analysis.files(self._plan)))
 
     def stats(self) -> str:
         """Return what the last execution did, operator by operator, in words."""

@@ -11,7 +11,7 @@ from heliostat.data.dataset.base import Base
 from heliostat.data.dataset.options import options_of, placed
 from heliostat.data.expressions import text
 from heliostat.data.expressions.expr import Expr, Unnest
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.columns import RandomSample
 from heliostat.data.plan.operators import Compute, Limit, Map
 from heliostat.data.plan.transforms import (
@@ -357,7 +357,7 @@ class Maps(Base):
         """
         if fraction < 0 or fraction > 1:
             raise ValueError("Fraction must be between 0 and 1.")
-        if known.rows(self._plan) == 0:
+        if analysis.rows(self._plan) == 0:
             raise ValueError("Cannot sample from an empty Dataset.")
 
         return self._derive(

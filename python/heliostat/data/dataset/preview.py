@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.data.dataset.schema import type_name
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Exchange, Limit, Operator
 
 EDGE = 5  # rows that are shown at the beginning and at the end
@@ -43,7 +43,7 @@ def chain(plan: Operator, name: str | None) -> str:
         steps.append(_step(at))
         branches = branches or len(at.inputs) > 1
         at = at.inputs[0]
-    schema, rows = (None, None) if branches else (known.schema(at), known.rows(at))
+    schema, rows = (None, None) if branches else (analysis.schema(at), analysis.rows(at))
     lines = [*steps, _source(schema, rows, name)]
     return "\n".join(
         f"{'   ' * (depth - 1)}+- {line}" if depth else line for depth, line in enumerate(lines)

@@ -18,11 +18,11 @@ import heliostat as ray
 from heliostat.data import block
 from heliostat.data.context import DataContext
 from heliostat.data.execute import two_levels
+from heliostat.data.execute.block_builder import cut
 from heliostat.data.execute.launch import arguments
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
-from heliostat.data.execute.shaping import cut
-from heliostat.data.execute.taking import next_block
+from heliostat.data.execute.task_blocks import next_block
 from heliostat.data.execute.work import Stage, run_stage
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import MapStream, Transform

@@ -14,7 +14,7 @@ from heliostat.data.execute.actor_pool import ActorLauncher
 from heliostat.data.execute.launch import TaskLauncher
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
-from heliostat.data.execute.taking import next_block
+from heliostat.data.execute.task_blocks import next_block
 from heliostat.data.plan.operators import Bundle, ReadPart
 from heliostat.exceptions import RayActorError, TaskCancelledError
 from heliostat.util import why

@@ -13,7 +13,7 @@ import heliostat as ray
 from heliostat.data import block
 from heliostat.data.execute import joins
 from heliostat.data.execute.joins import Join, joined
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Bundle, Exchange, InputBlocks, Limit, Map, Operator, Read
 from heliostat.data.plan.transforms import FilterExpression, MapStream, MapTables
 
@@ -28,7 +28,7 @@ def resolved(plan: Operator, run: Run) -> Operator:
     if isinstance(plan, Exchange) and isinstance(plan.run, Join):
         sources = [resolved(source, run) for source in plan.sources]
         return _joined(plan, plan.run, sources, run)
-    return known.over(plan, [resolved(source, run) for source in plan.inputs])
+    return analysis.over(plan, [resolved(source, run) for source in plan.inputs])
 
 
 def foreseen(plan: Operator) -> Operator:
@@ -42,7 +42,7 @@ def foreseen(plan: Operator) -> Operator:
         if side is not None:
             name = f"{plan.name}[{('left', 'right')[side]} side broadcast]"
             return Map(sources[1 - side], MapStream(Foreseen(sources[side]), name))
-    return known.over(plan, sources)
+    return analysis.over(plan, sources)
 
 
 @dataclass
@@ -59,13 +59,13 @@ class Foreseen:
 def _joined(plan: Exchange, join: Join, sources: list[Operator], run: Run) -> Operator:
     side = _small_side(join, *map(_size, sources))
     if side is None or join.remote_args:
-        return known.over(plan, sources)
+        return analysis.over(plan, sources)
     bundles = tuple(run(sources[side]))
     schema = block.unify([b.schema for b in bundles if b.schema is not None])
     size, rows = sum(b.size for b in bundles), sum(b.rows for b in bundles)
     if size > joins.WHOLE_BYTES_MAX or not rows or schema is None:
         sources[side] = InputBlocks(bundles)
-        return known.over(plan, sources)
+        return analysis.over(plan, sources)
     # What follows may run where the join does; the refs live as long as the plan.
     beside = JoinWith(join, [b for b in bundles if b.rows], schema, is_right=side == 1)
     return Map(
@@ -79,7 +79,7 @@ def _size(plan: Operator) -> int | None:
         return getattr(plan.tasks, "size", None)
     if isinstance(plan, Map) and isinstance(plan.transform, FilterExpression | MapTables):
         return _size(plan.source)
-    return _size(plan.source) if isinstance(plan, Limit) else known.size(plan)
+    return _size(plan.source) if isinstance(plan, Limit) else analysis.size(plan)
 
 
 def _small_side(join: Join, left: int | None, right: int | None) -> int | None:

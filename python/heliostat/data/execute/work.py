@@ -20,7 +20,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.data import block, retries
 from heliostat.data.context import DataContext
-from heliostat.data.execute.shaping import Shaper
+from heliostat.data.execute.block_builder import BlockBuilder
 from heliostat.data.plan import task
 from heliostat.data.plan.operators import ReadPart
 from heliostat.data.plan.transforms import Transform
@@ -63,7 +63,7 @@ class OpenStage:
 
     def __init__(self, stage: Stage) -> None:
         _keep_memory()
-        self._shaper, self._execution = Shaper(stage.target), stage.execution
+        self._builder, self._execution = BlockBuilder(stage.target), stage.execution
         self._context = stage.context
         DataContext._set_current(stage.context)  # the user's constructors may look
         self._steps = [(t, t.open()) for t in stage.transforms]
@@ -80,7 +80,7 @@ class OpenStage:
         tables: Iterator[Any] = read
         for transform, fn in self._steps:
             tables = transform.apply(tables, fn)
-        made = self._shaper.blocks(tables)
+        made = self._builder.blocks(tables)
         left: float | None = None
         while True:
             wall, cpu, udf = time.perf_counter(), time.thread_time(), self._udf_seconds()

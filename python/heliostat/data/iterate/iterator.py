@@ -17,9 +17,9 @@ from heliostat.data import block
 from heliostat.data.execute.measurements import LoopMeasurements
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.iterate import batching, prefetch
-from heliostat.data.iterate.lending import Lender, Loan
 from heliostat.data.iterate.position import Position, Shuffle, loaded
 from heliostat.data.iterate.watch import Timed, Watch
+from heliostat.data.iterate.zero_copy import Lender, Loan
 from heliostat.data.plan.operators import Bundle
 
 if TYPE_CHECKING:

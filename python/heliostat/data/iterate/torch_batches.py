@@ -13,8 +13,8 @@ from heliostat.core.extras import required
 from heliostat.data import block, frames, tensors
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
 from heliostat.data.context import DataContext
-from heliostat.data.iterate.lending import Loan
 from heliostat.data.iterate.transfer import to_gpu
+from heliostat.data.iterate.zero_copy import Loan
 
 LENT_BYTES_MIN = 64 << 10  # smaller arrays are copied: a kept column of labels keeps no images
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from heliostat.data.expressions import fields
 from heliostat.data.expressions.expr import Alias, Call, Column, Expr, Literal, Unnest
-from heliostat.data.plan import known
+from heliostat.data.plan import analysis
 from heliostat.data.plan.columns import DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import (
     Exchange,
@@ -52,7 +52,7 @@ def optimized(plan: Operator) -> Operator:
 
 
 def _with_filters(plan: Operator) -> Operator:
-    plan = known.over(plan, [_with_filters(source) for source in plan.inputs])
+    plan = analysis.over(plan, [_with_filters(source) for source in plan.inputs])
     if not isinstance(plan, Map) or not isinstance(plan.transform, FilterExpression):
         return plan
     if not is_plain(plan):
@@ -132,7 +132,7 @@ def _before(step: Map, condition: Expr) -> Expr | None:
     if isinstance(function, DropColumns):
         return condition if not read & set(function.names) else None
     if isinstance(function, RenameColumns):
-        return _renamed(function, known.names(step.source), condition)
+        return _renamed(function, analysis.names(step.source), condition)
     return None
 
 
@@ -149,7 +149,7 @@ def _renamed(rename: RenameColumns, there: tuple[str, ...] | None, condition: Ex
 
 
 def _with_limits(plan: Operator) -> Operator:
-    plan = known.over(plan, [_with_limits(source) for source in plan.inputs])
+    plan = analysis.over(plan, [_with_limits(source) for source in plan.inputs])
     if not isinstance(plan, Limit):
         return plan
     if isinstance(plan.source, Limit):
@@ -187,7 +187,7 @@ def _with_columns(plan: Operator, needed: Names) -> Operator:
             schema = pa.schema([f for f in schema if f.name in needed], schema.metadata)
         return plan if tasks is None else replace(plan, tasks=tasks, schema=schema, size=None)
     if isinstance(plan, Map):
-        transform = plan.transform.narrowed(needed, known.names(plan.source))
+        transform = plan.transform.narrowed(needed, analysis.names(plan.source))
         source = _with_columns(plan.source, transform.reads(needed))
         if source is plan.source and transform is plan.transform:
             return plan
@@ -195,7 +195,7 @@ def _with_columns(plan: Operator, needed: Names) -> Operator:
     if isinstance(plan, Exchange):
         reads = getattr(plan.run, "reads", None)
         several = reads(needed) if reads is not None else [None] * len(plan.sources)
-        return known.over(
+        return analysis.over(
             plan, [_with_columns(s, n) for s, n in zip(plan.sources, several, strict=True)]
         )
-    return known.over(plan, [_with_columns(source, needed) for source in plan.inputs])
+    return analysis.over(plan, [_with_columns(source, needed) for source in plan.inputs])

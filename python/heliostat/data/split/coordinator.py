@@ -11,7 +11,7 @@ import heliostat as ray
 from heliostat.data.context import DataContext
 from heliostat.data.execute.executor import Executor
 from heliostat.data.plan.operators import Bundle, Operator
-from heliostat.data.split.dealer import Dealer
+from heliostat.data.split.row_split import RowSplit
 
 CALLS_PER_CONSUMER = 2  # a request for blocks, and one about them
 ALARM_S = 30.0  # after which a consumer that waits for the others is told about
@@ -32,7 +32,7 @@ class Epoch:
     ) -> None:
         self.number = number  # of executions with these settings
         self.executor = Executor(plan, context, "streaming_split", number, f"split({n})")
-        self._dealer = Dealer(n, equal, homes)
+        self._row_split = RowSplit(n, equal, homes)
         self._changed = threading.Condition()
         self._hungry: set[int] = set()  # consumers that wait for a block
         self._out: list[int] = [0] * n  # bytes of the blocks that consumers work on
@@ -46,36 +46,36 @@ class Epoch:
         try:
             for bundle in bundles:
                 with self._changed:
-                    self._dealer.add(bundle)
+                    self._row_split.add(bundle)
                     self._changed.notify_all()
                     self._changed.wait_for(self._may_pull)
                     if self._closed:
                         break
-                    self.executor.outside_bytes = self._dealer.waiting_bytes + sum(self._out)
+                    self.executor.outside_bytes = self._row_split.waiting_bytes + sum(self._out)
         except BaseException as error:
             self._error = error
         finally:
             with contextlib.suppress(Exception):
                 bundles.close()  # type: ignore[attr-defined] # a generator
             with self._changed:
-                self._dealer.end()
+                self._row_split.end()
                 self._changed.notify_all()
 
     def _may_pull(self) -> bool:
         """Whether there is room for another block, or somebody has nothing to do without it."""
-        if self._closed or any(not self._dealer.hands[i] for i in self._hungry):
+        if self._closed or any(not self._row_split.hands[i] for i in self._hungry):
             return True
         room = self.executor.stats.budget_bytes * HELD_PART
-        return self._dealer.waiting_bytes < room
+        return self._row_split.waiting_bytes < room
 
     def take(self, consumer: int) -> Bundle | None:
         """The consumer's next block; None at the end. Waits."""
-        hand = self._dealer.hands[consumer]
+        hand = self._row_split.hands[consumer]
         with self._changed:
             self._out[consumer] = 0
             self._hungry.add(consumer)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: hand or self._dealer.ended or self._closed)
+            self._changed.wait_for(lambda: hand or self._row_split.ended or self._closed)
             self._hungry.discard(consumer)
             if self._error is not None:
                 raise self._error

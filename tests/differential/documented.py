@@ -1,4 +1,4 @@
-"""What the repository knows of the contract: its lines, and the differences from Ray with reasons."""
+"""The documented contract: its lines, and the differences from Ray with reasons."""
 
 from __future__ import annotations
 

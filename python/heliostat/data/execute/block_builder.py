@@ -1,8 +1,8 @@
-"""What a stage makes, in blocks of a good size with each array in one piece.
+"""Blocks of a good size, built from the output of a stage, with each array in one piece.
 
 A function of small batches makes small tables. Copied behind each other while they are in the cache,
 they cost little; left apart, the whole block would be copied again by everyone who reads it, since
-arrays of batches are views only of columns in one piece. It lets each small table's memory be used
+arrays of batches are views only of columns in one piece. The builder lets each small table's memory be used
 for the next one, too.
 """
 
@@ -21,7 +21,7 @@ ROWS_MIN = 1024  # that a column of small tables has room for at first
 ROOM_BYTES_MAX = 256 << 20  # of which the unused part is address space only
 
 
-class Shaper:
+class BlockBuilder:
     """Makes blocks of what one stage puts out, task after task in the same process."""
 
     def __init__(self, target: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Whether a session gets slower or larger with age: `python bench/flat.py`; minutes, not hours.
+"""Whether a session gets slower or larger with age: `python bench/aging.py`; minutes, not hours.
 
 Rates of the first minute against those after millions of tasks, actors and objects, and the memory of
 driver and daemon before and after.

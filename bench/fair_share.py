@@ -1,6 +1,6 @@
-"""Whether a session behaves: `python bench/calm.py`; about a minute, public API only.
+"""Whether a session behaves: `python bench/fair_share.py`; about a minute, public API only.
 
-What idle workers cost, how rates grow with the number of threads and drivers that call at once, and
+The cost of idle workers, how rates grow with the number of threads and drivers that call at once, and
 whether each of them gets its share.
 """
 

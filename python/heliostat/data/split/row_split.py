@@ -1,4 +1,4 @@
-"""Who gets which rows of a shared execution. Pure: bundles in, bundles out, no waiting."""
+"""The split of a shared execution's rows among consumers. Pure: bundles in, bundles out, no waiting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from heliostat.data.plan.operators import Bundle
 
 
-class Dealer:
+class RowSplit:
     """Deals bundles to ``n`` hands.
 
     Without ``equal`` each goes to the hand with the fewest rows so far. With ``equal`` all hands get

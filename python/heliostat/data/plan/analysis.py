@@ -1,4 +1,4 @@
-"""What can be said of a plan's rows and columns without executing it."""
+"""Facts about a plan's rows and columns that need no execution."""
 
 from __future__ import annotations
 
