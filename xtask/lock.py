@@ -65,6 +65,7 @@ LIBRARIES = (
     "msgpack",
     "nevergrad",
     "optuna",
+    "serve-async-inference",
     "tensorboard",
     "tensorflow",
     "tfrecord",

@@ -181,7 +181,7 @@ def test_a_deployment_does_the_tasks_of_a_queue(web: Client, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("adapter", "error", "words"),
     [
-        ("ray.serve.task_processor.CeleryTaskProcessorAdapter", RuntimeError, "none of its own"),
+        ("ray.serve.no_such_module.Adapter", RuntimeError, "no_such_module"),
         (dict, TypeError, "subclass of TaskProcessorAdapter"),
     ],
 )

@@ -10,7 +10,7 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed.
-const OF_EXTRAS: [&str; 23] = [
+const OF_EXTRAS: [&str; 24] = [
     "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/cli/test_takeover.py",
@@ -26,6 +26,7 @@ const OF_EXTRAS: [&str; 23] = [
     "tests/machines/test_launcher.py",
     "tests/machines/test_slurm.py",
     "tests/machines/test_stores.py",
+    "tests/serve/test_task_queues.py",
     "tests/train/test_legacy.py",
     "tests/train/test_replicas.py",
     "tests/tune/test_hyperband.py",

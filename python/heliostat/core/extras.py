@@ -67,6 +67,12 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
         ("starlette", "starlette"),
         ("yaml", "pyyaml"),
     ),
+    "serve-async-inference": (
+        ("celery", "celery"),
+        ("kombu", "celery"),
+        ("taskiq", "taskiq"),
+        ("taskiq_redis", "taskiq-redis"),
+    ),
     "serve-grpc": (("grpc", "grpcio"),),
     "snappy": (("cramjam", "cramjam"),),
     "snowflake": (("snowflake", "snowflake-connector-python"),),

@@ -31,8 +31,7 @@ def _adapter(config: TaskProcessorConfig, concurrency: int) -> TaskProcessorAdap
             kind = attribute(kind)
         except (ImportError, AttributeError) as error:
             raise RuntimeError(
-                f"The adapter {config.adapter!r} cannot be imported: {error}. Heliostat has none of its own: "
-                "name your subclass of TaskProcessorAdapter as `adapter`."
+                f"The adapter {config.adapter!r} cannot be imported: {error}."
             ) from error
     if not callable(kind):
         raise TypeError(f"An adapter is a class or its import path, not {kind!r}.")

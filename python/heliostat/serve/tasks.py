@@ -12,7 +12,11 @@ __all__ = ["CeleryAdapterConfig", "TaskProcessorAdapter", "TaskProcessorConfig",
 
 
 class CeleryAdapterConfig(BaseModel):  # type: ignore[misc] # without types
-    """What an adapter to Celery would need: for configurations that name one."""
+    """Where Celery's broker and results are.
+
+    ``app_custom_config``: further settings of Celery's application; ``task_custom_config``: options of all
+    its tasks; ``broker_transport_options``: as Celery takes them, such as the folders of ``filesystem://``.
+    """
 
     app_custom_config: dict[str, Any] | None = None
     task_custom_config: dict[str, Any] | None = None
