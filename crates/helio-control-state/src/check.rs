@@ -35,7 +35,7 @@ impl Census {
 }
 
 impl Control {
-    /// Counts what it holds.
+    /// Counts the things that it holds for others.
     #[must_use]
     pub fn census(&self) -> Census {
         Census {

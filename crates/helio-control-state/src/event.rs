@@ -15,7 +15,7 @@ pub enum Event {
     Node {
         /// The sender.
         node_id: NodeId,
-        /// Its message.
+        /// The node's message.
         message: NodeToControl,
     },
     /// The newest connection of a node ended.

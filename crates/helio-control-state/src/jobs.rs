@@ -11,7 +11,7 @@ use helio_types::{JobId, NodeId, WorkerId, mutant};
 /// node may be away.
 const REMIND_MS_MAX: u64 = 60_000;
 
-/// All jobs.
+/// The table of jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// The number of the newest job.

@@ -13,7 +13,7 @@ use crate::sets::Sets;
 /// A process that subscribes, and its node.
 pub(crate) type Subscriber = (NodeId, WorkerId);
 
-/// All subscriptions.
+/// The table of subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     by_actor: IdMap<ActorId, Numbers>,

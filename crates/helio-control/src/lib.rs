@@ -60,7 +60,7 @@ pub struct Options {
     pub session_name: String,
     /// How it tells whether nodes are alive.
     pub health: Health,
-    /// Where durable state goes.
+    /// The store of the durable state.
     pub storage: Box<dyn Storage>,
     /// Nodes of before that are known to have ended: the head's own, when its daemon died.
     pub gone: Vec<NodeId>,
@@ -71,7 +71,7 @@ pub struct Options {
 pub struct Ready {
     /// The session's name: that of before, when the store held one.
     pub session_name: String,
-    /// Ends it.
+    /// The handle that ends the service.
     pub handle: Handle,
 }
 

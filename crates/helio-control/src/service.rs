@@ -33,7 +33,7 @@ pub(crate) enum Input {
     Connected { node_id: NodeId, number: u64, writer: Writer },
     /// The node sent a message.
     Message { node_id: NodeId, number: u64, message: NodeToControl },
-    /// Its connection ended.
+    /// The node's connection ended.
     Closed { node_id: NodeId, number: u64 },
     /// Somebody asks what cluster this is.
     Observer { writer: Writer },

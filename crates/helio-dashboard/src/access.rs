@@ -64,7 +64,7 @@ pub(crate) enum Verdict {
     Program,
     /// A browser that has logged in.
     Browser,
-    /// No token.
+    /// The request has no token.
     Missing,
     /// A wrong one.
     Wrong,

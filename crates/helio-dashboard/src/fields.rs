@@ -13,7 +13,7 @@ impl Fields {
         Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
-    /// One field.
+    /// A list of one field.
     pub(crate) fn of(name: &str, value: &str) -> Self {
         Self(HashMap::from([(name.to_owned(), value.to_owned())]))
     }

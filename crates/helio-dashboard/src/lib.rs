@@ -178,7 +178,7 @@ impl App {
     }
 }
 
-/// Ends the server.
+/// The handle that ends the server.
 #[derive(Debug)]
 pub struct Handle {
     stop: oneshot::Sender<()>,

@@ -14,9 +14,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// With this code.
+    /// The process ended with this exit code.
     Code(i32),
-    /// By this signal.
+    /// The process was ended by this signal.
     Signal(i32),
 }
 

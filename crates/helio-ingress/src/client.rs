@@ -135,7 +135,7 @@ pub(crate) struct Client<S> {
     stream: S,
     /// The bytes that were read already.
     early: Bytes,
-    /// Of HTTP/1.
+    /// The heads of requests over HTTP/1; `None` over HTTP/2.
     heads: Option<Arc<Mutex<Heads>>>,
     silence: Duration,
     /// Since when nothing could be sent.

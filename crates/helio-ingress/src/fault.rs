@@ -40,7 +40,7 @@ impl From<NoPlace> for Fault {
 }
 
 impl Fault {
-    /// For people.
+    /// Returns the sentence for people.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::Late => "The request's body came too slowly, or not to its end.".to_owned(),

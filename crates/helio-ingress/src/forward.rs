@@ -54,7 +54,7 @@ pub(crate) struct Ends {
     pub(crate) server: (String, u16),
 }
 
-/// Over HTTP/1.
+/// Answers a request over HTTP/1.
 pub(crate) async fn answer(
     shared: Rc<Shared>,
     ends: Rc<Ends>,

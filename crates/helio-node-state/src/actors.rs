@@ -82,11 +82,11 @@ struct End {
 
 #[derive(Debug)]
 enum Place {
-    /// Waits for room.
+    /// The actor waits for room.
     Queued,
     /// Has its resources and waits for a worker.
     Assigned,
-    /// In this worker.
+    /// The actor lives in this worker.
     In(WorkerId, Conn),
 }
 

@@ -56,7 +56,7 @@ pub(crate) enum Place {
 /// A round of pings.
 #[derive(Debug, Default)]
 struct Round {
-    /// When it ends.
+    /// The time at which the round ends.
     until: u64,
     asked: BTreeSet<NodeId>,
     answered: BTreeSet<NodeId>,

@@ -19,9 +19,9 @@ pub struct Conn(pub u64);
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// With this code.
+    /// The process ended with this exit code.
     Code(i32),
-    /// By this signal.
+    /// The process was ended by this signal.
     Signal(i32),
     /// The process is gone, and its exit status is not known.
     Unknown,
@@ -57,7 +57,7 @@ pub enum Event {
         /// The message.
         message: ClientToNode,
     },
-    /// Its connection ended.
+    /// The client's connection ended.
     ClientClosed {
         /// The connection that ended.
         conn: Conn,
@@ -102,12 +102,12 @@ pub enum Event {
     ControlRefused,
     /// Another head has taken the cluster over.
     HeadMoved {
-        /// Its address, `host:port`.
+        /// The head's address, `host:port`.
         address: String,
     },
     /// Another daemon sent a message.
     PeerSaid {
-        /// Over this connection.
+        /// The connection over which it came.
         conn: Conn,
         /// The sender.
         node_id: NodeId,
@@ -132,7 +132,7 @@ pub enum Event {
     ReceivedSome {
         /// The number of the pull.
         request_id: u64,
-        /// So many bytes.
+        /// The bytes that have come, in all.
         received: u64,
     },
     /// An object was received ([`Action::Receive`]), or not.
@@ -177,7 +177,7 @@ pub enum Event {
     },
     /// Somebody wants the measurements of the node and its processes; [`Action::Scraped`] follows.
     Scrape {
-        /// Echoed.
+        /// The number of the question, which the answer repeats.
         number: u64,
     },
     /// The usage of the machine's memory, while workers run something.

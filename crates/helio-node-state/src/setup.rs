@@ -17,7 +17,7 @@ pub struct Setup {
     pub labels: Vec<Label>,
     /// The resources of the node.
     pub total: ResourceSet,
-    /// Its devices.
+    /// The devices of each countable resource.
     pub devices: Devices,
     /// The length of its memory file.
     pub store_size: u64,
@@ -33,15 +33,15 @@ pub struct Setup {
     pub spills_max: usize,
     /// How long an object waits for room, in milliseconds, before its writer or reader is told that there is none.
     pub room_ms_max: u64,
-    /// For those who ask.
+    /// The node's name, for lists.
     pub name: String,
-    /// For those who ask.
+    /// The machine's host name, for lists.
     pub hostname: String,
-    /// For those who ask.
+    /// The session's folder, for lists.
     pub session_dir: String,
-    /// For those who ask.
+    /// The session's name, for lists.
     pub session_name: String,
-    /// For those who ask.
+    /// The folder of all sessions, for lists.
     pub temp_dir: String,
     /// The machine's name as its launcher knows it; empty: not known.
     pub instance_id: String,

@@ -22,7 +22,7 @@ impl Parts {
         self.0.lock().expect("no writer has panicked with it").get(&pid).copied()
     }
 
-    /// From now on these.
+    /// Replaces the parts by those of this reading.
     pub(crate) fn replace(&self, gpus: &[Gpu]) {
         let mut sums: BTreeMap<u32, Part> = BTreeMap::new();
         for part in gpus.iter().flat_map(|gpu| &gpu.processes) {

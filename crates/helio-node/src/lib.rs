@@ -68,7 +68,7 @@ pub enum Error {
     /// There is no memory for the object store.
     #[error("the object store of {size} bytes: {source}")]
     Store {
-        /// Its size.
+        /// The size of the store, in bytes.
         size: u64,
         /// The error of the operating system.
         source: helio_store::Error,

@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 10_000;
 pub(crate) struct Peers {
     hello: Hello,
     inputs: Inputs,
-    /// All, whoever made them.
+    /// All connections, whoever made them.
     open: HashMap<Conn, (NodeId, Writer)>,
     /// The connections that were made here, or are being made.
     made: HashMap<NodeId, Made>,

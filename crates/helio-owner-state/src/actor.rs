@@ -65,7 +65,7 @@ pub struct Actor {
     lacking: BTreeSet<TaskId>,
     /// Some of its calls run in a concurrency group that has a name.
     has_groups: bool,
-    /// Sent, in order.
+    /// Calls that were sent, in order.
     sent: VecDeque<TaskId>,
     sequence: u64,
     /// When the first of `sent` was replied to last.
@@ -101,7 +101,7 @@ impl Actor {
         self.address.clone()
     }
 
-    /// Why it ended.
+    /// Returns the cause of its end.
     #[must_use]
     pub fn cause(&self) -> &DeathCause {
         &self.cause

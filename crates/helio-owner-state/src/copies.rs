@@ -197,7 +197,7 @@ impl Owner {
     }
 }
 
-/// Where a process lives.
+/// Returns the node on which a process lives.
 pub(crate) fn node_of(process: &WorkerAddress) -> NodeAddress {
     let WorkerAddress { node_id, host, port, .. } = process.clone();
     NodeAddress { node_id, host, port }

@@ -33,17 +33,17 @@ pub enum Event {
     Resolve {
         /// The object.
         id: ObjectId,
-        /// Its value.
+        /// The value of the object.
         value: OutgoingValue,
     },
     /// One more handle in this process.
     AddRef {
-        /// Of this object.
+        /// The object that gains a handle.
         id: ObjectId,
     },
     /// One handle fewer.
     DropRef {
-        /// Of this object.
+        /// The object that loses a handle.
         id: ObjectId,
     },
     /// References arrived in a value; the front holds one handle for each.
@@ -82,12 +82,12 @@ pub enum Event {
         object: ObjectId,
         /// Even if its process must end.
         force: bool,
-        /// And what it called.
+        /// Also the calls that it made.
         recursive: bool,
     },
     /// Make an actor.
     CreateActor {
-        /// All about it.
+        /// The actor's spec, arguments and template.
         creation: Box<Creation>,
     },
     /// End an actor, for good or with a restart.
@@ -101,7 +101,7 @@ pub enum Event {
     ActorCreated {
         /// The actor that the request named.
         actor: ActorId,
-        /// Its answer.
+        /// The answer of the control service.
         response: Box<ControlResponse>,
     },
     /// A handle of an actor arrived.
@@ -122,7 +122,7 @@ pub enum Event {
         task: TaskId,
         /// The process that is replied to.
         caller: Arc<WorkerAddress>,
-        /// How it went.
+        /// The outcome of the call.
         outcome: Outcome,
     },
     /// A generator made an item.
@@ -131,7 +131,7 @@ pub enum Event {
         task: TaskId,
         /// The process to which the item is sent.
         caller: Arc<WorkerAddress>,
-        /// From 0.
+        /// The index of the item, from 0.
         index: u32,
         /// The item.
         item: Outgoing,
@@ -140,7 +140,7 @@ pub enum Event {
     StreamRead {
         /// The call.
         task: TaskId,
-        /// From 0.
+        /// The index of the item, from 0.
         index: u32,
     },
     /// The front reads no more of a stream.
@@ -182,17 +182,17 @@ pub enum Event {
     LeaseGranted {
         /// The grant.
         grant: Box<LeaseGranted>,
-        /// By which daemon.
+        /// The node of the daemon that granted it.
         node: NodeId,
     },
-    /// No worker, ever.
+    /// The request for a worker is refused for good.
     LeaseRefused {
         /// The number of the request, as in [`Action::RequestLease`].
         request: u64,
         /// The error for calls that wait for such a worker.
         failure: Failure,
     },
-    /// Ask another daemon.
+    /// The request is to go to another daemon.
     LeaseSpilled {
         /// The number of the request, as in [`Action::RequestLease`].
         request: u64,
@@ -204,16 +204,16 @@ pub enum Event {
         /// The number of the request, as in [`Action::RequestLease`].
         request: u64,
     },
-    /// Give it back when it is idle.
+    /// The lease is to be given back when its worker is idle.
     LeaseRevoked {
-        /// By which daemon.
+        /// The node of the daemon that asks it back.
         node: NodeId,
         /// The daemon's number for the lease.
         lease: LeaseId,
     },
-    /// Its worker ended.
+    /// The worker of a lease has ended.
     LeaseLost {
-        /// By which daemon.
+        /// The node of the daemon that lent the worker.
         node: NodeId,
         /// The daemon's number for the lease.
         lease: LeaseId,
@@ -280,7 +280,7 @@ pub enum Action {
         lease: LeaseId,
         /// Its place among our calls to the actor; of one that is made again, among those that had ended.
         sequence: u64,
-        /// From 0.
+        /// The number of the attempt, from 0.
         attempt: u32,
         /// The call is a method's that had ended, and runs again: its results were lost, or it raised.
         is_remade: bool,
@@ -317,7 +317,7 @@ pub enum Action {
     },
     /// Give a worker back.
     ReturnLease {
-        /// To which daemon.
+        /// The node of the daemon that lent it.
         node: NodeId,
         /// The daemon's number for the lease.
         lease: LeaseId,

@@ -35,7 +35,7 @@ pub(crate) struct Lineage {
     live: u32,
     /// Of a generator: one more than the index of the last item that lay in a store.
     items: u32,
-    /// As in [`Past`].
+    /// Whether a generator's reader has left it, as in [`Past`].
     is_left: bool,
     /// Arguments that others own: each is kept by a use.
     pub(crate) kept: Vec<ObjectId>,

@@ -22,10 +22,10 @@ use crate::lineage::Final;
 use crate::task::OutgoingValue;
 use crate::ties::Lazy;
 
-/// Where a value is.
+/// The place of an object's value.
 #[derive(Clone, Debug)]
 pub enum Stored {
-    /// Not known yet.
+    /// The value is not known yet.
     Pending,
     /// In this process's own memory.
     Inline(Arc<Vec<u8>>),

@@ -85,7 +85,7 @@ pub enum OutgoingValue {
 /// How a call ended.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// One value a return.
+    /// The value of each return.
     pub returns: Vec<Outgoing>,
     /// Whether it raised (then each return is the error).
     pub failed: bool,
@@ -102,7 +102,7 @@ pub struct Outcome {
 pub enum Target {
     /// On any worker of this class.
     Class(Arc<LeaseClass>),
-    /// In this actor.
+    /// The call runs in this actor.
     Actor(ActorId),
 }
 
@@ -130,13 +130,13 @@ pub struct TaskSpec {
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum State {
-    /// For so many dependencies.
+    /// The call waits for so many dependencies.
     Waiting(u32),
     /// In its class's queue, or its actor's.
     Queued,
     /// On a lease, by the request it was granted for.
     OnLease(u64),
-    /// Sent to its actor.
+    /// The call was sent to its actor.
     OnActor,
     /// Until this time, when it is tried again.
     Delayed(u64),

@@ -91,7 +91,7 @@ pub enum Event<'a> {
         request: u64,
         /// The object that is to be written.
         object: ObjectId,
-        /// Bytes.
+        /// The size of the object, in bytes.
         size: u64,
     },
     /// The front asks for rows of the state API; the answer is for `request`.
@@ -130,14 +130,14 @@ pub enum Event<'a> {
     Finished {
         /// The call.
         task: TaskId,
-        /// How it went.
+        /// The outcome of the call.
         outcome: Outcome,
     },
     /// A generator that the front runs has made an item.
     ItemMade {
         /// The call.
         task: TaskId,
-        /// From 0.
+        /// The index of the item, from 0.
         index: u32,
         /// The item.
         item: Outgoing,

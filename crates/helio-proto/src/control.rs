@@ -16,9 +16,9 @@ numbers! {
         /// Local first, then the best of the others.
         #[default]
         Default = 0,
-        /// Round the nodes.
+        /// Goes round the nodes.
         Spread = 1,
-        /// On a named node.
+        /// Goes to a named node.
         NodeAffinity = 2,
         /// In a bundle of a placement group.
         PlacementGroup = 3,
@@ -31,7 +31,7 @@ numbers! {
         /// Waits for a node, a worker or its constructor.
         #[default]
         Pending = 0,
-        /// Takes calls.
+        /// The actor takes calls.
         Alive = 1,
         /// Its process ended and another is being made.
         Restarting = 2,
@@ -198,7 +198,7 @@ messages! {
         42 is_idle: bool,
         /// With `is_draining`: when what runs here ends at the latest, in milliseconds since 1970; 0: when it is done.
         43 drain_deadline_ms: u64,
-        /// With `is_draining`: why.
+        /// The reason for the drain; empty without `is_draining`.
         44 drain_reason: String,
         /// A driver's machine outside the cluster: nothing is placed there, and it is no part of what the cluster has.
         45 is_guest: bool,
@@ -213,9 +213,9 @@ messages! {
         3 has_utilization: bool,
         /// The percentage of the last second during which a kernel ran.
         4 utilization: u32,
-        /// Bytes.
+        /// The GPU's memory in use, in bytes.
         5 memory_used: u64,
-        /// Bytes.
+        /// The GPU's memory, in bytes.
         6 memory_total: u64,
         /// The power that the GPU draws, in milliwatts; 0: not known.
         7 power_mw: u32,

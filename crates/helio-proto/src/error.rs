@@ -55,7 +55,7 @@ messages! {
     /// An error of the system.
     pub struct SystemError {
         1 kind: ErrorKind,
-        /// For the user.
+        /// The sentence for the user.
         2 message: String,
         3 cause: DeathCause,
         4 object: ObjectId,

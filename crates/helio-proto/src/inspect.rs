@@ -113,7 +113,7 @@ messages! {
         1 cpus: u32,
         /// Of all CPUs together, in tenths of a percent.
         2 cpu_permille: u32,
-        /// Bytes.
+        /// The machine's memory, in bytes.
         3 memory: u64,
         4 memory_used: u64,
         /// Bytes a second.
@@ -133,7 +133,7 @@ messages! {
         /// Why the last one was not; empty: it was.
         4 error: String,
     }
-    /// So many calls.
+    /// The number of calls of one name in one phase.
     pub struct TaskCount {
         /// Of the function or the method; empty: of several.
         1 name: String,
@@ -185,7 +185,7 @@ messages! {
         6 is_borrowed: bool,
         7 is_ready: bool,
         8 is_error: bool,
-        /// In an object store.
+        /// The value is in an object store.
         9 is_stored: bool,
         /// The object stands for an actor's handles.
         10 is_handle: bool,

@@ -32,7 +32,7 @@ pub enum Value {
     Error(Vec<u8>),
     /// In the object store of these nodes.
     Stored {
-        /// Bytes.
+        /// The size of the value, in bytes.
         size: u64,
         /// The nodes that have the object's bytes.
         locations: Vec<NodeAddress>,
@@ -122,11 +122,11 @@ pub enum Frame<'a> {
         /// A [`crate::node::JobConfig`] in its wire form.
         job: &'a [u8],
     },
-    /// Run this.
+    /// A call to run.
     Call {
         /// The call.
         task: TaskId,
-        /// Its template.
+        /// The number of the call's template on this link.
         template: u32,
         /// The lease, 0 for methods.
         lease: LeaseId,
@@ -169,7 +169,7 @@ pub enum Frame<'a> {
     Item {
         /// The call.
         task: TaskId,
-        /// From 0.
+        /// The index of the item, from 0.
         index: u32,
         /// The value.
         returned: Returned,
@@ -197,7 +197,7 @@ pub enum Frame<'a> {
     },
     /// The value.
     Resolved {
-        /// Of this object.
+        /// The object that the sender borrows.
         object: ObjectId,
         /// `None`: the owner does not know the object (any more).
         returned: Option<Returned>,

@@ -61,7 +61,7 @@ const RESOURCES: &str = "dict[str, float] | None";
 const MAPPING: &str = "dict[str, Any] | None";
 const LABELS: &str = "dict[str, str] | None";
 
-/// Of calls.
+/// The columns of calls.
 pub const TASKS: &[Column] = &[
     always("task_id", "str"),
     always("attempt_number", "int"),
@@ -94,7 +94,7 @@ pub const TASKS: &[Column] = &[
     detail("why", "str | None"),
 ];
 
-/// Of references to objects.
+/// The columns of references to objects.
 pub const OBJECTS: &[Column] = &[
     always("object_id", "str"),
     always("object_size", "int"),
@@ -129,7 +129,7 @@ pub const WORKERS: &[Column] = &[
     detail("runtime_env", "str | None"),
 ];
 
-/// Of actors.
+/// The columns of actors.
 pub const ACTORS: &[Column] = &[
     always("actor_id", "str"),
     always("class_name", "str"),
@@ -154,7 +154,7 @@ pub const ACTORS: &[Column] = &[
     detail("why", "str | None"),
 ];
 
-/// Of nodes.
+/// The columns of nodes.
 pub const NODES: &[Column] = &[
     always("node_id", "str"),
     always("node_ip", "str"),
@@ -168,7 +168,7 @@ pub const NODES: &[Column] = &[
     time("end_time_ms"),
 ];
 
-/// Of jobs.
+/// The columns of jobs.
 pub const JOBS: &[Column] = &[
     always("job_id", "str | None"),
     always("submission_id", "str | None"),
@@ -187,7 +187,7 @@ pub const JOBS: &[Column] = &[
     detail("driver_exit_code", "int | None"),
 ];
 
-/// Of placement groups.
+/// The columns of placement groups.
 pub const GROUPS: &[Column] = &[
     always("placement_group_id", "str"),
     always("name", "str"),
@@ -212,7 +212,7 @@ pub const ENVS: &[Column] = &[
     detail("starts", "int | None"),
 ];
 
-/// Of what went wrong.
+/// The columns of failures.
 pub const EVENTS: &[Column] = &[
     always("severity", "str"),
     shown("time", "str"),

@@ -30,11 +30,11 @@ fn groups<'a>(rows: &'a [Row], column: &str) -> BTreeMap<String, Vec<&'a Row>> {
 /// So many calls of which there are no rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct More {
-    /// As `func_or_class_name` has it.
+    /// The name, as in the column `func_or_class_name`.
     pub name: String,
-    /// As `type` has it.
+    /// The kind, as in the column `type`.
     pub kind: &'static str,
-    /// As `state` has it.
+    /// The state, as in the column `state`.
     pub state: &'static str,
     /// Number of rows counted here.
     pub count: u64,

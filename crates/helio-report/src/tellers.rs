@@ -20,7 +20,7 @@ pub(crate) fn rank(answer: &Answer, task: &TaskRow) -> u8 {
 /// The process that tells best of each call that several tell of, by [`rank`].
 #[derive(Default)]
 pub(crate) struct Tellers<'a> {
-    /// Of each attempt.
+    /// The best teller of each attempt, with its rank.
     best: BTreeMap<(TaskId, u32), (u8, WorkerId)>,
     /// The answers of makers that have not seen the end: the maker of the call, and when it was made.
     makers: BTreeMap<TaskId, (&'a Answer, &'a TaskRow)>,

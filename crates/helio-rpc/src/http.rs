@@ -24,7 +24,7 @@ const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nCon
 /// A connection, encrypted or not.
 #[derive(Debug)]
 pub enum Stream {
-    /// In the clear.
+    /// A connection in the clear.
     Plain(TcpStream),
     /// In a TLS session.
     Secure(Box<TlsStream<TcpStream>>),

@@ -201,7 +201,7 @@ fn recover(cluster: &mut Cluster, size: Size) -> Result<(), String> {
 pub struct QueuedTask {
     /// How many tasks waited.
     pub n_tasks: u64,
-    /// Bytes, each.
+    /// The memory of one waiting task, in bytes.
     pub bytes: f64,
     /// CPU to submit one, in nanoseconds.
     pub submit_ns: f64,

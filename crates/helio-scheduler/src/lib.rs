@@ -58,7 +58,7 @@ pub struct NodeView {
     pub is_draining: bool,
     /// The node never takes work: the machine of a driver outside the cluster.
     pub is_guest: bool,
-    /// All it has.
+    /// The resources of the node.
     pub total: ResourceSet,
     /// The free part of its resources.
     pub available: ResourceSet,

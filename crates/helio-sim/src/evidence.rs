@@ -150,7 +150,7 @@ impl Evidence {
         }
     }
 
-    /// These lives are over.
+    /// Notes that these lives are over.
     fn lives_over(&mut self, is_over: impl Fn(ActorId, u32, NodeId) -> bool) {
         let over = self.lives.iter().filter(|(actor, (life, at))| is_over(**actor, *life, *at));
         self.over.extend(over.map(|(actor, (life, _))| (*actor, *life)));

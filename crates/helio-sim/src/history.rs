@@ -16,7 +16,7 @@ use helio_types::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, Wo
 #[derive(Debug, Default)]
 struct Call {
     owner: WorkerId,
-    /// As it was made.
+    /// The retries that the call was made with.
     retries: i32,
     group: PlacementGroupId,
     /// The part of a CPU, or of its bundle, that the call uses while it runs, in hundredths.
@@ -75,7 +75,7 @@ struct Actor {
 pub struct History {
     /// Processes that ended, other than workers that had nothing to do and owned nothing.
     ended: BTreeSet<WorkerId>,
-    /// All that ended.
+    /// The processes that have ended.
     gone: BTreeSet<WorkerId>,
     /// Jobs whose driver ended.
     jobs_over: BTreeSet<JobId>,

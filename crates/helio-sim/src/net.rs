@@ -93,9 +93,9 @@ pub struct Net {
 pub struct Arrival {
     /// The moment, in simulated microseconds.
     pub at: u64,
-    /// On which link.
+    /// The number of the link.
     pub link: u64,
-    /// At which side.
+    /// The side of the link.
     pub side: usize,
     /// A connection, a message or an end.
     pub what: What,

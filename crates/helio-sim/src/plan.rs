@@ -113,7 +113,7 @@ pub enum Fault {
     CutMessage,
     /// The clock of a node's machine goes forward at once by so many microseconds.
     ClockJump {
-        /// How far.
+        /// The step of the clock, in microseconds.
         by_us: u64,
     },
     /// A node's machine is short of memory, and its monitor ends a worker.
@@ -124,7 +124,7 @@ pub enum Fault {
     Drain,
     /// The same, and what runs there has so many milliseconds to end.
     DrainBy {
-        /// How long.
+        /// The grace until the node ends, in milliseconds.
         grace_ms: u64,
     },
     /// A node that was told to leave is told to stay.
@@ -141,15 +141,15 @@ pub enum Fault {
 /// An order of the control service to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// To make an actor.
+    /// The order to make an actor.
     Launch,
-    /// To end an actor.
+    /// The order to end an actor.
     Stop,
-    /// To give bundles back.
+    /// The order to give bundles back.
     Return,
-    /// To leave.
+    /// The order to leave.
     Leave,
-    /// To stay after all.
+    /// The order to stay after all.
     Stay,
 }
 
@@ -286,7 +286,7 @@ pub struct Plan {
     pub n_drivers: usize,
     /// How many operations a driver's program has.
     pub n_ops: u64,
-    /// When what breaks.
+    /// The faults, each with the time at which it happens.
     pub faults: Vec<(u64, Fault)>,
     /// One in so many worker processes cannot be made; 0: none.
     pub start_failures: u64,

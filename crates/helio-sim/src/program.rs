@@ -39,13 +39,13 @@ pub(crate) enum Job {
     Spawn,
     /// Reads what it got inside its arguments.
     Read,
-    /// Raises.
+    /// Raises an exception.
     Raise,
     /// Raises at its first attempt.
     Flaky,
-    /// Yields items.
+    /// Yields the items of a stream.
     Stream,
-    /// Takes long.
+    /// Takes a long time.
     Slow,
     /// Method: keeps what it got.
     Keep,

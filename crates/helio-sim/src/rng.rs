@@ -32,7 +32,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// One of several.
+    /// Picks one of several.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         from.get(self.below(from.len() as u64) as usize)
     }

@@ -18,7 +18,7 @@ pub use memory::Memory;
 pub struct Change {
     /// The entry's key.
     pub key: Vec<u8>,
-    /// Its new value.
+    /// The new value; `None`: the key is deleted.
     pub value: Option<Vec<u8>>,
 }
 

@@ -26,9 +26,9 @@ pub struct DeviceKind {
 pub enum Sizes {
     /// Whole ones, or a part of one.
     Any,
-    /// Whole ones.
+    /// Whole devices alone.
     Whole,
-    /// These numbers.
+    /// These numbers of devices alone.
     Only(&'static [u32]),
 }
 

@@ -164,7 +164,7 @@ impl Group {
         &self.places
     }
 
-    /// When it was made.
+    /// The time at which the group was made.
     pub(crate) fn since_ms(&self) -> u64 {
         self.since_ms
     }

@@ -81,7 +81,7 @@ impl Node {
     }
 }
 
-/// All nodes.
+/// The table of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     nodes: IdMap<NodeId, Node>,

@@ -17,7 +17,7 @@ use crate::machine::Control;
 
 /// How many of the actors that wait room is asked for at a time.
 const ACTORS_MAX: usize = 64;
-/// How many placement groups.
+/// The number of placement groups for which room is asked for at a time.
 const GROUPS_MAX: usize = 16;
 
 /// The resources that nodes are asked for, and those that they could give beyond that.

@@ -54,7 +54,7 @@ const KILL_MAX: Duration = Duration::from_secs(30);
 /// Letters of made-up ids: none that looks like another.
 const LETTERS: &[u8] = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
 
-/// All jobs.
+/// The table of jobs.
 #[derive(Debug)]
 pub(crate) struct Jobs {
     pub(crate) shelf: Shelf,
@@ -209,12 +209,12 @@ impl Jobs {
         Ok(())
     }
 
-    /// One job.
+    /// Returns the job of that id.
     pub(crate) fn get(&self, id: &str) -> Option<Job> {
         self.table().get(id).map(|entry| entry.job.clone())
     }
 
-    /// All jobs.
+    /// Returns all jobs.
     pub(crate) fn all(&self) -> Vec<Job> {
         self.table().values().map(|entry| entry.job.clone()).collect()
     }

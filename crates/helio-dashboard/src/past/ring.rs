@@ -16,7 +16,7 @@ const MAGIC: &str = "heliostat-past-1";
 /// Rows that are read at a time.
 const READ_ROWS: u64 = 4096;
 
-/// One file.
+/// A file of rows, written round and round.
 #[derive(Debug)]
 pub(super) struct Ring {
     file: File,

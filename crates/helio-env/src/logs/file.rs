@@ -13,7 +13,7 @@ pub(super) const BACKUPS_MAX: u64 = 5;
 
 pub(super) struct LogFile {
     path: PathBuf,
-    /// With its size.
+    /// The open file, and its size in bytes.
     open: Option<(File, u64)>,
     /// 0: without bound.
     bytes_max: u64,

@@ -38,7 +38,7 @@ pub(crate) struct Allocator {
     free: BTreeMap<u64, (u64, u64)>,
     /// The same, in the order in which they are tried.
     order: BTreeSet<(u64, Reverse<u64>, u64)>,
-    /// Counts frees.
+    /// The number of frees so far.
     clock: u64,
 }
 

@@ -17,7 +17,7 @@ use crate::event::Conn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct Owner {
     pub(crate) worker_id: WorkerId,
-    /// Where it lives.
+    /// The node on which the owner lives.
     pub(crate) node_id: NodeId,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Objects {
     seen: Vec<Owner>,
     /// Room has come since the queue for it was served last.
     has_new_room: bool,
-    /// Counts uses.
+    /// The number of uses so far.
     clock: u64,
 }
 

@@ -20,7 +20,7 @@ pub enum Work<P> {
     Cancel(TaskId),
     /// End the process; with `drain` after the calls that were handed out.
     Exit {
-        /// Why, for the log.
+        /// The reason, for the log.
         reason: String,
         /// Whether to finish running calls.
         drain: bool,

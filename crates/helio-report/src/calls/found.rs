@@ -71,13 +71,13 @@ impl Of {
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
     pub(super) table: &'a Calls,
-    /// Its key.
+    /// The key of the call.
     pub key: Key,
     pub(super) call: &'a Call,
 }
 
 impl Found<'_> {
-    /// How it stands.
+    /// Returns the phase of the call.
     #[must_use]
     pub fn phase(&self) -> TaskPhase {
         let is_queued = self.table.is_queued(&self.key, self.call);
@@ -90,7 +90,7 @@ impl Found<'_> {
         (self.call.started_us, self.call.ended_us)
     }
 
-    /// Its job.
+    /// Returns the job of the call.
     #[must_use]
     pub fn job(&self) -> Option<JobId> {
         *self.table.jobs.get(self.call.job)
@@ -130,7 +130,7 @@ impl Found<'_> {
         }
     }
 
-    /// Its row.
+    /// Returns the row of the call.
     #[must_use]
     pub fn row(&self) -> Row {
         let (table, call) = (self.table, self.call);

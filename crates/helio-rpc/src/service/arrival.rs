@@ -30,7 +30,7 @@ const GREETING_MAX: usize = HELLO_MAX + 4;
 #[derive(Debug)]
 pub struct Arrival {
     stream: Stream,
-    /// All that was read.
+    /// The bytes that were read.
     buffer: BytesMut,
     /// How much of it is the greeting.
     greeting: usize,

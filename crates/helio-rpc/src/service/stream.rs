@@ -21,11 +21,11 @@ const ARRIVED_MAX: usize = 64 << 20;
 /// A connected socket of either family.
 #[derive(Debug)]
 pub enum Stream {
-    /// On this machine.
+    /// A connection on this machine.
     Unix(UnixStream),
     /// Between machines, in the clear.
     Tcp(TcpStream),
-    /// Between machines, encrypted.
+    /// A connection between machines, encrypted.
     Secure(Box<Secure>),
 }
 

@@ -63,7 +63,7 @@ struct Queue {
     fds: Vec<(usize, OwnedFd)>,
     /// Bytes that the task has taken and not written yet.
     in_flight: usize,
-    /// No more is taken.
+    /// No more frames are taken.
     closed: bool,
 }
 

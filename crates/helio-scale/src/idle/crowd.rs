@@ -237,7 +237,7 @@ impl Crowd {
 }
 
 impl Node {
-    /// Counts what has come.
+    /// Counts the messages that have come.
     fn take(
         &mut self,
         mut bytes: &[u8],

@@ -50,14 +50,14 @@ pub struct Idle {
 pub struct Message {
     /// A heartbeat that needs no answer.
     pub receive_ns: f64,
-    /// And an answer.
+    /// The answer to a heartbeat.
     pub answer_ns: f64,
 }
 
 /// How long is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// One reading, in seconds.
+    /// The length of one reading, in seconds.
     pub seconds: usize,
     /// How many readings: the median counts.
     pub readings: usize,
@@ -66,7 +66,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For the page.
+    /// The plan for the page.
     #[must_use]
     pub fn long() -> Self {
         Self { seconds: 6, readings: 3, quiet: Duration::from_secs(3) }

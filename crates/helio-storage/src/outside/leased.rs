@@ -52,7 +52,7 @@ pub struct Leased {
     target: Target,
     backend: Box<dyn Backend>,
     epoch: u64,
-    /// Of the newest write.
+    /// The number of the newest write.
     number: u64,
     /// The store did not answer a commit: when that was found.
     away: Option<Duration>,

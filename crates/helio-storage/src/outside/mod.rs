@@ -33,7 +33,7 @@ use crate::{Change, Entry, Error};
 /// How long a head that starts tries to reach a store that does not answer.
 const REACH_MAX: Duration = Duration::from_secs(30);
 
-/// Between two tries.
+/// The pause between two tries.
 const REACH_PAUSE: Duration = Duration::from_millis(200);
 
 /// So many reasons are told of a store that cannot be used; more would be the same ones by turns.

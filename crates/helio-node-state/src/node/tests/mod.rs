@@ -30,7 +30,7 @@ use helio_types::{ActorId, JobId, NodeAddress, NodeId, ObjectId, ResourceSet, Ta
 
 use crate::{Action, Conn, DiskError, Event, Exit, Node, Setup};
 
-/// Of every file.
+/// The checksum of every file.
 const CHECKSUM: u32 = 7;
 const STORE: u64 = 1 << 20;
 

@@ -106,7 +106,7 @@ options! {
         "concurrency_groups" => concurrency_groups: Groups = Groups::default(),
         "enable_tensor_transport" => enable_tensor_transport: Option<bool> = None,
         "get_if_exists" => get_if_exists: bool = false,
-        /// As the job says.
+        /// `None`: as the job says.
         "lifetime" => lifetime: Option<String> = None,
         /// See [`Actor::max_concurrency`].
         "max_concurrency" => max_concurrency: Option<u32> = None,
@@ -133,13 +133,13 @@ options! {
         "num_returns" => num_returns: Option<Returns> = None,
         /// The group of those that name none.
         "concurrency_group" => concurrency_group: String = String::new(),
-        /// The actor's.
+        /// `None`: the actor's.
         "max_task_retries" => max_task_retries: Option<i32> = None,
         "retry_exceptions" => retry_exceptions: Retried = Retried::All(false),
-        /// The actor's.
+        /// `None`: the actor's.
         "_generator_backpressure_num_objects" => backpressure: Option<i64> = None,
         "_num_objects_per_yield" => per_yield: u32 = 1,
-        /// The actor's.
+        /// `None`: the actor's.
         "enable_task_events" => enable_task_events: Option<bool> = None,
         "tensor_transport" => tensor_transport: String = "object_store".to_owned(),
     }
