@@ -98,7 +98,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let mut labels = kubernetes::labels()?;
     labels.extend(offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default());
     labels.extend(overrides::labels()?);
-    // Only a new cluster has a new token; one that is there says what it thinks of none.
+    // Only a head may make a new token; a cluster that runs already refuses a node without one.
     let token = match args.head {
         true => helio_env::token::load_or_create(),
         false => helio_env::token::load().map(Option::unwrap_or_default),

@@ -286,7 +286,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the node is known to be dead; of a node that nobody has heard of that is not known.
+    /// Whether the node is known to be dead; `false` for a node that was never reported.
     pub(crate) fn is_dead(&self, node_id: NodeId) -> bool {
         self.dead_addresses.contains_key(&node_id)
     }

@@ -135,7 +135,7 @@ fn target(core: &Core, event: &Event) -> Option<End> {
         | Event::Loaded { node, .. }
         | Event::Unreached { node, .. } => Some(End::Node(*node)),
         Event::ControlTick { life } => Some(End::Control(*life)),
-        // Signals, births, faults and the ends of holds wait for nobody.
+        // Process starts, signals, faults and the ends of holds are never delayed.
         Event::ControlStart
         | Event::HeadStart
         | Event::NodeStart { .. }

@@ -200,7 +200,7 @@ unsafe fn stream(bytes: &[u8], to: *mut u8) {
     }
 }
 
-/// See the other one; here the C library knows best.
+/// The same without instructions of x86-64: the copy of the C library.
 ///
 /// # Safety
 /// See [`copy`].

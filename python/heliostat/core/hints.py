@@ -1,4 +1,4 @@
-"""What a misspelt word was to be."""
+"""Spelling suggestions for error messages."""
 
 from __future__ import annotations
 

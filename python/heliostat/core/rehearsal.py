@@ -1,4 +1,4 @@
-"""What a process is about to do, done once for nothing while nobody waits for it.
+"""Warm-up: a dummy call before the first real one, while nobody waits for the process.
 
 The first of everything takes several times as long as the second: pages are touched for the first
 time, and in a worker, which is a copy of the zygote, copied; caches are filled. A driver does it at the

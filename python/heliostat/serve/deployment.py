@@ -175,7 +175,7 @@ def configured(base: DeploymentConfig, options: dict[str, Any]) -> DeploymentCon
         given["ray_actor_options"] = {}
     for name in ("placement_group", "name", "namespace", "lifetime", "max_restarts"):
         if name in (given.get("ray_actor_options") or {}):
-            raise ValueError(f"`{name}` in ray_actor_options is Serve's own business.")
+            raise ValueError(f"ray_actor_options must not contain `{name}`; Serve sets it.")
     return dataclasses.replace(base, **given)
 
 

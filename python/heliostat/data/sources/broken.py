@@ -1,4 +1,4 @@
-"""Errors of files: each names its file, in one sentence, and stays of its class."""
+"""Errors of readers, raised again with the name of the file and of the same class."""
 
 from __future__ import annotations
 
