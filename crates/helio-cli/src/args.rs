@@ -610,7 +610,7 @@ pub(crate) struct Node {
 /// How connections between machines are encrypted where the environment does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Tls {
-    /// With certificates that are made from the token.
+    /// Encrypts with certificates that are made from the token.
     Auto,
 }
 

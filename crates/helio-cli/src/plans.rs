@@ -20,7 +20,7 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// Of the cluster that `ask` asks; empty where there is no autoscaler.
+    /// Reads the plans of the cluster that `ask` asks; empty where there is no autoscaler.
     pub(crate) fn read(ask: impl Fn(ControlRequest) -> Result<ControlResponse, String>) -> Self {
         let get = KvGet { namespace: "autoscaler".to_owned(), key: b"report".to_vec() };
         let found = match ask(get.into()) {

@@ -21,8 +21,8 @@ pub const RECOVERY_MS_MAX: u64 = 10_000;
 /// milliseconds.
 pub const VIEW_INTERVAL_MS_MIN: u64 = 20;
 
-/// And for a millisecond more for every this many nodes, so that what the control service sends a second
-/// stays proportional to their number (10,000 nodes are told once a second).
+/// The number of nodes for which changes are gathered a millisecond longer, so that what the control service sends a
+/// second stays proportional to their number (10,000 nodes are told once a second).
 pub const VIEW_NODES_A_MS: u64 = 10;
 
 /// How long a node of a cluster of so many gathers changes before it reports them, in milliseconds. All

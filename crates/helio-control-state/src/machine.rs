@@ -55,7 +55,7 @@ pub struct Control {
     pub(crate) epoch: u64,
     /// The nodes of before a restart that have not registered again, where heads take each other's place.
     pub(crate) former: BTreeMap<NodeId, NodeAddress>,
-    /// Until when nodes of before a restart may register again.
+    /// The time until which nodes of before a restart may register again.
     pub(crate) recovering_until_ms: Option<u64>,
 }
 

@@ -50,7 +50,7 @@ impl Patience {
 pub(crate) struct Verdicts {
     /// The dead, each with its cause.
     pub(crate) dead: Vec<(NodeId, String)>,
-    /// Whom to ask about whom.
+    /// The questions to ask: the node to ask, and the silent one.
     pub(crate) questions: Vec<(NodeId, NodeId)>,
     /// This head misses most nodes and suspects itself; news since the last look.
     pub(crate) doubt: Option<bool>,
@@ -76,7 +76,7 @@ impl Suspicion {
 pub(crate) struct Verdict {
     suspicions: BTreeMap<NodeId, Suspicion>,
     in_doubt: bool,
-    /// Since when the head has had no reason to suspect itself: before, silence was no evidence.
+    /// The time since which the head has had no reason to suspect itself: before, silence was not evidence.
     sure_since_ms: u64,
     /// The head's machine has no link.
     is_cut_off: bool,

@@ -13,7 +13,7 @@ use helio_types::NodeId;
 /// The table of nodes that are told of the resources of others.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// Whom each node watches, the newest last.
+    /// The nodes that each node watches, the newest last.
     watched: BTreeMap<NodeId, VecDeque<NodeId>>,
     /// Derived from `watched`.
     watchers: BTreeMap<NodeId, BTreeSet<NodeId>>,
@@ -29,7 +29,7 @@ impl Watches {
         self.watched.get(&node_id).map_or(0, VecDeque::len)
     }
 
-    /// Whom a node watches.
+    /// Returns the nodes that a node watches.
     pub(crate) fn watched_by(&self, node_id: NodeId) -> impl Iterator<Item = NodeId> {
         self.watched.get(&node_id).into_iter().flatten().copied()
     }

@@ -20,7 +20,7 @@ use crate::calls::Calls;
 use crate::connections::{Connections, accept};
 use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
 
-/// With less room on the disk than this nothing new is made durable, in bytes: what ends something still is.
+/// The least free room on the disk, in bytes, with which new things are made durable; the end of something is always.
 const ROOM_MIN: u64 = 8 << 20;
 
 /// How often a head that fell silent looks whether it may speak.

@@ -140,7 +140,7 @@ fn print_rows(rows: &[Row]) -> u64 {
 struct Follower {
     app: Arc<App>,
     verdict: Verdict,
-    /// With how often each had changed when that was said; none: nothing was said yet.
+    /// The lists, each with the number of its changes that the page was told last; none: it was told nothing yet.
     of: Vec<(Resource, Option<u64>)>,
     said: Instant,
     /// The cost of all answers when the last event was sent.

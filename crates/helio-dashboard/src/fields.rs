@@ -8,7 +8,7 @@ use crate::reply::Refusal;
 pub(crate) struct Fields(HashMap<String, String>);
 
 impl Fields {
-    /// Of a query as it stands in the address.
+    /// Reads the fields of a query as it stands in the address.
     pub(crate) fn parse(query: &str) -> Self {
         Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }

@@ -335,7 +335,7 @@ struct Wanted<'a> {
     /// The column of its id.
     name: &'a str,
     id: &'a str,
-    /// Of a task; none: the last that is known.
+    /// The attempt of a task; none: the last that is known.
     attempt: Option<i64>,
     suffix: &'a str,
     /// Whether the answer waits for a log that is not there yet.

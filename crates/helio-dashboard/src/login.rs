@@ -37,7 +37,7 @@ pub fn link_key(token: &str, now_ms: u64, nonce: u64) -> String {
 /// The links that were used, until they would have run out.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
-    /// By nonce: when it runs out.
+    /// The time at which each key runs out, by nonce.
     all: BTreeMap<u64, u64>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
     /// The column by which rows are in order, the largest first; none: by their keys alone.
     order: Option<String>,
     is_detailed: bool,
-    /// With the column `why`, which Ray's clients do not know.
+    /// Whether rows have the column `why`, which Ray's clients do not know.
     has_why: bool,
 }
 
@@ -283,7 +283,7 @@ struct OfCalls<'a> {
     filter: &'a Filter,
     column: Of,
     number: Option<u64>,
-    /// By the numbers of shared values; none: not decided yet.
+    /// Whether each shared value fits, by its number; none: not decided yet.
     known: Vec<Option<bool>>,
 }
 

@@ -23,7 +23,7 @@ const ROWS: &str = "_train_state";
 /// Where drivers tell of their runs, under `<start>-<run>`.
 const TOLD: &str = "_train_runs";
 
-/// And where of their metrics, under the same keys.
+/// The namespace of the runs' metrics, under the same keys.
 const CURVES: &str = "_train_curves";
 
 /// How many rows are asked for at a time.

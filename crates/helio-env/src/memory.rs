@@ -30,7 +30,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Of this machine and of every control group that this process is in.
+    /// The meter of this machine and of every control group that this process is in.
     #[must_use]
     pub fn of_this_process() -> Self {
         let root = Path::new("/sys/fs/cgroup");
@@ -55,7 +55,7 @@ impl Meter {
         Self { groups, has_machine: true }
     }
 
-    /// Of one control group alone, by its folder.
+    /// The meter of one control group alone, by its folder.
     #[must_use]
     pub fn of_group(folder: PathBuf) -> Self {
         Self { groups: vec![folder], has_machine: false }

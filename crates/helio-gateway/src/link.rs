@@ -17,7 +17,7 @@ pub(crate) struct Link<M> {
     kept_bytes: usize,
     confirmed: u64,
     received: u64,
-    /// Of these, how many were confirmed, and the bytes that have come since.
+    /// The number of these that were confirmed, and the bytes that have come since.
     told: u64,
     untold_bytes: usize,
 }

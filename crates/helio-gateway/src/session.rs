@@ -51,7 +51,7 @@ struct State {
     /// The connection that carries the session, and its number.
     carrier: Option<Writer>,
     generation: u64,
-    /// Since when there is none.
+    /// The time since which there is no connection.
     lost_at: Instant,
     streams: HashMap<u64, Stream>,
     next_stream: u64,
@@ -62,7 +62,7 @@ struct State {
 struct Stream {
     /// How many more bytes the other side takes.
     credit: u64,
-    /// To the end of the stream here; dropped: the stream is broken.
+    /// The queue to the end of the stream here; dropped: the stream is broken.
     pieces: mpsc::UnboundedSender<Piece>,
 }
 

@@ -138,7 +138,7 @@ pub(crate) struct Client<S> {
     /// The heads of requests over HTTP/1; `None` over HTTP/2.
     heads: Option<Arc<Mutex<Heads>>>,
     silence: Duration,
-    /// Since when nothing could be sent.
+    /// The timer that began when nothing could be sent any more.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 

@@ -106,7 +106,7 @@ fn refusal(request: &Request<Incoming>, heads: &Heads) -> Option<Refused> {
     of_method(request)
 }
 
-/// Over HTTP/2, where a body has one end.
+/// Answers a request over HTTP/2, where a body has one end.
 pub(crate) async fn answer_stream(
     shared: &Shared,
     ends: &Ends,

@@ -69,7 +69,7 @@ struct Health {
 /// The methods of the servicers that the user named, and for how long a call may last.
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
-    /// By path, `/package.Service/Method`: whether the client sends a stream.
+    /// Whether the client sends a stream, by path: `/package.Service/Method`.
     streams: HashMap<String, bool>,
     timeout: Option<Duration>,
     /// The description of the services for tools.

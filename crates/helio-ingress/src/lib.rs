@@ -88,7 +88,7 @@ pub(crate) struct Shared {
     is_told: Cell<bool>,
     /// Whether there ever was a route: until then this server is not ready.
     had_routes: Cell<bool>,
-    /// Since when the node has no daemon.
+    /// The time since which the node has no daemon.
     daemon_gone: Cell<Option<Instant>>,
     /// How long is waited for a client that neither sends nor takes what it should.
     silence: Duration,

@@ -26,7 +26,7 @@ pub(crate) struct Streams {
 /// A request, from its head to the end of its answer.
 #[derive(Debug)]
 struct Stream {
-    /// Since when the client could take more of the answer and did not; `None`: it waits for us.
+    /// The time since which the client could take more of the answer and did not; `None`: it waits for us.
     untaken_since: Cell<Option<Instant>>,
     of: Rc<Streams>,
 }

@@ -35,7 +35,7 @@ pub(crate) struct Client {
     register: Register,
     /// The client broke the protocol; its further messages are ignored.
     is_closing: bool,
-    /// Since when it is connected, in the machine's time.
+    /// The time since which it is connected, in the machine's time.
     since: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::limits::ENVIRONMENTS_MAX;
 /// The runtime environments known here, with their starts and the error of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Environments {
-    /// By what their users wrote.
+    /// The environments, by the documents that their users wrote.
     all: BTreeMap<String, Told>,
     /// How many uses there were, of all.
     uses: u64,

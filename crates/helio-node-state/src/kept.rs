@@ -31,7 +31,7 @@ impl KeptFree {
         (now < self.until && !self.resources.is_empty()).then_some(&self.resources)
     }
 
-    /// Of what is free, what tasks may have.
+    /// Returns the part of the free resources that tasks may have.
     pub(crate) fn left_of(&self, free: &ResourceSet, now: u64) -> ResourceSet {
         self.resources(now).map_or_else(|| free.clone(), |kept| free.without(kept))
     }

@@ -182,7 +182,7 @@ struct Offer {
     is_taken: bool,
 }
 
-/// By the node that may take them, and the number of its pull.
+/// The offers, by the node that may take them, and the number of its pull.
 #[derive(Debug, Default)]
 struct Offers(Mutex<HashMap<(NodeId, u64), Offer>>);
 

@@ -98,7 +98,7 @@ pub(crate) struct Daemon {
     ending: Option<String>,
     /// The node that takes over the objects of this one, which leaves.
     heir: NodeAddress,
-    /// And start anew, as another node.
+    /// Whether it starts anew as another node after its end.
     is_to_rejoin: bool,
     /// How long the machine is still there after SIGTERM; 0: that ends the daemon at once.
     preemption_grace_ms: u64,

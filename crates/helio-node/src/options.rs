@@ -15,7 +15,7 @@ use crate::output_files::Bounds;
 /// How a control service is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// By its socket file, on the head.
+    /// Through its socket file, on the head.
     Socket(PathBuf),
     /// Through the head's port.
     Port(String, u16),

@@ -24,7 +24,7 @@ use crate::{Table, Told};
 pub(crate) const KEPT: Duration = Duration::from_secs(60);
 /// So many rows and processes are few: all of them are asked for each time.
 const FEW: usize = 1_000;
-/// Of more, all are asked for so much later for each of them.
+/// The delay for each of more processes, when all of them are asked.
 const PAUSE_FOR_EACH: Duration = Duration::from_micros(200);
 /// Likewise for each call that the table has.
 const PAUSE_FOR_EACH_KNOWN: Duration = Duration::from_micros(5);
@@ -51,7 +51,7 @@ pub struct Mirror {
 
 #[derive(Debug, Default)]
 struct Wanted {
-    /// By somebody who waits for a round.
+    /// Whether somebody waits for a round.
     is_now: bool,
     /// When it was wanted last.
     at: Option<Instant>,

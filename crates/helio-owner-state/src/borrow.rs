@@ -23,7 +23,8 @@ pub struct Borrows {
     gate: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)>,
     /// References in the returns of calls that we ran, by call: held until the caller holds them.
     pub(crate) returned: IdMap<TaskId, (WorkerId, Vec<ObjectId>)>,
-    /// Of those, what went to a caller whose connection broke since: held until it is known whether it lives.
+    /// The part of those that went to a caller whose connection broke since: held until it is known whether the caller
+    /// lives.
     pub(crate) adrift: IdMap<WorkerId, Vec<ObjectId>>,
 }
 

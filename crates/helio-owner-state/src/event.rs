@@ -310,7 +310,7 @@ pub enum Action {
     },
     /// No worker is needed any more.
     CancelLease {
-        /// At which daemon; `None`: our own node's.
+        /// The node of the daemon; `None`: our own node's.
         node: Option<NodeAddress>,
         /// The number of the request, as in [`Action::RequestLease`].
         request: u64,

@@ -138,7 +138,7 @@ pub(crate) enum State {
     OnLease(u64),
     /// The call was sent to its actor.
     OnActor,
-    /// Until this time, when it is tried again.
+    /// The call waits until this time, when it is tried again.
     Delayed(u64),
 }
 

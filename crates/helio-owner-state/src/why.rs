@@ -18,7 +18,7 @@ const DEPTH_MAX: u32 = 3;
 pub struct Why {
     /// One or more sentences, each with its full stop.
     pub text: String,
-    /// Whom to ask for the rest.
+    /// The process or service to ask for the rest.
     pub next: Option<Next>,
 }
 

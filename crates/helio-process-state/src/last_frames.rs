@@ -24,9 +24,9 @@ pub(crate) enum Death {
     Worker(NodeId, LeaseLost),
     /// An actor's, or what came of the actor since.
     Actor(ActorInfo),
-    /// Of a process for which this one could run tasks.
+    /// The death of a process for which this one could run tasks.
     Lessee(WorkerId),
-    /// Of the machine at the other end.
+    /// The death of the machine at the other end.
     Machine,
 }
 

@@ -213,7 +213,7 @@ messages! {
         30 Asked(Asked),
         31 Inspected(Inspected),
     }
-    /// Over a connection to `Destination::Objects`: asks for the bytes of the pull of that number.
+    /// Asks for the bytes of the pull of that number, over a connection to `Destination::Objects`.
     pub struct TakeBytes { 1 request_id: u64 }
     /// The answer; so many bytes follow, in no frame.
     pub struct BytesFollow {
@@ -226,12 +226,12 @@ messages! {
     /// The answer: the object was pinned until now, so what has come is what it is.
     pub struct BytesStood {}
 
-    /// Over a connection to `Destination::Packages`, the only request: a package of code is asked for or brought.
+    /// Asks for a package of code, or brings one: the only request over a connection to `Destination::Packages`.
     pub struct PackageRequest {
         1 name: String,
         /// The sender brings the package, unless the daemon has it; else the sender asks for it.
         2 is_brought: bool,
-        /// Of what is brought, in bytes.
+        /// The size of the package that is brought, in bytes.
         3 size: u64,
     }
     /// The answer: so many bytes follow, in no frame; or what is brought is awaited, and once it has come, is there.

@@ -119,7 +119,7 @@ messages! {
         18 job_config: Vec<u8>,
         /// The handle in its serialized form, for those who look the actor up by name.
         19 handle: Vec<u8>,
-        /// With a name: hand out the actor that has it already.
+        /// Hand out the actor that has the name already.
         20 get_if_exists: bool,
         /// How often a call is tried again after the actor's process died, -1 for no end.
         21 max_task_retries: i64,
@@ -188,7 +188,7 @@ messages! {
         31 gpus: Vec<GpuUse>,
         /// The node takes no new work, and leaves when its work is done.
         32 is_draining: bool,
-        /// Of one that has left: who has the objects that it kept; nil: nobody.
+        /// The node that took over the objects of this one, which has left; nil: none.
         33 heir: NodeAddress,
         /// When it was found to be gone, in milliseconds since 1970; 0: it is there.
         40 ended_ms: u64,
@@ -196,7 +196,8 @@ messages! {
         41 instance_id: String,
         /// Nothing runs here, no actor lives here and no bundle is held: the machine could be given back.
         42 is_idle: bool,
-        /// With `is_draining`: when what runs here ends at the latest, in milliseconds since 1970; 0: when it is done.
+        /// The time at which work here ends at the latest, with `is_draining`, in milliseconds since 1970; 0: when it
+        /// is done.
         43 drain_deadline_ms: u64,
         /// The reason for the drain; empty without `is_draining`.
         44 drain_reason: String,
@@ -230,7 +231,7 @@ messages! {
         3 why: String,
         /// The request may run on another node than the one that reports it.
         4 may_spill: bool,
-        /// With `may_spill`: where it may go.
+        /// The nodes to which it may go, with `may_spill`.
         5 strategy: Strategy,
     }
     /// A job: one driver's run.

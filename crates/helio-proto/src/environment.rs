@@ -24,7 +24,7 @@ messages! {
     pub struct Variable { 1 name: String, 2 value: String }
 }
 
-/// Of [`RuntimeEnv::setup_ms_max`]: no bound.
+/// The value of [`RuntimeEnv::setup_ms_max`] for no bound.
 pub const SETUP_UNBOUNDED: u64 = u64::MAX;
 
 /// The exit code of a worker whose environment was not made in time: others would not do better.

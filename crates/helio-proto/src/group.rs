@@ -126,7 +126,7 @@ messages! {
     pub struct RemoveGroup { 1 group_id: PlacementGroupId }
     /// Answered when every bundle is held, or when the group is gone.
     pub struct AwaitGroup { 1 group_id: PlacementGroupId }
-    /// By id, or by name when the id is `NIL`.
+    /// Asks for a group by id, or by name when the id is `NIL`.
     pub struct GetGroup { 1 group_id: PlacementGroupId, 2 name: String, 3 namespace: String }
     pub struct ListGroups {}
     pub struct Groups { 1 groups: Vec<GroupInfo> }

@@ -38,7 +38,7 @@ impl Role {
 }
 number_field!(Role);
 
-/// Whom a connection is for: all of a node's processes are behind one port.
+/// The process or service that a connection is for: all of a node's processes are behind one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
     /// The node's daemon.

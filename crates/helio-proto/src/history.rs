@@ -19,11 +19,11 @@ messages! {
         4 nodes: Vec<NodeInfo>,
         5 groups: Vec<GroupInfo>,
         6 entries: Vec<Entry>,
-        /// Of processes, with rows of calls.
+        /// Answers of processes, with rows of calls.
         7 calls: Vec<Answer>,
         /// The batch has all calls that are not over.
         8 is_whole: bool,
-        /// Of daemons, with rows of workers.
+        /// Answers of daemons, with rows of workers.
         9 workers: Vec<Answer>,
         /// In so many answers of processes there were more calls than rows.
         10 gaps: u32,

@@ -102,16 +102,16 @@ messages! {
         16 more: Vec<TaskCount>,
         /// More calls have changed within the time of the question than there are rows of.
         17 is_gapped: bool,
-        /// Of daemons, with [`Topic::Workers`].
+        /// The environments on the node, of daemons, with [`Topic::Workers`].
         18 environments: Vec<EnvironmentRow>,
-        /// Of daemons, with [`Topic::Workers`]: what their machine uses.
+        /// The usage of the machine, of daemons, with [`Topic::Workers`].
         19 machine: MachineUse,
     }
     /// The usage of a machine in the last seconds.
     pub struct MachineUse {
         /// CPUs; 0: nothing is known of it.
         1 cpus: u32,
-        /// Of all CPUs together, in tenths of a percent.
+        /// The usage of all CPUs together, in tenths of a percent.
         2 cpu_permille: u32,
         /// The machine's memory, in bytes.
         3 memory: u64,
@@ -135,9 +135,9 @@ messages! {
     }
     /// The number of calls of one name in one phase.
     pub struct TaskCount {
-        /// Of the function or the method; empty: of several.
+        /// The name of the function or the method; empty: of several.
         1 name: String,
-        /// Of a method's actor; nil for plain tasks.
+        /// The actor of a method; nil for plain tasks.
         2 actor_id: ActorId,
         3 phase: TaskPhase,
         4 count: u64,
@@ -149,7 +149,7 @@ messages! {
         2 attempt: u32,
         3 name: String,
         4 phase: TaskPhase,
-        /// Of a method's actor; nil for plain tasks.
+        /// The actor of a method; nil for plain tasks.
         5 actor_id: ActorId,
         6 parent: TaskId,
         /// Where it runs or ran; nil: nowhere yet.
@@ -168,7 +168,7 @@ messages! {
         /// Told by the process that runs or ran it, since the one that made it is gone. Who made it in which
         /// call, and when, is not known.
         16 is_hearsay: bool,
-        /// Of hearsay: the process that made the call.
+        /// The process that made the call, of hearsay.
         17 maker: WorkerId,
     }
     /// A reference to an object.

@@ -262,7 +262,7 @@ messages! {
     /// A sentence for the driver's terminal (an infeasible request, a lost node).
     pub struct Notice { 1 is_warning: bool, 2 text: String }
     pub struct WhyReply { 1 request_id: u64, 2 why: String }
-    /// Of what was expected this worker is ready; nil: as much as will be.
+    /// A worker of those that were expected is ready; nil: as many are ready as will be.
     pub struct Expected { 1 request_id: u64, 2 worker: WorkerAddress }
     /// Others wait for room in the store: let go of what is pinned only to be at hand.
     pub struct RoomWanted {}

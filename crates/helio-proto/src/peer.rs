@@ -162,7 +162,7 @@ pub enum Frame<'a> {
     },
     /// Give back what was not begun: another worker is free.
     Steal {
-        /// At most so many, the last ones first.
+        /// The most rows to send, the last ones first.
         max: u32,
     },
     /// A generator's next item.
@@ -187,12 +187,12 @@ pub enum Frame<'a> {
         task: TaskId,
         /// End the process if need be.
         force: bool,
-        /// And the calls it made.
+        /// Stop the calls that it made, too.
         recursive: bool,
     },
     /// Tell me the value when there is one.
     Resolve {
-        /// Of this object, owned by the receiver.
+        /// The object of the receiver that the sender reads.
         object: ObjectId,
     },
     /// The value.
@@ -250,7 +250,7 @@ pub enum Frame<'a> {
         number: u64,
         /// An object that the receiver owns, or a return of a call that it runs.
         object: ObjectId,
-        /// Of the call that the receiver runs.
+        /// Whether the question is about the call that the receiver runs.
         is_executor: bool,
         /// How many more processes may be asked in turn.
         hops: u8,

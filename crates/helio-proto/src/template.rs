@@ -37,7 +37,7 @@ messages! {
     pub struct FrontOptions {
         /// `module.name` of the function.
         1 function_name: String,
-        /// Of a constructor: the module of the class.
+        /// The module of a constructor's class.
         2 module: String,
         /// The placement group that the call runs in; nil: none.
         3 placement_group: PlacementGroupId,

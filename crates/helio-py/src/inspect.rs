@@ -209,7 +209,7 @@ impl From<Vec<Row>> for Found {
     }
 }
 
-/// At most `limit` rows.
+/// Finds at most `limit` rows.
 fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
     let of = |told: &Inspected, rows: Vec<Row>| Found {
         rows,

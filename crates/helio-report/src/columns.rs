@@ -107,7 +107,7 @@ pub const OBJECTS: &[Column] = &[
     always("ip", "str"),
 ];
 
-/// Of processes that run or ran tasks or a driver.
+/// The columns of processes that run or ran tasks or a driver.
 pub const WORKERS: &[Column] = &[
     always("worker_id", "str"),
     always("is_alive", "bool"),
@@ -201,7 +201,7 @@ pub const GROUPS: &[Column] = &[
     detail("why", "str | None"),
 ];
 
-/// Of runtime environments on nodes.
+/// The columns of runtime environments on nodes.
 pub const ENVS: &[Column] = &[
     always("runtime_env", "dict[str, Any]"),
     always("success", "bool"),

@@ -33,7 +33,7 @@ const RUNS: usize = 5;
 
 /// The sizes of idle clusters that are measured.
 const IDLE_NODES: [usize; 4] = [10, 100, MESSAGE_NODES, 10_000];
-/// And the one in which a message is.
+/// The number of nodes with which a message is measured.
 const MESSAGE_NODES: usize = 1_000;
 
 /// Starts Heliostat and prints how long actors take to answer, in nanoseconds.

@@ -43,7 +43,7 @@ pub struct Outcome {
     pub on_few_nodes: Counts,
     /// The memory of the machine after the nodes have joined, in bytes.
     pub bytes_of_nodes: u64,
-    /// And after the actors have started.
+    /// The memory after the actors have started, in bytes.
     pub bytes_of_all: u64,
 }
 

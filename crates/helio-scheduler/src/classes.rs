@@ -65,8 +65,8 @@ impl Classes {
         (self.names.iter().map(amounts).collect(), self.labels.iter().map(label).collect())
     }
 
-    /// Of each class as many nodes as a group of `n` bundles can use, and the special nodes, in the order
-    /// of slots. The weight of a node is how many it stands for.
+    /// Returns as many nodes of each class as a group of `n` bundles can use, and the special nodes, in the order of
+    /// slots. The weight of a node is how many it stands for.
     pub(crate) fn candidates(&self, n: usize, special: &BTreeSet<usize>) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         for members in self.members.values() {

@@ -111,7 +111,7 @@ impl Ord for Entry {
 /// A machine's clock, against the time of the simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
-    /// By how much it is too fast, in millionths.
+    /// The rate by which it is too fast, in millionths.
     drift_ppm: i64,
     /// How far it has jumped forward, in microseconds.
     jumped_us: u64,
@@ -577,7 +577,7 @@ impl Core {
         self.cut_offs.push((is_apart, self.now + for_us));
     }
 
-    /// Until when one node cannot be reached from the other.
+    /// Returns the time until which one node cannot be reached from the other.
     pub(crate) fn cut_off_until(&self, one: usize, other: usize) -> u64 {
         let side = |is_apart: &[bool], node: usize| is_apart.get(node).copied().unwrap_or(false);
         let apart = self

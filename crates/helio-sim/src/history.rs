@@ -21,7 +21,7 @@ struct Call {
     group: PlacementGroupId,
     /// The part of a CPU, or of its bundle, that the call uses while it runs, in hundredths.
     takes: u32,
-    /// To whom it was sent, each time.
+    /// The workers to which the call was sent, in order.
     sent: Vec<WorkerId>,
     /// The workers that were gone before the call was sent to them, in order.
     missed: Vec<WorkerId>,
@@ -125,9 +125,9 @@ pub struct History {
     unreadable: BTreeSet<ObjectId>,
     /// Where each object was written.
     written: BTreeMap<ObjectId, BTreeSet<NodeId>>,
-    /// Of the generators whose items are bound: how many their readers have taken.
+    /// The number of items that readers have taken, of each generator whose items are bound.
     taken: BTreeMap<TaskId, u32>,
-    /// Of these, those whose reader may have left.
+    /// The generators of these whose reader may have left.
     left: BTreeSet<TaskId>,
 }
 

@@ -98,7 +98,7 @@ pub fn run_with(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -
 
 /// The number of the random stream that decides on scenes.
 const SCENES: u64 = 0x7363_656e_6573;
-/// And on those of the fourth and later editions.
+/// The number of the random stream that decides on scenes of the fourth and later editions.
 const LATER_SCENES: u64 = 0x6c61_7465_7273;
 const FIFTH_SCENES: u64 = 0x6669_6674_6873;
 const SIXTH_SCENES: u64 = 0x7369_7874_6873;

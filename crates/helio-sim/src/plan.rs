@@ -305,7 +305,7 @@ pub struct Plan {
     pub scene: Option<Scene>,
     /// How many GPUs each node has.
     pub gpus: u32,
-    /// By how much clocks are too fast or too slow at most, in millionths.
+    /// The rate by which clocks are too fast or too slow at most, in millionths.
     pub drift_ppm_max: u64,
     /// How long a process takes at most to end that its daemon kills, in microseconds.
     pub kill_us_max: u64,

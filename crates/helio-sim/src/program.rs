@@ -118,7 +118,8 @@ pub(crate) struct Needs {
     /// Hundredths of a GPU.
     pub(crate) gpu: u32,
     pub(crate) env: Env,
-    /// Of a method: how many calls of its caller may be under way to the actor (`max_pending_calls`); 0: any number.
+    /// The number of calls of one caller that may be under way to the actor of a method (`max_pending_calls`); 0: any
+    /// number.
     pub(crate) pending_max: u32,
 }
 

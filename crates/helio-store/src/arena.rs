@@ -91,7 +91,7 @@ impl Arena {
         Ok(Self { base, size: bytes, fd, touched: copy::Touched::none_of(bytes), overflow: None })
     }
 
-    /// With a file on disk, whose bytes have the offsets from `start` on. It is made when it is needed.
+    /// Adds a file on disk, whose bytes have the offsets from `start` on. It is made when it is needed.
     #[must_use]
     pub fn with_overflow(mut self, path: PathBuf, start: u64) -> Self {
         assert!(start >= self.size(), "a range of the file would be taken for one of the memory");
@@ -254,7 +254,7 @@ pub struct ArenaSlice {
     arena: Arc<Arena>,
     offset: usize,
     length: usize,
-    /// Of a range of the overflow file: where that is in this process.
+    /// The mapping in this process of a range of the overflow file.
     disk: Option<Arc<Mapping>>,
 }
 

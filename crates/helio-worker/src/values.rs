@@ -70,7 +70,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Of the time, looking takes at most one part in so many.
+    /// The largest part of the time that looking takes: one in so many.
     const SHARE: u32 = 10;
 
     fn is_first(&self) -> bool {

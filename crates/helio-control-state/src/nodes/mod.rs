@@ -62,7 +62,7 @@ struct Node {
     drain: Option<Drain>,
     /// The order was taken back, and the node has not said yet that it stays.
     is_staying: bool,
-    /// Since when it has no connection.
+    /// The time since which it has no connection.
     lost_ms: Option<u64>,
     /// Resources that are reserved and not subtracted from `info.available` yet, and since when.
     reservations: BTreeMap<ReservedFor, (ResourceSet, u64)>,

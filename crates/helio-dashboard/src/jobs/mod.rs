@@ -291,7 +291,7 @@ impl Jobs {
         self.watch(id).await;
     }
 
-    /// Until the entry point has ended.
+    /// Watches a job until its entry point has ended.
     async fn watch(&self, id: &str) {
         let Some((watcher, began)) = self.get(id).and_then(|job| self.watcher_of(&job)) else {
             return self.end(id, &self.outcome(id));

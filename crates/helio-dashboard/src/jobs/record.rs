@@ -42,7 +42,7 @@ impl Status {
 /// How a job's entry point came to an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With this code; negative: by that signal.
+    /// The entry point ended with this code; negative: by that signal.
     Exit(i32),
     /// Somebody stopped it.
     Stopped,

@@ -43,7 +43,7 @@ pub(super) const BYTES_MAX: u64 = {
     let row = 8 + 4 * COLUMNS.len() as u64 + 4;
     MACHINES_MAX as u64 * (2 * 4096 + (FINE.1 + COARSE.1) * row)
 };
-/// With more machines rows are as much rarer: so many are asked for in a second.
+/// The number of machines that are asked a second; with more machines rows are as much rarer.
 const MACHINES_A_SECOND: usize = 100;
 const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
 

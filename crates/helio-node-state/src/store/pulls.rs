@@ -61,7 +61,7 @@ pub(super) struct Pull {
     pub(super) received: u64,
     /// The bytes are coming.
     pub(super) has_begun: bool,
-    /// Over a connection of their own: the shell writes them.
+    /// Whether the bytes travel over a connection of their own: the shell writes them.
     pub(super) is_bulk: bool,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Reservation {
 #[derive(Debug, Default)]
 pub(super) struct Room {
     waiting: VecDeque<Waiting>,
-    /// By the offsets at which the ranges begin.
+    /// The reservations, by the offsets at which their ranges begin.
     reservations: BTreeMap<u64, Reservation>,
     /// How many objects are being written to disk, and how many bytes.
     spills: usize,

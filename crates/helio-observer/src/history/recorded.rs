@@ -35,7 +35,7 @@ pub struct Recorded {
     nodes: BTreeMap<NodeId, NodeInfo>,
     groups: BTreeMap<PlacementGroupId, GroupInfo>,
     entries: BTreeMap<(String, Vec<u8>), Vec<u8>>,
-    /// With the daemon that told of it and when it did, in milliseconds since 1970.
+    /// The workers, each with the daemon that told of it and the time, in milliseconds since 1970.
     workers: BTreeMap<WorkerId, (WorkerRow, Daemon, u64)>,
 }
 

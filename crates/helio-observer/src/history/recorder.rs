@@ -54,11 +54,11 @@ pub struct Recorder {
     /// None: no history is written.
     writer: Option<Writer>,
     keeper: Keeper,
-    /// By which processes know these questions.
+    /// The number by which processes know these questions.
     follower: u64,
     /// Somebody did not answer since then.
     is_silent_since: Option<Instant>,
-    /// By kind and key: what was written of it last.
+    /// The version of each thing that was written last, by kind and key.
     written: HashMap<(u8, Vec<u8>), Written>,
     /// Calls that were written within the overlap, with what was said of them.
     calls: HashMap<(TaskId, u32), (TaskPhase, bool, u64)>,

@@ -18,8 +18,8 @@ use crate::task::State;
 pub const SLOTS_MAX: usize = 32;
 /// Calls are sent ahead as far as they take about this long together, in microseconds.
 const AHEAD_US: u64 = 1_000;
-/// With so many kinds of calls, the next takes the place of one that has no calls and no leases; most kinds
-/// of a long session are those of placement groups that are gone.
+/// The number of kinds of calls from which on a new kind takes the place of one that has no calls and no leases; most
+/// kinds of a long session are those of placement groups that are gone.
 pub(super) const CLASSES_MAX: usize = 1_000;
 /// How many addresses of descriptions of kinds are remembered; then all are forgotten.
 const POINTERS_MAX: usize = 10_000;

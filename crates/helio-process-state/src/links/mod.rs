@@ -31,7 +31,7 @@ pub use output::Output;
 
 /// Output of this size is written at once, in bytes.
 const OUTPUT_AT_ONCE: usize = 16 << 10;
-/// With more calls than this unanswered the receiver is busy: further calls may be written together.
+/// The number of unanswered calls with which the receiver counts as busy: further calls may be written together.
 const UNANSWERED_AT_ONCE: usize = 1;
 
 /// The other end of a link.

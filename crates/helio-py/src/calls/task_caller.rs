@@ -31,7 +31,7 @@ pub(crate) struct TaskCaller {
 
 /// The parts that all calls share until the session or the captured placement group changes.
 struct Ready {
-    /// Of the session and of plans.
+    /// The epochs of the session and of plans.
     epochs: (u32, u32),
     template: Arc<Template>,
     class: Arc<LeaseClass>,

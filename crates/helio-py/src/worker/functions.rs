@@ -76,7 +76,7 @@ impl Method {
 
 struct Cache {
     entries: Recent<usize, Arc<Entry>>,
-    /// By their ids.
+    /// The loaded functions, by their ids.
     functions: Recent<Vec<u8>, Arc<Py<PyAny>>>,
     /// How often functions with a bound on their calls were run.
     calls: HashMap<Vec<u8>, u32>,

@@ -41,7 +41,7 @@ struct State {
     closed: bool,
 }
 
-/// By the group's name; the default group's is empty.
+/// The pools, by the group's name; the default group's is empty.
 static POOLS: Mutex<Option<HashMap<String, Arc<Pool>>>> = Mutex::new(None);
 
 /// Opens the pools that the actor was declared with.

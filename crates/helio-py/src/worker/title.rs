@@ -142,7 +142,7 @@ impl Area {
 }
 
 fn find() -> Option<Area> {
-    /// Of the fields after the program's name, which is in brackets and may have blanks.
+    /// The index among the fields after the program's name, which is in brackets and may have blanks.
     const ARG_START: usize = 48 - 3;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

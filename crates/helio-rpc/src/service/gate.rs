@@ -39,7 +39,7 @@ pub struct Gate {
     pending: Mutex<VecDeque<(u64, oneshot::Sender<()>)>>,
     /// How many have come.
     count: AtomicU64,
-    /// By source: when its present interval began, and how many lines it has had since.
+    /// The log lines of each source: when its present interval began, and how many it has had since.
     logged: Mutex<HashMap<String, (Instant, u32)>>,
 }
 

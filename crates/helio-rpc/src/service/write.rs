@@ -18,7 +18,8 @@ pub const QUEUE_MAX: usize = 64 << 20;
 /// Buffers up to this size are kept for reuse while messages follow each other, in bytes.
 const BUFFER_KEPT: usize = 256 << 10;
 
-/// And while nothing waits to be written: a control service has thousands of such connections.
+/// The size of the buffer that is kept while nothing waits to be written: a control service has thousands of such
+/// connections.
 const BUFFER_KEPT_IDLE: usize = 4 << 10;
 
 /// Why a message was not taken.

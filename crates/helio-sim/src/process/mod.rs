@@ -104,9 +104,9 @@ pub(crate) struct Process {
     is_busy: bool,
     unpinned: Rc<RefCell<Vec<ObjectId>>>,
     outside: Rc<RefCell<Vec<ObjectId>>>,
-    /// Until when its connections take a few bytes at a time.
+    /// The time until which its connections take a few bytes at a time.
     pushed_until: u64,
-    /// Of connections that took a part of a message last: that part.
+    /// The part of a message that a connection took last.
     partial: BTreeMap<u64, Vec<u8>>,
     /// Links whose connection did not take everything.
     stuffed: BTreeSet<u64>,

@@ -6,7 +6,7 @@ use super::{Author, GroupWish, InGroup, Job, Op, Slot};
 use crate::bundles::ROOM;
 use crate::plan::Target;
 
-/// By then every node knows of the others, or every call has begun, in microseconds.
+/// The time by which every node knows of the others, or every call has begun, in microseconds.
 const APART_AFTER_US: u64 = 4_000_000;
 
 impl Author<'_> {

@@ -69,7 +69,7 @@ options! {
         "fallback_strategy" => fallback_strategy: Option<Object> = None,
         "accelerator_type" => accelerator_type: Option<String> = None,
         "memory" => memory: f64 = 0.0,
-        /// Of a task: the function's name, unless one is given.
+        /// The name of a task: the function's, unless one is given.
         "name" => name: Option<String> = None,
         "num_gpus" => num_gpus: f64 = 0.0,
         "object_store_memory" => object_store_memory: Option<Object> = None,
@@ -114,7 +114,7 @@ options! {
         "max_pending_calls" => max_pending_calls: i64 = -1,
         /// -1 for no end.
         "max_restarts" => max_restarts: i64 = 0,
-        /// Of its methods, where these do not say; -1 for no end.
+        /// The retries of its methods, where these do not say; -1 for no end.
         "max_task_retries" => max_task_retries: i32 = 0,
         /// The session's.
         "namespace" => namespace: Option<String> = None,
