@@ -240,6 +240,32 @@ def on_completed(ref: ObjectRef, callback: Callable[[Any], None]) -> None:
     on_settled(ref, lambda value, error: callback(value if error is None else error))
 
 
+def on_completed_by_loop(ref: ObjectRef, callback: Callable[[Any], None]) -> None:
+    """As ``on_completed``, by the loop of an async actor if this is one.
+
+    A thread beside it would wake at each piece of news, and most of that is for the loop. Whoever holds up
+    the loop, or waits for something that may, calls :func:`settle_in_thread`.
+    """
+    found = waiters()
+    if _served is None:
+        found.listen_in_thread()
+    if _heliostat.is_ready(ref):
+        value, error = _outcome(ref)
+        callback(value if error is None else error)
+    else:
+        found.add(ref, lambda value, error: callback(value if error is None else error))
+
+
+def settle_on(loop: asyncio.AbstractEventLoop) -> None:
+    """From now on that loop, which runs in this thread, calls back, too."""
+    waiters().listen(loop)
+
+
+def settle_in_thread() -> None:
+    """From now on a thread calls back, too, whatever the loop does."""
+    waiters().listen_in_thread()
+
+
 def on_settled(ref: ObjectRef, waiter: Waiter) -> None:
     """Call `waiter` from a thread once the object is there."""
     found = waiters()

@@ -20,6 +20,7 @@ class PollingSelector(selectors.EpollSelector):
         super().__init__()
         self._runtime_fd = _heliostat._loop_fd()
         self.register(self._runtime_fd, selectors.EVENT_READ)
+        self._watches = True
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """As any selector's; what the runtime has for the loop it announces by ``notify_fd``."""
@@ -27,9 +28,11 @@ class PollingSelector(selectors.EpollSelector):
             _heliostat._loop_passes()
             return self._of_the_loop(super().select(0))
         limit = _heliostat._loop_sleeps()
-        if limit <= 0:
-            events = super().select(timeout if limit else 0)
-            return self._of_the_loop(events)
+        if limit == 0:
+            return self._of_the_loop(super().select(0))
+        self._watch(limit > 0)
+        if limit < 0:
+            return super().select(timeout)
         if timeout is not None:
             limit = min(limit, timeout)
         began = time.monotonic()
@@ -40,6 +43,18 @@ class PollingSelector(selectors.EpollSelector):
             mine = self._of_the_loop(events)
             _heliostat._loop_woke(time.monotonic() - began, len(mine) < len(events))
         return mine or self._of_the_loop(super().select(0))
+
+    def _watch(self, watches: bool) -> None:
+        """Whether what comes for the runtime wakes the loop.
+
+        Not while another thread reads it: the loop would wake again and again until that has got to it.
+        """
+        if watches != self._watches:
+            self._watches = watches
+            if watches:
+                self.register(self._runtime_fd, selectors.EVENT_READ)
+            else:
+                self.unregister(self._runtime_fd)
 
     def _of_the_loop(
         self, events: list[tuple[selectors.SelectorKey, int]]

@@ -13,6 +13,8 @@ from heliostat._heliostat import _serve_taken as encode_taken
 from heliostat._heliostat import _serve_trailers as encode_trailers
 from heliostat._heliostat import _ServeReader as FrameReader
 from heliostat._heliostat import kv_del, kv_get, kv_keys, kv_put, list_nodes, session, session_epoch
+from heliostat.core.aio import on_completed_by_loop as on_completed
+from heliostat.core.aio import settle_in_thread, settle_on
 from heliostat.core.session import begins_none
 
 __all__ = [
@@ -28,6 +30,9 @@ __all__ = [
     "kv_keys",
     "kv_put",
     "list_nodes",
+    "on_completed",
     "session",
     "session_epoch",
+    "settle_in_thread",
+    "settle_on",
 ]

@@ -29,6 +29,9 @@ class RequestContext(NamedTuple):
     trace: tuple[str, str] = ("", "")  # W3C's traceparent and tracestate of the span above
 
 
+# The same, as it crosses to another process.
+RequestRow = tuple[str, str, str, str, tuple[str, str]]
+
 _NO_REQUEST = RequestContext()
 request_context: contextvars.ContextVar[RequestContext] = contextvars.ContextVar(
     "serve_request", default=_NO_REQUEST

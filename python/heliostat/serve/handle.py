@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, TypeVar, cast
 
 import heliostat as ray
+from heliostat.core import serving
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve import tracing
 from heliostat.serve.context import RequestContext, request_context
@@ -31,6 +32,8 @@ __all__ = [
 
 UNSET: Any = cast(Any, object())
 C = TypeVar("C", bound=Call)
+# How long a loop may take before it counts as held up.
+_HELD_UP_S = 0.1
 _SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
@@ -65,7 +68,7 @@ class _Response:
         if not call.is_settled():
             event = threading.Event()
             call.when_settled(event.set)
-            if not event.wait(timeout_s):
+            if not waited(event.wait, timeout_s):
                 raise TimeoutError(f"No replica was free within {timeout_s} s.")
         if call.error is not None:
             raise call.error
@@ -85,6 +88,7 @@ class _Response:
                 loop.call_soon_threadsafe(tell)
 
             call.when_settled(settled)
+            serving.settle_on(loop)
             await news
         if call.error is not None:
             raise call.error
@@ -103,6 +107,21 @@ class _Response:
             f"A {type(self).__name__} is passed as an argument of a call of a handle, not inside another "
             "object: await it, or call result() first."
         )
+
+
+def waited(wait: Callable[[float | None], bool], timeout_s: float | None) -> bool:
+    """Have ``wait`` wait so long, or any time; whether what it waits for has happened.
+
+    What the router hears it hears on this process's loop, if that is one of a replica. Where the loop is held
+    up, perhaps by who waits here, a thread does it.
+    """
+    soon = _HELD_UP_S if timeout_s is None else min(timeout_s, _HELD_UP_S)
+    if wait(soon):
+        return True
+    if timeout_s is not None and timeout_s <= soon:
+        return False
+    serving.settle_in_thread()
+    return wait(None if timeout_s is None else timeout_s - soon)
 
 
 def forbid_loop() -> None:
@@ -150,8 +169,8 @@ class DeploymentResponse(_Response):
     async def _wait(self) -> Any:
         while True:
             try:
-                ref = await self._settled_async()
-                value = await ref
+                # Most calls were sent at once.
+                value = await (self._call.sent or await self._settled_async())
             except TaskCancelledError:
                 self._call.release()
                 raise RequestCancelledError(self.request_id) from None
@@ -241,10 +260,9 @@ class DeploymentBroadcastResponse:
         """
         forbid_loop()
         until = _until(timeout_s)
-        try:
-            responses = self._sent.result(timeout_s)
-        except concurrent.futures.TimeoutError:
-            raise TimeoutError(f"No replicas were known within {timeout_s} s.") from None
+        if not waited(lambda most: _is_done(self._sent, most), timeout_s):
+            raise TimeoutError(f"No replicas were known within {timeout_s} s.")
+        responses = self._sent.result()
         answers = []
         for response in responses:
             try:
@@ -267,6 +285,11 @@ class DeploymentBroadcastResponse:
         responses = await asyncio.wrap_future(self._sent)
         answers = await asyncio.gather(*responses, return_exceptions=True)
         return _collected(list(answers), return_exceptions)
+
+
+def _is_done(future: concurrent.futures.Future[Any], timeout_s: float | None) -> bool:
+    """Whether it has an outcome within that time."""
+    return bool(concurrent.futures.wait([future], timeout_s).done)
 
 
 def _collected(answers: list[Any], return_exceptions: bool) -> list[Any]:
@@ -419,14 +442,21 @@ class DeploymentHandle:
         self, request: RequestContext, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         call = self._made(Call, request, args, kwargs)
-        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
-        if given:
-            _after(given, call.args, call.kwargs, functools.partial(_submit, call))
-        elif any(isinstance(one, DeploymentResponseGenerator) for one in (*args, *kwargs.values())):
-            raise RuntimeError("A streaming response cannot be an argument; read its items first.")
+        for one in (*args, *kwargs.values()) if kwargs else args:
+            if isinstance(one, _Response):
+                self._submit_after(call)
+                break
         else:
             call.router.submit(call)
         return DeploymentResponseGenerator(call) if self._stream else DeploymentResponse(call)
+
+    def _submit_after(self, call: Call) -> None:
+        """Some of its arguments are responses."""
+        args, kwargs = call.args, call.kwargs
+        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
+        if not given:
+            raise RuntimeError("A streaming response cannot be an argument; read its items first.")
+        _after(given, args, kwargs, functools.partial(_submit, call))
 
     def _made(
         self,

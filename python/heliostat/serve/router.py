@@ -46,9 +46,16 @@ class Load:
     """A replica, and the calls of this process that it has."""
 
     def __init__(self, place: ReplicaPlace) -> None:
-        self.place = place
         self.calls: set[Call] = set()
         self.is_leaving = False
+        self.update(place)
+
+    def update(self, place: ReplicaPlace) -> None:
+        """What is known of the replica now."""
+        self.place = place
+        # Found once, not for each call.
+        self.request = place.actor.handle_request.remote
+        self.stream = place.actor.handle_stream.remote
 
 
 class Call:
@@ -62,7 +69,6 @@ class Call:
         "is_watched",
         "kwargs",
         "load",
-        "lock",
         "method",
         "router",
         "sent",
@@ -98,8 +104,7 @@ class Call:
         self.sent_to: Load | None = None  # the same, also when its end was noticed
         self.is_watched = False
         self.is_bound = False  # for one replica, not for any
-        self.waiters: list[Callable[[], None]] = []
-        self.lock = threading.Lock()
+        self.waiters: list[Callable[[], None]] | None = None
 
     def is_settled(self) -> bool:
         """Whether it was sent, or never will be."""
@@ -107,27 +112,28 @@ class Call:
 
     def when_settled(self, waiter: Callable[[], None]) -> None:
         """Call back once it was sent, or will not be."""
-        with self.lock:
+        with self.router.lock:
             if not self.is_settled():
-                self.waiters.append(waiter)
+                self.waiters = [*(self.waiters or ()), waiter]
                 return
         waiter()
 
     def settle(self, sent: Any, error: BaseException | None) -> None:
         """It was sent, or will not be."""
-        with self.lock:
+        with self.router.lock:
             self.sent, self.error = sent, error
-            waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
-            waiter()
+            waiters, self.waiters = self.waiters, None
+        if waiters:
+            for waiter in waiters:
+                waiter()
 
     def send(self, load: Load) -> None:
         """To that replica; it counts as its call already."""
         self.sent_to = load
-        actor = load.place.actor
-        method = actor.handle_stream if self.streams else actor.handle_request
+        send = load.stream if self.streams else load.request
         try:
-            sent = method.remote(self.context, self.method, *self.args, **self.kwargs)
+            # The context as a plain tuple: a class would have to be looked up over there.
+            sent = send(tuple(self.context), self.method, *self.args, **self.kwargs)
         except Exception as error:
             self.release()
             self.settle(None, error)
@@ -156,7 +162,7 @@ class Call:
             return
         self.is_watched = True
         ref = sent.completed() if self.streams else sent
-        ref._on_completed(lambda _: self.release())
+        serving.on_completed(ref, lambda _: self.release())
 
     def again(self, error: BaseException) -> bool:
         """Send it to another replica where the error says that its own was leaving and did not begin it."""
@@ -167,8 +173,7 @@ class Call:
             load.is_leaving = True
         self.release()
         self.is_watched = False
-        with self.lock:
-            self.sent = None
+        self.sent = None
         self.router.submit(self)
         return True
 
@@ -225,15 +230,15 @@ class Router:
             own = self._own_routing()
             load = None if self.waiting or own is not None else self._pick(call)
             error = None
-            if load is None:
+            if load is not None:
+                call.load = load
+                load.calls.add(call)
+            else:
                 error = self._refusal()
                 if error is None:
                     self.waiting.append(call)
                     self._watch_all()
                     self._count_soon()
-            else:
-                call.load = load
-                load.calls.add(call)
         if load is not None:
             call.send(load)
         elif error is not None:
@@ -245,8 +250,11 @@ class Router:
 
     def _own_routing(self) -> Routing | None:
         """Who chooses, if that is not this class; made when there are the first targets."""
-        wanted = None if self.targets is None else self.targets.routing
-        if wanted is not None and self.routing is None:
+        targets = self.targets
+        if targets is None or targets.routing is None:
+            return self.routing
+        wanted = targets.routing
+        if self.routing is None:
             from heliostat.serve.routing import Routing
 
             self.routing = Routing(self, wanted)
@@ -356,17 +364,26 @@ class Router:
         targets = self.targets
         if targets is None:
             return None
-        free = [load for load in self.loads.values() if self._has_room(load)]
-        if not free:
-            return None
-        if call.stays_here:
-            free = [load for load in free if load.place.node == own_node()] or free
         kept = call.session or call.context.multiplexed_model_id
-        if kept:
-            # Each session and model has its own order of replicas, the same in every process.
-            return max(free, key=lambda load: _affinity(kept, load.place.id))
-        least = min(len(load.calls) for load in free)
-        equal = [load for load in free if len(load.calls) == least]
+        if kept or call.stays_here:
+            free = [load for load in self.loads.values() if self._has_room(load)]
+            if call.stays_here:
+                free = [load for load in free if load.place.node == own_node()] or free
+            if kept:
+                # Each session and model has its own order of replicas, the same in every process.
+                return max(free, key=lambda load: _affinity(kept, load.place.id), default=None)
+        else:
+            free = list(self.loads.values())
+        equal: list[Load] = []
+        least = targets.max_ongoing
+        for load in free:
+            count = len(load.calls)
+            if count < least and not load.is_leaving:
+                equal, least = [load], count
+            elif count == least and equal and not load.is_leaving:
+                equal.append(load)
+        if len(equal) < 2:
+            return equal[0] if equal else None
         self.turn += 1
         return equal[self.turn % len(equal)]
 
@@ -449,7 +466,7 @@ class Router:
         except Exception:
             self._listen_later()
         else:
-            answer._on_completed(self._heard)
+            serving.on_completed(answer, self._heard)
 
     def _listen_later(self) -> None:
         timer = threading.Timer(_AGAIN_S, self._listen)
@@ -467,7 +484,7 @@ class Router:
             before = self.loads
             self.loads = {one.id: before.get(one.id) or Load(one) for one in targets.replicas}
             for one in targets.replicas:
-                self.loads[one.id].place = one
+                self.loads[one.id].update(one)
             begun = self._follow_routing(targets)
             own = self.routing
             if self.waiting:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -240,6 +240,13 @@ class Histogram(Metric):
         """
         _check_number(value)
         self._record(value, tags)
+
+    def _observe_each(self, values: Sequence[float], tags: Mapping[str, str] | None) -> None:
+        """Count many values with the same tags."""
+        checked = self._tags(tags)
+        if not self._discard:
+            for value in values:
+                _heliostat.record_metric(self._name, checked, value)
 
     @property
     def info(self) -> dict[str, Any]:

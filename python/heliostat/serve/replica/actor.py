@@ -6,13 +6,15 @@ import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
+import functools
 import inspect
 import logging
 import os
 import time
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 import heliostat as ray
@@ -21,7 +23,13 @@ from heliostat.core import auth, encryption, serving
 from heliostat.core.extras import required
 from heliostat.exceptions import AsyncioActorExit
 from heliostat.serve import asgi, context, logs, multiplex, servicers, sockets, specs, tracing
-from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
+from heliostat.serve.context import (
+    ReplicaContext,
+    ReplicaID,
+    RequestContext,
+    RequestRow,
+    request_context,
+)
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
 from heliostat.serve.gang import GangContext
 from heliostat.serve.options import (
@@ -280,11 +288,12 @@ class ReplicaActor:
     # --- calls of handles
 
     async def handle_request(
-        self, request: RequestContext, method: str, /, *args: Any, **kwargs: Any
+        self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
     ) -> Any:
-        """A call of a handle."""
+        """A call of a handle; ``context`` is its ``RequestContext``."""
         if not self._take():
             await self._gate.enter()
+        request = RequestContext._make(context)
         began, outcome = time.perf_counter(), "ERROR"
         with (
             self._meter.request(request.route),
@@ -307,11 +316,12 @@ class ReplicaActor:
                 self._leave()
 
     async def handle_stream(
-        self, request: RequestContext, method: str, /, *args: Any, **kwargs: Any
+        self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        """A call of a handle whose answers come one by one."""
+        """A call of a handle whose answers come one by one; ``context`` is its ``RequestContext``."""
         if not self._take():
             await self._gate.enter()
+        request = RequestContext._make(context)
         with (
             self._meter.request(request.route),
             tracing.of_replica(self._id, request, method, streams=True),
@@ -376,7 +386,7 @@ class ReplicaActor:
             value = await self._in_thread(target, *args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
-        if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        if isinstance(value, GeneratorType | AsyncGeneratorType):
             raise TypeError(
                 "The method returned a generator: call it with `handle.options(stream=True)`."
             )
@@ -436,15 +446,19 @@ class ReplicaActor:
         app, above = self._id.deployment_id.app_name, tracing.of_headers(headers)
         return RequestContext(request_id, self._route, app, model, above)
 
-    async def _serve(self, exchange: Exchange, request_id: str, span: tracing.Span) -> None:
-        if exchange.scope["type"] == "grpc":
-            await self._serve_rpc(exchange, request_id, span)
-        elif exchange.scope["type"] == "websocket":
-            await self._converse(exchange)
-        elif self._app is not None:
-            await self._app(exchange.scope, exchange.receive, exchange.send)
-        else:
-            await self._answer(exchange)
+    def _serve(
+        self, exchange: Exchange, request_id: str, span: tracing.Span
+    ) -> Coroutine[Any, Any, None]:
+        kind = exchange.scope["type"]
+        if kind == "grpc":
+            return self._serve_rpc(exchange, request_id, span)
+        if kind == "websocket":
+            return self._converse(exchange)
+        if self._app is not None:
+            return self._app(  # type: ignore[no-any-return] # the user's
+                exchange.scope, exchange.receive, exchange.send
+            )
+        return self._answer(exchange)
 
     def _refuse_or_fail(self, exchange: Exchange, error: Exception) -> None:
         if isinstance(error, OSError):
@@ -535,13 +549,17 @@ class ReplicaActor:
 
     async def _answer(self, exchange: Exchange) -> None:
         target = self._method("__call__")
-        if self._takes_request:
-            requests = required("starlette.requests", "Requests over HTTP")
-            value = await self._call_http(
-                target, requests.Request(exchange.scope, exchange.receive, exchange.send)
-            )
+        given = (
+            (_request_class()(exchange.scope, exchange.receive, exchange.send),)
+            if self._takes_request
+            else ()
+        )
+        if _is_async(target):
+            value = await target(*given)
         else:
-            value = await self._call_http(target)
+            value = await self._in_thread(target, *given)
+            if inspect.isawaitable(value):
+                value = await value
         if callable(value) and hasattr(value, "background"):  # a Starlette response
             await value(exchange.scope, exchange.receive, exchange.send)
             return
@@ -551,12 +569,6 @@ class ReplicaActor:
         else:
             await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
             await exchange.send({"type": "http.response.body", "body": body})
-
-    async def _call_http(self, target: Callable[..., Any], *args: Any) -> Any:
-        if _is_async(target):
-            return await target(*args)
-        value = await self._in_thread(target, *args)
-        return await value if inspect.isawaitable(value) else value
 
     # --- the controller
 
@@ -710,6 +722,13 @@ class ReplicaActor:
             controller.count.remote(self._id.deployment_id, self._id.unique_id, self._gate.total)
         except Exception as error:
             logger.debug("The controller was not told of the load: %s", error)
+
+
+@functools.cache
+def _request_class() -> type[Any]:
+    """Starlette's; raises ``ImportError`` where that is not installed."""
+    requests = required("starlette.requests", "Requests over HTTP")
+    return requests.Request  # type: ignore[no-any-return] # without types
 
 
 def _is_async(target: Callable[..., Any]) -> bool:

@@ -18,6 +18,8 @@ WINDOW = 1 << 20
 PIECE_MAX = 256 << 10
 # Pieces of a request's body that are told to be taken together.
 TAKEN_TOGETHER = WINDOW // 4
+# A frame of so many bytes is written at once.
+_ALONE = 8 << 10
 
 Serve = Callable[["Exchange"], Coroutine[Any, Any, None]]
 
@@ -175,6 +177,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._resumed: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._held: list[bytes] = []  # frames to write together
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -233,6 +236,21 @@ class Connection(asyncio.Protocol):
             await self._resumed
 
     def write(self, data: bytes) -> None:
-        """Send a frame; nothing happens once the ingress has gone."""
-        if self._transport is not None:
-            self._transport.write(data)
+        """Send a frame; nothing happens once the ingress has gone.
+
+        Beside other requests it goes with what this turn of the loop has to say besides: a write costs as
+        much as the rest of a short answer.
+        """
+        if len(self._exchanges) > 1 and len(data) < _ALONE:
+            if not self._held:
+                self._loop.call_soon(self._let_go)
+            self._held.append(data)
+        else:
+            self._let_go()
+            if self._transport is not None:
+                self._transport.write(data)
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        if held and self._transport is not None:
+            self._transport.write(b"".join(held))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter as Counts
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -19,6 +21,8 @@ _EVERY_S = 1.0
 _BOUNDS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000]
 _TAGS = ("route", "deployment", "replica", "application")
 _ANSWER_TAGS = ("route", "method", "application", "status_code")
+# How many milliseconds answers took, by route, method and code.
+Answered = defaultdict[tuple[str, str, int], list[float]]
 # Latencies are counted in steps of a tenth: a quantile is right to a twentieth.
 _STEP = math.log(1.1)
 
@@ -56,8 +60,8 @@ class Meter:
         }
         self._requests: Counts[str] = Counts()
         self._errors: Counts[str] = Counts()
-        self._latencies: list[tuple[str, float]] = []
-        self._answered: list[tuple[str, str, str, float]] = []
+        self._latencies: defaultdict[str, list[float]] = defaultdict(list)
+        self._answered: Answered = defaultdict(list)
         self._ongoing = 0
         self._taken_at = perf_counter()
         self._taken: Counts[int] = Counts()
@@ -80,7 +84,7 @@ class Meter:
         )
         self._http = _Answers("http", "a status of 400 or more")
         self._rpc: _Answers | None = None  # once there is a call
-        self._calls: list[tuple[str, str, str, float]] = []
+        self._calls: Answered = defaultdict(list)
         self._open_calls = 0
 
     def request(self, route: str) -> _Request:
@@ -90,7 +94,8 @@ class Meter:
     def begin(self) -> None:
         """A request is processed from now on."""
         self._ongoing += 1
-        self._tell_soon()
+        if self._telling is None:
+            self._tell_soon()
 
     def end(self, route: str, seconds: float, *, has_failed: bool) -> None:
         """It is over."""
@@ -98,10 +103,12 @@ class Meter:
         self._requests[route] += 1
         if has_failed:
             self._errors[route] += 1
-        self._latencies.append((route, seconds * 1e3))
-        self._taken[math.ceil(math.log(max(seconds * 1e3, 1e-3)) / _STEP)] += 1
+        milliseconds = seconds * 1e3
+        self._latencies[route].append(milliseconds)
+        self._taken[math.ceil(math.log(max(milliseconds, 1e-3)) / _STEP)] += 1
         self._taken_errors += has_failed
-        self._tell_soon()
+        if self._telling is None:
+            self._tell_soon()
 
     def take(self) -> Figures:
         """What was done since this was called the last time."""
@@ -113,7 +120,7 @@ class Meter:
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """It came over HTTP and was answered so, in that time."""
-        self._answered.append((route, method, str(status), seconds * 1e3))
+        self._answered[route, method, status].append(seconds * 1e3)
 
     def call(self) -> None:
         """A call of gRPC is answered from now on."""
@@ -122,11 +129,10 @@ class Meter:
     def called(self, route: str, method: str, code: int, seconds: float) -> None:
         """A call of that method, ``/package.Service/Method``, has ended with that code, in that time."""
         self._open_calls -= 1
-        self._calls.append((route, method, str(code), seconds * 1e3))
+        self._calls[route, method, code].append(seconds * 1e3)
 
     def _tell_soon(self) -> None:
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(_EVERY_S, self.tell)
+        self._telling = asyncio.get_running_loop().call_later(_EVERY_S, self.tell)
 
     def tell(self) -> None:
         """Tell what has come together."""
@@ -137,19 +143,15 @@ class Meter:
                 metric.inc(number, {**self._own, "route": route})
             counts.clear()
         application = self._own["application"]
-        answered, self._answered = self._answered, []
-        for row in answered:
-            self._http.tell(application, *row, is_error=int(row[2]) >= 400)
+        self._http.tell(application, self._answered, lambda status: status >= 400)
         if self._calls or self._open_calls:
             self._rpc = self._rpc or _Answers("grpc", "a code that is not 0")
-        calls, self._calls = self._calls, []
         if self._rpc is not None:
             self._rpc.open.set(self._open_calls, self._own)
-            for row in calls:
-                self._rpc.tell(application, *row, is_error=row[2] != "0")
-        latencies, self._latencies = self._latencies, []
-        for route, value in latencies:
-            self._latency.observe(value, {**self._own, "route": route})
+            self._rpc.tell(application, self._calls, lambda code: code != 0)
+        for route, values in self._latencies.items():
+            self._latency._observe_each(values, {**self._own, "route": route})
+        self._latencies.clear()
 
 
 class _Answers:
@@ -174,22 +176,20 @@ class _Answers:
                 "serve_num_ongoing_grpc_requests", "Calls that this replica has.", _TAGS[1:]
             )
 
-    def tell(
-        self,
-        application: str,
-        route: str,
-        method: str,
-        code: str,
-        milliseconds: float,
-        *,
-        is_error: bool,
-    ) -> None:
-        """One of them."""
-        tags = {"route": route, "method": method, "status_code": code, "application": application}
-        self._all.inc(1, tags)
-        self._took.observe(milliseconds, tags)
-        if is_error:
-            self._errors.inc(1, {**tags, "error_code": code})
+    def tell(self, application: str, answered: Answered, is_error: Callable[[int], bool]) -> None:
+        """Tell of those, and forget them."""
+        for (route, method, code), took in answered.items():
+            tags = {
+                "route": route,
+                "method": method,
+                "status_code": str(code),
+                "application": application,
+            }
+            self._all.inc(len(took), tags)
+            self._took._observe_each(took, tags)
+            if is_error(code):
+                self._errors.inc(len(took), {**tags, "error_code": str(code)})
+        answered.clear()
 
 
 class _Request:
