@@ -187,19 +187,7 @@ class ClassMethodNode(DAGNode):
 
 
 class InputNode(DAGNode):
-    """What ``execute`` is called with; ``node[0]`` and ``node.name`` are parts of it.
-
-    Examples:
-        >>> import ray
-        >>> from ray.dag import InputNode
-        >>> @ray.remote
-        ... def add(a, b):
-        ...     return a + b
-        >>> with InputNode() as given:
-        ...     graph = add.bind(add.bind(given, 1), 1)
-        >>> ray.get(graph.execute(40))
-        42
-    """
+    """What ``execute`` is called with; ``node[0]`` and ``node.name`` are parts of it."""
 
     def __enter__(self) -> InputNode:
         return self

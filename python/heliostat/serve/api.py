@@ -40,7 +40,15 @@ _CALLS_MAX = 1_000_000
 
 @dataclass(frozen=True)
 class RunTarget:
-    """An application for ``serve.run_many``."""
+    """An application for ``serve.run_many``.
+
+    Attributes:
+        target: What ``Deployment.bind`` returned.
+        name: The application's name. Default ``"default"``.
+        route_prefix: Where it answers over HTTP. Default ``"/"``; ``None``: nowhere.
+        logging_config: A ``LoggingConfig`` of the replicas that have none of their own.
+        external_scaler_enabled: As of ``serve.run``.
+    """
 
     target: Application
     name: str = "default"
@@ -76,16 +84,65 @@ def deployment(
     rolling_update_percentage: Any = UNSET,
     max_surge_percent: Any = UNSET,
 ) -> Any:
-    """Make a deployment of a class or function.
-
-    Defaults: one replica with one CPU, ``max_ongoing_requests=5``, any number of queued requests, health
-    checks each 10 s with 30 s for the answer, 20 s for requests to end when a replica is stopped. Times are
-    in seconds. Raises ``ValueError`` for what cannot be, ``NotImplementedError`` for options that
-    Heliostat has not.
+    """Make a deployment of a class or function: ``@serve.deployment``, or with options.
 
     An update replaces replicas: by default a fifth more than the target start before old ones stop.
-    ``max_surge_percent``: so many more, in percent of the target; 0: none, then
-    ``rolling_update_percentage`` of the target (a fraction, default 0.2) stop before new ones start.
+
+    Args:
+        name: Its name. Default: that of the class or function.
+        version: Replicas of the same version and options are kept by an update. Default: the code
+            decides.
+        num_replicas: How many replicas; ``"auto"``: as many as the load needs. Default 1.
+        ray_actor_options: ``num_cpus`` (default 1), ``num_gpus``, ``memory``, ``resources``,
+            ``runtime_env`` and others of each replica's actor.
+        placement_group_bundles: A placement group for each replica, which runs in its first bundle.
+            Default: none.
+        placement_group_strategy: The group's, such as ``"PACK"``.
+        placement_group_bundle_label_selector: For each bundle, what the labels of its node must be.
+        max_replicas_per_node: How many replicas a node has at most. Default: any number.
+        user_config: What the method ``reconfigure`` of each replica gets: JSON. A change of it alone
+            restarts none.
+        max_ongoing_requests: How many requests a replica has at a time. Default 5.
+        max_queued_requests: How many wait beyond that; others are refused. Default -1: any number.
+        backpressure_config: What HTTP clients are told that are refused: a ``BackpressureConfig``.
+            Default: 503.
+        autoscaling_config: An ``AutoscalingConfig`` or a dict of its fields, instead of
+            ``num_replicas``.
+        graceful_shutdown_wait_loop_s: Seconds between two looks whether a replica that stops has
+            requests. Default 2.
+        graceful_shutdown_timeout_s: Seconds that its requests have to end. Default 20.
+        health_check_period_s: Seconds between two health checks. Default 10.
+        health_check_timeout_s: Seconds that one may take. Default 30.
+        logging_config: A ``LoggingConfig`` or a dict of its fields. Default: Serve's.
+        request_router_config: Which replica a handle's call goes to: a ``RequestRouterConfig``.
+            Default: the one with the fewest requests.
+        max_constructor_retry_count: How often constructors are tried before the deployment has failed.
+            Default 20.
+        gang_scheduling_config: Replicas that start and end together: a ``GangSchedulingConfig``.
+            Default: none.
+        deployment_actors: Actors that the replicas share: a list of ``DeploymentActorConfig``. Default:
+            none.
+        rolling_update_percentage: With ``max_surge_percent=0``: the fraction of the target that stops
+            before new replicas start. Default 0.2.
+        max_surge_percent: How many more than the target may run during an update, in percent of it.
+            Default 20.
+
+    Returns:
+        A ``Deployment``, or a decorator that makes one.
+
+    Raises:
+        ValueError: An option cannot be so.
+        NotImplementedError: Heliostat does not have the option.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment(num_replicas=1, max_ongoing_requests=10)
+        ... class Adder:
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def __call__(self, x):
+        ...         return self.n + x
+        >>> app = Adder.bind(1)
     """
     options = {
         key: value for key, value in locals().items() if key not in ("_func_or_class", "name")
@@ -109,14 +166,23 @@ def start(
 ) -> None:
     """Start Serve on the cluster; without effect where it runs already.
 
-    ``http_options``: host and port of the HTTP server, default 127.0.0.1:8000. Raises ``RuntimeError``
-    when the port is taken, or a file of TLS is of no use. ``grpc_options``: with
-    ``grpc_servicer_functions`` a gRPC server runs besides, at port 9000 of the same host; raises
-    ``ModuleNotFoundError`` or ``ValueError`` where a function is not there. ``logging_config``: of
-    the replicas that have none of their own. ``tracing_config``: a ``TracingConfig`` or a dict of its fields;
-    raises ``ImportError`` where OpenTelemetry's SDK is missing.
-    ``controller_options``: ``{"runtime_env": {"env_vars": …}}`` of Serve's controller. Options have no effect
-    where Serve runs already.
+    Args:
+        proxy_location: On which nodes HTTP servers run: ``"HeadOnly"`` (the default), ``"EveryNode"``
+            or ``"Disabled"``.
+        http_options: ``HTTPOptions`` or a dict of its fields. Default: 127.0.0.1:8000.
+        grpc_options: ``gRPCOptions`` or a dict of its fields. Default: there is no gRPC server.
+        logging_config: A ``LoggingConfig`` of the replicas that have none of their own, or a dict of
+            its fields.
+        tracing_config: A ``TracingConfig`` or a dict of its fields.
+        controller_options: ``{"runtime_env": {"env_vars": …}}`` of Serve's controller, where it is
+            started now.
+        **kwargs: Refused.
+
+    Raises:
+        RuntimeError: The port is taken, or a file of TLS is of no use.
+        ValueError: There is no such parameter, or an option cannot be so.
+        ModuleNotFoundError: A function of ``grpc_servicer_functions`` is not there.
+        ImportError: OpenTelemetry's SDK is missing.
     """
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
@@ -206,14 +272,46 @@ def run(
     external_scaler_enabled: bool = False,
     controller_options: Any = None,
 ) -> DeploymentHandle:
-    """Deploy an application and wait until it runs; a handle to its first deployment.
+    """Deploy an application and wait until it runs.
 
-    ``route_prefix``: where it answers over HTTP, ``None``: nowhere. With ``blocking`` this waits for Ctrl-C.
     With ``_local_testing_mode``, or RAY_SERVE_FORCE_LOCAL_TESTING_MODE=1 in the environment, it runs within
-    this process and answers its handle alone. With ``external_scaler_enabled`` requests to the head's HTTP
-    server say how many replicas its deployments have; raises ``ValueError`` where one has an
-    ``autoscaling_config``.
-    Raises ``RuntimeError`` with the constructor's traceback when it does not start.
+    this process and answers its handle alone.
+
+    Args:
+        target: What ``Deployment.bind`` returned.
+        blocking: Wait for Ctrl-C. Default False.
+        name: The application's name. Another one of that name is replaced. Default ``"default"``.
+        route_prefix: Where it answers over HTTP. Default ``"/"``; ``None``: nowhere.
+        logging_config: A ``LoggingConfig`` of the replicas that have none of their own, or a dict of
+            its fields.
+        external_scaler_enabled: Requests to the head's HTTP server say how many replicas its
+            deployments have. Default False.
+        controller_options: ``{"runtime_env": {"env_vars": …}}`` of Serve's controller, where it is
+            started now.
+
+    Returns:
+        A handle to its first deployment.
+
+    Raises:
+        RuntimeError: It does not start; the constructor's traceback is in the text.
+        ValueError: ``external_scaler_enabled``, and a deployment has an ``autoscaling_config``.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... class Greeter:
+        ...     def __call__(self, name):
+        ...         return f"Hello {name}"
+        ...     def shout(self, name):
+        ...         return f"HELLO {name.upper()}"
+        >>> handle = serve.run(Greeter.bind(), name="greeter", route_prefix=None)
+        >>> handle.remote("you").result()
+        'Hello you'
+        >>> handle.shout.remote("you").result()
+        'HELLO YOU'
+        >>> serve.status().applications["greeter"].status.value
+        'RUNNING'
+        >>> serve.delete("greeter")
     """
     one = RunTarget(target, name, route_prefix, logging_config, external_scaler_enabled)
     return run_many(
@@ -232,7 +330,25 @@ def run_many(
     _local_testing_mode: bool = False,
     controller_options: Any = None,
 ) -> list[DeploymentHandle]:
-    """Deploy several applications; as ``run``."""
+    """Deploy several applications.
+
+    Args:
+        targets: The applications, each with its own arguments of ``serve.run``.
+        blocking: Wait for Ctrl-C. Default False.
+        wait_for_ingress_deployment_creation: Return when their first deployments are known. Default
+            True.
+        wait_for_applications_running: Return when they run. Default True.
+        controller_options: ``{"runtime_env": {"env_vars": …}}`` of Serve's controller, where it is
+            started now.
+
+    Returns:
+        A handle to the first deployment of each.
+
+    Raises:
+        RayServeException: Two have the same name or route.
+        RuntimeError: One does not start.
+        ValueError: There is no application.
+    """
     if not targets:
         raise ValueError("No applications provided.")
     if _local_testing_mode or settings.flag("SERVE_FORCE_LOCAL_TESTING_MODE"):
@@ -263,7 +379,11 @@ def run_many(
 
 
 def delete(name: str, _blocking: bool = True) -> None:
-    """Delete an application and wait until its replicas have ended."""
+    """Delete an application and wait until its replicas have ended.
+
+    Args:
+        name: The application's name. Nothing happens if there is none.
+    """
     done = _required().delete.remote([name])
     if _blocking:
         ray.get(done)
@@ -296,7 +416,14 @@ async def shutdown_async() -> None:
 
 
 def get_app_handle(name: str) -> DeploymentHandle:
-    """A handle to an application's first deployment. Raises ``RayServeException`` if there is none."""
+    """Return a handle to an application's first deployment.
+
+    Args:
+        name: The application's name.
+
+    Raises:
+        RayServeException: There is no such application.
+    """
     found = ray.get(_required().route_of.remote(name))
     if found is None:
         raise RayServeException(f"Application '{name}' does not exist.")
@@ -309,9 +436,15 @@ def get_deployment_handle(
     _check_exists: bool = True,
     _record_telemetry: bool = True,
 ) -> DeploymentHandle:
-    """A handle to a deployment; within a replica ``app_name`` is its own application by default.
+    """Return a handle to a deployment.
 
-    Raises ``KeyError`` if there is none, ``RayServeException`` without an ``app_name`` outside of a replica.
+    Args:
+        deployment_name: The deployment's name.
+        app_name: The application. Default: within a replica, its own.
+
+    Raises:
+        KeyError: There is no such deployment.
+        RayServeException: There is no ``app_name``, and this is no replica.
     """
     from heliostat.serve import context
 

@@ -18,8 +18,16 @@ from heliostat.serve.context import get_servable
 def ingress(app: Any) -> Callable[[type], type]:
     """Have an ASGI application answer the HTTP requests of a class.
 
-    ``app`` is a FastAPI or other ASGI application, or a function that makes one in the replica.
     Routes of FastAPI that are methods of the class get the replica's instance as ``self``.
+
+    Args:
+        app: A FastAPI or other ASGI application, or a function that makes one in the replica.
+
+    Returns:
+        A decorator of the class; ``@serve.deployment`` stands above it.
+
+    Raises:
+        ValueError: What is decorated is no class, or has a method ``__call__``.
     """
 
     def decorate(cls: type) -> type:

@@ -12,9 +12,13 @@ __all__ = ["default_autoscaling_policy", "replica_queue_length_autoscaling_polic
 def replica_queue_length_autoscaling_policy(
     ctx: AutoscalingContext,
 ) -> tuple[float, dict[str, Any]]:
-    """As many replicas as have ``target_ongoing_requests`` each, and no state: for policies to build on.
+    """Return as many replicas as have ``target_ongoing_requests`` each, and no state.
 
-    Without a replica that runs: one where there are requests, else the present target.
+    For policies to build on. Without a replica that runs: one where there are requests, else the present
+    target.
+
+    Args:
+        ctx: What is known of the deployment.
     """
     if ctx.current_num_replicas == 0:
         waits = ctx.total_num_requests > 0

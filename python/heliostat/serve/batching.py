@@ -260,14 +260,39 @@ def batch(
 ) -> Any:
     """Have calls of one element each run together: the function gets lists and returns a list.
 
-    A batch begins with ``max_batch_size`` calls, or ``batch_wait_timeout_s`` seconds after its first.
-    ``batch_size_fn`` measures a list of elements: a batch then has as many calls as stay within
-    ``max_batch_size`` by that measure, and a call that is more by itself raises ``RuntimeError``.
-    Calls for different multiplexed models are never in one batch.
+    Calls for different multiplexed models are never in one batch. An ``async def`` function that yields
+    lists makes each call an asynchronous generator of its own items; ``StopIteration`` in place of an item
+    ends that call's.
 
-    An ``async def`` function that yields lists makes each call an asynchronous generator of its own items;
-    ``StopIteration`` in place of an item ends that call's. Calls raise what the function raises, and
-    ``RayServeException`` for a list of another length than the batch.
+    Calls raise what the function raises, ``RayServeException`` for a list of another length than the batch,
+    and ``RuntimeError`` for an element that is larger than a batch by ``batch_size_fn``.
+
+    Args:
+        max_batch_size: How many calls a batch has at most. Default 10.
+        batch_wait_timeout_s: Seconds after a batch's first call when it begins, full or not. Default
+            0.01.
+        max_concurrent_batches: How many batches run at once. Default 1.
+        batch_size_fn: Measures a list of elements; a batch then has as many calls as stay within
+            ``max_batch_size`` by that measure. Default: their number.
+
+    Returns:
+        The function, or a decorator of it.
+
+    Raises:
+        TypeError: The function is not ``async def``.
+        ValueError: A number is below what makes sense.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment(num_replicas=1)
+        ... class Doubler:
+        ...     @serve.batch(max_batch_size=4, batch_wait_timeout_s=0.05)
+        ...     async def __call__(self, numbers):
+        ...         return [2 * n for n in numbers]
+        >>> handle = serve.run(Doubler.bind(), name="doubler", route_prefix=None)
+        >>> [answer.result() for answer in [handle.remote(n) for n in (1, 2, 3)]]
+        [2, 4, 6]
+        >>> serve.delete("doubler")
     """
     options = Options(max_batch_size, batch_wait_timeout_s, max_concurrent_batches, batch_size_fn)
 

@@ -139,7 +139,21 @@ def set_replica_context(context: ReplicaContext) -> None:
 
 
 def get_replica_context() -> ReplicaContext:
-    """What this replica knows of itself; raises ``RayServeException`` outside of one."""
+    """Return what this replica knows of itself.
+
+    Raises:
+        RayServeException: This is no replica.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def who(_):
+        ...     return serve.get_replica_context().deployment
+        >>> handle = serve.run(who.bind(), name="who", route_prefix=None)
+        >>> handle.remote(None).result()
+        'who'
+        >>> serve.delete("who")
+    """
     if _replica is None:
         raise RayServeException(
             "`serve.get_replica_context()` may only be called from within a replica."
@@ -148,10 +162,16 @@ def get_replica_context() -> ReplicaContext:
 
 
 def get_deployment_actor(actor_name: str) -> Any:
-    """A handle to one of the ``deployment_actors`` of this replica's deployment.
+    """Return a handle to one of the ``deployment_actors`` of this replica's deployment.
 
-    One that ends is started again: calls of an older handle raise ``RayActorError`` then, and this raises
-    ``ValueError`` until the new one is there. Raises ``RayServeException`` outside of a replica.
+    One that ends is started again: calls of an older handle raise ``RayActorError`` then.
+
+    Args:
+        actor_name: Its name.
+
+    Raises:
+        RayServeException: This is no replica.
+        ValueError: It is being started again.
     """
     if _replica is None:
         raise RayServeException(
@@ -163,7 +183,11 @@ def get_deployment_actor(actor_name: str) -> Any:
 
 
 def get_deployment_actor_context() -> DeploymentActorContext:
-    """What this deployment actor knows of itself; raises ``RayServeException`` outside of one."""
+    """Return what this deployment actor knows of itself.
+
+    Raises:
+        RayServeException: This is no deployment actor.
+    """
     told = os.environ.get(ACTOR_VARIABLE)
     if not told:
         raise RayServeException(

@@ -22,14 +22,30 @@ _OPTIONS = {field.name for field in dataclasses.fields(DeploymentConfig)}
 
 
 class Application:
-    """A deployment with the arguments of its constructor, other applications among them."""
+    """A deployment with the arguments of its constructor, other applications among them.
+
+    Args:
+        bound_deployment: The deployment with its arguments.
+    """
 
     def __init__(self, bound_deployment: Deployment) -> None:
         self._deployment = bound_deployment
 
 
 class Deployment:
-    """A class or function that can be served. Made by ``@serve.deployment``."""
+    """A class or function that can be served. Made by ``@serve.deployment``.
+
+    Args:
+        target: The class or function.
+        name: Its name, without ``#``.
+        config: Its options.
+        args: Positional arguments of the constructor.
+        kwargs: Keyword arguments of the constructor.
+
+    Raises:
+        TypeError: The name is not a text.
+        ValueError: The name is empty or has a ``#``.
+    """
 
     def __init__(
         self,
@@ -112,17 +128,41 @@ class Deployment:
         return self._config.logging_config
 
     def set_logging_config(self, logging_config: Any) -> None:
-        """Have its replicas log so. A ``LoggingConfig`` or a dict of its fields; raises ``ValueError``."""
+        """Have the replicas log so.
+
+        Args:
+            logging_config: A ``LoggingConfig``, or a dict of its fields.
+
+        Raises:
+            ValueError: A field cannot be so.
+        """
         self._config = configured(self._config, {"logging_config": logging_config})
 
     def bind(self, *args: Any, **kwargs: Any) -> Application:
-        """With the arguments of the constructor; an application among them becomes a handle to it."""
+        """Give the constructor its arguments; what comes of it can be run.
+
+        Args:
+            *args: Positional arguments. An application among them becomes a handle to its deployment.
+            **kwargs: Keyword arguments, likewise.
+
+        Returns:
+            The application.
+        """
         bound = copy.copy(self)
         bound._args, bound._kwargs = args, kwargs
         return Application(bound)
 
     def options(self, func_or_class: Any = None, **options: Any) -> Deployment:
-        """A copy with other options, those of ``@serve.deployment``."""
+        """Return a copy with other options.
+
+        Args:
+            func_or_class: Another class or function. Default: the same.
+            **options: Those of ``@serve.deployment``.
+
+        Raises:
+            TypeError: There is no such option.
+            ValueError: An option cannot be so.
+        """
         name = options.pop("name", UNSET)
         config = configured(self._config, options)
         return Deployment(

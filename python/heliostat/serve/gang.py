@@ -11,9 +11,12 @@ __all__ = ["GangContext"]
 class GangContext:
     """What a replica knows of its gang.
 
-    ``rank``: its own, from 0 on; ``world_size``: how many replicas the gang has; ``member_replica_ids``: the
-    ids of all of them, by rank; ``pg_name``: of the gang's placement group. A gang that is started again has
-    another ``gang_id``.
+    Attributes:
+        gang_id: The gang; one that is started again has another.
+        rank: The replica's number in it, from 0.
+        world_size: How many replicas it has.
+        member_replica_ids: The ids of all of them, by rank.
+        pg_name: The name of its placement group.
     """
 
     gang_id: str

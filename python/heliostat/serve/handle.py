@@ -139,9 +139,18 @@ class DeploymentResponse(_Response):
     """The answer of a call: ``await`` it, call ``result()``, or pass it to another call."""
 
     def result(self, *, timeout_s: float | None = None, _skip_asyncio_check: bool = False) -> Any:
-        """Wait for the answer, at most ``timeout_s`` seconds (default: any time).
+        """Wait for the answer.
 
-        Raises what the deployment raised, ``TimeoutError``, ``RequestCancelledError``, ``BackPressureError``.
+        Args:
+            timeout_s: Seconds to wait. Default: any time.
+
+        Returns:
+            The answer. What the deployment raised is raised here.
+
+        Raises:
+            TimeoutError: It was not there in time.
+            RequestCancelledError: The call was cancelled.
+            BackPressureError: ``max_queued_requests`` calls wait already.
         """
         if not _skip_asyncio_check:
             forbid_loop()
@@ -253,10 +262,18 @@ class DeploymentBroadcastResponse:
     def results(
         self, *, timeout_s: float | None = None, return_exceptions: bool = False
     ) -> list[Any]:
-        """Wait for all answers, at most ``timeout_s`` seconds (default: any time).
+        """Wait for all answers.
 
-        Raises what a replica raised, unless ``return_exceptions``: then it is in the list;
-        ``DeploymentUnavailableError`` where no replica runs; ``TimeoutError``.
+        Args:
+            timeout_s: Seconds to wait. Default: any time.
+            return_exceptions: Have exceptions in the list instead of raising the first. Default False.
+
+        Returns:
+            The answers, in no order.
+
+        Raises:
+            DeploymentUnavailableError: No replica runs.
+            TimeoutError: They were not there in time.
         """
         forbid_loop()
         until = _until(timeout_s)
@@ -274,7 +291,18 @@ class DeploymentBroadcastResponse:
     async def results_async(
         self, *, timeout_s: float | None = None, return_exceptions: bool = False
     ) -> list[Any]:
-        """As ``results``, for event loops."""
+        """As ``results``, for event loops.
+
+        Args:
+            timeout_s: Seconds to wait. Default: any time.
+            return_exceptions: Have exceptions in the list instead of raising the first. Default False.
+
+        Returns:
+            The answers, in no order.
+
+        Raises:
+            TimeoutError: They were not there in time.
+        """
         _until(timeout_s)
         try:
             return await asyncio.wait_for(self._results(return_exceptions), timeout_s)
@@ -316,7 +344,14 @@ def _left(until: float | None) -> float | None:
 class ReplicaSelection:
     """A replica that ``choose_replica`` has chosen, with a place for one call.
 
-    ``replica_metadata``: what the deployment's method ``record_replica_metadata`` returned when it began.
+    Attributes:
+        replica_id: Its id.
+        node_ip: The address of its node.
+        port: Its port, if it has one.
+        node_id: Its node.
+        availability_zone: Where that is, if it is known.
+        replica_metadata: What the deployment's method ``record_replica_metadata`` returned when it
+            began.
     """
 
     replica_id: str
@@ -390,11 +425,21 @@ class DeploymentHandle:
         request_serialization: str = UNSET,
         response_serialization: str = UNSET,
     ) -> DeploymentHandle:
-        """A handle that calls otherwise; what is not named stays.
+        """Return a handle that calls otherwise; what is not named stays.
 
-        Calls with the same ``session_id`` go to the same replica while that is free, those of a handle with
-        ``_prefer_local_routing`` to replicas of its node while they are. ``_by_reference=False`` raises
-        ``NotImplementedError``; other serializations have no effect, as on Ray without it.
+        Calls of a handle with ``_prefer_local_routing`` go to replicas of its node while these have room.
+
+        Args:
+            method_name: The method that ``remote`` calls. Default ``"__call__"``.
+            multiplexed_model_id: The model that calls are for.
+            stream: ``remote`` returns a generator of answers. Default False.
+            session_id: Calls with the same go to the same replica while that has room.
+            request_serialization: Has no effect.
+            response_serialization: Has no effect.
+
+        Raises:
+            NotImplementedError: ``_by_reference=False``.
+            ValueError: There is no such serialization.
         """
         for name, given in (
             ("request_serialization", request_serialization),
@@ -427,9 +472,15 @@ class DeploymentHandle:
         return self.options(method_name=name)
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it: a ``DeploymentResponse``, or with ``stream=True`` a ``DeploymentResponseGenerator``.
+        """Call the deployment. Returns at once.
 
-        Responses of other calls may be arguments: the deployment gets their values.
+        Args:
+            *args: Positional arguments of the method. Responses of other calls may be among them: it gets
+                their values.
+            **kwargs: Keyword arguments, likewise.
+
+        Returns:
+            A ``DeploymentResponse``; with ``stream=True`` a ``DeploymentResponseGenerator``.
         """
         if not tracing.is_enabled():
             return self._called(self._context(), args, kwargs)
@@ -479,11 +530,18 @@ class DeploymentHandle:
 
     @contextlib.asynccontextmanager
     async def choose_replica(self, *args: Any, **kwargs: Any) -> AsyncIterator[ReplicaSelection]:
-        """Have a replica chosen, and a place kept there for one call, which ``dispatch`` makes.
+        """Have a replica chosen, and a place kept there for one call: ``async with``; see ``dispatch``.
 
         A router of the deployment's own sees the arguments. The method is the one of this handle. A place to
         which nothing was sent is given back at the end of the block. Raises as a call does that finds no
         replica.
+
+        Args:
+            *args: Positional arguments, for the router.
+            **kwargs: Keyword arguments, for the router.
+
+        Yields:
+            The replica.
         """
         place = self._made(Reservation, self._context(), args, kwargs)
         place.router.submit(place)
@@ -498,10 +556,21 @@ class DeploymentHandle:
             place.release()
 
     def dispatch(self, selection: ReplicaSelection, *args: Any, **kwargs: Any) -> Any:
-        """Call the replica that was chosen; what ``remote`` returns.
+        """Call the replica that was chosen.
 
-        Raises ``ValueError`` where another deployment's replica was chosen, ``RuntimeError`` where the call
-        was made already. The answer raises ``ReplicaUnavailableError`` where the replica has gone meanwhile.
+        Args:
+            selection: What ``choose_replica`` gave.
+            *args: Positional arguments of the method. Responses of other calls may be among them: it gets
+                their values.
+            **kwargs: Keyword arguments, likewise.
+
+        Returns:
+            What ``remote`` returns. It raises ``ReplicaUnavailableError`` where the replica has gone
+            meanwhile.
+
+        Raises:
+            ValueError: Another deployment's replica was chosen.
+            RuntimeError: The call was made already.
         """
         place = selection._place
         if place.router.deployment != self._id:
@@ -544,7 +613,14 @@ class DeploymentHandle:
     def broadcast(self, method_name: str, *args: Any, **kwargs: Any) -> DeploymentBroadcastResponse:
         """Call a method of every replica that runs, however many calls it has: to reset caches, say.
 
-        Responses of other calls may be arguments. ``results`` of what this returns has the answers.
+        Args:
+            method_name: The method.
+            *args: Positional arguments of the method. Responses of other calls may be among them: it gets
+                their values.
+            **kwargs: Keyword arguments, likewise.
+
+        Returns:
+            What has the answers.
         """
         router, context = router_of(self._id), self._context()
         sent: concurrent.futures.Future[list[Call]] = concurrent.futures.Future()

@@ -74,12 +74,19 @@ class _Options(BaseModel):
 
 
 class AutoscalingPolicy(_Options):
-    """How many replicas a deployment is to have: a function, a class, or the import path of one.
+    """How many replicas a deployment is to have.
 
-    It is called with an ``AutoscalingContext`` several times a second, in the process of Serve's controller,
-    and returns a number and a dict that is ``policy_state`` the next time. A class is made once, with
-    ``policy_kwargs``. The factors, delays and bounds of the ``AutoscalingConfig`` apply to its number.
-    Raises ``ValueError`` where it cannot be imported, or ``policy_kwargs`` is not JSON.
+    The policy is called with an ``AutoscalingContext`` several times a second, in the process of Serve's
+    controller, and returns a number and a dict that is ``policy_state`` the next time. A class is made once.
+    The factors, delays and bounds of the ``AutoscalingConfig`` apply to its number.
+
+    Attributes:
+        policy_function: A function, a class, or the import path of one. Default: by the number of
+            requests.
+        policy_kwargs: Arguments of the class.
+
+    Raises:
+        ValueError: It cannot be imported, or ``policy_kwargs`` is not JSON.
     """
 
     _kind = options.AutoscalingPolicy
@@ -113,7 +120,36 @@ class AutoscalingPolicy(_Options):
 
 
 class AutoscalingConfig(_Options):
-    """How the number of replicas follows the load; times in seconds."""
+    """How the number of replicas follows the load.
+
+    Attributes:
+        min_replicas: How many at least; 0: none without requests. Default 1.
+        initial_replicas: How many at first. Default: ``min_replicas``.
+        max_replicas: How many at most. Default 1; 100 with ``num_replicas="auto"``.
+        target_ongoing_requests: Requests that a replica is to have at a time. Default 2.
+        metrics_interval_s: Seconds between measurements.
+        look_back_period_s: Seconds over which requests are averaged. Default 30.
+        smoothing_factor: Deprecated: how much of a change is made at once.
+        upscale_smoothing_factor: Deprecated name of ``upscaling_factor``.
+        downscale_smoothing_factor: Deprecated name of ``downscaling_factor``.
+        upscaling_factor: How much of a rise is made at once. Default 1.
+        downscaling_factor: How much of a fall is made at once. Default 1.
+        downscale_delay_s: Seconds that less must be needed before replicas stop. Default 600.
+        downscale_to_zero_delay_s: The same before the last one stops. Default: ``downscale_delay_s``.
+        upscale_delay_s: Seconds that more must be needed before replicas start. Default 30.
+        aggregation_function: How measurements become one: ``"mean"`` (the default), ``"max"`` or
+            ``"min"``.
+        policy: What says how many there are to be. Default: the number of requests.
+
+    Raises:
+        ValueError: The numbers contradict each other.
+
+    Examples:
+        >>> import ray
+        >>> from ray.serve.config import AutoscalingConfig
+        >>> AutoscalingConfig(min_replicas=1, max_replicas=4).max_replicas
+        4
+    """
 
     _kind = options.AutoscalingConfig
 
@@ -190,15 +226,24 @@ class AutoscalingConfig(_Options):
 
 
 class RequestRouterConfig(_Options):
-    """Which replica a handle's call goes to; times in seconds.
+    """Which replica a handle's call goes to.
 
-    ``request_router_class``: a subclass of ``serve.request_router.RequestRouter``, or its import path; it is
-    told ``request_router_kwargs`` once, in ``initialize_state``. Replicas with a method
-    ``record_routing_stats`` tell every ``request_routing_stats_period_s`` what that returns within
-    ``request_routing_stats_timeout_s``. Where no replica has room it is asked again after
-    ``initial_backoff_s``, then after ``backoff_multiplier`` times that, up to ``max_backoff_s``. Requests by
-    HTTP go to the replica with the fewest, whatever the class. Raises ``ValueError`` where the class cannot
-    be imported, or the arguments are not JSON.
+    Requests by HTTP go to the replica with the fewest, whatever the class. Replicas with a method
+    ``record_routing_stats`` tell the router what that returns.
+
+    Attributes:
+        request_router_class: A subclass of ``serve.request_router.RequestRouter``, or its import path.
+            Default: the replica with the fewest requests.
+        request_router_kwargs: What its ``initialize_state`` is told, once.
+        request_routing_stats_period_s: Seconds between two times that replicas tell. Default 10.
+        request_routing_stats_timeout_s: Seconds that they may take. Default 30.
+        initial_backoff_s: Seconds after which the router is asked again where no replica has room.
+            Default 0.025.
+        backoff_multiplier: By how much that grows each time. Default 2.
+        max_backoff_s: Up to how many seconds. Default 0.5.
+
+    Raises:
+        ValueError: The class cannot be imported, or the arguments are not JSON.
     """
 
     _kind = options.RequestRouterConfig
@@ -235,10 +280,15 @@ class RequestRouterConfig(_Options):
 
 
 class GangSchedulingConfig(_Options):
-    """Replicas that start and end together, ``gang_size`` at a time.
+    """Replicas that start and end together.
 
-    A gang has one placement group: ``PACK`` puts its replicas on few nodes, ``SPREAD`` on many. Raises
-    ``NotImplementedError`` for ``RESTART_REPLICA``, as Ray does.
+    Attributes:
+        gang_size: How many.
+        gang_placement_strategy: ``PACK`` (the default): on few nodes; ``SPREAD``: on many.
+        runtime_failure_policy: What happens when one of them ends. Default ``RESTART_GANG``.
+
+    Raises:
+        NotImplementedError: ``RESTART_REPLICA``, as on Ray.
     """
 
     _kind = options.GangSchedulingConfig
@@ -251,10 +301,19 @@ class GangSchedulingConfig(_Options):
 class DeploymentActorConfig(_Options):
     """An actor that the replicas of a deployment share; it has the deployment's version and ends with it.
 
-    ``actor_class``: of ``@ray.remote``, or the import path of one. ``actor_options``: those of
-    ``ActorClass.options``; its ``runtime_env`` is laid over the deployment's. Replicas start once it has, and
-    find it by ``serve.get_deployment_actor(name)``. One that ends is started again: look it up again then.
-    Raises ``TypeError`` for what is no class.
+    Replicas start once it has, and find it by ``serve.get_deployment_actor(name)``. One that ends is started
+    again: look it up again then.
+
+    Attributes:
+        name: Its name.
+        actor_class: A class of ``@ray.remote``, or the import path of one.
+        init_args: Positional arguments of its constructor.
+        init_kwargs: Keyword arguments of its constructor.
+        actor_options: Those of ``ActorClass.options``; its ``runtime_env`` is laid over the
+            deployment's.
+
+    Raises:
+        TypeError: ``actor_class`` is no class.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -310,11 +369,23 @@ class ReplicaRank(BaseModel):
 class HTTPOptions(_Options):
     """Options of the HTTP server.
 
-    ``request_timeout_s``: seconds from a request to its answer, ``None``: any; ``keep_alive_timeout_s``:
-    seconds that a connection may be idle, and that a client may be silent in the middle of a request or take
-    nothing of its answer; ``root_path``: what a proxy in front of the server cuts off the
-    paths of requests, so that applications make their URLs with it. TLS and ``root_url`` raise
-    ``NotImplementedError``, middlewares ``ValueError``.
+    Attributes:
+        host: The address it listens at. Default ``"127.0.0.1"``: this machine alone; ``None``: there is
+            no server.
+        port: Its port. Default 8000.
+        middlewares: Refused (ValueError).
+        location: Deprecated: pass ``proxy_location`` to ``serve.start``.
+        num_cpus: Has no effect: the server is no actor.
+        root_url: Refused (NotImplementedError).
+        root_path: What a proxy in front of the server cuts off the paths of requests, so that
+            applications make their URLs with it.
+        request_timeout_s: Seconds from a request to its answer. Default ``None``: any.
+        keep_alive_timeout_s: Seconds that a connection may be idle, and that a client may be silent in
+            the middle of a request or take nothing of its answer. Default 90.
+        ssl_keyfile: The file of the key, for TLS.
+        ssl_certfile: The file of the certificate.
+        ssl_keyfile_password: The password of an encrypted key.
+        ssl_ca_certs: The file of the authorities of which a client has to show a certificate.
     """
 
     model_config = ConfigDict(validate_assignment=True, arbitrary_types_allowed=True)
@@ -356,8 +427,10 @@ class HTTPOptions(_Options):
 class BackpressureConfig(_Options):
     """What an HTTP client is told whose request is one more than ``max_queued_requests`` allows.
 
-    ``status_code``: 503 or 429; ``retry_after_s``: seconds after which it may ask again, rounded up into the
-    header `Retry-After`, default none.
+    Attributes:
+        status_code: 503 (the default) or 429.
+        retry_after_s: Seconds after which it may ask again, rounded up into the header `Retry-After`.
+            Default: none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -370,7 +443,11 @@ class BackpressureConfig(_Options):
 class ControllerOptions(_Options):
     """Options of Serve's controller, which act where it is started.
 
-    ``runtime_env``: its ``env_vars`` alone. Raises ``ValueError`` for anything else in it.
+    Attributes:
+        runtime_env: Its ``env_vars`` alone.
+
+    Raises:
+        ValueError: There is something else in it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -382,9 +459,12 @@ class ControllerOptions(_Options):
 class gRPCOptions(_Options):
     """Options of the gRPC server, which runs where servicer functions are given.
 
-    ``port``: default 9000, at the host of the HTTP server; ``grpc_servicer_functions``: import paths of the
-    functions ``add_…Servicer_to_server`` of generated code; ``request_timeout_s``: for a call, default none;
-    ``enable_reflection``: whether tools such as grpcurl are told of the services and their messages.
+    Attributes:
+        port: Its port, at the host of the HTTP server. Default 9000.
+        grpc_servicer_functions: Import paths of the functions ``add_…Servicer_to_server`` of generated
+            code.
+        request_timeout_s: Seconds for a call. Default: any.
+        enable_reflection: Tell tools such as grpcurl of the services and their messages. Default True.
     """
 
     _kind = options.gRPCOptions
@@ -403,9 +483,15 @@ class gRPCOptions(_Options):
 class LoggingConfig(_Options):
     """How replicas log. Where none is given there is no line for each request.
 
-    ``encoding``: TEXT or JSON; ``logs_dir``: the folder of the files, default ``logs/serve`` of the session;
-    ``enable_access_log``: a line for each request; ``additional_log_standard_attrs``: attributes of
-    ``logging.LogRecord`` that lines have besides.
+    Attributes:
+        encoding: ``"TEXT"`` (the default) or ``"JSON"``.
+        log_level: The least level that is written. Default ``"INFO"``.
+        logs_dir: The folder of the files. Default: ``logs/serve`` of the session.
+        enable_access_log: A line for each request. Default True.
+        additional_log_standard_attrs: Attributes of ``logging.LogRecord`` that lines have besides.
+
+    Raises:
+        ValueError: There is no such encoding or level.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -442,11 +528,13 @@ class LoggingConfig(_Options):
 class TracingConfig(_Options):
     """Traces of requests by OpenTelemetry.
 
-    ``enabled``: default whether RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH is set; ``exporter_import_path``: a
-    function without parameters that returns a list of OpenTelemetry's ``SpanProcessor``, default that
-    variable, and where it is empty, spans are written as JSON to ``logs/serve/spans`` of the session;
-    ``sampling_ratio``: the part of traces that is recorded, from 0 to 1, default
-    RAY_SERVE_TRACING_SAMPLING_RATIO, or 0.01.
+    Attributes:
+        enabled: Default: whether RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH is set.
+        exporter_import_path: A function without parameters that returns a list of OpenTelemetry's
+            ``SpanProcessor``. Default: that variable; where it is empty, spans are written as JSON to
+            ``logs/serve/spans`` of the session.
+        sampling_ratio: The part of traces that is recorded, from 0 to 1. Default:
+            RAY_SERVE_TRACING_SAMPLING_RATIO, or 0.01.
     """
 
     model_config = ConfigDict(extra="forbid")

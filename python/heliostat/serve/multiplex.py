@@ -145,9 +145,34 @@ async def _end(model: Any) -> None:
 
 
 def multiplexed(func: Callable[..., Any] | None = None, max_num_models_per_replica: int = 3) -> Any:
-    """Have a replica keep the models that an ``async`` function loads, at most so many (-1: any number).
+    """Have a replica keep several models, which an ``async`` function loads.
 
     The one used longest ago makes room. Requests with a model go to the same replica as those before.
+
+    Args:
+        func: The function, when there are no parentheses: takes a model's id; returns the model.
+        max_num_models_per_replica: How many models a replica keeps; -1: any number. Default 3.
+
+    Returns:
+        The function, or a decorator of it.
+
+    Raises:
+        TypeError: The number is no integer, or the function is not ``async def``.
+        ValueError: The number is neither positive nor -1.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... class Models:
+        ...     @serve.multiplexed(max_num_models_per_replica=2)
+        ...     async def load(self, model_id):
+        ...         return f"model {model_id}"
+        ...     async def __call__(self, x):
+        ...         return await self.load(serve.get_multiplexed_model_id())
+        >>> handle = serve.run(Models.bind(), name="models", route_prefix=None)
+        >>> handle.options(multiplexed_model_id="a").remote(1).result()
+        'model a'
+        >>> serve.delete("models")
     """
     if not isinstance(max_num_models_per_replica, int):
         raise TypeError("max_num_models_per_replica must be an integer.")

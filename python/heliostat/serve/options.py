@@ -270,10 +270,27 @@ class TimeStampedValue(NamedTuple):
 
 @dataclass
 class AutoscalingContext:
-    """What a policy is told of its deployment; times are Unix times in seconds.
+    """What a policy is told of its deployment. Times are Unix times, in seconds.
 
-    ``total_num_requests`` and ``total_queued_requests`` are aggregated over ``look_back_period_s``, as is
-    ``aggregated_metrics``: what replicas return from ``record_autoscaling_stats``, by metric and replica.
+    Attributes:
+        deployment_id: The deployment.
+        deployment_name: Its name.
+        app_name: Its application.
+        current_num_replicas: Replicas that run or start.
+        target_num_replicas: Replicas that there are to be.
+        running_replicas: Those that run.
+        total_num_requests: Requests over ``look_back_period_s``.
+        total_queued_requests: Those that waited, likewise.
+        aggregated_metrics: What replicas returned from ``record_autoscaling_stats``, by metric and
+            replica, likewise.
+        raw_metrics: The same, unaggregated.
+        capacity_adjusted_min_replicas: How many there may be at least.
+        capacity_adjusted_max_replicas: How many there may be at most.
+        policy_state: What the policy returned the last time.
+        last_scale_up_time: When replicas were added last.
+        last_scale_down_time: When replicas were taken away last.
+        current_time: Now.
+        config: The ``AutoscalingConfig``.
     """
 
     deployment_id: DeploymentID
@@ -394,16 +411,7 @@ class AutoscalingConfig:
 
 @dataclass
 class RequestRouterConfig:
-    """Which replica a handle's call goes to; times in seconds.
-
-    ``request_router_class``: a subclass of ``RequestRouter``, or its import path; it is told
-    ``request_router_kwargs`` once, in ``initialize_state``. Replicas with a method ``record_routing_stats``
-    tell every ``request_routing_stats_period_s`` what that returns within
-    ``request_routing_stats_timeout_s``. Where no replica has room it is asked again after
-    ``initial_backoff_s``, then after ``backoff_multiplier`` times that, up to ``max_backoff_s``. Raises
-    ``ValueError`` where the class cannot be imported, or the arguments are not JSON; ``TypeError`` where it
-    is no such class.
-    """
+    """The same as ``serve.config.RequestRouterConfig``, without pydantic."""
 
     request_router_class: str | Callable[..., Any] = DEFAULT_ROUTER
     request_router_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -77,7 +77,14 @@ class ReplicaState(str, Enum):
 
 @dataclass
 class DeploymentStatusOverview:
-    """The state of a deployment, why, and how many replicas are in which state."""
+    """The state of a deployment.
+
+    Attributes:
+        status: The state.
+        status_trigger: What brought it there.
+        replica_states: How many replicas are in which state.
+        message: Why, for people.
+    """
 
     status: DeploymentStatus
     status_trigger: str
@@ -87,7 +94,14 @@ class DeploymentStatusOverview:
 
 @dataclass
 class ApplicationStatusOverview:
-    """The state of an application; ``last_deployed_time_s`` is Unix time."""
+    """The state of an application.
+
+    Attributes:
+        status: The state.
+        message: Why, for people.
+        last_deployed_time_s: When it was deployed last, as Unix time.
+        deployments: The state of its deployments, by name.
+    """
 
     status: ApplicationStatus
     message: str
@@ -97,7 +111,13 @@ class ApplicationStatusOverview:
 
 @dataclass
 class ServeStatus:
-    """The state of the HTTP servers, by node, and of the applications."""
+    """The state of Serve.
+
+    Attributes:
+        proxies: That of the HTTP servers, by node.
+        applications: That of the applications, by name.
+        target_capacity: What percentage of replicas a configuration file asks for, if it does.
+    """
 
     proxies: dict[str, ProxyStatus] = field(default_factory=dict)
     applications: dict[str, ApplicationStatusOverview] = field(default_factory=dict)

@@ -45,9 +45,14 @@ def _adapter(config: TaskProcessorConfig, concurrency: int) -> TaskProcessorAdap
 def instantiate_adapter_from_config(
     task_processor_config: TaskProcessorConfig,
 ) -> TaskProcessorAdapter:
-    """The adapter of a configuration, made ready: for those who put tasks into the queue.
+    """Return the adapter of a configuration, made ready: for those who put tasks into the queue.
 
-    Raises ``TypeError`` for what is no adapter, ``RuntimeError`` where its import path leads nowhere.
+    Args:
+        task_processor_config: The configuration.
+
+    Raises:
+        TypeError: It names no adapter.
+        RuntimeError: Its import path leads nowhere.
     """
     return _adapter(task_processor_config, _CONCURRENCY_USUAL)
 
@@ -56,6 +61,12 @@ def task_consumer(*, task_processor_config: TaskProcessorConfig) -> Callable[[ty
     """Have the replicas of a class consume the tasks of a queue with its methods that are ``@task_handler``.
 
     Stands below ``@serve.deployment``. They consume from their constructors on, and stop before they end.
+
+    Args:
+        task_processor_config: The queue, and how tasks are tried again.
+
+    Returns:
+        A decorator of the class.
     """
 
     def decorate(cls: type) -> type:
@@ -89,7 +100,17 @@ def task_consumer(*, task_processor_config: TaskProcessorConfig) -> Callable[[ty
 
 
 def task_handler(_func: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
-    """Mark a method as what does the tasks of a name, default its own."""
+    """Mark a method as what does the tasks of a name.
+
+    Args:
+        name: The tasks' name. Default: the method's.
+
+    Returns:
+        The method, or a decorator of it.
+
+    Raises:
+        ValueError: The name is empty.
+    """
     if name is not None and not name.strip():
         raise ValueError(f"Task name must be a non-empty string, got {name}")
 

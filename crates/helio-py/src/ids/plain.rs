@@ -5,31 +5,31 @@ use helio_types::{NodeId, WorkerId};
 use super::base::id_class;
 
 id_class! {
-    /// A machine's daemon.
+    /// A node, from its start to its end.
     NodeID, NodeId {}
 }
 
 id_class! {
-    /// A driver or worker process.
+    /// A process that runs tasks, or a driver.
     WorkerID, WorkerId {}
 }
 
 id_class! {
-    /// An id of no particular kind, as Ray's base class of ids.
+    /// Anything that has no class of ids of its own.
     UniqueID, WorkerId {}
 }
 
 id_class! {
-    /// A pickled function.
+    /// A remote function.
     FunctionID, WorkerId {}
 }
 
 id_class! {
-    /// A pickled actor class.
+    /// An actor class.
     ActorClassID, WorkerId {}
 }
 
 id_class! {
-    /// A cluster.
+    /// A cluster, from the first start of its head.
     ClusterID, WorkerId {}
 }

@@ -7,7 +7,7 @@ use super::base::id_class;
 use super::{ActorID, JobID};
 
 id_class! {
-    /// One call of a task or actor method, through all its attempts.
+    /// One call of a task or of an actor's method, through all its attempts.
     TaskID, TaskId {
         /// The actor that the call is made to; the id of nothing for tasks.
         fn actor_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ActorID>> {

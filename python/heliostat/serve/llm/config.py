@@ -24,8 +24,10 @@ class _Model(BaseModel):
 class ModelLoadingConfig(_Model):
     """The name of a model for clients, and where it is.
 
-    ``model_source``: a folder, or a name at Hugging Face, default ``model_id``; ``tokenizer_source``: the
-    same of its tokenizer, default ``model_source``.
+    Attributes:
+        model_id: The name.
+        model_source: A folder, or a name at Hugging Face. Default: ``model_id``.
+        tokenizer_source: The same of its tokenizer. Default: ``model_source``.
     """
 
     model_id: str = Field(min_length=1)
@@ -34,7 +36,14 @@ class ModelLoadingConfig(_Model):
 
 
 class LoraConfig(_Model):
-    """Adapters, which Heliostat does not load: an ``LLMConfig`` with one is refused."""
+    """Adapters, which Heliostat does not load: an ``LLMConfig`` with one is refused.
+
+    Attributes:
+        dynamic_lora_loading_path: Where adapters are.
+        max_num_adapters_per_replica: How many a replica keeps.
+        download_timeout_s: Seconds that a download may take.
+        max_download_tries: How often it is tried.
+    """
 
     dynamic_lora_loading_path: str | None = None
     max_num_adapters_per_replica: PositiveInt = 16
@@ -45,11 +54,22 @@ class LoraConfig(_Model):
 class LLMConfig(_Model):
     """A model and its replicas.
 
-    ``llm_engine``: ``"vLLM"``, which is the default where it is installed, or ``"transformers"``: for models
-    that are small, and on CPUs. ``engine_kwargs`` are those of vLLM's ``AsyncEngineArgs``, or of
-    ``from_pretrained`` of transformers. ``deployment_config``: options of ``@serve.deployment``.
-    ``accelerator_type``: each replica takes a GPU of that kind. Raises ``ValueError`` for what cannot be, and
-    for adapters (``lora_config``).
+    Attributes:
+        model_loading_config: Its name, and where it is.
+        llm_engine: ``"vLLM"``, which is the default where it is installed, or ``"transformers"``: for
+            models that are small, and on CPUs.
+        engine_kwargs: Those of vLLM's ``AsyncEngineArgs``, or of ``from_pretrained`` of transformers.
+        accelerator_type: Each replica takes a GPU of that kind.
+        deployment_config: Options of ``@serve.deployment``.
+        runtime_env: The replicas' environment.
+        placement_group_config: ``{"bundles": […], "strategy": …}`` of each replica.
+        lora_config: Refused.
+        server_cls: A subclass of ``LLMServer``, or its import path.
+        experimental_configs: Has no effect.
+        log_engine_metrics: Has no effect.
+
+    Raises:
+        ValueError: Something cannot be.
     """
 
     model_loading_config: ModelLoadingConfig
@@ -112,7 +132,11 @@ class LLMConfig(_Model):
 
     @classmethod
     def from_file(cls, path: str) -> LLMConfig:
-        """That a YAML file describes."""
+        """Return the configuration that a YAML file describes.
+
+        Args:
+            path: The file.
+        """
         with open(path) as file:
             made: LLMConfig = cls.model_validate(required("yaml", "The file").safe_load(file))
         return made
@@ -121,8 +145,11 @@ class LLMConfig(_Model):
 class LLMServingArgs(_Model):
     """What ``build_openai_app`` takes.
 
-    ``llm_configs``: at least one, each with a ``model_id`` of its own: an ``LLMConfig``, a dict, or the path
-    of a YAML file. ``ingress_deployment_config``: options of ``@serve.deployment`` for what has the routes.
+    Attributes:
+        llm_configs: At least one, each with a ``model_id`` of its own: an ``LLMConfig``, a dict, or the
+            path of a YAML file.
+        ingress_deployment_config: Options of ``@serve.deployment`` for what has the routes.
+        ingress_cls_config: Refused.
     """
 
     llm_configs: list[LLMConfig]

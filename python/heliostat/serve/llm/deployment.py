@@ -40,6 +40,9 @@ class LLMServer:
     """A model. Its methods are generators: with ``stream`` of the request of pieces, else of the answer.
 
     What a client has asked wrongly is an ``ErrorResponse``.
+
+    Args:
+        llm_config: The model.
     """
 
     async def __init__(self, llm_config: LLMConfig) -> None:  # type: ignore[misc] # Serve awaits it
@@ -60,7 +63,14 @@ class LLMServer:
         return self._config
 
     async def chat(self, request: ChatCompletionRequest) -> AsyncIterator[Any]:
-        """``POST /v1/chat/completions``."""
+        """Answer ``POST /v1/chat/completions``.
+
+        Args:
+            request: The request.
+
+        Yields:
+            A piece of the answer, or the answer.
+        """
         answer, name = new_id("chatcmpl"), self._config.model_id
         try:
             messages = [{"role": one.role, "content": one.text()} for one in request.messages]
@@ -93,7 +103,14 @@ class LLMServer:
             yield ChatCompletionStreamResponse(id=answer, model=name, choices=[], usage=usage)
 
     async def completions(self, request: CompletionRequest) -> AsyncIterator[Any]:
-        """``POST /v1/completions``."""
+        """Answer ``POST /v1/completions``.
+
+        Args:
+            request: The request.
+
+        Yields:
+            A piece of the answer, or the answer.
+        """
         answer, name = new_id("cmpl"), self._config.model_id
         sampling = _sampling(request, request.max_tokens or TOKENS_USUAL)
         ends: list[Piece] = []
@@ -122,7 +139,17 @@ class LLMServer:
             yield CompletionStreamResponse(id=answer, model=name, choices=[], usage=usage)
 
     async def embeddings(self, request: EmbeddingRequest) -> AsyncIterator[Any]:
-        """``POST /v1/embeddings``."""
+        """Answer ``POST /v1/embeddings``.
+
+        Args:
+            request: The request.
+
+        Yields:
+            The answer; a ``ValueError`` for a length of vectors becomes an ``ErrorResponse``.
+
+        Raises:
+            ValueError: Never: it becomes an ``ErrorResponse``.
+        """
         try:
             vectors, tokens = await self._engine.embed(request.inputs)
             if request.dimensions is not None:
@@ -143,7 +170,11 @@ class LLMServer:
 
     @classmethod
     def get_deployment_options(cls, llm_config: LLMConfig) -> dict[str, Any]:
-        """Options of ``@serve.deployment`` for a model."""
+        """Return options of ``@serve.deployment`` for a model.
+
+        Args:
+            llm_config: The model.
+        """
         options = {"max_ongoing_requests": 1000, **llm_config.deployment_config}
         options.setdefault("health_check_timeout_s", 60)
         actor = dict(options.get("ray_actor_options") or {})
@@ -195,10 +226,14 @@ def build_llm_deployment(
     override_serve_options: dict[str, Any] | None = None,
     deployment_cls: type[LLMServer] | None = None,
 ) -> Application:
-    """An application of one model, for handles: ``handle.options(stream=True).chat.remote(request)``.
+    """Return an application of one model, for handles: ``handle.options(stream=True).chat.remote(request)``.
 
-    ``override_serve_options`` are laid over those of the configuration. The deployment is named after
-    the model.
+    Args:
+        llm_config: The model.
+        name_prefix: Before the deployment's name, which is the model's. Default ``"LLMServer:"``.
+        bind_kwargs: Further arguments of the deployment's constructor.
+        override_serve_options: Options of ``@serve.deployment``, laid over those of the configuration.
+        deployment_cls: The class. Default: that of the configuration, else ``LLMServer``.
     """
     kind = deployment_cls or llm_config.server_cls or LLMServer
     options = kind.get_deployment_options(llm_config)

@@ -28,7 +28,11 @@ __all__ = ["OpenAiIngress", "build_openai_app", "make_fastapi_ingress"]
 
 
 class OpenAiIngress:
-    """The routes: chats, completions, embeddings, and which models there are."""
+    """The routes: chats, completions, embeddings, and which models there are.
+
+    Args:
+        llm_deployments: Handles by the model's name.
+    """
 
     def __init__(self, llm_deployments: dict[str, DeploymentHandle]) -> None:
         self._models = {
@@ -36,15 +40,33 @@ class OpenAiIngress:
         }
 
     async def completions(self, body: CompletionRequest) -> Response:
-        """How texts go on."""
+        """Say how texts go on.
+
+        Args:
+            body: The request.
+
+        Returns:
+            The answer, or a stream of its pieces.
+        """
         return await self._answer("completions", body)
 
     async def chat(self, body: ChatCompletionRequest) -> Response:
-        """How a conversation goes on."""
+        """Say how a conversation goes on.
+
+        Args:
+            body: The request.
+
+        Returns:
+            The answer, or a stream of its pieces.
+        """
         return await self._answer("chat", body)
 
     async def embeddings(self, body: EmbeddingRequest) -> Response:
-        """Vectors of texts."""
+        """Return vectors of texts.
+
+        Args:
+            body: The request.
+        """
         return await self._answer("embeddings", body)
 
     async def models(self) -> dict[str, Any]:
@@ -52,7 +74,11 @@ class OpenAiIngress:
         return {"object": "list", "data": [_card(name) for name in self._models]}
 
     async def model_data(self, model: str) -> Any:
-        """One of them."""
+        """Return one of the models.
+
+        Args:
+            model: Its name.
+        """
         return _card(model) if model in self._models else self._unknown(model)
 
     def _unknown(self, model: str | None) -> Response:
@@ -132,9 +158,13 @@ def make_fastapi_ingress(cls: type, *, app: FastAPI | None = None) -> type:
 
 
 def build_openai_app(llm_serving_args: dict[str, Any] | LLMServingArgs) -> Application:
-    """An application with OpenAI's routes in front of models; for ``serve.run``, and as an import path.
+    """Return an application with OpenAI's routes in front of models, for ``serve.run`` and import paths.
 
-    ``llm_serving_args``: ``{"llm_configs": [LLMConfig(…), …]}``. Raises ``ValueError`` for what cannot be.
+    Args:
+        llm_serving_args: ``{"llm_configs": [LLMConfig(…), …]}``.
+
+    Raises:
+        ValueError: Something in it cannot be.
     """
     arguments = LLMServingArgs.model_validate(llm_serving_args)
     models = {one.model_id: build_llm_deployment(one) for one in arguments.llm_configs}
