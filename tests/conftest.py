@@ -29,6 +29,7 @@ for _name in ("RAY_ADDRESS", "RAY_NAMESPACE", "CUDA_VISIBLE_DEVICES"):
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import harness  # noqa: E402
+import longest  # noqa: E402
 from shared import cluster  # noqa: E402
 
 # A shell that starts the tests in the background has its children ignore Ctrl-C.
@@ -44,6 +45,8 @@ collect_ignore = [] if os.environ.get("HELIOSTAT_LIBRARIES") else ["libraries"]
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "contract(*ids): lines of the contract that the test shows")
     config.addinivalue_line("markers", "heliostat_only(reason): what Ray does not do or promise")
+    config.option.loadscopereorder = False  # else files with the most tests begin
+    config.pluginmanager.register(longest.Longest())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

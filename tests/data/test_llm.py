@@ -25,8 +25,9 @@ from ray.data.llm import (
     vLLMEngineProcessorConfig,
 )
 
-CLUSTER = clients.cluster()
-# Workers of four stages load PyTorch and transformers, which takes minutes on a machine that is busy.
+# Workers of four stages need PyTorch and transformers, which take seconds to load: they are forked with them.
+LARGE = ("torch", "transformers.generation.utils", "transformers.models.gpt2.modeling_gpt2")
+CLUSTER = clients.cluster(_system_config={"preload_python_modules": LARGE})
 pytestmark = [pytest.mark.contract("F10.31"), pytest.mark.timeout(600)]
 
 

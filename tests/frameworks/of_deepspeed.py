@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from typing import Any
 
@@ -18,6 +19,15 @@ from frameworks.work import (
     optimizer_of,
     whole_loss,
 )
+
+
+def _deepspeed() -> Any:
+    """DeepSpeed; without the operation that it compiles for a minute, except in `make test-extras`."""
+    import deepspeed
+
+    if not os.environ.get("HELIOSTAT_EXTRAS"):
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # gloo does it then
+    return deepspeed
 
 
 def options(stage: int, size: int) -> dict[str, Any]:
@@ -62,8 +72,7 @@ def _report(engine: Any, step: int, loss: Any) -> None:
 
 def _zero(config: dict[str, Any], stage: int) -> float:
     """DeepSpeed's engine and its own checkpoints."""
-    import deepspeed
-
+    deepspeed = _deepspeed()
     course = Course(config)
     model = network()
     engine, _, _, _ = deepspeed.initialize(
@@ -81,7 +90,7 @@ def _zero(config: dict[str, Any], stage: int) -> float:
 
 def deepspeed_pipeline(config: dict[str, Any]) -> float:
     """The first worker has the first layers, the last one the others and the loss."""
-    import deepspeed
+    deepspeed = _deepspeed()
     import torch
     from deepspeed.pipe import PipelineModule
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -26,6 +27,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 with_deepspeed = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="DeepSpeed compiles on CPUs: needs g++"),
 ]
+
+# What other tests show in seconds takes half a minute here: tests/frameworks has rows of these libraries,
+# tests/tune has searches. `make test-extras` runs all examples.
+of_extras = pytest.mark.skipif(
+    not os.environ.get("HELIOSTAT_EXTRAS"), reason="make test-extras runs this example"
+)
 
 Run = Callable[..., Finished]
 
@@ -79,6 +86,7 @@ def test_001_vision_transformer(run: Run) -> None:
     assert Path(text_after(done, "page of the run")).exists()
 
 
+@of_extras
 @pytest.mark.contract("F9.07", "F9.18", "F9.32")
 @pytest.mark.parametrize("workers", [pytest.param(2, marks=with_deepspeed)])
 def test_001_zero3(run: Run, workers: int) -> None:
@@ -92,6 +100,7 @@ def test_001_zero3(run: Run, workers: int) -> None:
         assert f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" in done.stdout
 
 
+@of_extras
 @pytest.mark.contract("F9.32")
 @pytest.mark.parametrize("stages", [pytest.param(2, marks=with_deepspeed)])
 def test_001_pipeline(run: Run, stages: int) -> None:
@@ -139,6 +148,7 @@ def test_004_parallelism(run: Run) -> None:
     assert all(int(held[name]) < 5000 for name in ("fsdp", "fully_shard", "tensor"))
 
 
+@of_extras
 @pytest.mark.contract("F9.35", "F9.36")
 def test_lightning(run: Run) -> None:
     pytest.importorskip("lightning")
@@ -148,6 +158,7 @@ def test_lightning(run: Run) -> None:
     assert "deepspeed: left out, since Lightning runs DeepSpeed on GPUs only" in done.stdout
 
 
+@of_extras
 @pytest.mark.contract("F9.37")
 def test_transformers(run: Run) -> None:
     pytest.importorskip("transformers")
@@ -169,7 +180,7 @@ def test_accelerate(run: Run) -> None:
 
 
 @pytest.mark.contract("F9.38", "F9.39")
-@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("library", [pytest.param("xgboost", marks=of_extras), "lightgbm"])
 def test_boosting(run: Run, library: str) -> None:
     pytest.importorskip(library)
     done = run("boosting", "--only", library, "--rounds", "7")
@@ -180,6 +191,7 @@ def test_boosting(run: Run, library: str) -> None:
     assert after(done, f"{library} accuracy") > 0.95
 
 
+@of_extras
 @pytest.mark.contract("F11.01", "F11.06")
 def test_013_asha(run: Run) -> None:
     done = run("tune_asha")

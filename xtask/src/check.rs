@@ -1,22 +1,34 @@
 //! `lint`, `test`, `docs` and `demo`.
 
 use std::io::{BufRead, BufReader};
-use std::process::{ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::available_parallelism;
 
-use crate::python;
+use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, command, have};
 
 /// The formatters and the linters, cheapest first; all of them run, whatever the first one finds.
 pub(crate) fn lint() -> Outcome {
     let venv = python::tools()?;
+    let mut outcomes = lint_python(&venv);
+    outcomes.extend(lint_rust());
+    outcomes.push(crate::tidy::run());
+    all(outcomes)
+}
+
+fn lint_python(venv: &Venv) -> Vec<Outcome> {
     let ruff = || command(venv.program("ruff"));
-    let cargo = || command("cargo");
-    let mut outcomes = vec![
-        sh::run(cargo().args(["fmt", "--all", "--check"])),
+    vec![
         sh::run(ruff().args(["format", "--quiet", "--check", "."])),
         sh::run(ruff().args(["check", "--quiet", "."])),
         sh::run(command(venv.program("mypy")).arg("--no-error-summary")),
+    ]
+}
+
+fn lint_rust() -> Vec<Outcome> {
+    let cargo = || command("cargo");
+    let mut outcomes = vec![
+        sh::run(cargo().args(["fmt", "--all", "--check"])),
         sh::run(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets"]).args(DENY)),
     ];
     // Its advisories come over the network, and are looked up by hand: `cargo deny check advisories`.
@@ -26,7 +38,11 @@ pub(crate) fn lint() -> Outcome {
     } else {
         eprintln!("cargo deny is not installed: licences and bans go unchecked");
     }
-    outcomes.push(crate::tidy::run());
+    outcomes
+}
+
+/// An error that has those of all outcomes.
+fn all(outcomes: Vec<Outcome>) -> Outcome {
     let errors: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
@@ -39,9 +55,16 @@ const PASSED_ALONE: &str = "\nFailed beside others and passed alone, so look for
 
 /// Everything that must hold.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    lint()?;
+    let venv = lint_and_build()?;
     test_rust()?;
-    let venv = python::tested()?;
+    let mut seeds = start_seeds()?;
+    let outcome = test_python(&venv, arguments);
+    let passed = seeds.wait().is_ok_and(|status| status.success());
+    let of_seeds = if passed { Ok(()) } else { Err(format!("`cargo test {OF_SEEDS}` failed")) };
+    all(vec![outcome, of_seeds])
+}
+
+fn test_python(venv: &Venv, arguments: &[String]) -> Outcome {
     let pytest = || {
         let mut pytest = command(venv.program("python"));
         pytest.args(["-m", "pytest"]);
@@ -53,9 +76,9 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     let failures = sh::root().join(".pytest_cache/v/cache/lastfailed");
     let _ = std::fs::remove_file(&failures); // of an earlier run
     // One more than there are cores, for tests wait much of their time. Those of a file share a
-    // cluster and stay in one process.
-    let processes = 1 + available_parallelism().map_or(1, usize::from).min(4);
-    let side_by_side = ["--dist", "loadfile", "--numprocesses", &processes.to_string()];
+    // cluster and stay in one process; tests/longest.py says which files begin.
+    let processes = (1 + available_parallelism().map_or(1, usize::from).min(4)).to_string();
+    let side_by_side = ["--dist", "loadfile", "--numprocesses", &processes];
     let outcome = sh::run(pytest().args(side_by_side));
     let failed = std::fs::read_to_string(&failures).unwrap_or_default();
     let failed: Vec<&str> = failed.lines().filter_map(|line| line.split('"').nth(1)).collect();
@@ -69,9 +92,55 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-fn test_rust() -> Outcome {
+/// All that `lint` does, and what the tests run on: their packages, Heliostat, and the test programs of Rust.
+///
+/// Three rows of work side by side, for none of them keeps two cores busy from its begin to its end: mypy and pip
+/// use one, as does the end of each build.
+fn lint_and_build() -> Outcome<Venv> {
+    let venv = python::tools()?;
+    let ended = |_| vec![Err(String::from("a thread has ended"))];
+    let mut outcomes = std::thread::scope(|scope| {
+        let packages = scope.spawn(|| {
+            let mut outcomes = lint_python(&venv); // mypy reads packages: before there are others
+            outcomes.push(venv.locked("test"));
+            outcomes
+        });
+        let programs = scope.spawn(|| {
+            let mut outcomes = lint_rust();
+            outcomes.push(sh::run(cargo_test().arg("--no-run")));
+            outcomes
+        });
+        let mut outcomes = vec![python::compile(&venv)];
+        outcomes.extend(packages.join().unwrap_or_else(ended));
+        outcomes.extend(programs.join().unwrap_or_else(ended));
+        outcomes
+    });
+    outcomes.push(crate::tidy::run());
+    all(outcomes)?;
+    python::tested()
+}
+
+/// The one test of Rust that takes minutes: two thousand simulated clusters.
+const OF_SEEDS: &str = "seeds_pass";
+
+/// All tests of Rust; documentation has none, and asking each crate takes a minute.
+fn cargo_test() -> Command {
     let mut tests = command("cargo");
-    tests.args(["test", "--workspace", "--no-fail-fast"]).stderr(Stdio::piped());
+    tests.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
+    tests
+}
+
+/// Starts the simulated clusters, which compute and wait for nothing: they take what others leave of the machine.
+fn start_seeds() -> Outcome<Child> {
+    let mut seeds = command("nice");
+    seeds.args(["-n", "19", "cargo", "test", "--workspace", "--quiet"]);
+    seeds.args(["--test", "seeds", OF_SEEDS]);
+    seeds.spawn().map_err(|error| format!("`nice cargo test {OF_SEEDS}`: {error}"))
+}
+
+fn test_rust() -> Outcome {
+    let mut tests = cargo_test();
+    tests.args(["--no-fail-fast", "--", "--skip", OF_SEEDS]).stderr(Stdio::piped());
     let error = |error| format!("`cargo test`: {error}");
     let mut running = tests.spawn().map_err(error)?;
     let mut failed = Vec::new();
@@ -90,7 +159,7 @@ fn test_rust() -> Outcome {
     }
     eprintln!("{} failed beside others; whether they fail alone, too:", failed.len());
     for program in &failed {
-        let alone = ["--", "--test-threads", "1"];
+        let alone = ["--", "--test-threads", "1", "--skip", OF_SEEDS];
         sh::run(command("cargo").arg("test").args(program.split(' ')).args(alone))?;
     }
     eprintln!("{PASSED_ALONE}");
@@ -114,7 +183,7 @@ pub(crate) fn docs() -> Outcome {
 
 /// Runs the checks that only a GPU can make; returns the program's own exit code, which says whether there is one.
 pub(crate) fn gpu(arguments: &[String]) -> ExitCode {
-    let run = |venv: python::Venv| {
+    let run = |venv: Venv| {
         let mut program = command(venv.program("python"));
         program.arg("tests/gpu/check.py").args(arguments);
         program.status().map_err(|error| format!("cannot start tests/gpu/check.py: {error}"))

@@ -181,6 +181,11 @@ pub(crate) fn documented() -> Outcome<Venv> {
     Ok(venv)
 }
 
+/// Compiles the Heliostat that an environment has, and installs nothing.
+pub(crate) fn compile(venv: &Venv) -> Outcome {
+    if is_in_place(venv) { backend(venv, &["place", "dev-opt"]) } else { wheel().map(drop) }
+}
+
 /// Builds Heliostat anew where the checkout has changed.
 fn brought_up_to_date(venv: Venv) -> Outcome<Venv> {
     if is_in_place(&venv) {

@@ -3,7 +3,8 @@
 use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, command, root};
 
-/// The budget of `import heliostat`, and how often to try: the best run counts, the others are noise.
+/// The budget of `import heliostat` in milliseconds of a core, and how often to try: the best run counts, the others
+/// are noise.
 const BUDGET_MS: f64 = 100.0;
 const TRIES: usize = 7;
 
@@ -28,8 +29,8 @@ fn stub(venv: &Venv) -> Outcome<String> {
 /// One import in a fresh interpreter: "milliseconds module module …", the modules being heavy ones.
 fn import(venv: &Venv) -> Outcome<String> {
     let program = format!(
-        "import sys, time; t = time.perf_counter(); import heliostat; \
-         print((time.perf_counter() - t) * 1e3, *[m for m in {HEAVY:?} if m in sys.modules])"
+        "import sys, time; t = time.process_time(); import heliostat; \
+         print((time.process_time() - t) * 1e3, *[m for m in {HEAVY:?} if m in sys.modules])"
     );
     sh::read(command(venv.program("python")).args(["-c", &program]))
 }
