@@ -391,7 +391,7 @@ fn split<'py>(
 ///
 /// Raises:
 ///     ValueError: ``force`` with the call of an actor's method.
-///     TypeError: It is no reference.
+///     TypeError: The argument is not a reference.
 ///
 /// Examples:
 ///     >>> import ray
