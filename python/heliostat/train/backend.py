@@ -1,4 +1,4 @@
-"""What prepares a group of workers for a framework: derive both classes for another one."""
+"""The preparation of a group of workers for a framework: derive both classes for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the boosting libraries share: their trainers, which metrics are reported, when to save."""
+"""The part that trainers of boosting libraries share: which metrics are reported, when to save."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class BoostingReport:
 
 
 class BoostingTrainer(DataParallelTrainer):
-    """What the trainers of the boosting libraries share: they need a training function.
+    """The base of the trainers of boosting libraries: they need a training function.
 
     Raises:
         DeprecationWarning: An argument of the trainers that had none.

@@ -1,4 +1,4 @@
-"""What ``XGBoostCheckpoint`` and ``LightGBMCheckpoint`` share: a model in a folder."""
+"""The base of ``XGBoostCheckpoint`` and ``LightGBMCheckpoint``: a model in a folder."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainRunContext:
-    """What a callback may want to know about its run."""
+    """The facts of a run that a callback may want to know."""
 
     run_config: RunConfig
     scaling_config: ScalingConfig

@@ -1,4 +1,4 @@
-"""What a training function asks about itself. The session of this process is held here."""
+"""The context of a training function. The session of this process is held here."""
 
 from __future__ import annotations
 

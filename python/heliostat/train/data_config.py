@@ -7,7 +7,8 @@ from typing import Any
 
 
 class DataConfig:
-    """Which datasets are split between the workers; the others each worker reads in full.
+    """The choice of the datasets that are split between the workers; each worker reads the others
+    in full.
 
     Derive from it and override ``configure`` for another way.
     """

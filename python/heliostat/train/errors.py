@@ -1,4 +1,4 @@
-"""What ``fit()`` raises, and what ends a training function from inside."""
+"""The errors that ``fit()`` raises, and those that end a training function from inside."""
 
 from __future__ import annotations
 

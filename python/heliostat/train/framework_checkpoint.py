@@ -1,4 +1,4 @@
-"""What checkpoints of one model share: a preprocessor beside it."""
+"""The base of checkpoints of one model: a preprocessor beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the callbacks for Keras share: at which hooks they report, which logs, and when the model is saved.
+"""The part that callbacks for Keras share: at which hooks they report, which logs, and when the
+model is saved.
 
 Keras itself is imported by those who use it.
 """

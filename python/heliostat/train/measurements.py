@@ -1,4 +1,4 @@
-"""What training measures, under the names that Ray's dashboards ask for."""
+"""The measurements of training, under the names that Ray's dashboards ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What driver, coordinator and workers say to each other. Plain data."""
+"""The messages between driver, coordinator and workers. Plain data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAVE = "save:"
 
 @dataclass
 class ReportEntry:
-    """What one rank brings to a report."""
+    """The part of a report that one rank brings."""
 
     metrics: dict[str, Any]
     # Files were staged for this report.
@@ -96,7 +96,7 @@ class WorkerInfo:
 
 @dataclass
 class Assignment:
-    """What a worker is in one attempt."""
+    """The role of a worker in one attempt."""
 
     attempt: int
     world_rank: int
@@ -147,7 +147,7 @@ class Outcome:
 
 @dataclass
 class Job:
-    """What every worker runs; sent once through the object store."""
+    """The job of every worker; sent once through the object store."""
 
     function: Callable[..., Any]
     config: dict[str, Any] | None

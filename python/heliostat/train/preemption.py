@@ -1,4 +1,4 @@
-"""What a training function and a caller of ``fit()`` hear of nodes that are taken away."""
+"""News of nodes that are taken away, for a training function and a caller of ``fit()``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from heliostat.train.messages import PREEMPTION
 
 @dataclass(frozen=True)
 class PreemptionInfo:
-    """Which nodes will be taken away.
+    """The nodes that will be taken away.
 
     Attributes:
         deadline_ms: When the first of them goes, in milliseconds since 1970; None when unknown.

@@ -28,7 +28,7 @@ class CheckpointUploadMode(Enum):
 
 
 class CheckpointConsistencyMode(Enum):
-    """What `get_all_reported_checkpoints` waits for."""
+    """The state of checkpoints that `get_all_reported_checkpoints` waits for."""
 
     #: Everything that this worker has reported is published.
     COMMITTED = "COMMITTED"

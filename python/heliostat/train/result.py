@@ -1,4 +1,4 @@
-"""What ``fit()`` returns."""
+"""The result of ``fit()``."""
 
 from __future__ import annotations
 

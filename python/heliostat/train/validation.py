@@ -52,7 +52,7 @@ class ValidationTaskConfig:
 
 @dataclass
 class ValidationConfig:
-    """What a trainer validates with.
+    """The function and the options that a trainer validates with.
 
     Attributes:
         fn: ``fn(checkpoint, **fn_kwargs) -> metrics``.

@@ -1,4 +1,4 @@
-"""What a training function does when it goes on in a group of another size."""
+"""The steps of a training function that goes on in a group of another size."""
 
 from __future__ import annotations
 

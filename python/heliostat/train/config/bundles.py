@@ -12,7 +12,7 @@ STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
 class PlacementGroupFactory:
-    """What each trial takes: the first bundle for itself, further ones for what it starts.
+    """The resources of each trial: the first bundle for itself, further ones for what it starts.
 
     Args:
         bundles: Resources such as ``[{"CPU": 1}, {"GPU": 1}]``.

@@ -32,7 +32,7 @@ def named_by_time() -> str:
 
 @dataclass
 class FailureConfig:
-    """What happens after a failure.
+    """The reaction to failures.
 
     Attributes:
         max_failures: How many times the group may be restarted after a worker failed; -1 for
@@ -91,7 +91,7 @@ class FailureConfig:
 
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints are kept.
+    """The choice of the checkpoints that are kept.
 
     Attributes:
         num_to_keep: How many; None (default) for all. The latest is never removed while the run

@@ -162,7 +162,7 @@ class ScalingConfig:
 
     @property
     def worker_resources(self) -> dict[str, float]:
-        """What one worker asks for, by resource name, without zero amounts."""
+        """The resources that one worker requests, by name, without zero amounts."""
         if self.resources_per_worker is None:
             wanted: dict[str, float] = {"GPU": 1} if self.use_gpu else {"CPU": 1}
         else:
@@ -188,13 +188,13 @@ class ScalingConfig:
 
     @property
     def additional_resources_per_worker(self) -> dict[str, float]:
-        """What one worker asks for besides CPU, GPU and memory."""
+        """The resources that one worker requests besides CPU, GPU and memory."""
         known = ("CPU", "GPU", "memory")
         return {k: v for k, v in self.worker_resources.items() if k not in known}
 
     @property
     def total_resources(self) -> dict[str, float]:
-        """What the largest group asks for in all."""
+        """The resources that the largest group requests in all."""
         return {name: v * self.max_workers for name, v in self.worker_resources.items()}
 
     def as_placement_group_factory(self) -> PlacementGroupFactory:

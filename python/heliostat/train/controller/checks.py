@@ -1,4 +1,4 @@
-"""What is looked at before any worker starts: each fault ends with what to change."""
+"""Checks before any worker starts: each fault ends with what to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``FailureConfig`` says about a failure, and how failures are put into words. Pure."""
+"""The decisions of ``FailureConfig`` about failures, and failures in words. Pure."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class AttemptRecord:
 
 @dataclass
 class Failure:
-    """What went wrong in an attempt."""
+    """A failure of an attempt."""
 
     time: float
     attempt: int

@@ -98,7 +98,7 @@ class Resizer:
         self.tick()
 
     def refs(self) -> list[Any]:
-        """What is waited for, beside the workers."""
+        """Return the references that are waited for beside those of the workers."""
         changes = [] if self._nodes.pending is None else [self._nodes.pending]
         return changes + self._group.recruits.refs()
 
@@ -158,7 +158,7 @@ class Resizer:
 
     @property
     def info(self) -> PreemptionInfo:
-        """Which nodes will be taken away, as the workers are told."""
+        """Return the nodes that will be taken away, as the workers are told."""
         ranks: dict[str, list[int]] = {node_id: [] for node_id in self._notices}
         for rank in self.moving:
             ranks[self._group.workers[rank].info.node_id].append(rank)
@@ -185,7 +185,7 @@ class Resizer:
         return not self._nodes.is_alive(node_id)
 
     def describe(self) -> str:
-        """What the attempt has ended for, in words."""
+        """Return the reason for which the attempt has ended, in words."""
         moving, joining = self.moving, self._group.recruits.with_room
         if moving:
             where = f"{ranks_text(moving)} {'moves' if len(moving) == 1 else 'move'} to other nodes"
@@ -305,7 +305,7 @@ class Resizer:
         self._coordinator.request_resize.remote(self._number, ends, info)
 
     def _take_back(self) -> None:
-        """What the workers were asked for is not needed any more."""
+        """Tell the workers that the resize which they were asked for is not needed any more."""
         self._asked = None
         self._coordinator.request_resize.remote(self._number, False, None)
 

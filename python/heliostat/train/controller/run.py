@@ -449,7 +449,9 @@ class TrainRun:
         self._start_coordinator()
 
     def _reopened(self) -> CheckpointBook:
-        """What the storage has; one that is away or full is waited for, as long as failures are allowed."""
+        """Open the storage's run again; one that is away or full is waited for, as long as failures
+        are allowed.
+        """
         pauses = Pauses()
         while True:
             try:
@@ -595,7 +597,9 @@ class TrainRun:
 
 
 def _preload(spec: RunSpec, has_replica_groups: bool) -> list[str]:
-    """What workers import while they start; with copies in memory also what takes them back."""
+    """Return the modules that workers import while they start; with copies in memory also those
+    that take the copies back.
+    """
     modules: list[str] = list(spec.backend_config.preload)
     options = spec.run_config.checkpoint_config
     keeps_copies = options is not None and options.memory_every_n_steps is not None

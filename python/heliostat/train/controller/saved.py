@@ -1,4 +1,4 @@
-"""What a run leaves in its folder for whoever looks at it later: reports, steps, failures. Pure."""
+"""The files that a run leaves in its folder for later readers: reports, steps, failures. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to see of a run, as plain data for the head's page. Pure."""
+"""The state of a run as plain data for the head's page. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainer hands to a run: everything is checked by then."""
+"""The order of a trainer to a run: everything is checked by then."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class StateRows:
 
 
 def _settings(spec: RunSpec) -> dict[str, Any]:
-    """What the user has chosen, in words that JSON has."""
+    """Return the user's choices, in words that JSON has."""
     run, scaling = spec.run_config, spec.scaling
     assert run.failure_config is not None
     assert run.checkpoint_config is not None

@@ -1,4 +1,6 @@
-"""What ``heliostat why <run>`` and the head's page say of a run, kept where it outlives the driver."""
+"""The text of ``heliostat why <run>`` and of the head's page about a run, kept where it outlives
+the driver.
+"""
 
 from __future__ import annotations
 

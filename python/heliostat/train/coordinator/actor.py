@@ -473,7 +473,9 @@ class TrainCoordinator:
         return self._saving is not None and self._saving.is_later(step)
 
     def _save_later(self) -> None:
-        """What the ranks were asked to save could not be stored: ask again, if it is still wanted then."""
+        """Note that the state which the ranks were asked to save could not be stored: ask again, if
+        it is still wanted then.
+        """
         saving = self._saving
         if saving is None:
             return

@@ -56,7 +56,7 @@ class Attempt:
         self.commands = {r: asyncio.Queue() for r in range(self.world_size)}
 
     def waiter(self, kind: str, index: int) -> asyncio.Future[Reply]:
-        """What everybody at this call waits for."""
+        """Return the future that all ranks at this call wait for."""
         future = self.waiters.get((kind, index))
         if future is None:
             future = self.waiters[kind, index] = asyncio.get_running_loop().create_future()
@@ -144,7 +144,7 @@ class Attempt:
         return all(r in self.blocked or r in gone for r in range(self.world_size))
 
     def describe_blocked(self) -> str:
-        """Who waits where, in words."""
+        """Return which ranks wait at which call, in words."""
         names: dict[str, list[int]] = {}
         for rank, (kind, index) in sorted(self.blocked.items()):
             round_ = self.meetings[kind].rounds.get(index)

@@ -1,4 +1,4 @@
-"""Which checkpoints a run has, which of them are kept, and the file that says so. Pure."""
+"""The checkpoints of a run, the choice of those that are kept, and the file that lists them. Pure."""
 
 from __future__ import annotations
 

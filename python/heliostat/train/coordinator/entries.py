@@ -1,4 +1,4 @@
-"""What the ranks bring to one report, looked at together. Pure."""
+"""The entries of all ranks for one report, looked at together. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def failed(entries: dict[int, ReportEntry]) -> str:
 
 
 def differing_steps(entries: dict[int, ReportEntry]) -> str:
-    """What is wrong when the ranks report different steps; "" when they do not."""
+    """Return the complaint that the ranks report different steps; "" when they do not."""
     ranks: dict[int, list[int]] = {}
     for rank, entry in sorted(entries.items()):
         if entry.step is not None:
@@ -31,7 +31,7 @@ def differing_steps(entries: dict[int, ReportEntry]) -> str:
 
 
 def uneven(entries: dict[int, ReportEntry], returned: list[int]) -> str:
-    """What is to be said when ranks seem to report differently often; "" when they do not.
+    """Return the complaint that ranks seem to report differently often; "" when they do not.
 
     Reports are matched by their number, and nobody but the training function knows what belongs
     together, so that it is no error. ``returned``: ranks that have reported before, and returned.
@@ -57,7 +57,7 @@ def uneven(entries: dict[int, ReportEntry], returned: list[int]) -> str:
 
 
 def nans(entries: dict[int, ReportEntry]) -> str:
-    """Which ranks have a metric that is NaN while others have a number there; "" when none has."""
+    """Return which ranks have a metric that is NaN while others have a number; "" when none has."""
     found: dict[str, list[int]] = {}
     for rank, entry in sorted(entries.items()):
         for name, value in entry.metrics.items():

@@ -1,4 +1,4 @@
-"""Who has arrived at which call of an attempt. Pure: no clock, no I/O, no waiting.
+"""The ranks that have arrived at each call of an attempt. Pure: no clock, no I/O, no waiting.
 
 Invariant **TRAIN-BARRIER-1**: a round completes as soon as every rank has arrived, has left its
 training function, or is excused; whoever is missing can be named at any time.

@@ -42,7 +42,9 @@ class SaveRound:
         return self._target is not None and step < self._target
 
     def failed(self) -> None:
-        """What they saved could not be stored: they are asked again, and have gone on meanwhile."""
+        """Note that the saved state could not be stored: the ranks are asked again, and have gone
+        on meanwhile.
+        """
         self._has_failed = True
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What the cluster has: whether a group can be placed at all, and how much fits now."""
+"""The resources of the cluster: whether a group can be placed at all, and how much fits now."""
 
 from __future__ import annotations
 

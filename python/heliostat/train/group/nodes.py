@@ -22,7 +22,7 @@ class Leaving:
 
 
 class NodeWatch:
-    """What is known of the nodes, and one wait for the next change."""
+    """The state of the nodes, and one wait for the next change."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -53,7 +53,7 @@ class NodeWatch:
             self.look()
 
     def leaving(self, node_ids: Iterable[str]) -> list[Leaving]:
-        """Which of these nodes will be taken away."""
+        """Return those of these nodes that will be taken away."""
         wanted = set(node_ids)
         return [leaving for node_id, leaving in self._leaving.items() if node_id in wanted]
 

@@ -19,7 +19,9 @@ _NAMED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
 def placed_resources(scaling: ScalingConfig) -> dict[str, float]:
-    """What the place of one worker must have, by name; the accelerator type is among it."""
+    """Return the resources that the place of one worker must have, by name, the accelerator type
+    among them.
+    """
     wanted = dict(scaling.worker_resources)
     if scaling.accelerator_type:
         # As much as an actor with an accelerator type takes of it.
@@ -40,7 +42,7 @@ def actor_options(wanted: dict[str, float]) -> dict[str, Any]:
 
 
 def labels_of(scaling: ScalingConfig, index: int) -> dict[str, str]:
-    """What the labels of a worker's node must be."""
+    """Return the labels that the node of a worker must have."""
     selector = scaling.label_selector
     if isinstance(selector, list):
         return selector[index % len(selector)]

@@ -124,7 +124,7 @@ class Recruits:
             self._recruits.append(Recruit(place, room, placed))
 
     def _let_go_of_parts(self, together: int) -> None:
-        """Those who wait for others for which there is no room give their own back."""
+        """Give back the places of recruits that wait for others for which there is no room."""
         waiting = [r for r in self._recruits if r.placed is not None]
         has_waited = time.monotonic() - _ROOM_S
         if not waiting or any(r.asked_at > has_waited for r in waiting):
@@ -137,7 +137,7 @@ class Recruits:
         return len(self._recruits)
 
     def refs(self) -> list[Any]:
-        """What is waited for."""
+        """Return the references that are waited for."""
         refs = [r.placed for r in self._recruits] + [r.started for r in self._recruits]
         refs += [w.placed for w in self._wholes]
         return [ref for ref in refs if ref is not None]
@@ -225,7 +225,7 @@ class Recruits:
         return adopted
 
     def put_back(self, adopted: list[Recruit]) -> None:
-        """They are not needed yet."""
+        """Put recruits back that are not needed yet."""
         self._recruits += adopted
 
     def attempt_begins(self) -> None:
@@ -252,5 +252,5 @@ class Recruits:
 
 
 def _progress(recruit: Recruit) -> int:
-    """Who waits for room goes first, who is ready last."""
+    """Return the order: recruits that wait for room first, those that are ready last."""
     return 2 if recruit.info is not None else 1 if recruit.actor is not None else 0

@@ -22,7 +22,9 @@ class Keepers:
         self._actors: dict[str, Any] = {}
 
     def offer(self) -> MemoryOffer | None:
-        """What a restart can take from memory; keepers that are gone are forgotten."""
+        """Return the copies that a restart can take from memory; keepers that are gone are
+        forgotten.
+        """
         asked = {actor.parts.remote(): node for node, actor in self._actors.items()}
         if not asked:
             return None

@@ -1,4 +1,4 @@
-"""Which copy of a run's state is whole, and who has its parts. Pure.
+"""The choice of a whole copy of a run's state, and of the holders of its parts. Pure.
 
 Invariant **TRAIN-MEMORY-1**: state is taken from memory only when the part of every rank of that
 attempt and step is there; of several such states the one of the latest step is taken.
@@ -20,7 +20,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """What one rank held of a version, as one keeper has it.
+    """The part of a version that one rank held, as one keeper has it.
 
     Attributes:
         version: Of which state.
@@ -59,7 +59,7 @@ def latest_whole(parts: Iterable[Part]) -> MemoryOffer | None:
 
 
 class Progress:
-    """Which version all ranks of an attempt have handed over, as they say one by one."""
+    """The newest version that all ranks of an attempt have handed over, as they say one by one."""
 
     def __init__(self) -> None:
         self._kept: dict[Version, set[int]] = {}

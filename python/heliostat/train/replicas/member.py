@@ -1,4 +1,4 @@
-"""What one rank knows of the quorum it is in, and which of its rounds count. Pure.
+"""The view of one rank on its quorum, and which of its rounds count. Pure.
 
 It is the other half of ``quorum``: TRAIN-QUORUM-1 holds since `abort` and `complete` exclude each other.
 Its caller holds one lock around every call.

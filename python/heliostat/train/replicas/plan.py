@@ -1,4 +1,5 @@
-"""Which samples a step trains on, and by whom, so that none is lost or counted twice. Pure.
+"""The samples of each step and the group that trains on them, so that none is lost or counted
+twice. Pure.
 
 Invariant **TRAIN-SAMPLES-1**: in an epoch every sample is in exactly one complete step (with
 ``drop_last``: but for a rest that is smaller than a batch). What a group was given that died within
@@ -39,7 +40,7 @@ class SamplePlan:
     owed: list[Span] = field(default_factory=list)
 
     def shares(self, groups: Sequence[int]) -> dict[int, list[Span]]:
-        """What each of ``groups`` trains on in the next step; empty when the epoch is over."""
+        """Return the samples of each of ``groups`` in the next step; empty when the epoch is over."""
         full = self.batch * (self.groups if self.keeps_batch else len(groups))
         spans = _take([*self.owed, (self.position, self.total)], full)
         count = _count(spans)

@@ -1,4 +1,4 @@
-"""Who trains together, who is let in, and what becomes of a step in which somebody dies. Pure.
+"""The quorum of replica groups: its members, newcomers, and steps in which a member dies. Pure.
 
 Invariant **TRAIN-QUORUM-1**: a round is complete for every living member or for none. A member counts
 a round as complete when all members of its quorum have voted, and a vote is given only by who holds

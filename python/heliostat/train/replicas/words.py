@@ -1,4 +1,4 @@
-"""What the members of a quorum and the coordinator say to each other. Plain data.
+"""The messages between the members of a quorum and the coordinator. Plain data.
 
 A *replica group* is a set of workers that holds one copy of the model; with ``size`` workers in each,
 rank ``r`` is shard ``r % size`` of group ``r // size``. A *quorum* is the set of groups that average
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Seat:
-    """What a worker is among the replica groups."""
+    """The place of a worker among the replica groups."""
 
     group: int
     shard: int
@@ -33,7 +33,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Vote:
-    """What every member knows once a round is complete.
+    """The result of a round that every member knows once the round is complete.
 
     Attributes:
         round: Its number, from 1.

@@ -40,12 +40,12 @@ class Moments(Protocol):
 
 
 class HostMoments:
-    """Those of this processor."""
+    """Moments of this processor."""
 
     now = staticmethod(time.perf_counter)
 
     def has_come(self, moment: float) -> bool:
-        """It has."""
+        """A moment of the processor has always come."""
         return True
 
     def seconds(self, first: float, second: float) -> float:
@@ -77,7 +77,7 @@ class StepClock:
 
     @property
     def phase(self) -> int:
-        """What the function does now."""
+        """The number of the phase that the function is in."""
         return self._phase
 
     def use(self, moments: Moments) -> None:
@@ -120,7 +120,7 @@ class StepClock:
         self.enter(OPTIMIZER)
 
     def optimizer_ended(self) -> None:
-        """It has."""
+        """Note that the optimizer has stepped: this ends the step unless the next batch does."""
         self._is_stepped = True
         self.enter(FORWARD)
         if not self._has_data:
@@ -154,7 +154,7 @@ class StepClock:
     # ---- the control thread ----
 
     def beat(self) -> Beat:
-        """What has happened since the last beat."""
+        """Return the counts and times since the last beat."""
         now = time.monotonic()
         spent, count = [0.0] * len(PHASES), 0
         with contextlib.suppress(IndexError):

@@ -1,4 +1,4 @@
-"""Which rank is slow. Pure: no clock, no I/O.
+"""The search for slow ranks. Pure: no clock, no I/O.
 
 In synchronous training all ranks take as long for a step, since the fast ones wait for the slow. What tells
 them apart is a rank's **own** time: the step without what it waits for others. A rank is compared with the
@@ -26,7 +26,7 @@ MAX_REPLACEMENTS = 3
 
 @dataclass
 class _Rank:
-    """What one rank has told of late."""
+    """The latest beats of one rank."""
 
     steps: int = 0
     beats: deque[tuple[float, Beat]] = field(default_factory=deque)
@@ -222,7 +222,7 @@ def described(times: StepTimes, ratio: float) -> str:
 
 
 def sentence(all_times: list[StepTimes]) -> str:
-    """Who is slowest, in one sentence; "" where there is nothing to compare."""
+    """Return a sentence about the slowest rank; "" where there is nothing to compare."""
     last = slowest(all_times)
     if last is None:
         return ""

@@ -12,7 +12,7 @@ DATA, FORWARD, BACKWARD, COMMUNICATION, OPTIMIZER, REPORT = range(len(PHASES))
 
 @dataclass
 class Beat:
-    """What the control thread of a rank tells now and then."""
+    """The message that the control thread of a rank sends now and then."""
 
     # Steps that this rank has taken in the attempt.
     steps: int
@@ -39,7 +39,7 @@ class StepTimes:
 
     @property
     def own(self) -> float:
-        """What the step takes without waiting for other ranks."""
+        """The time that the step takes without waiting for other ranks."""
         return self.total - self.spent[COMMUNICATION]
 
     @property

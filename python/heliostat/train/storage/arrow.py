@@ -71,7 +71,7 @@ class ArrowStorage(Storage):
                 self.filesystem.delete_file(info.path)
 
     def abandon(self, stage: str) -> None:
-        """What lies under its final name is removed by that name."""
+        """Do nothing: files under their final name are removed by that name."""
 
     def delete(self, name: str) -> None:
         import pyarrow.fs

@@ -69,7 +69,9 @@ def _ddp(model: torch.nn.Module, device: torch.device, options: dict[str, Any]) 
 
 
 def _difference(model: torch.nn.Module, said: str) -> str:
-    """Which parameter differs from that of rank 0; torch gives its number only. "" for another error."""
+    """Return the name of the parameter that differs from that of rank 0; torch gives its number
+    only. "" for another error.
+    """
     found = re.match(r"\[(\d+)\]: params\[(\d+)\] in this process", said)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""What is said when a collective operation of torch has waited longer than its bound."""
+"""The message when a collective operation of torch has waited longer than its bound."""
 
 from __future__ import annotations
 

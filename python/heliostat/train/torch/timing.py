@@ -21,7 +21,9 @@ _installed: list[bool] = []
 
 
 class DeviceMoments:
-    """Those of the GPU's current stream: what the processor only starts takes its time there."""
+    """Moments of the GPU's current stream: work that the processor only starts takes its time
+    there.
+    """
 
     def now(self) -> torch.cuda.Event | None:
         """The moment at which the stream has done what it was given; None within a graph's capture."""

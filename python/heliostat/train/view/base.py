@@ -1,4 +1,4 @@
-"""What a view hears. This one shows nothing."""
+"""The events that a view hears. This one shows nothing."""
 
 from __future__ import annotations
 

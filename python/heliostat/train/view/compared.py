@@ -42,7 +42,7 @@ class Fact:
 
 
 def facts(runs: Sequence[SavedRun]) -> list[Fact]:
-    """What is compared, in order; of means over ranks, where steps were seen."""
+    """Return the facts that are compared, in order; means over ranks where steps were seen."""
     rows = [
         Fact("began", [_moment(run.started_at) for run in runs], [None] * len(runs)),
         Fact("state", [run.state for run in runs], [None] * len(runs)),

@@ -56,13 +56,13 @@ def curves(record: RunRecord) -> str:
 
 
 def told(series: dict[str, T]) -> dict[str, T]:
-    """Those that say something about the training."""
+    """Return the series that say something about the training."""
     series = {k: v for k, v in series.items() if k not in _NOT_SHOWN}
     return {k: v for k, v in series.items() if k not in _COUNTERS} or series
 
 
 def numbers(metrics: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    """What can be drawn of a report; nested ones as ``a/b``."""
+    """Return the numbers of a report that can be drawn; nested ones as ``a/b``."""
     found = []
     for key, value in metrics.items():
         if isinstance(value, dict) and key != "config":

@@ -134,7 +134,7 @@ def _configuration(record: RunRecord) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """What a user put into a configuration, which may be anything, as JSON can hold it."""
+    """Return a value of a user's configuration, which may be anything, as JSON can hold it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if depth < _MAX_DEPTH:

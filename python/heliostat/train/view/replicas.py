@@ -13,7 +13,9 @@ _MAX_LANES, _MAX_ROWS = 64, 200
 
 
 def quorum_text(record: RunRecord, now: float) -> str:
-    """Which groups take the steps now, and which are being replaced; "" without replica groups."""
+    """Return which groups take the steps now, and which are being replaced; "" without replica
+    groups.
+    """
     quorum = record.quorum
     if quorum is None:
         return ""

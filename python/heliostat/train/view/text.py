@@ -40,7 +40,7 @@ def metrics_text(metrics: dict[str, Any]) -> str:
 
 
 def storing_text(record: RunRecord, now: float) -> str:
-    """Which checkpoints are on their way: written or uploaded, and not there yet; "" when none is."""
+    """Return which checkpoints are written or uploaded and not there yet; "" when none is."""
     parts = []
     for report, storing in sorted(record.storing.items()):
         who = ranks_text(sorted(storing.ranks))

@@ -45,7 +45,7 @@ class Thinned(Generic[P]):
 
     @property
     def points(self) -> list[P]:
-        """What is left of the curve, in order."""
+        """Return the points that are left of the curve, in order."""
         kept = {place.number: place.point for ends in self._ends for place in ends}
         if self._last is not None:
             kept[self._last.number] = self._last.point

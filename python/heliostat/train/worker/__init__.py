@@ -1,1 +1,1 @@
-"""What runs inside a worker: the actor, its session, uploads and the control thread."""
+"""The code inside a worker: the actor, its session, uploads and the control thread."""

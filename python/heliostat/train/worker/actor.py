@@ -147,7 +147,7 @@ def _call(job: Job, session: WorkerSession) -> Any:
 
 
 def _sendable(value: Any) -> tuple[Any, str]:
-    """What the training function returned; None and why, where it cannot be sent.
+    """Return the value of the training function; None and the reason, where it cannot be sent.
 
     The training has succeeded by then: a result without this value is better than none.
     """

@@ -160,7 +160,7 @@ class WorkerSession(Session):
     def _store_and_call(
         self, index: int, entry: ReportEntry, written: Callable[[], Checkpoint]
     ) -> None:
-        """What a report of sharded state does in the thread of uploads."""
+        """Store the checkpoint of sharded state in the thread of uploads, then report it."""
         checkpoint: Checkpoint | None = None
         try:
             checkpoint = written()
@@ -306,7 +306,7 @@ class WorkerSession(Session):
 
     @staticmethod
     def _get(ref: Any) -> Any:
-        """What is answered; until then this rank waits, mostly for others."""
+        """Return the answer; until then this rank waits, mostly for others."""
         clock = current_clock()
         if clock is None:
             return ray.get(ref)

@@ -25,7 +25,7 @@ _BUCKET, _FIRST_BUCKET = 25 * 1024 * 1024, 1024 * 1024
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this rank holds of a tensor that may be sharded."""
+    """Return the part of a tensor, which may be sharded, that this rank holds."""
     if hasattr(tensor, "to_local"):
         found: torch.Tensor = tensor.to_local()
         return found

@@ -1,4 +1,6 @@
-"""What a training function with replica groups runs in: the process group of its own replica group."""
+"""The surroundings of a training function with replica groups: the process group of its own replica
+group.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def in_replica_group() -> Iterator[None]:
 
 
 def _look_like_torchrun(seat: Seat, key: str) -> None:
-    """What libraries look for that bring replica groups of their own: each group has a store."""
+    """Set the variables that libraries with replica groups of their own look for: each group has a
+    store.
+    """
     meeting = dist.TCPStore(*seat.store, is_master=False, wait_for_workers=False)
     if seat.shard == 0:
         host = ray.util.get_node_ip_address()

@@ -132,7 +132,7 @@ class Ring:
         return found
 
     def give_up(self) -> None:
-        """It counts no more: operations under way end with an error, once the door is cut."""
+        """Give the ring up: operations under way end with an error, once the door is cut."""
         self._is_cut = True
         if self._nccl:
             with contextlib.suppress(Exception):

@@ -173,7 +173,7 @@ class FaultTolerantRun:
             self._giver.give(admission.quorum, self._position())
 
     def _position(self) -> dict[str, Any]:
-        """What belongs to the state besides the objects."""
+        """Return the part of the state besides the objects."""
         plan = self._plan.state_dict() if self._plan is not None else None
         return {"plan": plan, "step": self.step, "made_by": self._made_by}
 

@@ -127,7 +127,7 @@ class Giver:
 
 
 def take_copy(offer: MemoryOffer, shard: int) -> dict[str, Any]:
-    """What ``Giver.keep`` handed over as shard ``shard``, to be given to ``fill``.
+    """Return the copy that ``Giver.keep`` handed over as shard ``shard``, to be given to ``fill``.
 
     Raises:
         DamagedCheckpointError: The part is gone meanwhile.

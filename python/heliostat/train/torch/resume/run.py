@@ -250,7 +250,7 @@ class ResumableRun:
             )
 
     def _more(self, step: int) -> dict[str, Any]:
-        """What belongs to the state besides the objects."""
+        """Return the part of the state besides the objects."""
         position = self._position
         if self._plan is not None:
             position = {"total": self._plan.total, **self._plan.state_dict()}

@@ -46,7 +46,9 @@ class Chunk:
 
 @dataclass
 class Header:
-    """What the arrays of a part mean, in their order; ``values`` are what is no tensor."""
+    """The meaning of the arrays of a part, in their order; ``values`` are the entries that are not
+    tensors.
+    """
 
     chunks: list[Chunk]
     values: dict[str, Any]
@@ -63,7 +65,8 @@ class Header:
 
 
 def part(flat: dict[str, Any], rank: int, world_size: int) -> tuple[Header, list[torch.Tensor]]:
-    """What ``rank`` keeps of the state: the description, and the local tensors as they lie in memory.
+    """Return the part of the state that ``rank`` keeps: the description, and the local tensors as
+    they lie in memory.
 
     Raises:
         ValueError: A tensor is sharded in a way that does not say where the shard lies.
@@ -108,7 +111,9 @@ def _places(name: str, value: Any) -> list[ChunkStorageMetadata]:
 
 
 def _owners(flat: dict[str, Any], world_size: int) -> dict[str, int]:
-    """Who keeps the tensors that all ranks have whole: as evenly by bytes as they come."""
+    """Return the rank that keeps each tensor that all ranks have whole: as evenly by bytes as they
+    come.
+    """
     plain = {
         name: value.numel() * value.element_size()
         for name, value in flat.items()
@@ -170,7 +175,7 @@ class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here
         """Nothing is remembered."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What is there."""
+        """Return the description of the tensors and values that are there."""
         found: dict[str, Any] = {}
         for header in self._headers.values():
             for name in header.values:
@@ -230,5 +235,5 @@ class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here
         return False
 
     def values(self) -> dict[str, Any]:
-        """What is no tensor."""
+        """Return the entries that are not tensors."""
         return {k: v for header in self._headers.values() for k, v in header.values.items()}

@@ -110,7 +110,7 @@ def _under(name: str, flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this rank holds of a tensor that may be sharded."""
+    """Return the part of a tensor, which may be sharded, that this rank holds."""
     data = tensor.detach()
     if hasattr(data, "to_local"):
         found: torch.Tensor = data.to_local()

@@ -11,7 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class Average:
-    """What ``DistributedDataParallel`` does with gradients, which are means over each worker's samples.
+    """Weights for ``DistributedDataParallel``, whose gradients are means over each worker's
+    samples.
 
     Attributes:
         weight: This worker's samples of the step, in parts of the mean over the workers.
