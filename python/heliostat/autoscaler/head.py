@@ -25,7 +25,7 @@ class HttpHead:
         self._token = token
 
     def state(self) -> State:
-        """What there is, and what waits."""
+        """Return the state of the cluster, and the demands that wait."""
         try:
             return parse(json.loads(self._ask("GET", "state")))
         except (KeyError, TypeError, ValueError) as error:

@@ -228,7 +228,7 @@ def _replicas(group: Mapping[str, Any]) -> int:
 
 
 def _type_of(group: Mapping[str, Any]) -> NodeType:
-    """What a pod of that group will offer as a node."""
+    """Return the resources that a pod of that group will offer as a node."""
     hosts = group.get("numOfHosts") or 1
     idle = group.get("idleTimeoutSeconds")
     labels = {str(key): str(value) for key, value in (group.get("labels") or {}).items()}
@@ -274,7 +274,7 @@ def _is_gpu(key: str) -> bool:
 
 
 def quantity(text: Any) -> float:
-    """What Kubernetes writes as ``500m``, ``2Gi``, ``1e3`` or ``4``."""
+    """Return the number that Kubernetes writes as ``500m``, ``2Gi``, ``1e3`` or ``4``."""
     units = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
     units |= {f"{letter}i": 1024.0 ** (place + 1) for place, letter in enumerate("KMGTPE")}
     words = str(text).strip()

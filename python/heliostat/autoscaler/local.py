@@ -27,7 +27,7 @@ _END_S_MAX = 60.0
 
 
 def options_of(resources: Mapping[str, Any], **more: Any) -> NodeOptions:
-    """What a daemon with these resources is started with."""
+    """Return the options of a daemon with these resources."""
     named = dict(resources)
     store = int(named.pop("object_store_memory", _STORE_BYTES))
     memory = named.pop("memory", None)
@@ -84,7 +84,7 @@ class LocalMachines:
         return self._idle_timeout_s
 
     def asked(self) -> dict[str, int]:
-        """Those that run or are being started."""
+        """Return the number of nodes of each kind that run or are being started."""
         return dict(Counter(one.type for one in self.instances()))
 
     def instances(self) -> list[Instance]:

@@ -41,7 +41,7 @@ class Head(Protocol):
     """The head, as the autoscaler speaks with it. Each raises ``OSError`` where it does not answer."""
 
     def state(self) -> State:
-        """What there is, and what waits."""
+        """Return the state of the cluster, and the demands that wait."""
 
     def drain(self, node_id: str, reason: str) -> None:
         """Have a node leave when what runs there has ended."""
@@ -303,7 +303,7 @@ class Autoscaler:
 
 
 def _unit(one: Instance) -> str:
-    """What comes and goes as a whole: several machines, or this one."""
+    """Return the id of the unit that comes and goes as a whole: several machines, or this one."""
     return one.unit or one.id
 
 

@@ -1,4 +1,6 @@
-"""What an autoscaler works with: kinds of machines, the machines that there are, and what waits for room."""
+"""The model of an autoscaler: kinds of machines, the machines that there are, and the demands that
+wait for room.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ class State:
 
 
 class Provider(Protocol):
-    """Who starts machines and ends them."""
+    """A provider of machines: it starts them and ends them."""
 
     def types(self) -> dict[str, NodeType]:
         """The kinds of machines by name."""
@@ -116,7 +118,7 @@ class Provider(Protocol):
         """Told at each look: the machines that have a node now."""
 
     def failures(self) -> list[Failure]:
-        """What went wrong lately, the newest last."""
+        """Return the latest failures, the newest last."""
 
     def more_max(self) -> int | None:
         """How many more may be asked for now; ``None``: any number."""
@@ -172,7 +174,7 @@ def _grouped(rows: Sequence[Mapping[str, Any]]) -> list[Demand]:
 
 
 def planned(resources: Mapping[str, float]) -> Resources:
-    """Those that are planned with."""
+    """Return the resources that plans count with."""
     return {
         name: float(quantity)
         for name, quantity in resources.items()

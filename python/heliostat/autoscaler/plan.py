@@ -1,4 +1,4 @@
-"""Which machines to ask for: a pure function of what there is and what waits.
+"""The machines to ask for: a pure function of the nodes and the demands that wait.
 
 What waits is laid on what is free, on machines that are on their way, and, where that does not do, on further
 ones: gangs first, each as a whole or not at all, then single requests, the largest first. What
@@ -188,7 +188,9 @@ class _Planner:
 
 
 def plan(state: State, types: Mapping[str, NodeType], counts: Mapping[str, int]) -> Plan:
-    """What to ask for. ``counts``: how many machines of each kind were asked for, joined or not."""
+    """Plan the machines to ask for. ``counts``: how many machines of each kind were asked for,
+    joined or not.
+    """
     alive = [node for node in state.nodes if not node.is_draining]
     joined = Counter(node.type for node in state.nodes if not node.is_head)
     coming = {name: max(counts.get(name, 0) - joined[name], 0) for name in types if name in counts}

@@ -1,4 +1,4 @@
-"""What programs ask of an autoscaler, and clusters that programs start as ``ray up`` does.
+"""Requests of programs to an autoscaler, and clusters that programs start as ``ray up`` does.
 
 A request is kept by the control service, the newest in place of the one before, under :data:`NAMESPACE` and
 :data:`KEY` of the key-value table: what starts machines for a cluster reads there what is wanted.

@@ -1,4 +1,4 @@
-"""What a user's code hears of a search."""
+"""The events of a search that a user's code hears."""
 
 from __future__ import annotations
 

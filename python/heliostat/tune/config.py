@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass
 class FailureConfig:
-    """What happens when a trial fails.
+    """The reaction to the failure of a trial.
 
     Attributes:
         max_failures: How many times a trial is tried again, from its last checkpoint; -1: without
@@ -51,7 +51,7 @@ class FailureConfig:
 
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints are made and kept.
+    """The choice of the checkpoints that are made and kept.
 
     Attributes:
         num_to_keep: How many of a trial; None (default): all.
@@ -82,7 +82,9 @@ class CheckpointConfig:
 
 
 def of_search(given: Any) -> Any:
-    """What a configuration of a training run means for a search; others are what they are."""
+    """Return the search's configuration that one of a training run means; others are returned as
+    they are.
+    """
     if isinstance(given, TrainFailureConfig):
         return FailureConfig(given.max_failures, said(given.fail_fast, False))
     if isinstance(given, TrainCheckpointConfig):
@@ -155,7 +157,7 @@ class RunConfig:
 
     @property
     def folder(self) -> str:
-        """What holds searches: an absolute path, or as it was given where that is no disk."""
+        """The folder of searches: an absolute path, or as it was given where that is not on a disk."""
         path = (self.storage_path or "~/ray_results").removeprefix("file://")
         if "://" in path or not is_local(self.storage_filesystem):
             return path.rstrip("/")
@@ -176,7 +178,7 @@ class RunConfig:
 
 @dataclass
 class TuneConfig:
-    """What is searched for, and how.
+    """The goal of a search, and the way to it.
 
     Attributes:
         mode: "min" or "max".
@@ -224,7 +226,7 @@ class TuneConfig:
 
 
 class ResumeType(str, Enum):
-    """What a restored search does with a trial."""
+    """The ways in which a restored search treats a trial."""
 
     SKIP = "skip"
     RESTART = "restart"
@@ -233,7 +235,7 @@ class ResumeType(str, Enum):
 
 @dataclass
 class ResumeConfig:
-    """What a restored search does with its trials, by how they ended.
+    """The way in which a restored search treats its trials, by how they ended.
 
     Attributes:
         finished: Of those that ended well: ``"SKIP"`` (the default): they stay as they are;

@@ -1,4 +1,4 @@
-"""What a running trial knows of itself: its context, its checkpoint, its reports."""
+"""The context of a running trial: its names, its checkpoint, its reports."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ GONE = ("TUNE_RESULT_DIR", "RAY_AIR_LOCAL_CACHE_DIR")
 
 @dataclass(frozen=True)
 class Variables:
-    """What they say.
+    """The values of the variables.
 
     Attributes:
         pending_max: How many trials may wait for resources beside those that run, so that a cluster that
@@ -47,7 +47,7 @@ class Variables:
 
 
 def variables() -> Variables:
-    """What the environment says now.
+    """Read the variables as they are now.
 
     Raises:
         ValueError: A variable has a value that it cannot have.
@@ -76,7 +76,7 @@ def variables() -> Variables:
 
 
 def delimiter() -> str:
-    """What joins the names of nested metrics in the tables of an ``ExperimentAnalysis``."""
+    """The text that joins the names of nested metrics in the tables of an ``ExperimentAnalysis``."""
     return os.environ.get("TUNE_RESULT_DELIM") or "/"
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a search as a whole."""
+"""Errors of a search as a whole."""
 
 from __future__ import annotations
 

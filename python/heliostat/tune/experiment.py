@@ -172,12 +172,12 @@ class Experiment:
 
     @property
     def stopper(self) -> Stopper | None:
-        """What ends trials; None where nothing does but the bounds in ``spec["stop"]``."""
+        """The rules that end trials; None where there are none but the bounds in ``spec["stop"]``."""
         return self._stopper
 
     @property
     def checkpoint_config(self) -> CheckpointConfig:
-        """Which checkpoints are made and kept."""
+        """The choice of the checkpoints that are made and kept."""
         config: CheckpointConfig = self.arguments["checkpoint_config"]
         return config
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of a search: how many trials are where, and the best so far."""
+"""The progress of a search on a terminal: the number of trials in each state, and the best so far."""
 
 from __future__ import annotations
 

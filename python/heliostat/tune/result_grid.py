@@ -1,4 +1,4 @@
-"""What ``Tuner.fit()`` returns: a result for each trial."""
+"""The result of ``Tuner.fit()``: a result for each trial."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def check_filter(metric: str | None, mode: str | None) -> None:
 def best_index(
     trials: list[Trial], metric: str, mode: str, scope: str, filter_nan_and_inf: bool
 ) -> int | None:
-    """Which of the trials is best; None where no trial has the metric."""
+    """Return the index of the best trial; None where no trial has the metric."""
     best, best_value = None, math.nan
     for index, trial in enumerate(trials):
         value = _value(trial, metric, mode, scope)

@@ -1,4 +1,4 @@
-"""What the head's page shows of a search: its trials with their parameters and results."""
+"""The view of a search for the head's page: its trials with their parameters and results."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def _tuner(given: dict[str, Any], tune_config: TuneConfig, run_config: RunConfig
 
 
 def _resumption(resume: bool | str | None, config: ResumeConfig | None) -> ResumeConfig | None:
-    """What ``resume`` means for trials, by how they ended; None: the search begins anew."""
+    """Return the treatment of trials that ``resume`` means; None: the search begins anew."""
     if config is not None and resume not in (None, True, "AUTO"):
         raise ValueError("Pass one of resume and resume_config.")
     if config is not None:

@@ -299,7 +299,7 @@ class Tuner:
 
     @property
     def metric(self) -> str | None:
-        """What is optimized."""
+        """The metric that is optimized."""
         return self._tune.metric
 
     @property
@@ -561,7 +561,9 @@ class Tuner:
 
 
 def _from_train(given: TrainRunConfig) -> RunConfig:
-    """What a training run's configuration means for a search; programs pass it to tuners, too."""
+    """Return the search's configuration that one of a training run means; programs pass it to
+    tuners, too.
+    """
     callbacks: list[Any] = given.callbacks or []
     return RunConfig(
         name=given.name,
@@ -691,7 +693,7 @@ def _check_same(trainable: Any, name: str | None, space: Any, former: Any) -> No
 
 
 def _resume(trial: Trial, resume: ResumeConfig) -> None:
-    """What becomes of a trial of a restored search."""
+    """Set the state of a trial of a restored search."""
     if trial.status == TERMINATED:
         way = resume.finished
     elif trial.status == ERROR:

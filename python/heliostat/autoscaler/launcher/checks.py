@@ -1,4 +1,4 @@
-"""What the sections of a cluster's file are checked by: one sentence for each mistake."""
+"""Checks of the sections of a cluster's file: one sentence for each mistake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heliostat.core.hints import did_you_mean
 
 
 class ConfigError(ValueError):
-    """What is wrong with the file, in one sentence."""
+    """The mistake of the file, in one sentence."""
 
 
 def known(

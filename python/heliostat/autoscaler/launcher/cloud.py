@@ -23,7 +23,7 @@ _LOOK_S = 1.0
 
 
 class CloudError(OSError):
-    """What a cloud refuses, in one sentence."""
+    """The refusal of a cloud, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Cloud(Protocol):
         """The private key that opens its machines; ``None``: the file's, or ssh's own."""
 
     def machines(self) -> list[CloudMachine]:
-        """Those that are there or are being made."""
+        """Return the machines that are there or are being made."""
 
     def run(self, kind: NodeType, count: int, *, is_head: bool = False) -> list[str]:
         """Make so many; their ids."""
@@ -55,10 +55,12 @@ class Cloud(Protocol):
         """End these, or put them aside for the next time."""
 
     def resources(self, kind: NodeType) -> dict[str, float]:
-        """What one machine of the kind has."""
+        """Return the resources of one machine of the kind."""
 
     def told_on_head(self) -> dict[str, Any]:
-        """What the file says, as the autoscaler beside the head reads it: all that was prepared is named."""
+        """Return the file as the autoscaler beside the head reads it: all that was prepared is
+        named.
+        """
 
 
 def cloud_of(config: Config) -> Cloud:
@@ -96,7 +98,7 @@ class CloudProvider:
         return self._config.auth if key is None else replace(self._config.auth, private_key=key)
 
     def env_of(self, host: Host) -> Mapping[str, str]:
-        """What makes a node offer what the file says of its kind."""
+        """Return the variables by which a node offers the resources that the file gives its kind."""
         kind = self._kinds.of(host.kind)
         if kind is None:
             return {}
@@ -147,7 +149,7 @@ class CloudProvider:
             self._pause(_LOOK_S)
 
     def take_workers(self) -> list[Host]:
-        """Those that stay with ``down --keep-min-workers``: of each kind as many as its ``min_workers``."""
+        """Return the workers that stay with ``down --keep-min-workers``: of each kind ``min_workers``."""
         left = {name: kind.least for name, kind in self._kinds.workers.items()}
         kept = []
         for host in self.workers():

@@ -1,4 +1,4 @@
-"""What ``up``, ``down``, ``exec`` and the others do with the machines of one cluster."""
+"""The operations of ``up``, ``down``, ``exec`` and the others on the machines of one cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _print(text: str) -> None:
 
 
 class ClusterError(RuntimeError):
-    """What did not work, machine by machine."""
+    """The failed steps, machine by machine."""
 
 
 class Cluster:
@@ -55,7 +55,7 @@ class Cluster:
         return isinstance(self.provider, CloudProvider)
 
     def notes(self) -> list[str]:
-        """What of the file has no effect, a sentence each."""
+        """The sections of the file without effect, a sentence each."""
         return [*self.config.notes, *self.provider.notes]
 
     # --- its machines
@@ -326,7 +326,7 @@ class Cluster:
         remote.run(keep, stdin=auth.token(create=True).encode())
 
     def _fetch_synced(self, head: Remote) -> tempfile.TemporaryDirectory[str] | None:
-        """What the head has for all others, by way of this machine."""
+        """Fetch the files that the head has for all others, by way of this machine."""
         if not self.config.cluster_synced_files:
             return None
         kept = tempfile.TemporaryDirectory(prefix="heliostat-synced-")
@@ -341,7 +341,7 @@ class Cluster:
         return kept
 
     def _rules(self) -> list[str]:
-        """What rsync leaves out."""
+        """Return the options of rsync for files that it leaves out."""
         return [
             *(f"--exclude={pattern}" for pattern in self.config.rsync_exclude),
             *(f"--filter=dir-merge,- {name}" for name in self.config.rsync_filter),
@@ -419,7 +419,7 @@ def in_the_background(program: str, command: str, extra: str = "") -> str:
 
 
 def _only(folder: Path) -> Path:
-    """What was fetched into that folder."""
+    """Return the one entry that was fetched into that folder."""
     (found,) = folder.iterdir()
     return found
 

@@ -46,7 +46,7 @@ class Container:
     """Whether it gets the machine's GPUs where there are some."""
 
     def within(self, words: str, *, has_terminal: bool = False) -> str:
-        """What the machine's shell runs for that to run in the container."""
+        """Return the command by which the machine's shell runs those words in the container."""
         terminal = " --tty" if has_terminal else ""
         return f"{self.program} exec --interactive{terminal} {self.name} {words}"
 
@@ -100,14 +100,16 @@ class Container:
 
 @dataclass(frozen=True)
 class Containers:
-    """Those of a cluster: the head's, and the others'."""
+    """The containers of a cluster: the head's, and the others'."""
 
     head: Container
     worker: Container
 
 
 def read(told: Mapping[str, Any]) -> Containers | None:
-    """What the section asks for; ``None`` where it names no image. Raises ``ConfigError``."""
+    """Return the containers of the section; ``None`` where it names no image. Raises
+    ``ConfigError``.
+    """
     found = section(told, "docker")
     known(found, _KEYS, "docker: ")
     for key in ("image", "head_image", "worker_image", "container_name"):

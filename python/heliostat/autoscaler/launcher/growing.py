@@ -43,7 +43,7 @@ _LAUNCHES_MIN = 5
 
 @dataclass
 class _Kept:
-    """What is known of one machine beside what its cloud says."""
+    """The state of one machine beside what its cloud tells."""
 
     instance: Instance
     made_at: float
@@ -131,12 +131,12 @@ class Growing:
     # --- what there is
 
     def asked(self) -> dict[str, int]:
-        """Those that are there, and those that were asked for."""
+        """Return the number of machines of each kind that are there or were asked for."""
         self._look()
         return dict(self._counts())
 
     def instances(self) -> list[Instance]:
-        """Those that are there or begin to be."""
+        """Return the machines that are there or begin to be."""
         with self._lock:
             return [one.instance for one in self._kept.values()]
 
@@ -258,13 +258,15 @@ class Growing:
             self._failures = [*self._failures[-9:], Failure(kind, why, self._moment())]
 
     def close(self) -> None:
-        """What is under way ends with the process: a new autoscaler sets it up."""
+        """Stop: work under way ends with the process, and a new autoscaler sets the machines up."""
         with contextlib.suppress(RuntimeError):
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _words(error: Exception) -> str:
-    """What a cloud or a machine says; what nobody has thought of goes to the log with its stack."""
+    """Return the words of a cloud's or a machine's error; an unexpected one goes to the log with
+    its stack.
+    """
     if isinstance(error, (OSError, RemoteError)):
         return str(error)
     logger.error("An unexpected error.", exc_info=error)

@@ -41,7 +41,7 @@ class LocatedHead:
         self._head: HttpHead | None = None
 
     def state(self) -> State:
-        """What there is, and what waits."""
+        """Return the state of the cluster, and the demands that wait."""
         with self._found() as head:
             return head.state()
 

@@ -51,7 +51,7 @@ class NodeTypes:
 
 
 def read(told: Mapping[str, Any], workers_max: int) -> NodeTypes:
-    """What a cluster's file says. Raises ``ConfigError``."""
+    """Read the node types of a cluster's file. Raises ``ConfigError``."""
     for key in ("head_node", "worker_nodes"):
         if told.get(key):
             raise ConfigError(f"`{key}` is of old releases: write `available_node_types`.")

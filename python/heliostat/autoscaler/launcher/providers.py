@@ -1,4 +1,6 @@
-"""Who has the machines of a cluster. The launcher knows only :class:`Provider`: clouds fit behind it, too."""
+"""Providers of a cluster's machines. The launcher knows only :class:`Provider`: clouds fit behind
+it, too.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Host:
 
 
 class Provider(Protocol):
-    """Who has machines, and knows which of them belong to the cluster.
+    """A provider of machines, which knows the ones that belong to the cluster.
 
     A method that asks a cloud raises ``OSError`` where it does not answer.
     """

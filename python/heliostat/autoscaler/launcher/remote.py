@@ -89,7 +89,7 @@ class Remote:
         return words if key is None else [*words, "-i", str(key)]
 
     def words(self, command: str, *, has_terminal: bool = False) -> str:
-        """What the machine's shell is told to run that command as its user would."""
+        """Return the words for the machine's shell that run the command as its user would."""
         words = self._words(command)
         if self.container is None:
             return words

@@ -1,4 +1,6 @@
-"""What the command ``tune`` does, for programs, too: tables of trials and searches, notes beside them."""
+"""The functions of the command ``tune``, for programs, too: tables of trials and searches, notes
+beside them.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What trials take of the cluster."""
+"""The resources of trials."""

@@ -1,4 +1,4 @@
-"""What the callbacks share: a report with a checkpoint that the library writes."""
+"""The base of the callbacks: a report with a checkpoint that the library writes."""
 
 from __future__ import annotations
 

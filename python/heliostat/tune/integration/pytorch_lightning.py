@@ -18,7 +18,7 @@ _HOOKS = {name for name in dir(pl.Callback) if name.startswith("on_")}
 
 
 class TuneCallback(pl.Callback):  # type: ignore[misc]
-    """What is done at chosen hooks of Lightning: ``_handle``.
+    """A callback that does one thing, ``_handle``, at chosen hooks of Lightning.
 
     Args:
         on: Names of hooks without "on_", such as "train_batch_end". Default "validation_end".

@@ -133,7 +133,7 @@ def _checksum(data: bytes) -> int:
 
 
 def _table() -> list[int]:
-    """What a byte makes of an empty state."""
+    """Return the states that each byte makes of an empty one."""
     if not _TABLE:
         for byte in range(256):
             state = byte
@@ -147,7 +147,9 @@ _TABLE: list[int] = []
 
 
 def _added_by(length: int) -> np.ndarray[Any, Any]:
-    """What each byte adds to the checksum of so many, by its place; those of zero add nothing."""
+    """Return the amounts that each byte adds to the checksum of so many, by its place; those of
+    zero add nothing.
+    """
     import numpy as np
 
     table = np.array(_table(), np.uint32)

@@ -120,7 +120,9 @@ def _summaries() -> Any:
 
 
 def _parameters(summaries: Any, trial: Trial, last: dict[str, float]) -> tuple[Any, ...]:
-    """What was chosen for a trial beside its last numbers; other values than plain ones are left out."""
+    """Return the hyperparameters of a trial beside its last numbers; values that are not plain are
+    left out.
+    """
     chosen = {}
     for name, value in flattened(trial.evaluated_params).items():
         plain = _plain(value)

@@ -1,4 +1,4 @@
-"""What loggers of other tools take of a report."""
+"""The values of a report that loggers of other tools take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What ``heliostat why`` says of a trial, read from the journals of the searches that the head knows.
+"""The text of ``heliostat why`` about a trial, read from the journals of the searches that the head
+knows.
 
 The command runs this module, writes its question to the standard input and reads the answer, both JSON.
 Journals are read without making any object that they name, so that a question runs nobody's code.
@@ -20,7 +21,7 @@ from heliostat.tune.runner.trial import ERROR, PAUSED, PENDING, RUNNING
 
 @dataclass
 class Known:
-    """What a journal has of a trial."""
+    """The record of a trial in a journal."""
 
     trial_id: str
     name: str
@@ -155,7 +156,7 @@ def _text(trial: Known, trials: list[Known], about: Mapping[str, Any], runs: boo
 
 
 def _awaited(trials: list[Known], about: Mapping[str, Any], runs: bool) -> str:
-    """What a trial waits for that has no place."""
+    """Return the reason why a trial without a place waits."""
     if not runs:
         return ": the driver of its search has ended"
     running = [one for one in trials if one.status == RUNNING]

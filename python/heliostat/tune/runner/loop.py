@@ -154,14 +154,18 @@ class Loop:
         self._beside.check()
 
     def _preloaded(self) -> list[str] | None:
-        """What processes of trials are forked with; None: a process that has it is not worth its time."""
+        """Return the modules with which processes of trials are forked; None: a process that has
+        them is not worth its time.
+        """
         large = large_modules(self._trainable)
         total = self._search.source.total
         is_large = total is None or total >= WORTH
         return [WARM, *large] if is_large else large or None
 
     def _divide(self) -> Beside:
-        """Who is told in the loop, and who in a thread: loggers that only write, each in a class of ours."""
+        """Divide the callbacks into those that are told in the loop, and those in a thread: loggers
+        that only write, each in a class of ours.
+        """
         beside = [one for one in self._callbacks if type(one).__dict__.get("_runs_beside")]
         files = [one for one in beside if isinstance(one, CSVLoggerCallback | TBXLoggerCallback)]
         inline = [one for one in self._callbacks if one not in beside]

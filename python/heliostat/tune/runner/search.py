@@ -42,7 +42,7 @@ class Source(Protocol):
 
 @dataclass
 class Limits:
-    """What ends trials and searches."""
+    """The limits of trials and searches."""
 
     max_failures: int = 0  # of a trial; -1: without end
     fail_fast: bool = False
@@ -168,7 +168,7 @@ class Search:
         trial.status, trial.stopped_by = RUNNING, ""
 
     def reported(self, trial: Trial, result: dict[str, Any]) -> str:
-        """What becomes of the trial after a result."""
+        """Decide about the trial after a result."""
         trial.last_result = result
         self._check(result)
         if result.get("done"):

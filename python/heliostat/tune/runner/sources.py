@@ -148,5 +148,5 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def evaluated(chosen: Mapping[Path, Any]) -> dict[str, Any]:
-    """What was chosen, by names such as ``optimizer/lr``."""
+    """Return the chosen values by names such as ``optimizer/lr``."""
     return {flat_name(path): value for path, value in chosen.items()}

@@ -225,7 +225,7 @@ class Store:
 
 
 def _unpicklable(config: dict[str, Any], error: Exception) -> str:
-    """Which of the values cannot travel."""
+    """Return a sentence about the value that cannot be pickled."""
     from heliostat import cloudpickle
 
     for name, value in flattened(config).items():
@@ -260,7 +260,7 @@ def unpickled(data: bytes, name: str) -> Any:
 
 
 def read_settings(folder: str) -> dict[str, Any]:
-    """What the search was begun with."""
+    """Read the settings that the search was begun with."""
     with open(os.path.join(folder, TUNER), "rb") as file:
         settings: dict[str, Any] = pickle.load(file)
     return settings
@@ -341,7 +341,9 @@ def _records(path: str) -> Iterator[Any]:
 
 
 def _cut_torn_end(path: str) -> str:
-    """What comes after a torn record could not be read. The kind of the last whole one."""
+    """Cut the journal behind its last whole record, since a torn one makes the rest unreadable;
+    return the kind of the last whole record.
+    """
     last = ""
     with open(path, "r+b") as file:
         whole = 0

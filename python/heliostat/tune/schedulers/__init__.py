@@ -1,4 +1,4 @@
-"""What decides which trials go on, and with which configuration and resources."""
+"""Schedulers: they decide which trials go on, and with which configuration and resources."""
 
 from __future__ import annotations
 

@@ -135,7 +135,9 @@ class PB2(PopulationBasedTraining):
 
 
 def _gains(judged: list[_Judgement]) -> list[tuple[str, list[float], float]]:
-    """What each trial gained per time: its id; time, score before and hyperparameters; the gain."""
+    """Return the gain per time of each trial: its id; time, score before and hyperparameters; the
+    gain.
+    """
     before: dict[str, _Judgement] = {}
     gains = []
     for one in judged:

@@ -27,7 +27,7 @@ logger = logging.getLogger("heliostat")
 
 @dataclass
 class _State:
-    """What is known of a trial of the population."""
+    """The state of a trial of the population."""
 
     tag: str  # its experiment tag at the beginning, which the policy's files name it by
     score: float | None = None  # the higher the better
@@ -217,7 +217,7 @@ class PopulationBasedTraining(FIFOScheduler):
         """A trial has come to where it is judged."""
 
     def _new_config(self, trial: Trial, best: Trial) -> dict[str, Any]:
-        """What a trial gets that takes over from another one."""
+        """Return the configuration of a trial that takes over from another one."""
         return explored(best.config, self._mutations, self._resample, self._factors, self._custom)
 
     # --- judging ---

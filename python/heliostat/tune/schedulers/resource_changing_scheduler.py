@@ -249,7 +249,7 @@ class ResourceChangingScheduler(TrialScheduler):
 
     @property
     def base_trial_resources(self) -> PlacementGroupFactory | None:
-        """What trials begin with."""
+        """The resources that trials begin with."""
         return self._base_resources
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:

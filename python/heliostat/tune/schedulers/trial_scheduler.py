@@ -1,4 +1,4 @@
-"""What decides after each result whether a trial goes on."""
+"""The base of schedulers, which decide after each result whether a trial goes on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TrialScheduler:
 
     @property
     def metric(self) -> str | None:
-        """What trials are compared by."""
+        """The metric by which trials are compared."""
         return self._metric
 
     @property

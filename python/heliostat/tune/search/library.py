@@ -59,7 +59,7 @@ class LibrarySearcher(Searcher):
         """The space, the metric and the mode are known."""
 
     def _ask(self) -> tuple[Any, Mapping[str, Any]] | str | None:
-        """What the library needs to be told a result, and the values; None for not yet."""
+        """Return the library's own handle for a result, and the values; None for not yet."""
         raise NotImplementedError
 
     def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
@@ -67,7 +67,7 @@ class LibrarySearcher(Searcher):
         return values, values
 
     def _tell(self, asked: Any, loss: float | None) -> None:
-        """What came of it, the lower the better; None: it failed."""
+        """Tell the library the result, the lower the better; None: the trial failed."""
         raise NotImplementedError
 
     # --- what a search calls ---

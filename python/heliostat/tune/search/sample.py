@@ -157,7 +157,7 @@ class Grid(Sampler):
 
 
 class Quantized(Sampler):
-    """What another sampler draws, rounded to a multiple of ``q``."""
+    """The draws of another sampler, rounded to a multiple of ``q``."""
 
     def __init__(self, sampler: Sampler, q: float) -> None:
         self.sampler, self.q = sampler, q
@@ -207,7 +207,7 @@ class _Numeric(Domain):
 
     @property
     def step(self) -> float | None:
-        """What the numbers are multiples of, if of anything."""
+        """The number of which the draws are multiples; None: of none."""
         sampler = self.get_sampler()
         return sampler.q if isinstance(sampler, Quantized) else None
 
@@ -374,7 +374,7 @@ class Spec(dict[str, Any]):
 
 
 class _Called(BaseSampler):
-    """What the domain's function gives."""
+    """A sampler that calls the domain's function."""
 
     def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
         read = Spec(config) if type(config) is dict else config
@@ -385,7 +385,7 @@ class _Called(BaseSampler):
 
 
 class Function(Domain):
-    """What a function of the other values gives, or a function without arguments."""
+    """A domain of the values of a function of the other values, or of one without arguments."""
 
     default_sampler_cls = _Called
 

@@ -35,7 +35,7 @@ class SearchAlgorithm:
 
     @property
     def metric(self) -> Any:
-        """What is optimized; None where nothing is."""
+        """The metric that is optimized; None where nothing is."""
         return None
 
     @property

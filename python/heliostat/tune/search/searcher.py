@@ -1,4 +1,4 @@
-"""What suggests configurations, and learns from their results."""
+"""The base of searchers, which suggest configurations and learn from their results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Searcher:
 
     @property
     def metric(self) -> Any:
-        """What is optimized."""
+        """The metric that is optimized."""
         return self._metric
 
     @property
@@ -183,7 +183,7 @@ class Searcher:
         return False
 
     def get_state(self) -> dict[str, Any]:
-        """What ``set_state`` takes."""
+        """Return the state that ``set_state`` takes."""
         return self.__dict__.copy()
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -256,7 +256,7 @@ class CombinedStopper(Stopper):
 
 
 def stopper_of(stop: Any, time_budget_s: Any = None) -> Stopper:
-    """What ``RunConfig(stop=...)`` and ``TuneConfig(time_budget_s=...)`` mean."""
+    """Return the stopper that ``RunConfig(stop=...)`` and ``TuneConfig(time_budget_s=...)`` mean."""
     found: list[Stopper] = []
     if isinstance(stop, Stopper):
         found.append(stop)

@@ -1,4 +1,4 @@
-"""What a trial runs: a function of its configuration, or a class with steps."""
+"""Trainables: a function of its configuration, or a class with steps."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class TrialActor:
         self._made: Packed | None = None
 
     def both(self, method: str, *given: Any) -> tuple[Batch, Packed | None]:
-        """What a method returns, and the files of the checkpoint that it has made."""
+        """Return the result of a method, and the files of the checkpoint that it has made."""
         batch: Batch = getattr(self, method)(*given)
         made = self._made
         self._made = None

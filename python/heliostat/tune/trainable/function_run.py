@@ -71,7 +71,7 @@ class FunctionRun:
             self._output(given)
 
     def _output(self, output: Any) -> None:
-        """What the function returns is its last report."""
+        """Report the value that the function returns, as its last report."""
         if isinstance(output, dict) and output:
             self.report(output, None)
         elif isinstance(output, Number):

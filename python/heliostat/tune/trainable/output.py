@@ -1,4 +1,4 @@
-"""What a trial prints, copied into files of its folder."""
+"""The output of a trial, copied into files of its folder."""
 
 from __future__ import annotations
 

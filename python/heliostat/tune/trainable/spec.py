@@ -1,4 +1,4 @@
-"""What travels between the loop and a trial's process."""
+"""The messages between the loop and a trial's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is added to each result: counts, times, and where the trial runs."""
+"""The keys that are added to each result: counts, times, and where the trial runs."""
 
 from __future__ import annotations
 

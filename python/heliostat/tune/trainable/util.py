@@ -1,4 +1,4 @@
-"""What is bound to a trainable: large values, and resources."""
+"""Bindings of a trainable: large values, and resources."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def with_resources(
 def resources_of(
     trainable: Any, config: dict[str, Any], per_trial: Any = None
 ) -> PlacementGroupFactory:
-    """What a trial takes.
+    """Return the resources of a trial.
 
     Args:
         trainable: A function or a class.

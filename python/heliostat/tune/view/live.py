@@ -72,7 +72,7 @@ class LiveTable(Progress):
         super().end(trials, folder)
 
     def draw(self, trials: Sequence[Trial]) -> RenderableType:
-        """What is shown of so many trials."""
+        """Return the table of these trials."""
         facts = Table.grid(padding=(0, 2))
         facts.add_column(style="dim", no_wrap=True)
         facts.add_column(overflow="fold")

@@ -26,7 +26,7 @@ _EXAMPLES = 5  # trials that are named of each kind of error
 
 @dataclass(frozen=True)
 class About:
-    """What a page says of the search itself.
+    """The facts of the search itself on a page.
 
     Attributes:
         state: FINISHED, INTERRUPTED or FAILED.

@@ -1,4 +1,4 @@
-"""What views show of a search, taken from its trials."""
+"""The rows of a search's trials for views."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _row(trial: Trial, metric: str | None, curve: list[tuple[float, float]]) -> 
 
 
 def earlier_curves(trials: Sequence[Trial], metric: str) -> dict[str, list[tuple[float, float]]]:
-    """What trials of a search that was restored have reported, by their ids, read from their files."""
+    """Return the reports of the trials of a restored search, by their ids, read from their files."""
     found = {}
     for trial in trials[:ROWS]:
         points = [
@@ -91,7 +91,7 @@ def _is_number(value: Any) -> bool:
 
 
 def last_line(text: str) -> str:
-    """What an error says at its end."""
+    """Return the last line of an error."""
     lines = text.strip().splitlines()
     return lines[-1].strip() if lines else "it left no text"
 

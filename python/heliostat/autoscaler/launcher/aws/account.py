@@ -1,4 +1,5 @@
-"""What the machines of a cluster need of an account: a key, subnets, a firewall, an image, the head's rights.
+"""The parts of an account that the machines of a cluster need: a key, subnets, a firewall, an
+image, the head's rights.
 
 Each is made only where the file does not name one, and is found again the next time.
 """
@@ -98,7 +99,7 @@ class Account:
     # --- the network
 
     def subnets(self) -> list[str]:
-        """Those of the region's usual network, in the order of the file's zones."""
+        """Return the subnets of the region's usual network, in the order of the file's zones."""
         asked = [{"Name": "state", "Values": ["available"]}]
         found = self.aws.ask("ec2", "describe_subnets", Filters=asked)["Subnets"]
         # Without a public address nobody outside reaches a machine, nor it the packages that it installs.

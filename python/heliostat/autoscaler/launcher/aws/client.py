@@ -39,7 +39,7 @@ class Aws:
         self._clients: dict[str, Any] = {}
 
     def ask(self, service: str, operation: str, **arguments: Any) -> Any:
-        """What the operation, named as boto3 does, answers. Raises ``CloudError``."""
+        """Return the answer of the operation, named as boto3 does. Raises ``CloudError``."""
         with _telling(operation):
             return getattr(self._client(service), operation)(**arguments)
 

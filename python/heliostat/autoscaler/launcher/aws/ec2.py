@@ -90,7 +90,9 @@ class Ec2:
                 machine["IamInstanceProfile"] = {"Arn": self._account.head_profile()}
 
     def told_on_head(self) -> dict[str, Any]:
-        """What the autoscaler beside the head reads of the file: all that ``prepare`` has found is named."""
+        """Return the file as the autoscaler beside the head reads it: all that ``prepare`` has
+        found is named.
+        """
         told = dict(self._config.told)
         told["provider"] = {**self._config.provider, "use_internal_ips": True}
         told["available_node_types"] = {
@@ -102,7 +104,7 @@ class Ec2:
     # --- what there is
 
     def machines(self) -> list[CloudMachine]:
-        """Those that run or begin to."""
+        """Return the machines that run or begin to."""
         return [self._machine(row) for row in self._rows("pending", "running")]
 
     def _rows(self, *states: str) -> list[Mapping[str, Any]]:
@@ -130,7 +132,7 @@ class Ec2:
         return CloudMachine(name, kind, tags.get(_ROLE) == "head", host)
 
     def resources(self, kind: NodeType) -> dict[str, float]:
-        """What EC2 says of the instance type, and the file of the kind."""
+        """Return the resources of the instance type as EC2 and the file tell them."""
         name = self._machines[kind.name].get("InstanceType")
         if name is None:  # the launch template has it
             return dict(kind.resources)

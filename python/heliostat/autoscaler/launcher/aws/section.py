@@ -26,7 +26,9 @@ _OURS = ("MinCount", "MaxCount")
 
 @dataclass(frozen=True)
 class Section:
-    """What the file says of EC2. ``zones``: in the order in which they are tried; none: all of the region."""
+    """The file's section on EC2. ``zones``: in the order in which they are tried; none: all of the
+    region.
+    """
 
     region: str
     zones: tuple[str, ...] = ()

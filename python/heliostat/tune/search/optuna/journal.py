@@ -107,7 +107,7 @@ class HeadStorage(JournalStorage, BaseHeartbeat):  # type: ignore[misc] # not ty
         return self._interval_s
 
     def get_heartbeat_stale_trial_callback(self) -> Callable[[Any, Any], None] | None:
-        """What is told of a trial that has failed for want of them."""
+        """The callback for a trial that has failed for want of heartbeats."""
         return self._failed
 
     def get_failed_trial_callback(self) -> Callable[[Any, Any], None] | None:
