@@ -1,4 +1,4 @@
-"""What the running code can ask about itself."""
+"""The context of the running code."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ _ELSEWHERE = {
 
 
 def missing(name: str) -> str:
-    """What to say of a private name that is not here. ``name`` begins with ``ray.``."""
+    """Return the sentence about a private name that is not here. ``name`` begins with ``ray.``."""
     for part, reason in _ELSEWHERE.items():
         if f"{name}.".startswith(f"ray.{part}."):
             return f"ray.{part} {reason}"

@@ -67,7 +67,9 @@ def _actor(row: ActorRow, hosts: dict[str, str]) -> dict[str, Any]:
 
 
 def available_resources_per_node() -> dict[str, dict[str, float]]:
-    """What is free on each living node, by its hex id; resources that are used up are left out."""
+    """Return the free resources of each living node, by its hex id; those that are used up are left
+    out.
+    """
     session.require()
     return {
         row["node_id"]: {name: free for name, free in row["available"].items() if free > 0}
@@ -77,7 +79,7 @@ def available_resources_per_node() -> dict[str, dict[str, float]]:
 
 
 def total_resources_per_node() -> dict[str, dict[str, float]]:
-    """What each living node has, by its hex id."""
+    """Return the resources of each living node, by its hex id."""
     session.require()
     return {row["node_id"]: row["total"] for row in _heliostat.list_nodes() if row["alive"]}
 

@@ -9,7 +9,7 @@ __all__ = ["Verbosity", "disable_ipython", "has_verbosity", "set_verbosity"]
 
 
 class Verbosity(Enum):
-    """What ``verbose`` may be; as a number it is what ``verbose`` takes."""
+    """The values of ``verbose``; as a number each is what ``verbose`` takes."""
 
     V0_MINIMAL = 0
     V1_EXPERIMENT = 1

@@ -19,7 +19,7 @@ __all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig"]
 
 @dataclass
 class FailureConfig(_Failure):
-    """What happens after a failure.
+    """The reaction to failures.
 
     Attributes:
         max_failures: How many times a group of workers, or a trial, is started again; -1: without end.
@@ -42,7 +42,7 @@ class FailureConfig(_Failure):
 
 @dataclass
 class CheckpointConfig(_Checkpoint):
-    """Which checkpoints are made and kept.
+    """The choice of the checkpoints that are made and kept.
 
     Attributes:
         num_to_keep, checkpoint_score_attribute, checkpoint_score_order: As in ``train.CheckpointConfig``.

@@ -1,4 +1,4 @@
-"""What a training function asks and says, as functions of one module: Ray's older form.
+"""The session of a training function, as functions of one module: Ray's older form.
 
 ``session.report`` is ``train.report``, ``session.get_world_rank()`` is
 ``train.get_context().get_world_rank()``, and so on; in a trial they are those of ``tune``. Outside of a
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def _trial() -> Any:
-    """What ``heliostat.tune.context`` has, in a process that runs a trial; else None."""
+    """Return the module ``heliostat.tune.context`` in a process that runs a trial; else None."""
     # A process that runs a trial has loaded it; no other one has to.
     tune = sys.modules.get("heliostat.tune.context")
     return tune if tune is not None and tune.in_trial() else None

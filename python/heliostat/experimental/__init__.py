@@ -1,4 +1,4 @@
-"""What Ray keeps under this name."""
+"""The names that Ray keeps under ``experimental``."""
 
 from __future__ import annotations
 

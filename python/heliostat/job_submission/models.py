@@ -1,4 +1,6 @@
-"""What the jobs API tells of a job, as Pydantic models; ``types`` has the same for those without Pydantic."""
+"""The jobs API's details of a job, as Pydantic models; ``types`` has the same for those without
+Pydantic.
+"""
 
 from __future__ import annotations
 

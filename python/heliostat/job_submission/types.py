@@ -1,4 +1,4 @@
-"""What the jobs API tells of a job. ``JobDetails`` and ``DriverInfo`` are those without Pydantic."""
+"""The jobs API's details of a job. ``JobDetails`` and ``DriverInfo`` are those without Pydantic."""
 
 from __future__ import annotations
 

@@ -221,5 +221,5 @@ class ActorGroup:
 
     @property
     def actor_metadata(self) -> list[Any]:
-        """What each actor's ``get_actor_metadata()`` returned."""
+        """Return the result of each actor's ``get_actor_metadata()``."""
         return [wrapper.metadata for wrapper in self.actors]

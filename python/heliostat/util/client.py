@@ -10,7 +10,7 @@ __all__ = ["RayAPIStub", "num_connected_contexts", "ray"]
 
 
 class RayAPIStub:
-    """What ``ray.util.client.ray`` is. All calls of the API are those of any other driver."""
+    """The object ``ray.util.client.ray``. All calls of the API are those of any other driver."""
 
     def is_connected(self) -> bool:
         """Whether this process is a driver outside its cluster."""

@@ -1,4 +1,4 @@
-"""What the commands that are written in Python have in common."""
+"""The part that the commands written in Python have in common."""
 
 from __future__ import annotations
 

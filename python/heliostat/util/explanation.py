@@ -1,4 +1,4 @@
-"""What a thing waits for (WHY-1)."""
+"""Reasons for waits (WHY-1)."""
 
 from __future__ import annotations
 

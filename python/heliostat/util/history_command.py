@@ -70,7 +70,7 @@ class Store:
         return sorted(str(path).rsplit("/", 1)[-1] for path in found)
 
     def read(self, name: str) -> bytes:
-        """What is under that name."""
+        """Return the bytes under that name."""
         data: bytes = self._files.cat_file(f"{self._folder}/{name}")
         return data
 

@@ -21,7 +21,7 @@ ANSWER_S_MAX = 120.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said."""
+    """The answer of a server."""
 
     status: int
     body: bytes

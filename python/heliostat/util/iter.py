@@ -620,7 +620,9 @@ def _cycle(item_generator: Any) -> Iterator[Any]:
 
 
 def _collected(fetch: Callable[[], Any], batch_ms: int) -> list[Any]:
-    """What comes within so many milliseconds, one item at least; ``StopIteration`` if nothing comes."""
+    """Return the items that come within so many milliseconds, one at least; ``StopIteration`` if
+    none comes.
+    """
     batch = [fetch()]
     end = time.monotonic() + batch_ms / 1000
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""What the functions of an iterator count and share. Deprecated, as it is in Ray."""
+"""Counts and values that the functions of an iterator share. Deprecated, as it is in Ray."""
 
 from __future__ import annotations
 

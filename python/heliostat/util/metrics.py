@@ -100,7 +100,7 @@ class Metric:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the metric was made with."""
+        """The arguments that the metric was made with."""
         return {
             "name": self._name,
             "description": self._description,
@@ -250,7 +250,7 @@ class Histogram(Metric):
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the metric was made with."""
+        """The arguments that the metric was made with."""
         return {**super().info, "boundaries": self.boundaries}
 
     def _bounds(self) -> list[float]:

@@ -6,5 +6,5 @@ from heliostat.core import settings
 
 
 def get_node_instance_id() -> str:
-    """What the cloud calls this machine; empty where nobody said."""
+    """Return the cloud's name for this machine; empty where it is not set."""
     return settings.text("CLOUD_INSTANCE_ID")

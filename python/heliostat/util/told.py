@@ -1,4 +1,4 @@
-"""What a library tells of something that it runs, kept by the cluster for the head's page.
+"""The record that a library keeps in the cluster of a thing that it runs, for the head's page.
 
 A row outlives the driver that has written it, and goes when many others have begun after it.
 """

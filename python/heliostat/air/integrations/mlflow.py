@@ -14,7 +14,7 @@ __all__ = ["MLflowLoggerCallback", "setup_mlflow"]  # noqa: F822 # the callback 
 
 
 class _Noop:
-    """What workers other than rank 0 get instead of ``mlflow``: any call does nothing.
+    """The stand-in for ``mlflow`` in workers other than rank 0: any call does nothing.
 
     A call gives another one (Ray's gives None), so that ``with mlflow.start_run() as run:`` and
     ``run.info.run_id`` do no harm.

@@ -1,4 +1,4 @@
-"""Who of the workers tracks a run."""
+"""The choice of the worker that tracks a run."""
 
 from __future__ import annotations
 

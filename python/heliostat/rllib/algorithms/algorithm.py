@@ -462,7 +462,7 @@ class Algorithm(Checkpointable, Trainable):
             self.publish_weights()
 
     def _own_state(self) -> dict[str, Any]:
-        """What an algorithm keeps besides: replay buffers that checkpoints have."""
+        """Return the state of the algorithm besides: replay buffers that checkpoints have."""
         return {}
 
     def _set_own_state(self, state: dict[str, Any]) -> None:

@@ -421,7 +421,9 @@ class AlgorithmConfig:
 
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        """What an algorithm's modules have unless ``model_config`` says otherwise."""
+        """The model settings that an algorithm's modules have unless ``model_config`` says
+        otherwise.
+        """
         return {}
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""What algorithms with a replay buffer share: DQN and SAC."""
+"""The part that algorithms with a replay buffer share: DQN and SAC."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _NotProvided:
-    """What an argument is that was not passed."""
+    """The value of an argument that was not passed."""
 
     def __repr__(self) -> str:
         return "NotProvided"
@@ -371,7 +371,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(name: str, where: str, known: Iterable[str]) -> str:
-    """What to say of a setting that is not there."""
+    """Return the sentence about a setting that does not exist."""
     if name in REPLACED:
         return (
             f"{name!r} is a setting of RLlib's old API stack, which Heliostat does not have: "

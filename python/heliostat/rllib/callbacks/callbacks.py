@@ -1,4 +1,4 @@
-"""What programs are told of an algorithm's life."""
+"""The events of an algorithm's life that programs are told."""
 
 from __future__ import annotations
 

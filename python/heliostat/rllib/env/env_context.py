@@ -1,4 +1,4 @@
-"""What an environment's creator is told."""
+"""The argument of an environment's creator."""
 
 from __future__ import annotations
 

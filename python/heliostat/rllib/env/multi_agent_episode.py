@@ -14,7 +14,8 @@ from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
 
 
 class MultiAgentEpisode:
-    """What agents saw, did and got: for each a ``SingleAgentEpisode`` of its own steps.
+    """The observations, actions and rewards of agents: for each a ``SingleAgentEpisode`` of its own
+    steps.
 
     An agent's step lasts from the observation that it acts on to its next one; rewards between the two are
     summed. Methods that take ``env_steps=True`` count steps of the environment from this part's begin, with
@@ -319,7 +320,7 @@ class MultiAgentEpisode:
 
 
 class MultiAgentRollout:
-    """What a runner of several agents sampled.
+    """The samples of a runner of several agents.
 
     Attributes:
         episodes: Each agent's steps, with the module that acted.

@@ -1,4 +1,4 @@
-"""What a runner sampled: one array a column, with no object per step."""
+"""The samples of a runner: one array a column, with no object per step."""
 
 from __future__ import annotations
 

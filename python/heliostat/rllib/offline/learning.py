@@ -1,4 +1,4 @@
-"""What algorithms share that learn from recorded episodes."""
+"""The part that algorithms share which learn from recorded episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What algorithms need of spaces: buffers, sizes, scaled actions."""
+"""Operations on spaces for algorithms: buffers, sizes, scaled actions."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def unsquashed(space: Any, actions: Any) -> Any:
 
 
 def squashed(space: Any, actions: Any) -> Any:
-    """What :func:`unsquashed` makes these actions of."""
+    """Return the actions of which :func:`unsquashed` makes these."""
     from gymnasium import spaces
 
     def one(leaf: Any, values: Any) -> Any:

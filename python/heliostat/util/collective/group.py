@@ -49,7 +49,7 @@ def declare(
 
 
 def declared(group: str) -> dict[str, Any] | None:
-    """What was noted, if this actor is one of the group."""
+    """Return the declaration of the group, if this actor is one of it."""
     actor = ray.get_runtime_context().get_actor_id()
     found = _heliostat.kv_get(f"declared/{group}".encode(), namespace=_space())
     told: dict[str, Any] = json.loads(found) if found is not None else {"ranks": {}}

@@ -1,4 +1,4 @@
-"""What makes text of text: the engines of models, and what they have in common."""
+"""The engines that generate text with models, and the part that they have in common."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Piece:
-    """What has come of an answer since the piece before it, and how many tokens there are in all."""
+    """The part of an answer since the piece before it, and how many tokens there are in all."""
 
     text: str
     prompt_tokens: int
@@ -56,7 +56,7 @@ class Completion:
 
 
 class Batches(Protocol):
-    """What datasets ask of an engine."""
+    """The methods that datasets need of an engine."""
 
     async def complete(self, prompt: str | list[int], params: dict[str, Any]) -> Completion:
         """How a text, or tokens, go on, with parameters in the names of the engine's package."""
@@ -90,7 +90,9 @@ class Stops:
         self.was_met = False
 
     def take(self, text: str, *, is_last: bool = False) -> str:
-        """What may be shown now that there is more, or now that there will be no more."""
+        """Return the text that may be shown, now that there is more, or now that there will be no
+        more.
+        """
         text = self._kept + text
         ends = [at for one in self._stops if (at := text.find(one)) >= 0]
         if ends:

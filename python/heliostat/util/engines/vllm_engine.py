@@ -79,7 +79,7 @@ class VLLMEngine:
         )
 
     async def pool(self, prompt: str | list[int], task: str, params: dict[str, Any]) -> Completion:
-        """What the model's pooler makes of a prompt, with vLLM's ``PoolingParams``."""
+        """Return the result of the model's pooler for a prompt, with vLLM's ``PoolingParams``."""
         given = prompt if isinstance(prompt, str) else {"prompt_token_ids": prompt}
         parameters = self._vllm.PoolingParams(**{"task": task, **params})
         async for out in self._engine.encode(given, parameters, uuid.uuid4().hex):

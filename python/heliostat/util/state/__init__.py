@@ -1,4 +1,4 @@
-"""What is in the cluster: tasks, objects, workers, actors, nodes, jobs, placement groups."""
+"""The state of the cluster: tasks, objects, workers, actors, nodes, jobs, placement groups."""
 
 from __future__ import annotations
 

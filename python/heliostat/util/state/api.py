@@ -1,4 +1,4 @@
-"""What there is in the cluster, asked for when it is asked for: nothing is recorded beforehand.
+"""The state of the cluster, asked for when it is needed: nothing is recorded beforehand.
 
 Tasks and objects are told by the processes that own them, workers by the nodes' daemons, the rest by
 the control service. Of tasks that have ended each process remembers the latest 10,000; when it ends, a

@@ -1,4 +1,6 @@
-"""Who is asked for rows: this process's cluster, or another one through the command line's binary."""
+"""The choice of the cluster that is asked for rows: this process's, or another one through the
+command line's binary.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def is_ours(address: str | None) -> bool:
 
 
 def _outside(command: list[str], address: str | None) -> tuple[str, int]:
-    """What the binary prints, asked without a session."""
+    """Return the output of the binary, asked without a session."""
     where = [] if address in (None, "auto") else ["--address", str(address)]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What there are rows of in the state API, and how they are asked for."""
+"""The resources of the state API, and how their rows are asked for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Filter = tuple[str, PredicateType, SupportedFilterType]
 
 @unique
 class StateResource(Enum):
-    """What can be listed."""
+    """The resources that can be listed."""
 
     ACTORS = "actors"
     JOBS = "jobs"
@@ -49,7 +49,7 @@ class StateResource(Enum):
 
 @unique
 class SummaryResource(Enum):
-    """What can be counted."""
+    """The resources that can be counted."""
 
     ACTORS = "actors"
     TASKS = "tasks"

@@ -42,7 +42,7 @@ _STATES: dict[str, Callable[..., list[Any]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What of each node is packed."""
+    """The parts of each node that are packed."""
 
     logs: bool
     pip: bool

@@ -1,4 +1,4 @@
-"""What the state API raises."""
+"""The errors of the state API."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 class Collected(NamedTuple):
-    """What came of a collection in all workers."""
+    """The result of a collection in all workers."""
 
     workers: int
     objects: int

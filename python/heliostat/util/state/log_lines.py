@@ -1,4 +1,4 @@
-"""What a person is shown of a log: the last state of each progress bar instead of every one.
+"""A log as a person reads it: the last state of each progress bar instead of every one.
 
 A bar of a terminal writes itself over by ``\\r``; one of ``ray.experimental.tqdm_ray`` is a line of JSON for
 each of its states. The head's server does the same (``log_lines.rs``) for those who ask it.
@@ -25,7 +25,7 @@ class Shown:
         self._bars: dict[str, bytes] = {}
 
     def take(self, part: bytes) -> bytes:
-        """What is to be shown of the next part."""
+        """Take in the next part; return the bytes to show."""
         *lines, rest = (self._open + part).split(b"\n")
         out = b"".join(self._line(line, has_end=True) for line in lines)
         self._open = b""
@@ -37,7 +37,7 @@ class Shown:
         return out
 
     def end(self) -> bytes:
-        """What is left when nothing more will come."""
+        """Return the rest when the log has ended."""
         rest, self._open = self._open, b""
         out = self._line(rest, has_end=False) if rest else b""
         bars, self._bars = self._bars, {}
@@ -52,7 +52,7 @@ class Shown:
         return _last_state(line) + (b"\n" if has_end else b"")
 
     def _bar(self, line: bytes) -> bytes | None:
-        """What the state of a bar has to be shown as now; ``None``: the line is none."""
+        """Return the state of a bar as it has to be shown now; ``None``: the line is not one."""
         begin = line.index(b"{") if b"{" in line else 0
         try:
             state: dict[str, Any] = json.loads(line[begin:])

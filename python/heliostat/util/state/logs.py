@@ -85,7 +85,9 @@ def _read(file: LogFile, offset: int, tail: int) -> tuple[bytes, int] | None:
 
 
 def _of_task(path: str, task_id: str) -> BinaryIO:
-    """What a task has printed into a worker's file: the daemon writes down where that begins."""
+    """Return the text that a task has printed into a worker's file: the daemon writes down where
+    that begins.
+    """
     import io
 
     try:

@@ -13,7 +13,8 @@ from heliostat.util.state.exception import RayStateApiException
 
 
 def server(address: str | None) -> Server | None:
-    """Who is asked for the logs of a cluster; None: this process reads them by tasks.
+    """Return the server that is asked for the logs of a cluster; None: this process reads them by
+    tasks.
 
     Args:
         address: The URL of a head's server, or a cluster's address. None and "auto": this process's cluster,

@@ -229,7 +229,9 @@ def _print(server: Server, options: argparse.Namespace, which: dict[str, Any]) -
 
 
 def parts(server: Server, path: str, timeout: float | None) -> Iterator[bytes]:
-    """What the server sends, as it comes. Raises ``RuntimeError`` with its sentence if it refuses."""
+    """Yield the bytes that the server sends, as they come. Raises ``RuntimeError`` with its
+    sentence if it refuses.
+    """
     with server.streamed(path, timeout) as answer:
         if answer.status != 200:
             text = answer.read().decode(errors="replace")

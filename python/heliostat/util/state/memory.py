@@ -1,4 +1,6 @@
-"""Who holds references to what, as text: ``heliostat memory``, and ``memory_summary`` for programs."""
+"""The holders of references to each object, as text: ``heliostat memory``, and ``memory_summary``
+for programs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of the state API is, and what is known of its columns."""
+"""The classes of rows of the state API, and the facts about their columns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the head's page shows of a worker: its stacks now, how often each was seen over some seconds, or what
-each of them has allocated in that time.
+"""The answer about a worker for the head's page: its stacks now, how often each was seen over some
+seconds, or what each of them has allocated in that time.
 
 ``python -m heliostat.util.state.stack_answer '{"node_id": …, "pid": …, "seconds": …, "memory": …}'``
 prints its answer as JSON. A worker shows its stacks to processes of its machine: a task on its node asks it.

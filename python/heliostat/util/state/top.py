@@ -50,7 +50,7 @@ class Node:
 
 @dataclass
 class Look:
-    """What is known at one moment; ``silent``: processes that did not tell in time."""
+    """The state at one moment; ``silent``: processes that did not tell in time."""
 
     at: float
     nodes: list[Node] = field(default_factory=list)

@@ -118,7 +118,7 @@ class SACTorchLearner(TargetLearner):
         return critic + extra + actor + worth
 
     def more_critic_loss(self, **about: Any) -> Any:
-        """What a loss of values has besides; CQL's penalty."""
+        """Return the further part of a loss of values: CQL's penalty."""
         return 0.0
 
     def actor_loss(

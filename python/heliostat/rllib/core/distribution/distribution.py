@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Distribution:
-    """What a module's outputs mean as actions."""
+    """The distribution of actions that a module's outputs mean."""
 
     def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
         """Return random actions, without a gradient."""

@@ -1,4 +1,4 @@
-"""What turns samples into better weights."""
+"""The base of learners, which turn samples into better weights."""
 
 from __future__ import annotations
 
@@ -385,7 +385,7 @@ class Learner(Checkpointable):
         self._set_own_state(state.get("own") or {})
 
     def _own_state(self) -> dict[str, Any]:
-        """What a learner keeps besides weights: coefficients that adapt."""
+        """Return the state of the learner besides weights: coefficients that adapt."""
         return {}
 
     def _set_own_state(self, state: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from heliostat.rllib.utils.checkpoints import chosen
 
 @dataclass
 class MultiRLModuleSpec:
-    """What several modules are made from.
+    """The specification of several modules.
 
     Attributes:
         multi_rl_module_class: A subclass of ``MultiRLModule``. Default: ``MultiRLModule`` itself.

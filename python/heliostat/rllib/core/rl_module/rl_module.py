@@ -14,7 +14,7 @@ from heliostat.rllib.utils.checkpoints import Checkpointable
 
 @dataclass
 class RLModuleSpec:
-    """What a module is made from.
+    """The specification of a module.
 
     Attributes:
         module_class: A subclass of ``RLModule``. Default: the algorithm's.

@@ -13,7 +13,7 @@ __all__ = ["ParallelPettingZooEnv", "PettingZooEnv"]
 
 
 class _Wrapped(MultiAgentEnv):
-    """What both kinds of environments have."""
+    """The part that both kinds of environments share."""
 
     def __init__(self, env: Any) -> None:
         super().__init__()

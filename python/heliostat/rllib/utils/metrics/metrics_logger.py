@@ -79,7 +79,7 @@ class Stats:
             self.moving = float(np.mean(moved))
 
     def peek(self) -> Any:
-        """What a result has of the values."""
+        """Return the reduced value, as a result has it."""
         if self.reduce == "lifetime_sum":
             return self.total
         if self.reduce == "ema" and self.window is None:
@@ -103,7 +103,7 @@ class Stats:
         return _plain(function(values))
 
     def successor(self, root: bool) -> Stats:
-        """What takes the next values, after these were handed on."""
+        """Return the object that takes the next values, after these were handed on."""
         made = Stats(self.reduce, self.window, self.ema_coeff, self.percentiles)
         made.__dict__ |= {k: v for k, v in vars(self).items() if k in ("leaf", "at")}
         made.moving, made.last = self.moving, self.last

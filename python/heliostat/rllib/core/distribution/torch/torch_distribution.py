@@ -312,7 +312,7 @@ class _OfSpace:
 
 
 def for_space(space: Any, squash: bool = False) -> Any:
-    """What makes distributions over a space of a module's outputs.
+    """Return the maker of distributions over a space of a module's outputs.
 
     Args:
         space: The space of actions.

@@ -1,4 +1,4 @@
-"""What algorithms ask of modules."""
+"""The methods that algorithms need of modules."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ValueFunctionAPI:
-    """What a module has whose algorithm needs values: PPO, IMPALA, APPO, MARWIL."""
+    """The methods of a module whose algorithm needs values: PPO, IMPALA, APPO, MARWIL."""
 
     @abstractmethod
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
