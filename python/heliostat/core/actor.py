@@ -63,7 +63,7 @@ class _Definition:
 
     @functools.cached_property
     def modules(self) -> list[str]:
-        """What its worker is to have loaded."""
+        """Return the modules that its worker is to have loaded."""
         return preload.mentioned(self.cls)
 
 
@@ -201,7 +201,7 @@ def _arrived(cls: type[T], options: dict[str, Any]) -> ActorClass[T]:
 
 
 class ActorClassWithOptions(Generic[T]):
-    """What ``A.options(...)`` gives: only good for ``.remote`` and ``.bind``."""
+    """The result of ``A.options(...)``: only good for ``.remote`` and ``.bind``."""
 
     def __init__(self, of: ActorClass[T], actor_options: Mapping[str, Any]) -> None:
         self._actor_class = of
@@ -345,7 +345,7 @@ def _create(
 def plan_of(
     definition: _Definition, options: dict[str, Any]
 ) -> tuple[Interface, _heliostat.ActorOptions, _heliostat.Placement, ActorPlan]:
-    """What a new actor is made from, whatever its arguments."""
+    """Return the plan of a new actor, whatever its arguments."""
     if options.get("name") == "":
         raise ValueError("Actor name cannot be an empty string.")
     _check_namespace(options.get("namespace"))

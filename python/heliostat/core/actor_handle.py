@@ -43,7 +43,7 @@ class Method(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """What callers need to know of an actor's class, and of the options the actor was made with."""
+    """The facts of an actor's class and of the actor's options that callers need."""
 
     class_name: str
     methods: tuple[Method, ...]
@@ -142,7 +142,7 @@ def _is_special(name: str) -> bool:
 def make_slot(
     interface: Interface, actor: _heliostat.ActorOptions, method: Method
 ) -> _heliostat.MethodSlot:
-    """What calls of that method begin with."""
+    """Return the slot from which calls of that method are made."""
     optioned: Remembered[_heliostat.MethodSlot] = Remembered()
 
     def on_options(bound: _heliostat.ActorMethod, **options: Any) -> _heliostat.ActorMethod:

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class ActorClassMethodMetadata:
-    """What is known of the methods, by their names."""
+    """The facts of the methods, by their names."""
 
     methods: dict[str, Any]
     signatures: dict[str, inspect.Signature]

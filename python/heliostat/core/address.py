@@ -1,4 +1,4 @@
-"""Which cluster an address means."""
+"""The choice of the cluster that an address means."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _served: tuple[asyncio.AbstractEventLoop, Callable[[], None]] | None = None
 
 
 class _Waiters:
-    """Who waits for which object, in one session."""
+    """The futures that wait for objects, in one session."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -129,7 +129,7 @@ _waiters_lock = threading.Lock()
 
 
 def waiters() -> _Waiters:
-    """Those of the present session."""
+    """Return the futures that wait in the present session."""
     epoch = _heliostat.session_epoch()
     found = _waiters.get(epoch)
     if found is None:

@@ -424,7 +424,7 @@ def drive(items: Any) -> Iterator[Any]:
 
 
 def loops() -> list[asyncio.AbstractEventLoop]:
-    """Those on which this process's calls run; none, if it is no async actor."""
+    """Return the event loops on which this process's calls run; none, if it is not an async actor."""
     return [] if _server is None else [group.loop for group in _server.groups.values()]
 
 

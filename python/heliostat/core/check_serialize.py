@@ -123,7 +123,7 @@ def _why_not(value: Any) -> str | None:
 
 
 def _parts(whole: _Part) -> Iterator[_Part]:
-    """What it is made of, as far as pickling goes."""
+    """Yield the parts of a value, as far as pickling goes."""
     value = whole.value
     if inspect.ismodule(value):
         return

@@ -402,7 +402,9 @@ def _stem(name: str) -> str:
 
 
 def _content(uri: str, field: str, draft: Path) -> Path:
-    """What counts of an archive: of a remote one the only folder in it, unless that is a package itself."""
+    """Return the content of an archive: of a remote one the only folder in it, unless that is a
+    package itself.
+    """
     only = archives.single_folder(draft)
     if only is None or remote_files.scheme(uri) == PACKAGE or uri.endswith(".whl"):
         return draft

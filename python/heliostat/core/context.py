@@ -1,4 +1,4 @@
-"""What ``init`` returns."""
+"""The result of ``init``."""
 
 from __future__ import annotations
 

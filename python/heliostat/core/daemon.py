@@ -40,7 +40,7 @@ def _sleep_until_end(child: int, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What a daemon is started with; ``None``: it finds out for itself."""
+    """The options of a daemon; ``None``: it finds out for itself."""
 
     head: bool = True
     address: str | None = None  # the head's `host:port`, for the other nodes
@@ -96,7 +96,7 @@ class NodeOptions:
 
 @dataclass(frozen=True)
 class NodeAddress:
-    """What a daemon said when it was ready."""
+    """The facts that a daemon told when it was ready."""
 
     session_dir: str
     session_name: str
@@ -256,7 +256,7 @@ def _ready(process: subprocess.Popen[bytes], reader: int, output: int) -> NodeAd
 
 
 def _elsewhere(error: str) -> str:
-    """What to do about a folder that cannot be written."""
+    """Return the advice for a folder that cannot be written."""
     if not error.startswith("the session's folder"):
         return ""
     return ". Name another folder with RAY_TMPDIR, or with `ray.init(_temp_dir=...)`."

@@ -47,7 +47,7 @@ _lock = threading.Lock()
 
 
 def on_breakpoint(frame: FrameType) -> None:
-    """What ``breakpoint()`` does in a worker: stop in the frame that called it."""
+    """Stop in the frame that called ``breakpoint()`` in a worker."""
     what = f"breakpoint() in {_place(frame)}"
     kind = settings.text("DEBUG")
     if kind == "legacy":
@@ -165,7 +165,7 @@ def say(text: str) -> None:
 
 
 def describe(host: str, port: int, secret: str, what: str) -> bytes:
-    """What ``ray debug`` finds in the cluster about a text debugger that waits."""
+    """Return the entry by which ``ray debug`` finds a text debugger that waits."""
     node = _heliostat.session()["host"]
     found = {"host": host, "port": port, "secret": secret, "what": what, "pid": os.getpid()}
     return json.dumps({**found, "node": node}).encode()

@@ -1,4 +1,5 @@
-"""What Python's own servers and clients show to other machines: as Rust does it for all others (decision 51).
+"""The certificates of Python's own servers and clients for other machines: as Rust's for all others
+(decision 51).
 
 ``RAY_USE_TLS=1`` asks for it, and ``RAY_TLS_SERVER_CERT``, ``RAY_TLS_SERVER_KEY`` and
 ``RAY_TLS_CA_CERT`` name the files; a node that was started with ``--tls=auto`` keeps its own in
@@ -24,7 +25,7 @@ class Files(NamedTuple):
 
 
 def files(session_dir: str | None = None) -> Files | None:
-    """Those that connections between machines need; ``None``: they are not encrypted."""
+    """Return the files that connections between machines need; ``None``: they are not encrypted."""
     if settings.flag("USE_TLS"):
         return Files(
             *(settings.text(f"TLS_{name}") for name in ("SERVER_CERT", "SERVER_KEY", "CA_CERT"))
@@ -36,7 +37,9 @@ def files(session_dir: str | None = None) -> Files | None:
 
 
 class Accepting:
-    """What a server shows to other processes of the cluster, which show a certificate, too."""
+    """The server's side of connections with other processes of the cluster, which show a
+    certificate, too.
+    """
 
     def __init__(self, files: Files) -> None:
         self._pair = (files.certificate, files.key)

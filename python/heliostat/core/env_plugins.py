@@ -29,7 +29,7 @@ logger = logging.getLogger("heliostat")
 
 @dataclass
 class RuntimeEnvContext:
-    """What a plugin may change of the worker that is to be started."""
+    """The parts of a starting worker that a plugin may change."""
 
     command_prefix: list[str] = field(default_factory=list)
     env_vars: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class RuntimeEnvPlugin:
         """Raise for a value that the field cannot have."""
 
     def get_uris(self, runtime_env: Any) -> list[str]:
-        """What is to be made, by URIs: each is made once a node."""
+        """Return the URIs of the things to make: each is made once a node."""
         return []
 
     async def create(

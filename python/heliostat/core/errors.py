@@ -47,7 +47,7 @@ class DeathCause:
     log_tail: str = ""
 
     def sentence(self) -> str:
-        """What ended it, with the exit code or the signal's name."""
+        """Return the cause as a sentence, with the exit code or the signal's name."""
         known = self.message.rstrip(". \n")
         if self.kind == DeathKind.EXITED and f"code {self.code}" not in known:
             known = _joined(known, f"its process exited with code {self.code}")
@@ -135,7 +135,7 @@ class TaskPlacementGroupRemoved(RayError):
 
 @dataclass(frozen=True)
 class ActorDeath:
-    """Which actor ended, and why."""
+    """The death of an actor, and its cause."""
 
     actor_id: str
     class_name: str = ""
@@ -447,7 +447,7 @@ class UserCodeException(RayError):
 
 
 class UnserializableException(RayError):
-    """What a call raised could not be read here."""
+    """The exception of a call could not be read here."""
 
     def __init__(self, original_stack_trace: str = "") -> None:
         super().__init__(original_stack_trace)

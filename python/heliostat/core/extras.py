@@ -157,6 +157,8 @@ def missing(module: str, who: str, extra: str | None = None, why: object = None)
 
 
 def explained(error: ModuleNotFoundError, who: str, extra: str | None = None) -> ImportError:
-    """What to raise when loading a part of the library failed: the same error, unless an extra is missing."""
+    """Return the error to raise when loading a part of the library failed: the same one, unless an
+    extra is missing.
+    """
     name = (error.name or "").partition(".")[0]
     return missing(name, who, extra) if name in _PACKAGES else error

@@ -1,4 +1,4 @@
-"""Which accelerators the running call has."""
+"""The accelerators of the running call."""
 
 from __future__ import annotations
 

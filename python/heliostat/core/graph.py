@@ -104,7 +104,7 @@ class DAGNode:
         return dict(self._options)
 
     def get_stable_uuid(self) -> str:
-        """What names the node within its graph."""
+        """Return the name of the node within its graph."""
         return self._stable_uuid
 
     def _make(self, run: _Execution) -> Any:
@@ -187,7 +187,7 @@ class ClassMethodNode(DAGNode):
 
 
 class InputNode(DAGNode):
-    """What ``execute`` is called with; ``node[0]`` and ``node.name`` are parts of it."""
+    """The arguments of ``execute``; ``node[0]`` and ``node.name`` are parts of them."""
 
     def __enter__(self) -> InputNode:
         return self

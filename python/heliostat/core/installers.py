@@ -92,7 +92,7 @@ _LINES = (
 
 @dataclass
 class _ForUv:
-    """What uv is called with in the place of pip."""
+    """The arguments and variables of uv in the place of pip."""
 
     arguments: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
@@ -243,7 +243,7 @@ def _pip(python: Path, env: Mapping[str, str]) -> list[str]:
 
 
 def _configured() -> list[str]:
-    """What files and variables tell pip, as options of `pip install`."""
+    """Return the settings of pip from files and variables, as options of `pip install`."""
     if importlib.util.find_spec("pip") is None:
         return []
     command = [sys.executable, "-m", "pip", "config", "list"]

@@ -1,4 +1,4 @@
-"""What a driver tells the cluster about its job."""
+"""The facts of its job that a driver tells the cluster."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class JobConfig:
 
     @property
     def default_actor_lifetime(self) -> str:
-        """What ``lifetime`` is for actors that do not say."""
+        """The ``lifetime`` of actors that do not give one."""
         return self._default_actor_lifetime
 
     def code(self) -> Code:

@@ -147,10 +147,10 @@ class JobEntrypoint:
         self._stopped = False
 
     def ready(self) -> None:
-        """It has its resources."""
+        """Return: the actor runs, so it has its resources."""
 
     def run(self, entrypoint: str, env: dict[str, str], folder: str) -> Iterator[bytes | int]:
-        """What the command prints, part by part; at last its exit code."""
+        """Yield the output of the command, part by part; at last its exit code."""
         own = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
         self._child = subprocess.Popen(
             [_SHELL, "-c", entrypoint],

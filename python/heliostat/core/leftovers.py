@@ -1,4 +1,4 @@
-"""What errors leave behind in a worker.
+"""The objects that errors leave behind in a worker.
 
 An error keeps the frames that it came through, and so every reference in them. Where such a frame holds the
 error too, both stay until Python collects, and an idle worker does not: objects would stay for as long as the

@@ -46,13 +46,15 @@ def load(modules: list[str]) -> list[str]:
 
 
 def later(modules: list[str]) -> list[str]:
-    """What users of these modules come to load besides."""
+    """Return the modules that users of these modules come to load besides."""
     names = [name for module in modules for name in _LATER.get(module, ())]
     return [name for name in names if name not in sys.modules]
 
 
 def freeze() -> None:
-    """What is loaded now lives for ever; a collection in a child must not touch its shared pages."""
+    """Freeze the loaded modules, which live for ever: a collection in a child must not touch its
+    shared pages.
+    """
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Which versions the packages of an environment have: found out once a cluster.
+"""The versions of an environment's packages: found out once a cluster.
 
 The node that installs what an environment asks for tells the head which versions it got, a line
 ``name==version`` each: a *lock*, kept among packages of code by a name that stands for what was asked

@@ -85,13 +85,15 @@ class LoggingConfig:
 
 
 def _added(record: logging.LogRecord) -> dict[str, Any]:
-    """What a record has beyond logging's own: the caller's ``extra``, ids, and the time in ns."""
+    """Return the values of a record beyond logging's own: the caller's ``extra``, ids, and the time
+    in ns.
+    """
     given = {name: value for name, value in vars(record).items() if name not in _KNOWN}
     return {**given, **_ids(), "timestamp_ns": time.time_ns()}
 
 
 def _ids() -> dict[str, str]:
-    """Whose record it is; nothing where there is no session."""
+    """Return the ids of the record's process; nothing where there is no session."""
     if not _heliostat.is_connected():
         return {}
     session, now = _heliostat.session(), _heliostat.current()

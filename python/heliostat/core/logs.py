@@ -1,4 +1,4 @@
-"""What workers print, on the driver's terminal.
+"""The output of workers on the driver's terminal.
 
 A line comes as ``(name pid=N) text``, or with ``ip=X`` from another machine. Lines that differ in
 numbers at most and come from several processes within a few seconds are shown once and then
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Who says it."""
+        """The process that printed the line, in brackets."""
         facts = [f"pid={self.pid}"] + ([f"ip={self.host}"] if self.host else [])
         return f"({' '.join([self.name, ', '.join(facts)]) if self.name else ', '.join(facts)})"
 

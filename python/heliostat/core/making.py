@@ -45,7 +45,7 @@ def goes_on(size: int) -> None:
 
 
 def done() -> None:
-    """It is over, whatever came of it."""
+    """Note that the step has ended, whatever its outcome."""
     global _step
     if _step:
         _step = ""

@@ -310,7 +310,7 @@ T = TypeVar("T")
 
 
 class Remembered(Generic[T]):
-    """What ``.options()`` made, given again for the same options: they stand inside loops.
+    """The results of ``.options()``, given again for the same options: they stand inside loops.
 
     Only options that are plain values are looked up, which nobody can change afterwards.
     """
@@ -321,7 +321,7 @@ class Remembered(Generic[T]):
         self._made: dict[tuple[Any, ...], T] = {}
 
     def find(self, options: Mapping[str, Any], make: Callable[[], T]) -> T:
-        """What was made for these options, or what ``make`` makes."""
+        """Return the result for these options, or what ``make`` makes."""
         key = _plain(options)
         if key is None:
             return make()
@@ -353,7 +353,7 @@ def _plain(options: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def remote_usage() -> str:
-    """What ``@remote`` says when it is used the wrong way."""
+    """Return the sentence for a wrong use of ``@remote``."""
     return (
         "The @ray.remote decorator must be applied either with no arguments and no parentheses, "
         "for example '@ray.remote', or it must be applied using some of the arguments in the list "

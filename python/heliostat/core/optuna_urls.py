@@ -1,4 +1,4 @@
-"""What ``import optuna`` brings beside Optuna: ``storage="heliostat://..."`` is a URL that it takes.
+"""The hook of ``import optuna``: ``storage="heliostat://..."`` becomes a URL that Optuna takes.
 
 Optuna has no place where others add kinds of URLs. ``optuna.storages.get_storage`` is what turns each
 ``storage=`` into a storage; it is told of ours when it is imported, or now if it is there already.

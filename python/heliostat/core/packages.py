@@ -261,7 +261,7 @@ def leave_nothing() -> None:
 
 
 class _Failure:
-    """What a build of this job failed with: a file of the session, read for a while."""
+    """The failure of a build for this job: a file of the session, read for a while."""
 
     def __init__(self, session: Path, key: str) -> None:
         job = os.environ.get("HELIOSTAT_WORKER_JOB", "none")

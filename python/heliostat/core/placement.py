@@ -47,7 +47,9 @@ class PlacementGroup:
 
     @property
     def bundle_specs(self) -> list[dict[str, float]]:
-        """What each bundle reserves, by resource name. Raises ``ValueError`` for a forgotten group."""
+        """The resources that each bundle reserves, by name. Raises ``ValueError`` for a forgotten
+        group.
+        """
         if self.bundle_cache is None:
             from heliostat import _heliostat
 
@@ -322,7 +324,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
-    """What is known of the group (``{}``: nothing), or of every group by its hex id.
+    """Return the state of the group (``{}``: nothing is known), or of every group by its hex id.
 
     A group: ``placement_group_id``, ``name``, ``bundles`` (by index), ``bundles_to_node_id`` (by
     index; ``""``: none yet), ``strategy``, ``state`` (``PENDING``, ``PREPARED``, ``CREATED``,

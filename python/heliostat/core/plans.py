@@ -45,7 +45,9 @@ class PlacementKeywords(TypedDict, total=False):
 
 
 class TaskPlan(TypedDict):
-    """What `prepare` of a :class:`TaskCaller` adds to the options, when there is a session."""
+    """The part that `prepare` of a :class:`TaskCaller` adds to the options, when there is a
+    session.
+    """
 
     function: Definition
     name: str  # the function's, for people
@@ -54,7 +56,7 @@ class TaskPlan(TypedDict):
 
 
 class ActorPlan(TypedDict):
-    """What :func:`create_actor` needs besides the options."""
+    """The arguments of :func:`create_actor` besides the options."""
 
     actor_id: ActorID  # new_actor_id()
     cls: Definition
@@ -119,7 +121,7 @@ class NodeRow(TypedDict):
 
 
 class GroupPlan(TypedDict):
-    """What :func:`create_group` needs."""
+    """The arguments of :func:`create_group`."""
 
     group_id: PlacementGroupID  # PlacementGroupID.of(the job)
     strategy: str

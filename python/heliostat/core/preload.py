@@ -42,7 +42,7 @@ def _names(values: Iterable[Any]) -> Iterator[str]:
 
 
 def _code_names(code: CodeType) -> Iterator[str]:
-    """What a function imports, too, when it does so only as it runs."""
+    """Yield the names in a function's code, with those that it imports only as it runs."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -41,7 +41,9 @@ def calling() -> None:
 
 @functools.cache
 def pickled() -> tuple[bytes, bytes]:
-    """What :func:`serving` unpacks; asked for in the zygote, all its copies have it."""
+    """Return the bytes that :func:`serving` unpacks; asked for in the zygote, all its copies have
+    them.
+    """
     from heliostat import cloudpickle
 
     return cloudpickle.dumps(_nothing), cloudpickle.dumps(_Nothing)

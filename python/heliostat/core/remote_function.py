@@ -130,7 +130,7 @@ class RemoteFunction(Generic[P, R]):
 
 
 class FunctionWithOptions(Generic[P, R]):
-    """What ``f.options(...)`` gives: only good for ``.remote`` and ``.bind``."""
+    """The result of ``f.options(...)``: only good for ``.remote`` and ``.bind``."""
 
     __wrapped__: Callable[P, R]
 

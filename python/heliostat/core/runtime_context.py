@@ -1,4 +1,4 @@
-"""What the running driver, task or actor can ask about itself."""
+"""The context of the running driver, task or actor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORKERS_ONLY = "This method is only available when the process is a worker."
 
 
 class Process:
-    """What kind of process this is, for programs that ask ``get_runtime_context().worker``."""
+    """The kind of this process, for programs that ask ``get_runtime_context().worker``."""
 
     @property
     def mode(self) -> int | None:

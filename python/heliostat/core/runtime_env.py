@@ -133,7 +133,7 @@ class RuntimeEnvConfig(dict[str, Any]):
 
     @classmethod
     def default_config(cls) -> RuntimeEnvConfig:
-        """What counts where nothing is said."""
+        """Return the configuration that holds where none is given."""
         return cls(**cls._default_config)
 
     def build_proto_runtime_env_config(self) -> RuntimeEnvConfig:
@@ -189,7 +189,8 @@ class RuntimeEnvConfig(dict[str, Any]):
 
 
 class RuntimeEnv(dict[str, Any]):
-    """What a job, task or actor finds around it, checked where it is written. A dictionary will do as well.
+    """The environment of a job, task or actor, checked where it is written. A dictionary will do as
+    well.
 
     Args:
         **fields: ``env_vars`` (variables by name), ``working_dir`` (a folder, an archive or a URI),
@@ -404,7 +405,7 @@ class RuntimeEnv(dict[str, Any]):
         return self.get("rocprof_sys")
 
     def worker_process_setup_hook(self) -> Any:
-        """What every worker runs first."""
+        """The function that every worker runs first."""
         return self.get("worker_process_setup_hook")
 
     def get_extension(self, key: str) -> Any:
@@ -430,7 +431,7 @@ class RuntimeEnv(dict[str, Any]):
         return [(name, value) for name, value in self.items() if name not in self.known_fields]
 
     def plugin_uris(self) -> list[str]:
-        """What plugins are to make; they are asked where it is made."""
+        """Return nothing: plugins are asked for their URIs where the environment is made."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""What Serve needs of the native core beyond the public API.
+"""The parts of the native core that Serve needs beyond the public API.
 
 The session it runs in, entries that outlive its controller, and the frames between the ingress and a replica,
 which are encoded and decoded in Rust.

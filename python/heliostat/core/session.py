@@ -99,7 +99,7 @@ def current() -> Session | None:
 
 
 def afar() -> list[Session]:
-    """Those that lead into a cluster which this machine is no part of."""
+    """Return the sessions that lead into a cluster of which this machine is not a part."""
     return [one for one in list(_sessions.values()) if one.address.entrance is not None]
 
 
@@ -183,7 +183,7 @@ def _raise_of_token(error: BaseException) -> None:
 
 
 def _load_the_rest() -> None:
-    """What every driver uses after ``init``."""
+    """Load the modules that every driver uses after ``init``."""
     names = ("actor", "exceptions", "remote_function", "core.logs", "core.api", "core.context")
     for name in (*names, "cloudpickle"):
         importlib.import_module(f"heliostat.{name}")
@@ -318,7 +318,7 @@ def require() -> None:
 
 
 def begun_twice() -> RuntimeError:
-    """What is raised where a session begins while there is one."""
+    """Return the error where a session begins while there is one."""
     return RuntimeError(
         "Maybe you called ray.init twice by accident? This error can be suppressed by passing in "
         "'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'."
@@ -326,7 +326,7 @@ def begun_twice() -> RuntimeError:
 
 
 def not_started() -> RaySystemError:
-    """What is raised where a session is needed and none begins by itself."""
+    """Return the error where a session is needed and none begins by itself."""
     from heliostat.core.errors import RaySystemError
 
     return RaySystemError("Ray has not been started yet. You can start Ray with 'ray.init()'.")

@@ -77,7 +77,9 @@ def stacks_of(pid: int) -> str:
 
 
 def request(pid: int, request: str, within_s: float) -> str | None:
-    """What a worker answers to a request of ``worker_memory``; ``None`` where it does not in that time."""
+    """Return the answer of a worker to a request of ``worker_memory``; ``None`` where it gives none
+    in that time.
+    """
     return None if _excuse(pid) else _asked(pid, _REQUEST + request, within_s)
 
 
@@ -129,7 +131,7 @@ def shares_stacks(pid: int, worker: int) -> bool:
 
 
 def title(pid: int) -> str:
-    """What ``ps`` calls a process."""
+    """Return the name of a process in ``ps``."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
     return ""
@@ -191,7 +193,7 @@ def _theirs(calls: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
 
 
 def _coroutines() -> Iterator[tuple[str, list[tuple[FrameType, int]]]]:
-    """What an async actor's loops have under way: names, and the calls that are suspended."""
+    """Yield the suspended calls of an async actor's loops: names and frames."""
     module = sys.modules.get("heliostat.core.async_actor")
     if module is None:
         return
@@ -209,7 +211,7 @@ def _coroutines() -> Iterator[tuple[str, list[tuple[FrameType, int]]]]:
 
 
 def _asked(pid: int, request: str = "", within_s: float = _ANSWER_S) -> str | None:
-    """What the worker's handler tells; ``None`` where it does not get to run."""
+    """Return the answer of the worker's handler; ``None`` where it does not get to run."""
     memory = _memory(pid)
     if memory is None or not _catches(pid, _ASK):
         return None

@@ -68,7 +68,7 @@ def _as_node(row: NodeRow) -> dict[str, Any]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """What the living nodes have, together: amounts by name, memory in bytes.
+    """Return the resources of the living nodes, together: amounts by name, memory in bytes.
 
     Raises:
         RaySystemError: There is no session.
@@ -83,7 +83,8 @@ def cluster_resources() -> dict[str, float]:
 
 
 def available_resources() -> dict[str, float]:
-    """What nobody uses just now, together: amounts by name. What is used up is left out.
+    """Return the resources that nobody uses just now, together: amounts by name. Those that are
+    used up are left out.
 
     Raises:
         RaySystemError: There is no session.
@@ -123,7 +124,7 @@ def next_change_of_members(seen: int) -> ObjectRef:
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
-    """What ran when, as the events of a Chrome trace.
+    """Return the calls that ran, as the events of a Chrome trace.
 
     Open the file in ``chrome://tracing`` or Perfetto. A task of each process that still lives is there if it
     is under way or among the latest 10,000 that ended, and so are some that ended processes have made (see

@@ -1,4 +1,4 @@
-"""What a submission says to the driver that its entry point starts.
+"""The facts that a submission passes to the driver that its entry point starts.
 
 The head's server puts it into a variable of the entry point's environment: the runtime environment and the
 metadata of the job. The driver writes down in turn which job of the cluster it is.

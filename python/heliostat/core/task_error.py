@@ -1,4 +1,4 @@
-"""What a call raised, on its way from the worker to the caller.
+"""The exception of a call, on its way from the worker to the caller.
 
 A worker wraps the exception in a :class:`RayTaskError` (:func:`make_task_error`,
 :func:`make_dependency_error`); the caller raises :meth:`RayTaskError.as_instanceof_cause`, which is

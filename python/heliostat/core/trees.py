@@ -61,7 +61,7 @@ class _Chunk(NamedTuple):
 
 
 class _Book:
-    """What is known of this node: the chunks of files that have not changed, and where chunks lie."""
+    """The record of this node: the chunks of files that have not changed, and where chunks lie."""
 
     def __init__(self, shelf: Path) -> None:
         self._shelf = shelf

@@ -1,4 +1,4 @@
-"""Which API this is."""
+"""The version of the API."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def argument_error(error: BaseException, name: str) -> BaseException:
 
 
 def _on_breakpoint(*_: object, **__: object) -> None:
-    """What ``breakpoint()`` does here."""
+    """Stop in the debugger."""
     from heliostat.core import debugger  # `init` waits for workers, and few of them stop anywhere
 
     debugger.on_breakpoint(sys._getframe(1))

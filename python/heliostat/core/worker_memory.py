@@ -1,4 +1,4 @@
-"""What a worker is asked about its memory, by a signal as for its stacks (``stacks``).
+"""Questions to a worker about its memory, asked by a signal as for its stacks (``stacks``).
 
 ``collect`` has Python's garbage collector look at everything. ``trace N`` begins to note which stack
 allocates what, N frames deep, by ``tracemalloc`` of the standard library; ``traced`` ends that and tells

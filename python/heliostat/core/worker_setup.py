@@ -1,4 +1,4 @@
-"""What a worker does to itself before it serves: the parts of its environment that are not variables.
+"""The setup of a worker before it serves: the parts of its environment that are not variables.
 
 The submitting side puts them into one variable (:func:`packed`); the worker takes it out and acts on
 it (:func:`apply`) before any user code is loaded.
@@ -49,7 +49,7 @@ NODE_PYTHON = "HELIOSTAT_NODE_PYTHON"
 
 
 def packed(env: Mapping[str, Any]) -> str:
-    """What the worker is to do, as text; empty for nothing."""
+    """Return the setup of the worker as text; empty for nothing."""
     found = {name: env[name] for name in (*FIELDS, *_AROUND) if name != "plugins" and env.get(name)}
     if names := env.get("_plugins"):
         document = {name: value for name, value in env.items() if not name.startswith("_")}
@@ -178,7 +178,7 @@ def interpreter_flags() -> list[str]:
 
 
 def lead_a_session() -> None:
-    """What this process starts from here on ends with it."""
+    """Lead a session of processes: those that this process starts from here on end with it."""
     if os.getsid(0) != os.getpid():
         os.setsid()
 

@@ -1,4 +1,5 @@
-"""What of a folder is taken as the ``working_dir`` of a job, as it is at ``init``.
+"""The choice of the files of a folder that become the ``working_dir`` of a job, as the folder is at
+``init``.
 
 What is edited or deleted afterwards changes nothing for the workers. Left out is what ``.gitignore`` and
 ``.rayignore`` name, at any depth, what ``excludes`` names in the same syntax, and the setting
