@@ -26,14 +26,14 @@ UserDefinedFunction = Callable[..., Any] | type
 
 
 class BlockType(enum.Enum):
-    """What a block is."""
+    """The type of a block."""
 
     ARROW = "arrow"
     PANDAS = "pandas"
 
 
 class BatchFormat(str, enum.Enum):
-    """What a batch is."""
+    """The format of a batch."""
 
     ARROW = "pyarrow"
     NUMPY = "numpy"

@@ -1,4 +1,4 @@
-"""What all aggregations have: accumulators of blocks, joined one by one or as parts of sorted rows."""
+"""The base of aggregations: accumulators of blocks, joined one by one or as parts of sorted rows."""
 
 from __future__ import annotations
 

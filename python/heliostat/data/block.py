@@ -48,7 +48,8 @@ def __getattr__(name: str) -> Any:
 
 @dataclass
 class BlockMetadata:
-    """What is known of a block without reading it. Times are of the task that made it, in seconds.
+    """The facts about a block that are known without reading it. Times are of the task that made
+    it, in seconds.
 
     Attributes:
         num_rows: Rows; of a read that is yet to come: ``None`` if unknown.

@@ -19,7 +19,7 @@ from heliostat.data.http import HttpError
 
 
 class ReaderFormat(str, Enum):
-    """Which reader asks a catalog."""
+    """The reader that asks a catalog."""
 
     DELTA = "delta"
     PARQUET = "parquet"
@@ -27,7 +27,7 @@ class ReaderFormat(str, Enum):
 
 
 class CatalogAccessMode(str, Enum):
-    """What the credentials of a catalog are for."""
+    """The purpose of a catalog's credentials."""
 
     READ = "read"
     WRITE = "write"
@@ -35,7 +35,7 @@ class CatalogAccessMode(str, Enum):
 
 @dataclass
 class ResolvedSource:
-    """What a catalog says of a table; a reader takes what it understands.
+    """The answer of a catalog about a table; a reader takes what it understands.
 
     Args:
         path: Where the files are (Delta, Parquet).
@@ -256,7 +256,7 @@ _ACCESS = {
 
 
 def _format(about: dict[str, Any], path: str) -> ReaderFormat | None:
-    """What a table is, by what the catalog says of it, or its name's ending."""
+    """Return the format of a table, by the catalog's answer, or by its name's ending."""
     said = str(about.get("data_source_format") or "").lower()
     if said == "delta":
         also = (about.get("properties") or {}).get("delta.universalFormat.enabledFormats", "")
@@ -273,7 +273,7 @@ def resolved(
     reader: ReaderFormat,
     mode: CatalogAccessMode = CatalogAccessMode.READ,
 ) -> ResolvedSource:
-    """What a catalog says of the table that a reader or writer was given as its path.
+    """Return the catalog's answer about the table that a reader or writer was given as its path.
 
     Raises:
         TypeError: It is no catalog.

@@ -1,4 +1,6 @@
-"""What reading from ClickHouse and writing to it share: the client, of the package ``clickhouse-connect``."""
+"""The client of ClickHouse, which reading and writing share: that of the package
+``clickhouse-connect``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What turns a batch into what the training loop wants; pass an instance as ``collate_fn``."""
+"""Functions that turn a batch into what the training loop wants; pass an instance as
+``collate_fn``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who one is to Databricks, and requests to it."""
+"""Credentials for Databricks, and requests to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``Dataset.groupby`` gives."""
+"""The result of ``Dataset.groupby``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Mapped:
             yield from self.results(iter([table]), self.udf.open())
 
     def results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
-        """What the function gives for the groups of each table."""
+        """Yield the results of the function for the groups of each table."""
         for _, result in fn.each(self._groups(tables, fn)):
             for item in result if isinstance(result, Iterator) else (result,):
                 yield block.from_batch(item, fn.name)
@@ -141,7 +141,7 @@ _ALL = "__all_rows__"  # the key of `groupby(None)`, the same in all rows
 
 @dataclass
 class _Whole:
-    """What follows a sort of all rows by the key that they share."""
+    """The step behind a sort of all rows by the key that they share."""
 
     after: Any
 

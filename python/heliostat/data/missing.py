@@ -1,4 +1,4 @@
-"""What errors say of columns that are not there."""
+"""Error messages about columns that are not there."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class RefBundle:
 
     @property
     def metadata(self) -> list[BlockMetadata]:
-        """What is known of each block."""
+        """The metadata of each block."""
         return [about for _, about in self.blocks]
 
     def num_rows(self) -> int:

@@ -213,7 +213,7 @@ def from_objects(values: list[Any]) -> Any:
 
 
 def to_common(types: set[Any]) -> Callable[[Any], Any]:
-    """What makes tensor columns of those types columns of one type."""
+    """Return the function that makes tensor columns of those types columns of one type."""
     if len(set(map(_dimensions, types))) > 1:
         return lambda column: from_objects(to_list(column))
     numbers = np.result_type(*(t.value_type.to_pandas_dtype() for t in types))

@@ -68,7 +68,7 @@ class HighMemoryDetectorConfig:
 
 @dataclass
 class IssueDetectorsConfiguration:
-    """What Ray's executions are watched for."""
+    """The issues for which Ray's executions are watched."""
 
     hanging_detector_config: HangingDetectorConfig = field(default_factory=HangingDetectorConfig)
     hash_shuffle_detector_config: HashShuffleDetectorConfig = field(

@@ -1,4 +1,4 @@
-"""Which rows a checkpoint has, and how they are left out: what a program may replace by its own."""
+"""The filter that leaves out the rows of a checkpoint: a program may replace it by its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a checkpoint, and the errors about it."""
+"""The configuration of a checkpoint, and the errors about it."""
 
 from __future__ import annotations
 

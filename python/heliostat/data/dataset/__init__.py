@@ -55,7 +55,7 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
 
     @property
     def name(self) -> str | None:
-        """What progress and statistics call it."""
+        """The name of the dataset in progress and statistics."""
         return self._name
 
     def get_dataset_id(self) -> str:

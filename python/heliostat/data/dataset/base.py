@@ -36,7 +36,7 @@ def key_names(key: Any) -> list[str]:
 
 
 class Base:
-    """What the parts of ``Dataset`` share."""
+    """The state that the parts of ``Dataset`` share."""
 
     _is_materialized = False
 

@@ -1,4 +1,4 @@
-"""What the options of a transformation mean: how many tasks or actors, and with which resources."""
+"""The options of a transformation: how many tasks or actors, and with which resources."""
 
 from __future__ import annotations
 

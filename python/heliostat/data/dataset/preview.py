@@ -1,4 +1,4 @@
-"""What a dataset looks like when it is printed: nothing is executed for it."""
+"""The text of a dataset that is printed: nothing is executed for it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _of_others(name: str) -> list[Any]:
 
 
 def _asked(kind: Any, own: Mapping[Any, Aggregations]) -> Aggregations:
-    """What is asked about a column of that Arrow type."""
+    """Return the aggregations for a column of that Arrow type."""
     if kind in own:
         return own[kind]
     is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)

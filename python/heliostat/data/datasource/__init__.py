@@ -1,4 +1,4 @@
-"""What programs derive their own sources and sinks from, and how files are partitioned and named."""
+"""The bases of programs' own sources and sinks, and how files are partitioned and named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names files."""
+"""The names of written files."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class ActorLauncher:
         return any(n < self._strategy.max_tasks_in_flight_per_actor for n in self._pool.values())
 
     def lacks(self, free_cpus: float) -> str:
-        """What the next task waits for if there is no room for it."""
+        """Return the resource that the next task lacks, in words, if there is no room for it."""
         if not self._pool and self._starting:
             actor = next(iter(self._starting.values()))
             said = why(actor).strip().rstrip(".")
@@ -138,7 +138,7 @@ class ActorLauncher:
         self._made = True
 
     def starting(self) -> list[Any]:
-        """What says that actors are ready."""
+        """Return the references that tell when actors are ready."""
         return list(self._starting)
 
     def on_started(self, ready: Any) -> None:

@@ -75,7 +75,7 @@ class Tasks:
         self.execution = 0
 
     def waiting(self) -> list[Any]:
-        """What the exchange waits for."""
+        """Return the references that the exchange waits for."""
         return self._pending
 
     def parallelism(self) -> int:
@@ -325,7 +325,7 @@ class ExchangeOperator(Physical):
         self._ended = True
 
     def waiting(self) -> list[Any]:
-        """What the generator waits for."""
+        """Return the references that the generator waits for."""
         return [] if self._ended else self._tasks.waiting()
 
     def waits_for(self) -> str:

@@ -68,7 +68,7 @@ class TaskLauncher:
         """The execution begins."""
 
     def starting(self) -> list[Any]:
-        """What a task waits for before it can begin: nothing."""
+        """Return the references that tasks wait for before they can begin: none."""
         return []
 
     def on_started(self, ready: Any) -> None:
@@ -88,7 +88,7 @@ class TaskLauncher:
         return running == 0 or (running - extra) * self.cpus < free_cpus
 
     def lacks(self, free_cpus: float) -> str:
-        """What the next task waits for if there is no room for it."""
+        """Return the resource that the next task lacks, in words, if there is no room for it."""
         return f"{self.cpus:g} CPUs: {free_cpus:g} are left beside actors"
 
     def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:

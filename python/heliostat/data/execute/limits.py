@@ -47,7 +47,7 @@ class Limits:
 
     @property
     def cpus_counted(self) -> float:
-        """What :meth:`free_cpus` said the last time; before, what is allowed."""
+        """The result of the last :meth:`free_cpus`; before, the number of CPUs that are allowed."""
         return min(self._free, self._cpu_limit)
 
     def free_cpus(self, mine: float) -> float:

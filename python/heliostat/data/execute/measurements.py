@@ -1,4 +1,4 @@
-"""What executions measure while they run, under the names that Ray's dashboards ask for.
+"""The measurements of executions while they run, under the names that Ray's dashboards ask for.
 
 Figures of operators carry the tags ``dataset`` and ``operator``, those of the loop that takes batches
 ``dataset`` and ``split``. They are told once a second, and once more at the end. An ended execution keeps its
@@ -321,7 +321,7 @@ class Measurements:
         self._tell_limits(operators, stats)
 
     def _tell_nodes(self, operators: Sequence[Physical]) -> None:
-        """What the tasks of each machine made."""
+        """Measure the output of the tasks on each machine."""
         for name, about, of in _NODE:
             sums: dict[str, int] = {}
             for operator in operators:
@@ -338,7 +338,7 @@ class Measurements:
         return self._addresses.setdefault(node, node)
 
     def _tell_limits(self, operators: Sequence[Physical], stats: ExecutionStats) -> None:
-        """What the execution may use, and how much of that it does."""
+        """Measure the limits of the execution, and how much of them it uses."""
         limits = self._limits
         used = {
             "cpu": sum(o.running() * o.cpus for o in operators),

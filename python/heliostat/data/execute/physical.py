@@ -1,4 +1,4 @@
-"""What the loop of an execution drives: operators with an inbox and an outbox."""
+"""The operators that the loop of an execution drives: each has an inbox and an outbox."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Physical:
         """Begin a task."""
 
     def expected_bytes(self) -> float:
-        """What the next task will likely put into the store."""
+        """The bytes that the next task will likely put into the store."""
         return 0.0
 
     def waiting(self) -> list[Any]:
@@ -92,7 +92,7 @@ class Physical:
         return len(waiting), sum(b.size for b in waiting)
 
     def waits_for(self) -> str:
-        """What it waits for, as the rest of a sentence about it."""
+        """Return the reason why it waits, as the rest of a sentence about it."""
         open_ = [s.name for s, c in zip(self.sources, self.complete, strict=True) if not c]
         if open_:
             return f"waits for blocks of {' and of '.join(open_)}"

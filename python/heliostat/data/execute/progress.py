@@ -1,4 +1,4 @@
-"""What a long execution shows: a live line in a terminal, a rare line of text elsewhere."""
+"""The progress of a long execution: a live line in a terminal, a rare line of text elsewhere."""
 
 from __future__ import annotations
 

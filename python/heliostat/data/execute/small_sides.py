@@ -52,7 +52,7 @@ class Foreseen:
     side: Operator
 
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
-        """It is not executed."""
+        """Raise: a plan that is only described is not executed."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What an execution in which nothing moves says: which operator waits for what (WHY-1)."""
+"""The message of an execution in which nothing moves: which operator waits for what (WHY-1)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ class Stall:
 
 
 def waits(operators: Sequence[Physical]) -> str:
-    """What each operator that has not ended waits for, a sentence each; the last one first."""
+    """Return a sentence about the wait of each operator that has not ended; the last one first."""
     left = [operator for operator in reversed(operators) if not operator.done]
     return " ".join(f"{operator.name} {operator.waits_for()}." for operator in left)

@@ -1,4 +1,4 @@
-"""What an execution did, operator by operator, and the text that says so."""
+"""The statistics of an execution, operator by operator, and their text."""
 
 from __future__ import annotations
 

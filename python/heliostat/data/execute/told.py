@@ -1,4 +1,6 @@
-"""What the head's page shows of an execution: the plan, what came of each operator, what bounds it."""
+"""The view of an execution for the head's page: the plan, the output of each operator, and its
+bound.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def _operator(operator: Physical, numbers: dict[int, int]) -> dict[str, Any]:
 
 
 def bound(operator: Physical) -> str:
-    """What bounds an operator: ``memory``, its ``tasks``, its ``input``, or ``""``, once it is done."""
+    """Return the bound of an operator: ``memory``, its ``tasks``, its ``input``, or ``""``, once it
+    is done.
+    """
     if operator.over_budget:
         return "memory"
     if operator.running():

@@ -1,4 +1,4 @@
-"""What runs in workers: a stage of transforms over some blocks or reads, giving blocks.
+"""The code that runs in workers: a stage of transforms over some blocks or reads, giving blocks.
 
 Each block is followed by its metadata, so that the driver learns sizes without touching the block.
 """

@@ -1,4 +1,4 @@
-"""What an expression is: a tree of columns, literals and calls, and the operators that build it.
+"""Expressions: a tree of columns, literals and calls, and the operators that build it.
 
 Each node knows its operands, so that a plan can ask which columns an expression reads, move it to
 another place, or hand it to a reader (see ``plan/optimize.py``). Its value for a table is computed by
@@ -460,7 +460,7 @@ class Column(Expr):
         return frozenset([self._of])
 
     def replaced(self, others: Mapping[str, Expr]) -> Expr:
-        """What is in the place of the column."""
+        """Return the expression in the place of the column."""
         return others.get(self._of, self)
 
     def type_in(self, schema: Any) -> Any:
@@ -522,7 +522,7 @@ class Call(Expr):
         self.args, self.kwargs, self._infix = args, kwargs or {}, infix
 
     def values(self, table: Any) -> Any:
-        """What the function gives."""
+        """Return the values of the function."""
         given = [o.values(table) for o in self.operands]
         return arithmetic.of(self.function, given, self.args, self.kwargs)
 

@@ -29,7 +29,7 @@ class Fields:
 
 
 def is_in(value: Any, values: list[Any]) -> Any:
-    """Which of the values are in the list."""
+    """Return whether each value is in the list."""
     if values:
         return pc.is_in(value, value_set=pa.array(values))
     if isinstance(value, pc.Expression):  # of a type not known, which an empty list would need

@@ -93,7 +93,7 @@ class UserCall(Expr):
         return self._keeps_state or super().keeps_state
 
     def values(self, table: Any) -> Any:
-        """What the function returned, as the type that was declared.
+        """Return the function's values, as the type that was declared.
 
         Raises:
             ValueError: It is not one value for each row.

@@ -1,4 +1,4 @@
-"""What the functions behind ``expr.str``, ``expr.list`` and their like share."""
+"""The base of the functions behind ``expr.str``, ``expr.list`` and their like."""
 
 from __future__ import annotations
 

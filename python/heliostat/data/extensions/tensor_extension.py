@@ -98,7 +98,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
 
     @property
     def type(self) -> Any:
-        """What a row is."""
+        """The type of a row."""
         return np.ndarray
 
     @property

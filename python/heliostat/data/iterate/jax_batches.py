@@ -157,7 +157,7 @@ class Placing:
         return np.concatenate([array, missing])
 
     def _of(self, given: Any, name: str) -> Any:
-        """What is given for a column: one value for all, or a dict."""
+        """Return the value for a column: one for all, or of a dict."""
         if not isinstance(given, Mapping):
             return given
         if not name and len(given) == 1:

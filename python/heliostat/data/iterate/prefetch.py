@@ -18,7 +18,9 @@ VIEWS_MAX = 64  # batches of one block that wait at most, however little each ta
 
 
 class Room:
-    """What a thread has made and nobody has taken yet: at most ``depth``, views not counted."""
+    """The items that a thread has made and nobody has taken yet: at most ``depth``, views not
+    counted.
+    """
 
     def __init__(self, depth: int) -> None:
         self._depth = depth

@@ -27,7 +27,9 @@ def tensorflow() -> Any:
 
 
 def collator(dtypes: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """What makes arrays into tensors of a type, or of one by column; None: as the arrays are."""
+    """Return the function that makes arrays into tensors of a type, or of one by column; None: as
+    the arrays are.
+    """
     tf = tensorflow()
 
     def collate(batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -167,7 +167,8 @@ def collator(
     stays: bool = False,
     context: DataContext | None = None,
 ) -> Callable[[Any, Loan | None], Any]:
-    """What makes a table into a batch for a device, given a loan of its memory or none.
+    """Return the function that makes a table into a batch for a device, given a loan of its memory
+    or none.
 
     With ``stays`` the batch is not copied to the device yet. ``context`` has the dataset's settings.
     """

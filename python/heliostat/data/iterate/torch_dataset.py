@@ -29,7 +29,7 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc] # to
 
 @dataclass
 class Pairs:
-    """What makes a table into the tensors of its features and of its label."""
+    """The function that makes a table into the tensors of its features and of its label."""
 
     label: str | None
     label_dtype: Any

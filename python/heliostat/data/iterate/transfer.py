@@ -72,7 +72,7 @@ def tensors_in(batch: Any) -> Iterator[Any]:
 
 
 def to_gpu(device: Any, move: Callable[[Any, Any], Any]) -> Transfer | None:
-    """What copies batches to this device; None where it is no GPU, or none is there."""
+    """Return the transfer of batches to this device; None where it is not a GPU, or none is there."""
     torch = required("torch", "Batches of tensors")
 
     target = torch.device(device)

@@ -27,7 +27,7 @@ class Lender:
         self.loan: Loan | None = None  # for the block that came last; None: copy
 
     def turn_to(self, bundle: Bundle) -> None:
-        """What comes next is of this block."""
+        """Turn to the next block: decide whether its memory is lent."""
         self.loan = None
         self._loans = [loan for loan in self._loans if loan() is not None]
         if not bundle.given and len(self._loans) < LOANS_MAX:

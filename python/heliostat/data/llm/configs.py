@@ -1,4 +1,4 @@
-"""What batch inference is told: Pydantic models under Ray's names."""
+"""The configuration of batch inference: Pydantic models under Ray's names."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class HttpRequestStageConfig(_StageConfig):
 
 
 class ProcessorConfig(_Config):
-    """What all processors are told.
+    """The options of all processors.
 
     Attributes:
         batch_size: Rows that go through a stage together. Default 32.

@@ -126,7 +126,7 @@ def _is_file(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no name for, in what it has."""
+    """Return a value that JSON does not know as one that it knows."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__} is not JSON")

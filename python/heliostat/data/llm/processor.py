@@ -21,7 +21,7 @@ class StageStep:
 
 
 class Processor:
-    """What ``build_processor`` gives: call it with a dataset.
+    """The result of ``build_processor``: call it with a dataset.
 
     Args:
         config: What rows go through.

@@ -1,4 +1,4 @@
-"""What rows go through between ``preprocess`` and ``postprocess``. These run in workers.
+"""The stages between ``preprocess`` and ``postprocess``. These run in workers.
 
 Between them a row is one value of the column ``COLUMN``, pickled: Arrow would give all rows the same keys,
 and a request of a service, or a picture, is to come through as it was.
@@ -75,7 +75,7 @@ class Stage:
         return {COLUMN: [ray.cloudpickle.dumps(row) for row in rows]}
 
     async def change(self, rows: list[Row]) -> Iterable[Row]:
-        """What is new of each row."""
+        """Return the new values of each row."""
         raise NotImplementedError
 
 
@@ -154,7 +154,7 @@ class Loop:
         threading.Thread(target=self._loop.run_forever, daemon=True, name="engine").start()
 
     def run(self, made: Any) -> Any:
-        """What a coroutine gives."""
+        """Return the result of a coroutine."""
         return asyncio.run_coroutine_threadsafe(made, self._loop).result()
 
     async def wait(self, made: Any) -> Any:
@@ -184,7 +184,7 @@ class EngineStage(Stage):
         self._engine, self._room = self._loop.run(begin())
 
     async def change(self, rows: list[Row]) -> Iterable[Row]:
-        """What came of each prompt."""
+        """Return the result of each prompt."""
         found: list[Row] = await self._loop.wait(self._all(rows))
         return found
 
@@ -268,7 +268,7 @@ class ServeDeploymentStage(Stage):
         self._loop = Loop()
 
     async def change(self, rows: list[Row]) -> Iterable[Row]:
-        """What each call gives."""
+        """Return the result of each call."""
 
         async def every() -> list[Row]:
             return list(await asyncio.gather(*(self._one(row) for row in rows)))

@@ -1,1 +1,1 @@
-"""What a dataset is made of before anything runs: operators, and what a map does to blocks."""
+"""The plan of a dataset before anything runs: operators, and what a map does to blocks."""

@@ -1,4 +1,4 @@
-"""What the library's own steps do to a table: columns added, dropped, chosen, renamed; rows drawn.
+"""The library's own steps on a table: columns added, dropped, chosen, renamed; rows drawn.
 
 They are classes, not local functions, so that a plan with them can be pickled.
 """
@@ -113,7 +113,9 @@ class RenameColumns:
         return dict(zip(there, self.names, strict=True)) if len(self.names) == len(there) else None
 
     def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
-        """What the needed ones are called before, and all that is renamed: it has to be there."""
+        """Return the earlier names of the needed columns, and all that are renamed: they have to be
+        there.
+        """
         if needed is None or not isinstance(self.names, Mapping):
             return None
         return (needed - set(self.names.values())) | set(self.names)
@@ -175,7 +177,7 @@ class TrainTestPart:
             yield table.filter(pa.array(is_test == self.wants_test))
 
     def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
-        """What is needed, and the column that decides.
+        """Return the needed columns, and the one that decides.
 
         Drawn rows need all columns: a source that reads fewer may cut its tasks differently.
         """
@@ -198,7 +200,9 @@ def _require(table: Any, names: Iterable[str], method: str) -> None:
 
 
 def _values(made: Any) -> Any:
-    """What a function of ``add_column`` returned, as a column: a series, an array, a frame of one."""
+    """Return the result of a function of ``add_column`` as a column: of a series, an array, a frame
+    of one.
+    """
     if hasattr(made, "iloc") and hasattr(made, "to_numpy"):
         if hasattr(made, "columns"):
             made = made.iloc[:, 0]

@@ -82,7 +82,7 @@ class Pushable(abc.ABC):
 
     @abc.abstractmethod
     def pushed(self) -> str:
-        """What it was told, in words."""
+        """Return the pushed-down parts, in words."""
 
 
 class TaskPoolStrategy:
@@ -166,12 +166,12 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """What plans and statistics call it."""
+        """The name in plans and statistics."""
         return type(self).__name__
 
     @property
     def details(self) -> str:
-        """What a description of the plan adds to the name."""
+        """The details that a description of the plan adds to the name."""
         return ""
 
 
@@ -183,7 +183,7 @@ class InputBlocks(Operator):
 
     @property
     def name(self) -> str:
-        """What plans and statistics call it."""
+        """The name in plans and statistics."""
         return "Input"
 
 
@@ -202,12 +202,12 @@ class Read(Operator):
 
     @property
     def name(self) -> str:
-        """What plans and statistics call it."""
+        """The name in plans and statistics."""
         return f"Read{self.label}"
 
     @property
     def details(self) -> str:
-        """What the source was told to leave out."""
+        """The parts that the source was told to leave out."""
         return self.tasks.pushed() if isinstance(self.tasks, Pushable) else ""
 
 
@@ -231,7 +231,7 @@ class Map(Operator):
 
     @property
     def name(self) -> str:
-        """What plans and statistics call it."""
+        """The name in plans and statistics."""
         return self.transform.name
 
 
@@ -260,7 +260,7 @@ class Limit(Operator):
 
     @property
     def name(self) -> str:
-        """What plans and statistics call it."""
+        """The name in plans and statistics."""
         return f"Limit[{self.rows}]"
 
 
@@ -286,7 +286,7 @@ class Exchange(Operator):
 
     @property
     def name(self) -> str:
-        """What plans and statistics call it."""
+        """The name in plans and statistics."""
         return self.label
 
 
@@ -343,7 +343,7 @@ class Rebundle(Operator):
 
     @property
     def name(self) -> str:
-        """What plans and statistics call it."""
+        """The name in plans and statistics."""
         return f"StreamingRepartition[{self.rows}]"
 
 

@@ -1,4 +1,5 @@
-"""What the statistics of some rows say of a condition: whether any row, and whether every row, meets it.
+"""Conclusions from the statistics of some rows about a condition: whether any row, and whether
+every row, meets it.
 
 Only what is certain counts: where statistics are missing, or a part of the condition is none of the
 comparisons below, any answer is possible.
@@ -33,7 +34,7 @@ _MIRRORED: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Range:
-    """What is known of a column's values in some rows. None: unknown."""
+    """The known bounds of a column's values in some rows. None: unknown."""
 
     rows: int
     nulls: int | None = None
@@ -58,7 +59,9 @@ def surely_holds(condition: Expr, ranges: Mapping[str, Range]) -> bool:
 
 
 def answers(condition: Expr, ranges: Mapping[str, Range]) -> Answers:
-    """What the condition may be for one of the rows: true, false, or unknown (None)."""
+    """Return the values that the condition may have for one of the rows: true, false, or unknown
+    (None).
+    """
     if isinstance(condition, Alias):
         return answers(condition.operands[0], ranges)
     if not isinstance(condition, Call):
@@ -113,7 +116,7 @@ def _of_comparison(function: Any, left: Expr, right: Expr, ranges: Mapping[str, 
 
 
 def _compared(function: Any, found: Range, value: Any) -> Answers:
-    """What comparing the column with a constant may give."""
+    """Return the values that a comparison of the column with a constant may have."""
     if value is None:
         # `is_in` finds a missing value, a comparison gives none: that one is right for neither.
         return ANY

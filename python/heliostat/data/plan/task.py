@@ -1,4 +1,4 @@
-"""What the task that this process runs is called by, and what lives as long as it does."""
+"""The name of the task that this process runs, and the objects that live as long as the task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def execution() -> int:
 
 
 def kept(key: Any, make: Callable[[], Any]) -> Any:
-    """What ``make`` gave when this task first asked for ``key``."""
+    """Return the result of ``make`` when this task first asked for ``key``."""
     if key not in _kept:
         _kept[key] = make()
     return _kept[key]

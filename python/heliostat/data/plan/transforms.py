@@ -1,4 +1,4 @@
-"""What maps do to blocks: each takes a stream of tables and gives one. They run in workers."""
+"""The transforms of blocks: each takes a stream of tables and gives one. They run in workers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _OfUdf(Transform):
 
     @property
     def name(self) -> str:  # type: ignore[override] # derived from the function
-        """What plans call it."""
+        """The name in plans."""
         return f"{self.verb}({self.udf.name})"
 
 
@@ -139,11 +139,11 @@ class FilterExpression(Transform):
 
     @property
     def name(self) -> str:  # type: ignore[override] # derived from the expression
-        """What plans call it."""
+        """The name in plans."""
         return f"Filter({self.expression!r})"
 
     def reads(self, needed: Names) -> Names:
-        """Those of the condition too."""
+        """Return the needed columns, and those of the condition."""
         return joined_names(needed, self.expression.columns())
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
@@ -213,7 +213,7 @@ class Project(Transform):
     is_by_row = True
 
     def reads(self, needed: Names) -> Names:
-        """Those of the expressions, and what is needed besides."""
+        """Return the columns of the expressions, and the other needed ones."""
         kept = None if needed is None else needed - {name for name, _ in self.items}
         return joined_names(kept, *(expr.columns() for _, expr in self.items))
 
@@ -255,12 +255,12 @@ class MapTables(Transform):
     is_by_row = True
 
     def reads(self, needed: Names) -> Names:
-        """What the function says."""
+        """Return the columns that the function says it reads."""
         reads = getattr(self.function, "reads", None)
         return None if reads is None else reads(needed)
 
     def narrowed(self, needed: Names, there: tuple[str, ...] | None) -> Transform:
-        """What the function says."""
+        """Return the transform with the narrowed function, if it can be narrowed."""
         narrowed = getattr(self.function, "narrowed", None)
         if narrowed is None or there is None:
             return self
@@ -280,7 +280,7 @@ class MapStream(Transform):
     name: str = "Stream"
 
     def reads(self, needed: Names) -> Names:
-        """What the function says."""
+        """Return the columns that the function says it reads."""
         reads = getattr(self.function, "reads", None)
         return None if reads is None else reads(needed)
 
@@ -354,7 +354,7 @@ def _numbered(tables: Iterable[Any], fn: Opened) -> Iterator[Any]:
 
 
 def _results_of_rows(tables: Iterable[Any], fn: Opened) -> Iterator[list[Any]]:
-    """What the function gives for each row, some thousand rows at a time."""
+    """Yield the results of the function for each row, some thousand rows at a time."""
     if fn.is_async:  # calls overlap across tables, which may be of a single row
         yield from ([result] for _, result in fn.each(_numbered(tables, fn)))
         return

@@ -49,7 +49,7 @@ class Udf:
 
     @property
     def name(self) -> str:
-        """What it is called in plans and errors."""
+        """The name in plans and errors."""
         name = getattr(self.fn, "__name__", None) or getattr(
             getattr(self.fn, "func", None), "__name__", type(self.fn).__name__
         )
@@ -79,7 +79,7 @@ class Opened:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name in errors."""
         return self._udf.name
 
     def begin(self) -> None:

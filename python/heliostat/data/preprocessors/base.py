@@ -1,4 +1,4 @@
-"""What all preprocessors share: fitting on a dataset, transforming datasets and batches."""
+"""The base of preprocessors: fitting on a dataset, transforming datasets and batches."""
 
 from __future__ import annotations
 

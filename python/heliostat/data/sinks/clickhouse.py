@@ -17,7 +17,9 @@ from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 
 
 class SinkMode(enum.IntEnum):
-    """What becomes of a table that is there: CREATE refuses it, APPEND adds rows, OVERWRITE replaces it."""
+    """The treatment of a table that is there: CREATE refuses it, APPEND adds rows, OVERWRITE
+    replaces it.
+    """
 
     CREATE = 1
     APPEND = 2
@@ -160,7 +162,7 @@ def _order_of(statement: str) -> str | None:
 
 
 def _order(schema: Any) -> str:
-    """What a new table is ordered by, if nobody says."""
+    """Return the order of a new table, if none is given."""
     fields = list(schema)
     if not fields:
         return "tuple()"

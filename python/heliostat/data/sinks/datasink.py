@@ -13,7 +13,7 @@ from heliostat.data.plan import task
 
 @dataclass
 class TaskContext:
-    """Which task writes: its number, and options of the program's own."""
+    """The task that writes: its number, and options of the program's own."""
 
     task_idx: int
     op_name: str = "Write"
@@ -22,7 +22,7 @@ class TaskContext:
 
 @dataclass
 class WriteResult:
-    """What was written in all, and what each task's ``write`` returned.
+    """The sums of what was written, and the results of each task's ``write``.
 
     Attributes:
         num_rows: Rows.

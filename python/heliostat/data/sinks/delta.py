@@ -168,7 +168,7 @@ def _delta_schema(deltalake: Any, schema: Any) -> Any:
 
 
 def _action(transaction: Any, path: str, size: int, rows: int) -> Any:
-    """What the log says of a file: its partition is in the names of its folders."""
+    """Return the log's entry for a file: its partition is in the names of its folders."""
     folders = [part.partition("=") for part in path.lstrip("/").split("/")[:-1]]
     values = {
         urllib.parse.unquote(name): None if value == NULL else urllib.parse.unquote(value)

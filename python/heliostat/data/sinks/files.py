@@ -27,7 +27,7 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of missing
 
 
 class SaveMode(str, enum.Enum):
-    """What to do when the folder is there: add files, refuse, empty it first, or do nothing."""
+    """The treatment of a folder that is there: add files, refuse, empty it first, or do nothing."""
 
     CREATE = "create"
     APPEND = "append"

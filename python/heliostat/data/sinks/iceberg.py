@@ -90,7 +90,7 @@ class IcebergSink(Datasink[Any]):
                             appended.append_data_file(file)
 
     def _gone(self, keys: list[Any]) -> Any:
-        """Which rows of the table go; None: none."""
+        """Return the condition on the rows of the table that go; None: none do."""
         if self._mode is SaveMode.OVERWRITE:
             expressions = required("pyiceberg.expressions", "Iceberg tables")
             return expressions.AlwaysTrue() if self._replaced is None else self._replaced

@@ -20,7 +20,7 @@ FLUSHED_S = 30.0  # how long the last messages may take
 
 
 class Form(enum.Enum):
-    """What a value becomes."""
+    """The form in which a value is written."""
 
     JSON = "json"
     STRING = "string"
@@ -48,7 +48,7 @@ def form(name: str, given: Any) -> Form:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no name for, in what it has."""
+    """Return a value that JSON does not know as one that it knows."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, bytes):

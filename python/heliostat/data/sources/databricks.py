@@ -163,7 +163,7 @@ class _Statement(Datasource):
         return tasks
 
     def _run(self) -> dict[str, Any]:
-        """What Databricks says of the query when it has run.
+        """Run the query and return Databricks' answer.
 
         Raises:
             RuntimeError: It failed.

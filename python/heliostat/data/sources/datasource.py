@@ -281,7 +281,7 @@ class _DatasourceReads(Pushable):
         return replace(self, datasource=source.apply_projection(names))
 
     def with_limit(self, rows: int) -> None:
-        """It is not known where the rows end."""
+        """Do nothing: it is not known where the rows end."""
         return
 
     def counted(self) -> tuple[int, _DatasourceReads]:
@@ -289,7 +289,7 @@ class _DatasourceReads(Pushable):
         return 0, self
 
     def pushed(self) -> str:
-        """What the source was told, in words."""
+        """Return the pushed-down parts, in words."""
         if isinstance(self.datasource, Reader):
             return ""
         columns = self.datasource.get_projection_map()

@@ -129,7 +129,7 @@ class FileBasedDatasource(Datasource):
 
 @dataclass
 class _OfStreams(formats.Format):
-    """What a ``FileBasedDatasource`` makes of a file."""
+    """The file format of a ``FileBasedDatasource``."""
 
     datasource: FileBasedDatasource | None = None
 

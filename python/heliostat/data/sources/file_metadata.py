@@ -1,4 +1,4 @@
-"""What sources of programs ask about files before they read them."""
+"""Metadata of files for programs' own sources, before they read the files."""
 
 from __future__ import annotations
 

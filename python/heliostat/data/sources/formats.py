@@ -1,4 +1,4 @@
-"""What each file format makes of a file: tables. These run in workers."""
+"""The file formats, which make tables of files. These run in workers."""
 
 from __future__ import annotations
 

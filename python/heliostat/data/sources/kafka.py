@@ -313,7 +313,7 @@ class _Kafka(Datasource):
         return there
 
     def bound(self, offsets: Any, topic: str, partition: int, default: str) -> Any:
-        """What was asked for a partition."""
+        """Return the offset that was given for a partition."""
         if isinstance(offsets, dict):
             return offsets.get(topic, {}).get(partition, default)
         return offsets

@@ -1,4 +1,4 @@
-"""What formats of sounds, films and recordings make of a file. These run in workers."""
+"""The formats of sounds, films and recordings. These run in workers."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TASKS = ("parallelism", "override_num_blocks", "concurrency", "ray_remote_args",
 
 
 def of_tasks(options: dict[str, Any]) -> dict[str, Any]:
-    """What is for the tasks; it is taken out of the options."""
+    """Take the options for the tasks out of the options and return them."""
     args = dict(options.pop("ray_remote_args", None) or {})
     for name in REMOTE:
         value = options.pop(name, None)

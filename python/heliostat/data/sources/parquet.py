@@ -110,7 +110,7 @@ class ParquetReads(FileReads, Pushable):
         return replace(self, form=replace(self.form, needed=needed))
 
     def pushed(self) -> str:
-        """What it was told, in words."""
+        """Return the pushed-down parts, in words."""
         form, said = self.form, []
         if self.left_out:
             said.append(f"files={len(self.found)} of {len(self.found) + self.left_out}")

@@ -1,4 +1,4 @@
-"""What a task reads of a Parquet file: the columns and row groups that are needed, and no more."""
+"""Reading of a Parquet file by a task: the columns and row groups that are needed, and no more."""
 
 from __future__ import annotations
 

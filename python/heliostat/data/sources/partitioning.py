@@ -200,7 +200,7 @@ class PathPartitionFilter:
 
     @property
     def parser(self) -> PathPartitionParser:
-        """What finds the columns."""
+        """The parser that finds the columns."""
         return self._parser
 
     def apply(self, path: str) -> bool:

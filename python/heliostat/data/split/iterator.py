@@ -1,4 +1,4 @@
-"""What each consumer of a ``streaming_split`` holds."""
+"""The iterator of each consumer of a ``streaming_split``."""
 
 from __future__ import annotations
 
