@@ -184,7 +184,7 @@ class _Queue:
 
 
 def _element(call: _Call) -> Any:
-    """What `batch_size_fn` measures of a call: its first argument."""
+    """Return the element of a call that `batch_size_fn` measures: its first argument."""
     if not call.args:
         raise TypeError("`batch_size_fn` measures the first argument of calls; this call has none.")
     return call.args[0]
@@ -215,7 +215,7 @@ def _check_length(answers: Any, calls: list[_Call]) -> None:
 
 
 class Options:
-    """What batches are made by; setters check."""
+    """The options of batches; setters check."""
 
     def __init__(
         self,

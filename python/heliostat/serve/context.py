@@ -1,4 +1,4 @@
-"""What a replica knows of itself, and a call of its request."""
+"""The context of a replica, and of a call's request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["DeploymentActorContext", "GangContext", "ReplicaContext", "ReplicaID
 
 
 class RequestContext(NamedTuple):
-    """What goes with a request from deployment to deployment."""
+    """The values that go with a request from deployment to deployment."""
 
     request_id: str = ""
     route: str = ""
@@ -66,7 +66,7 @@ class ReplicaID(NamedTuple):
 
 @dataclass
 class ReplicaContext:
-    """What a replica knows of itself.
+    """The context of a replica.
 
     ``world_size``: how many replicas the deployment is to have. It and ``rank`` are of the moment: they
     change as replicas come and go. ``gang_context``: where ``gang_scheduling_config`` is given;
@@ -107,7 +107,7 @@ class ReplicaContext:
 
 @dataclass
 class DeploymentActorContext:
-    """What an actor of ``deployment_actors`` knows of its deployment."""
+    """The context of an actor of ``deployment_actors``."""
 
     deployment_id: DeploymentID
     actor_name: str

@@ -74,12 +74,12 @@ class Deployment:
 
     @property
     def version(self) -> str | None:
-        """What the user calls its version."""
+        """The version that the user gave it."""
         return self._config.version
 
     @property
     def func_or_class(self) -> Callable[..., Any]:
-        """What is served."""
+        """The function or class that is served."""
         return self._target
 
     @property
@@ -89,7 +89,7 @@ class Deployment:
 
     @property
     def user_config(self) -> Any:
-        """What ``reconfigure`` is called with."""
+        """The argument of ``reconfigure``."""
         return self._config.user_config
 
     @property
@@ -104,7 +104,7 @@ class Deployment:
 
     @property
     def backpressure_config(self) -> Any:
-        """What an HTTP client is told whose request is one more than may wait."""
+        """The answer to an HTTP client whose request is one more than may wait."""
         return self._config.backpressure()
 
     @property
@@ -114,7 +114,7 @@ class Deployment:
 
     @property
     def init_args(self) -> tuple[Any, ...]:
-        """What the constructor is called with, once it is bound."""
+        """The arguments of the constructor, once it is bound."""
         return self._args
 
     @property

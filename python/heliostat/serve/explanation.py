@@ -1,4 +1,5 @@
-"""What ``heliostat why`` says of an application or a deployment: the words of Serve's controller.
+"""The text of ``heliostat why`` about an application or a deployment: the words of Serve's
+controller.
 
 Run as a program with the name; prints nothing where nothing has it.
 """

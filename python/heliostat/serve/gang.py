@@ -9,7 +9,7 @@ __all__ = ["GangContext"]
 
 @dataclass
 class GangContext:
-    """What a replica knows of its gang.
+    """The context of a replica in its gang.
 
     Attributes:
         gang_id: The gang; one that is started again has another.

@@ -1,4 +1,4 @@
-"""What a deployment's method has of a call of gRPC besides its message."""
+"""The context of a call of gRPC for a deployment's method, besides its message."""
 
 from __future__ import annotations
 
@@ -96,19 +96,21 @@ class RayServegRPCContext:
         return self._first("tracestate")
 
     def invocation_metadata(self) -> list[tuple[str, str]]:
-        """What the client sent, pairs of key and value."""
+        """Return the metadata that the client sent, pairs of key and value."""
         return self._metadata
 
     def peer(self) -> str:
-        """Who called: ``ipv4:127.0.0.1:40000``."""
+        """Return the address of the caller: ``ipv4:127.0.0.1:40000``."""
         return str(self._peer)
 
     def auth_context(self) -> dict[str, Any]:
-        """What is known of who called; empty where the connection says nothing."""
+        """Return the authentication of the caller; empty where the connection has none."""
         return dict(self._auth_context or {})
 
     def peer_identities(self) -> Any:
-        """Who called, by ``peer_identity_key``; ``None`` where nobody has shown it."""
+        """Return the identities of the caller, by ``peer_identity_key``; ``None`` where it has
+        shown none.
+        """
         return self._peer_identities
 
     def peer_identity_key(self) -> str | None:
@@ -137,7 +139,7 @@ class RayServegRPCContext:
         self._compression = compression
 
     def trailing_metadata(self) -> list[tuple[str, str]]:
-        """What goes to the client with the status."""
+        """Return the metadata that goes to the client with the status."""
         return self._trailing
 
     def set_trailing_metadata(self, trailing_metadata: list[tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""What ``GET /api/serve/applications/`` answers with, as Pydantic models under Ray's names."""
+"""The answer of ``GET /api/serve/applications/``, as Pydantic models under Ray's names."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class APIType(str, Enum):
 
     @classmethod
     def get_valid_user_values(cls) -> list[str]:
-        """Those that may be asked for."""
+        """Return the values that users may ask for."""
         return [cls.IMPERATIVE.value, cls.DECLARATIVE.value]
 
 
 class DeploymentStatusTrigger(str, Enum):
-    """What has led to a deployment's state."""
+    """The event that has led to a deployment's state."""
 
     UNSPECIFIED = "UNSPECIFIED"
     CONFIG_UPDATE_STARTED = "CONFIG_UPDATE_STARTED"

@@ -226,7 +226,7 @@ class AutoscalingConfig(_Options):
 
 
 class RequestRouterConfig(_Options):
-    """Which replica a handle's call goes to.
+    """The choice of the replica for a handle's call.
 
     Requests by HTTP go to the replica with the fewest, whatever the class. Replicas with a method
     ``record_routing_stats`` tell the router what that returns.
@@ -425,7 +425,7 @@ class HTTPOptions(_Options):
 
 
 class BackpressureConfig(_Options):
-    """What an HTTP client is told whose request is one more than ``max_queued_requests`` allows.
+    """The answer to an HTTP client whose request is one more than ``max_queued_requests`` allows.
 
     Attributes:
         status_code: 503 (the default) or 429.

@@ -47,7 +47,7 @@ def loaded_by(instance: Any) -> tuple[str, ...]:
 
 
 class _Meter:
-    """What a replica measures of its models, under Ray's names."""
+    """The measurements of a replica's models, under Ray's names."""
 
     def __init__(self) -> None:
         self.asked = Counter(
@@ -87,7 +87,7 @@ class _Models:
         self._lock = asyncio.Lock()
 
     def names(self) -> list[str]:
-        """Those that are loaded."""
+        """Return the names of the loaded models."""
         return list(self._models)
 
     async def get(self, name: str) -> Any:
@@ -132,7 +132,7 @@ class _Models:
 
 
 async def _end(model: Any) -> None:
-    """What a model does when it goes, now and not when Python finds the time."""
+    """End a model that goes, now and not when Python finds the time."""
     ends = getattr(type(model), "__del__", None)
     if ends is None:
         return

@@ -149,7 +149,7 @@ class gRPCOptions:
         return dataclasses.replace(self, methods=streams, described=described)
 
     def as_row(self) -> dict[str, Any]:
-        """What was given."""
+        """Return the options as they were given."""
         row = dataclasses.asdict(self)
         del row["methods"], row["described"]
         return row
@@ -219,7 +219,9 @@ _LOG_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 
 def attribute(path: str, *, again: bool = False) -> Any:
-    """What ``module:name`` or ``module.name`` is; with ``again`` the module is read anew."""
+    """Return the object of ``module:name`` or ``module.name``; with ``again`` the module is read
+    anew.
+    """
     name, _, rest = path.rpartition(":" if ":" in path else ".")
     if not name or not rest:
         raise ValueError(
@@ -254,7 +256,7 @@ def pickled_by_value(target: Callable[..., Any], whole: Any = None) -> bytes:
 
 
 class AggregationFunction(str, Enum):
-    """What is taken of a load that changes within ``look_back_period_s``."""
+    """The aggregation of a load that changes within ``look_back_period_s``."""
 
     MEAN = "mean"
     MAX = "max"
@@ -270,7 +272,7 @@ class TimeStampedValue(NamedTuple):
 
 @dataclass
 class AutoscalingContext:
-    """What a policy is told of its deployment. Times are Unix times, in seconds.
+    """The context of a policy for its deployment. Times are Unix times, in seconds.
 
     Attributes:
         deployment_id: The deployment.
@@ -466,7 +468,7 @@ class RequestRouterConfig:
 
 @dataclass
 class BackpressureConfig:
-    """What an HTTP client is told whose request is one more than ``max_queued_requests`` allows.
+    """The answer to an HTTP client whose request is one more than ``max_queued_requests`` allows.
 
     ``status_code``: 503 or 429; ``retry_after_s``: seconds after which it may ask again, rounded up into the
     header `Retry-After`, default none.
@@ -525,7 +527,7 @@ class GangPlacementStrategy(str, Enum):
 
 
 class GangRuntimeFailurePolicy(str, Enum):
-    """What becomes of a gang whose replica has ended."""
+    """The treatment of a gang whose replica has ended."""
 
     RESTART_GANG = "RESTART_GANG"
     RESTART_REPLICA = "RESTART_REPLICA"
@@ -632,7 +634,7 @@ def of(kind: type[T], given: Any) -> T:
 
 @dataclass
 class DeploymentConfig:
-    """What a deployment is run with, defaults filled in."""
+    """The options with which a deployment runs, defaults filled in."""
 
     num_replicas: int = 1
     ray_actor_options: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -668,7 +670,7 @@ class DeploymentConfig:
         return math.ceil(number / self.gang_size) * self.gang_size
 
     def resources(self) -> dict[str, float]:
-        """What a replica's actor takes of its node."""
+        """Return the resources that a replica's actor takes of its node."""
         options = self.ray_actor_options
         taken = {
             "CPU": options.get("num_cpus", 1),
@@ -684,7 +686,7 @@ class DeploymentConfig:
         return None if chosen is None or chosen.is_default() else chosen
 
     def backpressure(self) -> BackpressureConfig:
-        """What those are told that are refused."""
+        """Return the answer to requests that are refused."""
         return self.backpressure_config or BackpressureConfig()
 
     def surge(self, target: int) -> int:

@@ -1,4 +1,4 @@
-"""What a user's own routing of calls is made of: which replica a handle's call goes to.
+"""The bases of a user's own routing, which chooses the replica for a handle's call.
 
 A deployment with ``request_router_config=RequestRouterConfig(request_router_class=…)`` has one object of that
 class in each process with handles to it. Its ``choose_replicas`` runs on an event loop of its own thread, and
@@ -35,7 +35,7 @@ _ANSWER_S = 0.1
 
 @dataclass
 class RequestMetadata:
-    """What is known of a call besides its arguments."""
+    """The facts of a call besides its arguments."""
 
     request_id: str
     internal_request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -49,7 +49,7 @@ class RequestMetadata:
 
 @dataclass
 class RequestRoutingContext:
-    """What was tried for a call before; the mixins keep it."""
+    """The earlier tries of a call; the mixins keep it."""
 
     multiplexed_start_matching_time: float | None = None
     tried_fewest_multiplexed_models: bool = False
@@ -85,7 +85,7 @@ class RunningReplica:
 
     @property
     def replica_id(self) -> ReplicaID:
-        """Which one it is."""
+        """The id of the replica."""
         return self._id
 
     @property
@@ -115,7 +115,7 @@ class RunningReplica:
 
     @property
     def routing_stats(self) -> dict[str, Any]:
-        """What the deployment's ``record_routing_stats`` last returned; ``{}`` before."""
+        """The result of the deployment's last ``record_routing_stats``; ``{}`` before."""
         return self._place.stats
 
     @property
@@ -195,7 +195,9 @@ class RequestRouter(abc.ABC):
     def select_available_replicas(
         self, candidates: list[RunningReplica] | None = None
     ) -> list[RunningReplica]:
-        """Those candidates, by default all replicas, that may take another call of this process."""
+        """Return the candidates, by default all replicas, that may take another call of this
+        process.
+        """
         asked = self._replicas_list if candidates is None else candidates
         return [
             one for one in asked if self._ongoing.get(one.replica_id, 0) < one.max_ongoing_requests

@@ -76,7 +76,7 @@ def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
 
 
 def _scaled(key: DeploymentID, body: bytes) -> dict[str, Any]:
-    """What comes of ``{"target_num_replicas": 3}``."""
+    """Scale a deployment as ``{"target_num_replicas": 3}`` asks; return the answer."""
     try:
         number = json.loads(body)["target_num_replicas"]
     except (KeyError, TypeError, ValueError):
@@ -97,7 +97,7 @@ def _scaled(key: DeploymentID, body: bytes) -> dict[str, Any]:
 
 
 def _hide(value: Any) -> None:
-    """What a browser shows, others may see."""
+    """Hide the values of environment variables: others may see the screen of a browser."""
     if isinstance(value, dict):
         for key, one in value.items():
             if key == "env_vars" and isinstance(one, dict):

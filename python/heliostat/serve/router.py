@@ -1,4 +1,4 @@
-"""Which replica a handle's call goes to.
+"""The choice of the replica for a handle's call.
 
 A process has one router a deployment, whatever handles it has. The router counts the calls that each replica
 has of this process: the one with the fewest gets the next, none gets more than ``max_ongoing_requests``, and
@@ -51,7 +51,7 @@ class Load:
         self.update(place)
 
     def update(self, place: ReplicaPlace) -> None:
-        """What is known of the replica now."""
+        """Take over the state of the replica."""
         self.place = place
         # Found once, not for each call.
         self.request = place.actor.handle_request.remote
@@ -119,7 +119,7 @@ class Call:
         waiter()
 
     def settle(self, sent: Any, error: BaseException | None) -> None:
-        """It was sent, or will not be."""
+        """Note that the call was sent, or will not be."""
         with self.router.lock:
             self.sent, self.error = sent, error
             waiters, self.waiters = self.waiters, None
@@ -147,7 +147,9 @@ class Call:
             self.router.release(self, load)
 
     def failed(self, error: BaseException) -> None:
-        """It has no answer. A replica that has died gets no other, though the controller may not know yet."""
+        """Note that the call has no answer. A replica that has died gets no other, though the
+        controller may not know yet.
+        """
         load = self.sent_to
         if load is not None and isinstance(error, (ActorDiedError, ReplicaUnavailableError)):
             load.is_leaving = True
@@ -189,7 +191,7 @@ class Reservation(Call):
         self.settle(load, None)
 
     def watch(self) -> None:
-        """Whoever has it gives it back."""
+        """Do nothing: the holder of the reservation gives it back."""
 
     def pass_on(self, call: Call) -> None:
         """Have another call take the place, and send it."""
@@ -249,7 +251,7 @@ class Router:
     # --- the user's own choice of replicas
 
     def _own_routing(self) -> Routing | None:
-        """Who chooses, if that is not this class; made when there are the first targets."""
+        """Return the user's own routing, if there is one; made when there are the first targets."""
         targets = self.targets
         if targets is None or targets.routing is None:
             return self.routing

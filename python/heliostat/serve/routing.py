@@ -124,7 +124,9 @@ class Routing:
             self._chosen.on_replica_actor_died(ReplicaID(load.place.id, self._router.deployment))
 
     def _wake(self) -> None:
-        """Whoever waits for room looks again; whoever comes later waits for the next time."""
+        """Wake the calls that wait for room to look again; calls that come later wait for the next
+        time.
+        """
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -178,7 +180,7 @@ class Routing:
         self._forget(call)
 
     def _others(self, chosen: RequestRouter, call: Call) -> Callable[[list[Call]], Call]:
-        """Which of the calls that wait takes a replica that was chosen for this one."""
+        """Return the choice of the waiting call that takes a replica which was chosen for this one."""
         if not isinstance(chosen, FIFOMixin):
             return lambda _: call
         model = call.context.multiplexed_model_id

@@ -1,4 +1,4 @@
-"""What ``serve.status`` answers with."""
+"""The answer of ``serve.status``."""
 
 from __future__ import annotations
 

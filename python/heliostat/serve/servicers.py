@@ -30,7 +30,7 @@ class _Servicer:
 
 
 class _Methods:
-    """What generated code takes for a server."""
+    """The stand-in that generated code takes for a server."""
 
     def __init__(self) -> None:
         self.found: dict[str, Method] = {}
@@ -86,7 +86,8 @@ def imported(path: str) -> Callable[..., Any]:
 
 
 def described(methods: Iterable[str]) -> dict[str, Any]:
-    """What server reflection tells of the services of these methods, as `helio-ingress` reads it.
+    """Return the description of these methods' services for server reflection, as `helio-ingress`
+    reads it.
 
     Generated code registers its messages with protobuf when it is imported; those that it did not are not
     told of.

@@ -1,4 +1,4 @@
-"""What the driver tells the controller, and the controller its replicas and routers."""
+"""The messages of the driver to the controller, and of the controller to its replicas and routers."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
         self._app.control.revoke(task_id)
 
     def get_metrics_sync(self) -> dict[str, Any]:
-        """What each worker says of itself, by its name; ``{}`` without any."""
+        """Return the statistics of each worker, by its name; ``{}`` without any."""
         return self._app.control.inspect().stats() or {}
 
     def health_check_sync(self) -> list[dict[str, Any]]:

@@ -231,7 +231,9 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
         return await self._wait_async(self._status(task_id))
 
     def cancel_task_sync(self, task_id: str) -> None:
-        """It is not begun, nor done again. Raises ``RuntimeError`` without ``result_backend_url``."""
+        """Cancel a task: it is not begun, nor done again. Raises ``RuntimeError`` without
+        ``result_backend_url``.
+        """
         self._wait(self._cancel(task_id))
 
     async def cancel_task_async(self, task_id: str) -> None:

@@ -50,7 +50,7 @@ class TaskResult(BaseModel):  # type: ignore[misc] # without types
 
 
 class TaskProcessorAdapter(ABC):
-    """What speaks with a queue. Each method waits; the ``…_async`` ones are there for those that can."""
+    """The adapter of a queue. Each method waits; the ``…_async`` ones are there for those that can."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:  # noqa: B027 - Subclasses may call it.
         """``TaskProcessorConfig`` is what it is made with."""
@@ -87,7 +87,7 @@ class TaskProcessorAdapter(ABC):
 
     @abstractmethod
     def get_metrics_sync(self) -> dict[str, Any]:
-        """What it measures."""
+        """Return the measurements of the queue."""
 
     @abstractmethod
     def health_check_sync(self) -> list[dict[str, Any]]:

@@ -127,13 +127,13 @@ class Written:
         )
 
     def end(self) -> None:
-        """What processors hold back is exported."""
+        """Export the spans that processors hold back."""
         for processor in self._processors:
             processor.force_flush()
 
 
 def end() -> None:
-    """What processors hold back is exported: the replica leaves."""
+    """Export the spans that processors hold back: the replica leaves."""
     if _tracer is not None:
         from opentelemetry import trace
 
@@ -159,7 +159,7 @@ def carried(request: RequestContext) -> RequestContext:
 
 
 def of_headers(headers: list[tuple[bytes, bytes]]) -> tuple[str, str]:
-    """What a client says of the span that its request belongs to."""
+    """Return the client's trace headers of the span that a request belongs to."""
     if _tracer is None:
         return ("", "")
     found = {name: value.decode("latin-1") for name, value in headers if name.startswith(b"trace")}

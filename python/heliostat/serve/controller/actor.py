@@ -147,7 +147,7 @@ class ServeController:
                 self._tell_proxies()
 
     def http_options(self) -> HTTPOptions:
-        """What the HTTP server was started with."""
+        """Return the options of the HTTP server."""
         return self._options
 
     def has_methods(self, methods: dict[str, bool]) -> bool:
@@ -263,7 +263,7 @@ class ServeController:
         self._storage.clear()
 
     def status(self) -> ServeStatus:
-        """What there is."""
+        """Return the status of all applications and proxies."""
         proxies = {}
         if self._ingress is not None:
             state = ProxyStatus.HEALTHY if self._ingress.is_up else ProxyStatus.UNHEALTHY
@@ -275,7 +275,9 @@ class ServeController:
         return ServeStatus(proxies, apps, self._machine.capacity)
 
     def details(self, source: str | None = None) -> dict[str, Any]:
-        """What there is, for the REST routes; ``source``: only ``imperative`` or ``declarative`` ones."""
+        """Return the details for the REST routes; ``source``: only ``imperative`` or
+        ``declarative`` ones.
+        """
         here = serving.session()
         told = details.of(
             self._machine,
@@ -355,7 +357,7 @@ class ServeController:
         self._do(self._machine.counted(key, source, requests, self._now(), waiting=True))
 
     def record(self, key: DeploymentID, replica: str, stats: dict[str, float]) -> None:
-        """What a replica's `record_autoscaling_stats` has returned."""
+        """Record the result of a replica's `record_autoscaling_stats`."""
         self._machine.recorded(key, replica, stats, self._now())
 
     def record_routing(

@@ -1,4 +1,4 @@
-"""Which actors of deployments there are to be: a part of the machine, without clock and I/O.
+"""The actors that deployments are to have: a part of the machine, without clock and I/O.
 
 A deployment's actors are those of a version. They start before its replicas do, and end once no replica has
 that version any more.
@@ -50,7 +50,9 @@ class DeploymentActors:
         self.states: dict[ActorID, ReplicaState] = {}
 
     def begin(self, spec: DeploymentSpec) -> list[StartActor]:
-        """Those that are missing. One of the same name that ends makes the new one wait."""
+        """Return the starts of the actors that are missing. One of the same name that ends makes
+        the new one wait.
+        """
         there = {(one.version, one.name) for one in self.states}
         starts = []
         for config in spec.config.deployment_actors or ():
@@ -77,7 +79,7 @@ class DeploymentActors:
         )
 
     def end(self, versions: set[str]) -> list[StopActor]:
-        """Those of other versions than these."""
+        """Return the stops of the actors of other versions than these."""
         stops = [
             one
             for one, state in self.states.items()
@@ -88,18 +90,18 @@ class DeploymentActors:
         return [StopActor(one) for one in stops]
 
     def started(self, one: ActorID) -> bool:
-        """It runs; whether that is news."""
+        """Note that the actor runs; return whether that is news."""
         is_news = self.states.get(one) is STARTING
         if is_news:
             self.states[one] = RUNNING
         return is_news
 
     def ended(self, one: ActorID) -> ReplicaState | None:
-        """It is gone; what it was."""
+        """Note that the actor is gone; return its state before."""
         return self.states.pop(one, None)
 
     def saved(self) -> list[tuple[str, str, ReplicaState]]:
-        """What a later machine is to know."""
+        """Return the state for a later machine."""
         return [(one.version, one.name, state) for one, state in self.states.items()]
 
     def restore(self, version: str, name: str, state: ReplicaState, *, is_wanted: bool) -> None:
@@ -111,5 +113,5 @@ class DeploymentActors:
             self._add(version, name, RUNNING)
 
     def running(self) -> list[ActorID]:
-        """Those that run."""
+        """Return the actors that run."""
         return [one for one, state in self.states.items() if state is RUNNING]

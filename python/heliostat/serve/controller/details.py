@@ -1,4 +1,6 @@
-"""What the REST routes tell of Serve, as Ray's ``ServeInstanceDetails`` has it: plain data for JSON."""
+"""The details of Serve for the REST routes, as Ray's ``ServeInstanceDetails`` has them: plain data
+for JSON.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Gang(NamedTuple):
     members: tuple[str, ...]
 
     def seen_by(self, key: DeploymentID, replica: str) -> GangContext:
-        """What one of them knows of it."""
+        """Return the context of one of its members."""
         return GangContext(
             self.id,
             self.members.index(replica),

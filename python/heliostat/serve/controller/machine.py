@@ -1,4 +1,4 @@
-"""What is to become of each deployment: events in, actions out. No clock, no I/O.
+"""The decisions about each deployment: events in, actions out. No clock, no I/O.
 
 A deployment has a target (its specification and a number) and replicas. After each event
 :meth:`Machine._step` compares the two:
@@ -139,7 +139,7 @@ class Machine:
         return Scaler(known.id, scaling, known.scaler, bounds, policy, size)
 
     def _policy_for(self, key: DeploymentID) -> Policy | None:
-        """What the application's policy says of a deployment, where there is one."""
+        """Return the part of the application's policy for a deployment, where there is one."""
         app = self.apps[key.app_name]
         if app.policy is None:
             self._policies.pop(key.app_name, None)
@@ -201,7 +201,7 @@ class Machine:
         return actions, builds
 
     def built(self, build: Build, spec: AppSpec | str, now: float) -> list[Action]:
-        """What came of a build: an application, or why there is none."""
+        """Take in the result of a build: an application, or the reason why there is none."""
         app = self.apps.get(build.name)
         if app is None or app.is_going or app.config is not build.config:
             return []  # another configuration has come meanwhile
@@ -226,7 +226,7 @@ class Machine:
         return self._place(app.spec, now)
 
     def builds(self) -> list[Build]:
-        """What is still to be built."""
+        """Return the builds that are still to be done."""
         return [
             Build(name, app.config)
             for name, app in self.apps.items()
@@ -398,7 +398,7 @@ class Machine:
     def recorded(
         self, key: DeploymentID, replica: str, stats: dict[str, float], now: float
     ) -> None:
-        """What a replica records of itself, for policies of autoscaling."""
+        """Record the measurements of a replica, for policies of autoscaling."""
         known = self.deployments.get(key)
         if known is not None and known.scaler is not None and replica in known.replicas:
             known.scaler.record(replica, stats, now)
@@ -442,7 +442,9 @@ class Machine:
         return None
 
     def routes(self) -> tuple[list[dict[str, str]], dict[str, dict[str, Any]]]:
-        """What an ingress serves: prefixes, and by deployment its limits and the replicas that run."""
+        """Return the table of an ingress: prefixes, and by deployment its limits and the replicas
+        that run.
+        """
         routes, deployments = [], {}
         for name, app in self.apps.items():
             if app.is_going or app.spec.route_prefix is None or not app.spec.deployments:
@@ -648,7 +650,7 @@ class Machine:
 
 
 def saved(machine: Machine) -> dict[str, Any]:
-    """What a later machine begins with."""
+    """Return the state with which a later machine begins."""
     apps = [app for app in machine.apps.values() if not app.is_going]
     replicas, stopping = [], list(machine._leaving.values())
     for key, known in machine.deployments.items():

@@ -1,4 +1,4 @@
-"""What the controller measures, under the names that Ray's dashboards ask for."""
+"""The measurements of the controller, under the names that Ray's dashboards ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller's machine is made of: applications, deployments, replicas, and what it wants done."""
+"""The parts of the controller's machine: applications, deployments, replicas, and its actions."""
 
 from __future__ import annotations
 

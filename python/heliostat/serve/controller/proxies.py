@@ -62,7 +62,7 @@ class ProxyActor:
         await self._ingress.acknowledged()
 
     async def counts(self) -> Counts:
-        """What it counts, once that has changed."""
+        """Return the counts of the proxy, once they have changed."""
         await self._news.wait()
         self._news.clear()
         return self._counts

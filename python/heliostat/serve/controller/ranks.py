@@ -42,7 +42,7 @@ class _Order:
 
 
 class Ranks:
-    """Those of one deployment."""
+    """The ranks of one deployment."""
 
     def __init__(self) -> None:
         self._all = _Order()
@@ -55,7 +55,7 @@ class Ranks:
 
     @property
     def replicas(self) -> set[str]:
-        """Those that have ranks."""
+        """Return the replicas that have ranks."""
         return set(self._where)
 
     def on(self, node: str) -> int:
@@ -78,13 +78,13 @@ class Ranks:
         return Rank(self._all.of[replica], self._nodes.of[node], self._on[node].of[replica])
 
     def keep(self, replica: str, node: str, rank: Rank) -> None:
-        """It has these already, of a controller before this one."""
+        """Keep the ranks that a replica has already, of a controller before this one."""
         self._where[replica] = node
         self._all.of[replica], self._nodes.of[node] = rank.rank, rank.node_rank
         self._on.setdefault(node, _Order()).of[replica] = rank.local_rank
 
     def give_back(self, replica: str) -> None:
-        """It is gone."""
+        """Give back the ranks of a replica that is gone."""
         node = self._where.pop(replica, None)
         if node is None:
             return
@@ -101,7 +101,7 @@ class Ranks:
 
 
 class News(NamedTuple):
-    """What a replica is to know."""
+    """The ranks that a replica is to know."""
 
     replica: str
     rank: Rank

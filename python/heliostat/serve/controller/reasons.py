@@ -7,7 +7,8 @@ from heliostat.serve.controller.parts import RUNNING, STARTING, Deployment
 
 
 def of(machine: Machine, name: str) -> tuple[list[str], list[str]] | None:
-    """What the machine knows of why that is not up, and the replicas that still start.
+    """Return the machine's reasons why a deployment or application is not up, and the replicas that
+    still start.
 
     ``name``: of an application, of a deployment, or ``application#deployment``. ``None``: nothing has it.
     """

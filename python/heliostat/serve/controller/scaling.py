@@ -69,7 +69,7 @@ class Scaler:
         self._queues.append(TimeStampedValue(now, sum(self._queued.values())))
 
     def record(self, replica: str, stats: dict[str, float], now: float) -> None:
-        """What a replica records of itself, for policies."""
+        """Record the measurements of a replica, for policies."""
         for name, value in stats.items():
             steps = self._recorded.setdefault(name, {}).setdefault(replica, deque())
             steps.append(TimeStampedValue(now, value))
@@ -173,7 +173,9 @@ class Scaler:
         return target
 
     def _ask(self, target: int, now: float, running: Sequence[str]) -> float:
-        """What the user's policy wants; what there is where it fails, which the log says."""
+        """Ask the user's policy for the number of replicas; where it fails the number stays, which
+        the log says.
+        """
         assert self._policy is not None
         try:
             desired, state = self._policy(self.context(target, now, running))
@@ -195,7 +197,7 @@ class Scaler:
         return float(desired)
 
     def context(self, target: int, now: float, running: Sequence[str]) -> AutoscalingContext:
-        """What a policy is told."""
+        """Return the context for a policy."""
         replicas = {name: ReplicaID(name, self._deployment) for name in running}
         recorded = {
             metric: {replicas[name]: steps for name, steps in rows.items() if name in replicas}

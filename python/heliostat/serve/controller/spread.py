@@ -16,7 +16,7 @@ class Node(NamedTuple):
 
 
 def needs(config: DeploymentConfig) -> dict[str, float]:
-    """What a replica takes: amounts by name."""
+    """Return the resources of a replica: amounts by name."""
     options = config.ray_actor_options
     asked: dict[str, Any] = {
         "CPU": options.get("num_cpus", 1),

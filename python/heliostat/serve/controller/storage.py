@@ -1,4 +1,5 @@
-"""What a controller leaves for the next one: a small state that is written often, and large parts of it once.
+"""The state that a controller leaves for the next one: a small part that is written often, and
+large parts once.
 
 Code and the arguments that are bound to it may have many megabytes, and are the same from one state to the
 next. Each such part is an entry of its own, named by its content.

@@ -1,4 +1,4 @@
-"""What the head's page shows of applications: replicas, and what they did lately.
+"""The view of applications for the head's page: replicas, and their latest work.
 
 Replicas say what they did with each answer to a health check, the HTTP servers and routers what is open and
 what waits when that changes. A row of each application is written every few seconds.

@@ -26,7 +26,7 @@ class Watches:
         return self._all.setdefault(key, _Watch())
 
     def version(self, key: DeploymentID) -> int:
-        """Which change was the last."""
+        """Return the number of the last change."""
         return self._of(key).version
 
     def changed(self, key: DeploymentID) -> None:

@@ -1,4 +1,4 @@
-"""What is served, and how: Pydantic models under Ray's names."""
+"""The configuration of served models: Pydantic models under Ray's names."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class LLMConfig(_Model):
 
 
 class LLMServingArgs(_Model):
-    """What ``build_openai_app`` takes.
+    """The arguments of ``build_openai_app``.
 
     Attributes:
         llm_configs: At least one, each with a ``model_id`` of its own: an ``LLMConfig``, a dict, or the

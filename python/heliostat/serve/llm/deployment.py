@@ -59,7 +59,7 @@ class LLMServer:
         await self._engine.check()
 
     async def llm_config(self) -> LLMConfig:
-        """What is served."""
+        """Return the configuration of the model."""
         return self._config
 
     async def chat(self, request: ChatCompletionRequest) -> AsyncIterator[Any]:

@@ -46,7 +46,9 @@ class StreamOptions(_Body):
 
 
 class _Request(_Body):
-    """What requests for text have in common. Times have no part in it; lengths are in tokens."""
+    """The fields that requests for text have in common. Times have no part in it; lengths are in
+    tokens.
+    """
 
     model: str | None = None
     stream: bool = False
@@ -156,7 +158,7 @@ class ChatCompletionResponse(_Answer):
 
 
 class ChatDelta(_Body):
-    """What has come since the piece before."""
+    """The part of an answer since the piece before."""
 
     role: str | None = None
     content: str | None = None
@@ -219,7 +221,7 @@ class EmbeddingResponse(_Answer):
 
 
 class ErrorInfo(_Body):
-    """What is wrong with a request."""
+    """The error of a request."""
 
     message: str
     type: str

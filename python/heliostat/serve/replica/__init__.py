@@ -1,1 +1,1 @@
-"""What runs in a replica's process."""
+"""The code in a replica's process."""

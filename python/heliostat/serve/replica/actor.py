@@ -193,11 +193,11 @@ class ReplicaActor:
         return said or {}
 
     def metadata(self) -> dict[str, Any]:
-        """What the deployment's ``record_replica_metadata`` gave when it began."""
+        """Return the result of the deployment's ``record_replica_metadata`` when it began."""
         return self._metadata
 
     async def rank(self, ranks: tuple[int, int, int], world_size: int) -> None:
-        """It has these ranks from now on, and the deployment is to have so many replicas."""
+        """Take over these ranks, and the number of replicas that the deployment is to have."""
         has_changed = ranks != self._context.ranks
         self._context.ranks, self._context.world_size = ranks, world_size
         if has_changed and self._wants_rank():
@@ -337,7 +337,9 @@ class ReplicaActor:
                 self._leave()
 
     async def _items(self, method: str, items: Any) -> AsyncIterator[Any]:
-        """What a generator gives, in a thread where it is not asynchronous; a coroutine may return one."""
+        """Yield the items of a generator, in a thread where it is not asynchronous; a coroutine may
+        return one.
+        """
         if inspect.isawaitable(items):
             items = await items
         if hasattr(items, "__anext__"):
@@ -602,7 +604,9 @@ class ReplicaActor:
         return method is not None and "rank" in inspect.signature(method).parameters
 
     async def check_health(self) -> Figures:
-        """What the replica did since the last time. Raises what the deployment's ``check_health`` raises."""
+        """Return the counts since the last time. Raises what the deployment's ``check_health``
+        raises.
+        """
         method = getattr(self._servable, "check_health", None)
         if method is not None and not self._is_function:
             if _is_async(method):

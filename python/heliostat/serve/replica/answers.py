@@ -1,4 +1,4 @@
-"""What a deployment returns, as an HTTP answer."""
+"""The results of a deployment as HTTP answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def answer_of(value: Any) -> tuple[Any, bytes]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say. FastAPI's rules where it is installed: data classes, models, times."""
+    """Return a value as JSON can write it. FastAPI's rules where it is installed: data classes,
+    models, times.
+    """
     if type(value) in (int, float, bool):
         return value
     try:

@@ -126,7 +126,7 @@ class Exchange:
         self._answered()
 
     def refuse(self) -> None:
-        """It was not begun: another replica may have it."""
+        """Refuse a request that was not begun: another replica may have it."""
         self.connection.write(serving.encode_break(self.number, True))
         self._answered()
 

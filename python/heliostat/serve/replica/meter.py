@@ -1,4 +1,4 @@
-"""What a replica counts of its requests, under Ray's names.
+"""The counts of a replica's requests, under Ray's names.
 
 Numbers are kept here and told once a second while they change: telling each would cost as much as a
 short request.
@@ -29,7 +29,7 @@ _STEP = math.log(1.1)
 
 @dataclass(frozen=True)
 class Figures:
-    """What a replica did in some seconds: latencies as counts by step."""
+    """The work of a replica in some seconds: latencies as counts by step."""
 
     seconds: float
     requests: int
@@ -98,7 +98,7 @@ class Meter:
             self._tell_soon()
 
     def end(self, route: str, seconds: float, *, has_failed: bool) -> None:
-        """It is over."""
+        """Count a request that has ended."""
         self._ongoing -= 1
         self._requests[route] += 1
         if has_failed:
@@ -111,7 +111,7 @@ class Meter:
             self._tell_soon()
 
     def take(self) -> Figures:
-        """What was done since this was called the last time."""
+        """Return the counts since the last call."""
         now = perf_counter()
         taken, self._taken = self._taken, Counts()
         errors, self._taken_errors = self._taken_errors, 0
@@ -119,7 +119,7 @@ class Meter:
         return Figures(seconds, sum(taken.values()), errors, self._ongoing, dict(taken))
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        """It came over HTTP and was answered so, in that time."""
+        """Count a request over HTTP that was answered with that status, in that time."""
         self._answered[route, method, status].append(seconds * 1e3)
 
     def call(self) -> None:
@@ -155,7 +155,7 @@ class Meter:
 
 
 class _Answers:
-    """What was answered over a protocol."""
+    """The counts of answers over a protocol."""
 
     def __init__(self, protocol: str, error: str) -> None:
         what = f"Requests over {protocol} that were answered"

@@ -129,7 +129,7 @@ class Call:
         self.context = RayServegRPCContext(_Arrived(exchange.scope, request_id))
 
     async def request(self) -> Any:
-        """What the method is called with: a message, or the stream of them. Raises ``RpcError``."""
+        """Return the argument of the method: a message, or the stream of them. Raises ``RpcError``."""
         if self._method.takes_stream:
             return gRPCInputStream(self._messages(), cancel_event=self._cancelled)
         message = await self._next()
