@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Container, Iterable, Sized
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,82 @@ def test_a_folder_of_sessions_that_cannot_be_made(run_driver: Any) -> None:
     assert done.rc
     assert "cannot be made in /proc/none" in done.stderr
     assert "Name another folder with RAY_TMPDIR" in done.stderr
+
+
+def test_a_head_that_cannot_write_its_token(tmp_path: Path) -> None:
+    from heliostat.core import daemon
+
+    home = tmp_path / "home"
+    home.write_text("no folder")
+    kept = {n: v for n, v in os.environ.items() if not n.startswith("HELIOSTAT_AUTH_TOKEN")}
+    done = subprocess.run(
+        [daemon.binary(), "start", "--head", "--port", "0"],
+        env={**kept, "HOME": str(home), "RAY_TMPDIR": str(tmp_path / "s")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode
+    for part in (str(home), "HELIOSTAT_AUTH_TOKEN_PATH", "HELIOSTAT_AUTH_TOKEN."):
+        assert part in done.stderr
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda ref: ref + 1,
+        lambda ref: 1 + ref,
+        lambda ref: 2 * ref,
+        lambda ref: ref / 2,
+        lambda ref: -ref,
+        lambda ref: sum([ref, ref]),
+    ],
+    ids=["add", "radd", "rmul", "div", "neg", "sum"],
+)
+def test_arithmetic_with_a_reference_says_what_is_missing(ray_start: Any, use: Any) -> None:
+    with pytest.raises(TypeError, match=r"this is an ObjectRef. Call ray\.get\(ref\)"):
+        use(ray.put(1))
+
+
+def test_a_reference_is_no_sequence_and_is_true(ray_start: Any) -> None:
+    ref = ray.put([1])
+    assert bool(ref)
+    assert not isinstance(ref, Iterable | Sized | Container)
+
+
+def test_a_wrong_call_names_what_was_called(ray_start: Any) -> None:
+    @ray.remote
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @ray.remote
+    class Store:
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def grow(self, by: int) -> None:
+            self.size += by
+
+    with pytest.raises(TypeError, match=r"^add\(\): missing a required argument: 'b'"):
+        add.remote(1)
+    with pytest.raises(TypeError, match=r"^Store\(\): missing a required argument: 'size'"):
+        Store.remote()
+    with pytest.raises(TypeError, match=r"^Store\.grow\(\): too many positional arguments"):
+        Store.remote(1).grow.remote(1, 2)
+
+
+def test_notebooks_show_contexts_and_datasets_as_tables(ray_start: Any) -> None:
+    pytest.importorskip("pyarrow")
+    shown = ray.init(ignore_reinit_error=True)._repr_html_()
+    assert f"<td>{ray.__version__}</td>" in shown
+    rows = ray.data.from_items([{"<name>": "<b>"}])
+    shown = rows._repr_html_()
+    assert "&lt;name&gt;" in shown
+    assert "<td>&lt;b&gt;</td>" in shown
+    assert "<b>" not in shown
+    assert "not materialized" in ray.data.range(3)._repr_html_()
+    assert "<pre>" in ray.data.range(3).map(lambda row: row)._repr_html_()
 
 
 def test_objects_need_no_room_in_dev_shm(ray_start: Any) -> None:

@@ -127,6 +127,7 @@ def test_what_is_not_there_says_so(run: Run) -> None:
     assert "No living process knows the task" in run("why", "ab" * 24, fails=True)
     assert "tasks, objects, workers, actors, nodes, jobs" in run("list", "cats", fails=True)
     assert "None of the actors" in run("get", "actors", "ab" * 16, fails=True)
+    assert "None of the actors" in run("get", "actor", "ab" * 16, fails=True)
     ref = ray.put(1)
     assert "no column" in run("list", "objects", "-f", "colour=red", fails=True)
     assert ref.hex() in run("list", "objects")

@@ -36,19 +36,19 @@ def test_checks_say_what_python_says() -> None:
     given = signature.parameters(lambda self, a, b=object(): 0, bound=True)  # noqa: B008
     again = pickle.loads(pickle.dumps(given))
     assert again == given, "a default that cannot be sent is not sent"
-    check = signature.checker(again)
+    check = signature.checker(again, "f")
     assert check is not None
     check((1,), {"b": 2})
     for args, kwargs, said in [
-        ((), {}, "missing a required argument: 'a'"),
-        ((1, 2, 3), {}, "too many positional arguments"),
-        ((1,), {"a": 1}, "multiple values for argument 'a'"),
-        ((1,), {"c": 1}, "unexpected keyword argument 'c'"),
+        ((), {}, r"^f\(\): missing a required argument: 'a'"),
+        ((1, 2, 3), {}, r"^f\(\): too many positional arguments"),
+        ((1,), {"a": 1}, r"^f\(\): multiple values for argument 'a'"),
+        ((1,), {"c": 1}, r"^f\(\): got an unexpected keyword argument 'c'"),
     ]:
         with pytest.raises(TypeError, match=said):
             check(args, kwargs)
 
 
 def test_what_python_cannot_tell_is_not_checked() -> None:
-    assert signature.checker(None) is None
+    assert signature.checker(None, "f") is None
     assert signature.bounds(None) == (0, -1)

@@ -103,7 +103,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         true => helio_env::token::load_or_create(),
         false => helio_env::token::load().map(Option::unwrap_or_default),
     };
-    let token = token.map_err(|error| format!("the authentication token: {error}"))?;
+    let token = token.map_err(|error| {
+        format!(
+            "the authentication token: {error}. Name another file with HELIOSTAT_AUTH_TOKEN_PATH, or give the \
+             token itself in HELIOSTAT_AUTH_TOKEN."
+        )
+    })?;
     let mut host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
     let kept = settings::kept_sessions()?;
     // A certificate of no use is told at once, and not when the first machine comes.

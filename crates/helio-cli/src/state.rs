@@ -65,7 +65,8 @@ fn warn_of(silent: u32) {
 }
 
 fn named(name: &str) -> Result<Resource, String> {
-    Resource::named(name).ok_or_else(|| {
+    let found = Resource::named(name).or_else(|| Resource::named(&format!("{name}s")));
+    found.ok_or_else(|| {
         let known: Vec<&str> = Resource::ALL.iter().map(|resource| resource.name()).collect();
         format!("There is nothing called {name:?} to list: {}.", known.join(", "))
     })

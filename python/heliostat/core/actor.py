@@ -331,7 +331,7 @@ def _create(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> ActorHandle:
-    check = signature.checker(definition.constructor)
+    check = signature.checker(definition.constructor, definition.cls.__name__)
     if check is not None:
         check(args, kwargs)
     interface, settled, placement, plan = plan_of(definition, options)

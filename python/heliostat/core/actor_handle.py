@@ -158,7 +158,7 @@ def make_slot(
         method.name,
         f"{interface.class_name}.{method.name}",
         _heliostat.MethodOptions(dict(method.options), actor, method.is_generator),
-        signature.checker(method.parameters),
+        signature.checker(method.parameters, f"{interface.class_name}.{method.name}"),
         *signature.bounds(method.parameters),
         on_options,
         _node,

@@ -17,6 +17,7 @@ from heliostat.core.logging_config import LoggingConfig
 from heliostat.core.options import remote_usage
 from heliostat.core.remote_function import RemoteFunction
 from heliostat.core.session import is_initialized
+from heliostat.core.unread import explain
 
 __all__ = [
     "LoggingConfig",
@@ -32,6 +33,9 @@ __all__ = [
     "shutdown",
     "wait",
 ]
+
+
+explain()
 
 
 def remote(*args: Any, **kwargs: Any) -> Any:

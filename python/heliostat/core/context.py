@@ -28,6 +28,19 @@ class BaseContext:
     def __exit__(self, *_: object) -> None:
         self.disconnect()
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from html import escape
+
+        page = self.dashboard_url and f"http://{self.dashboard_url}"
+        rows = {
+            "Python version": escape(self.python_version),
+            "Ray version": escape(self.ray_version),
+            "Dashboard": f'<a href="{escape(page)}">{escape(page)}</a>' if page else "not running",
+        }
+        body = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items())
+        return f"<table>{body}</table>"
+
 
 class RayContext(BaseContext, Mapping[str, Any]):
     """The connection that ``init`` made. Reading it as a mapping is deprecated."""

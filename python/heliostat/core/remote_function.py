@@ -170,7 +170,7 @@ class _Pickled:
             function
         )
         parameters = signature.parameters(function)
-        self.check = signature.checker(parameters)
+        self.check = signature.checker(parameters, self.name)
         self.bounds = signature.bounds(parameters)
 
     @functools.cached_property

@@ -60,8 +60,8 @@ def bounds(given: Parameters | None) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def checker(given: Parameters | None) -> Check | None:
-    """Raises ``TypeError`` for arguments that do not fit."""
+def checker(given: Parameters | None, name: str) -> Check | None:
+    """Raises ``TypeError``, with the name of what is called, for arguments that do not fit."""
     if given is None:
         return None
     signature = inspect.Signature(
@@ -74,6 +74,9 @@ def checker(given: Parameters | None) -> Check | None:
     )
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        signature.bind(*args, **kwargs)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}(): {error}") from None
 
     return check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from html import escape
 from typing import Any
 
 import heliostat as ray
@@ -113,6 +114,17 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
 
     __str__ = __repr__
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it; nothing is executed for it."""
+        schema = self._schema if self._schema_known else analysis.schema(self._plan)
+        if schema is None or not len(schema):
+            return f"<pre>{escape(repr(self))}</pre>"
+        return preview.table(type(self).__name__, schema, analysis.rows(self._plan), self._shown())
+
+    def _shown(self) -> list[Any]:
+        """The rows that there are to show."""
+        return []
+
 
 class MaterializedDataset(Dataset):
     """A dataset whose blocks are in the object store."""
@@ -130,6 +142,9 @@ class MaterializedDataset(Dataset):
         return preview.text(schema, rows, first, last)
 
     __str__ = __repr__
+
+    def _shown(self) -> list[Any]:
+        return self._edge(preview.ROWS_MAX, False)
 
     def _edge(self, count: int, from_end: bool) -> list[Any]:
         """The first or the last rows."""

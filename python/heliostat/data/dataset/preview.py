@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from heliostat.data.dataset.schema import type_name
@@ -33,6 +34,24 @@ def text(schema: Any, rows: int | None, first: list[Any] | None, last: list[Any]
         shown = len(first) + len(last or [])
         lines.append(f"(Showing {shown} of {rows} rows)")
     return "\n".join(lines)
+
+
+def table(title: str, schema: Any, rows: int | None, shown: list[Any]) -> str:
+    """The same for notebooks: a table of HTML."""
+    columns = zip(schema.names, schema.types, strict=True)
+    head = "".join(
+        f"<th>{escape(n)}<br><small>{escape(type_name(t))}</small></th>" for n, t in columns
+    )
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(_cell(row.get(n)))}</td>" for n in schema.names) + "</tr>"
+        for row in shown
+    )
+    count = "an unknown number of" if rows is None else rows
+    said = f"showing {len(shown)}" if shown else "not materialized"
+    return (
+        f"<table><caption>{title}: {count} rows, {said}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
 
 
 def chain(plan: Operator, name: str | None) -> str:

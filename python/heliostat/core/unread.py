@@ -1,0 +1,42 @@
+"""Arithmetic with a reference whose value nobody has asked for: it says what is missing.
+
+Iteration, indexing and length stay as Python refuses them: a class that had these methods would count as
+a sequence, for ``isinstance`` and for libraries that look into lists. Truth stays true, as on Ray.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from heliostat._heliostat import ObjectRef
+
+_BINARY = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "matmul": "@",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "**",
+}
+_UNARY = {"neg": "-", "pos": "+"}
+
+
+def _refused(operator: str) -> Any:
+    def refuse(ref: ObjectRef, *_: object) -> NoReturn:
+        raise TypeError(
+            f"unsupported operand for {operator}: this is an ObjectRef. Call ray.get(ref) for its "
+            "value, or pass the ObjectRef to a remote function, which gets the value."
+        )
+
+    return refuse
+
+
+def explain() -> None:
+    """Give references these methods."""
+    for name, operator in _BINARY.items():
+        setattr(ObjectRef, f"__{name}__", _refused(operator))
+        setattr(ObjectRef, f"__r{name}__", _refused(operator))
+    for name, operator in _UNARY.items():
+        setattr(ObjectRef, f"__{name}__", _refused(operator))
