@@ -46,7 +46,7 @@ from heliostat.core.plans import (
 )
 
 OPEN_TOKEN: str
-"""What is shown instead of a token in a cluster that asks for none."""
+"""The text that is shown instead of a token in a cluster that asks for none."""
 
 __version__: str
 
@@ -552,7 +552,7 @@ class TaskOptions:
     def keywords() -> list[str]: ...
     @property
     def resources(self) -> dict[str, float]:
-        """What a call holds while it runs, without zeros."""
+        """The resources that a call holds while it runs, without zeros."""
 
 @final
 class ActorOptions:
@@ -565,10 +565,10 @@ class ActorOptions:
     def keywords() -> list[str]: ...
     @property
     def placement_resources(self) -> dict[str, float]:
-        """What has to be free for it to be placed, without zeros."""
+        """The resources that must be free for the actor to be placed, without zeros."""
     @property
     def resources(self) -> dict[str, float]:
-        """What it holds while it lives, without zeros."""
+        """The resources that the actor holds while it lives, without zeros."""
     @property
     def is_unordered(self) -> bool:
         """Whether a call whose arguments are not there yet lets later ones pass."""
@@ -632,7 +632,7 @@ class TaskCaller:
         """`ObjectRef`, list of them, `None` (num_returns=0) or `ObjectRefGenerator`."""
 
 class ActorHandleBase:
-    """What `ActorHandle` derives from: the actor's id and the reference that keeps it alive.
+    """The base of `ActorHandle`: the actor's id and the reference that keeps it alive.
 
     Equality and hash go by actor id. `ref` is `None` for weak handles (`get_actor`, detached).
     A subclass per actor class carries a :class:`MethodSlot` per method, so that `handle.method` is one
@@ -823,7 +823,7 @@ def state_summary(resource: str) -> tuple[str, int]:
     """A summary of tasks, objects or actors as JSON, and how many processes did not answer."""
 
 def trace(now_us: int) -> str:
-    """What ran when, as the JSON of a Chrome trace; `now_us` is the time since 1970."""
+    """The calls and their times as the JSON of a Chrome trace; `now_us` is the time since 1970."""
 
 def declare_metric(name: str, description: str, kind: int, boundaries: list[float]) -> None:
     """Make a metric of this process; kind 0 is a counter, 1 a gauge, 2 a histogram."""
@@ -931,7 +931,7 @@ def _after_fork() -> None:
 
 def _set_call_variable(variable: Any) -> None: ...
 def _loop_fd() -> int:
-    """What the event loop watches between `_loop_sleeps` and `_loop_woke`."""
+    """The file descriptor that the event loop watches between `_loop_sleeps` and `_loop_woke`."""
 
 def _loop_sleeps() -> float:
     """The event loop is about to sleep. 0: something has come, it is not to sleep. Above 0: for at most
@@ -988,7 +988,7 @@ def object_places(
     """(nodes, bytes, whether it is on disk) of each; `None`: its owner says nothing."""
 
 def _line_is_open() -> None:
-    """What was printed last has no end of its line."""
+    """Note that the text that was printed last has no end of its line."""
 
 def _note_error() -> None:
     """An error was raised here that may keep references; the end of the next call has it seen to."""
@@ -1003,7 +1003,7 @@ def gpu_counts() -> dict[str, int]:
     """How many GPUs of each maker this machine has, by the variable that names those which a process sees."""
 
 def _display_name() -> str:
-    """Whose lines are printed now."""
+    """The name of the call that prints now; empty: none."""
 
 def _printing_task() -> str:
     """The id of the call that prints now, as hex; empty: none."""

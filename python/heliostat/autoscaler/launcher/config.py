@@ -97,7 +97,7 @@ class Config:
     head_start_ray_commands: tuple[str, ...] = HEAD_START
     worker_start_ray_commands: tuple[str, ...] = WORKER_START
     containers: Containers | None = None
-    """Those in which it runs; ``None`` where it runs on the machines themselves."""
+    """The containers in which it runs; ``None`` where it runs on the machines themselves."""
     node_types: NodeTypes | None = None
     """The kinds of a cloud's machines; ``None`` for a list of machines."""
     idle_timeout_s: float = 300.0
@@ -105,7 +105,7 @@ class Config:
     told: Mapping[str, Any] = field(default_factory=dict)
     """All that the file says."""
     notes: tuple[str, ...] = ()
-    """What the file says that has no effect, a sentence each."""
+    """The parts of the file without effect, a sentence each."""
 
     def setup_of(self, is_head: bool, kind: str = "") -> tuple[str, ...]:
         """The commands that set up the head, or another machine of that kind, in their order, behind

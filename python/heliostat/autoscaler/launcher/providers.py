@@ -39,7 +39,7 @@ class Provider(Protocol):
     """
 
     notes: list[str]
-    """What the file asks for that cannot be had, a sentence each."""
+    """The parts of the file that cannot be had, a sentence each."""
 
     def auth(self) -> Auth:
         """How ssh gets in."""
