@@ -190,7 +190,7 @@ class Cluster:
             allow_graceful: It says goodbye to the cluster. False: its process is killed. Default True.
 
         Raises:
-            ValueError: It is no node of this cluster, or the head while others run.
+            ValueError: The node is not of this cluster, or is the head while others run.
         """
         if node is self.head_node:
             if self.worker_nodes:

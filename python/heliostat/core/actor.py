@@ -500,6 +500,6 @@ def exit_actor() -> None:
     restarted. Nothing after ``exit_actor()`` runs.
 
     Raises:
-        TypeError: This process is no actor.
+        TypeError: This process is not an actor.
     """
     _heliostat.exit_actor()

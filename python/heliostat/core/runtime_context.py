@@ -128,7 +128,7 @@ class RuntimeContext:
         """A handle to the actor that this process is.
 
         Raises:
-            RuntimeError: This process is no actor.
+            RuntimeError: This process is not an actor.
         """
         if _current().actor_id is None:
             raise RuntimeError("This method is only available in an actor.")

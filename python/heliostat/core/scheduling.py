@@ -136,7 +136,7 @@ class NodeLabelSchedulingStrategy:
         soft: What they should be, where several nodes fit. Default: nothing.
 
     Raises:
-        ValueError: Neither is given, or one of them is no dictionary of such operators.
+        ValueError: Neither is given, or one of them is not a dictionary of such operators.
     """
 
     def __init__(self, hard: _Operators, *, soft: _Operators | None = None) -> None:

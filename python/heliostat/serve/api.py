@@ -444,7 +444,7 @@ def get_deployment_handle(
 
     Raises:
         KeyError: There is no such deployment.
-        RayServeException: There is no ``app_name``, and this is no replica.
+        RayServeException: There is no ``app_name``, and this process is not a replica.
     """
     from heliostat.serve import context
 

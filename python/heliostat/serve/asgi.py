@@ -27,7 +27,7 @@ def ingress(app: Any) -> Callable[[type], type]:
         A decorator of the class; ``@serve.deployment`` stands above it.
 
     Raises:
-        ValueError: What is decorated is no class, or has a method ``__call__``.
+        ValueError: What is decorated is not a class, or has a method ``__call__``.
     """
 
     def decorate(cls: type) -> type:

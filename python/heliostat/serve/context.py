@@ -142,7 +142,7 @@ def get_replica_context() -> ReplicaContext:
     """Return what this replica knows of itself.
 
     Raises:
-        RayServeException: This is no replica.
+        RayServeException: This process is not a replica.
 
     Examples:
         >>> from ray import serve
@@ -170,7 +170,7 @@ def get_deployment_actor(actor_name: str) -> Any:
         actor_name: Its name.
 
     Raises:
-        RayServeException: This is no replica.
+        RayServeException: This process is not a replica.
         ValueError: It is being started again.
     """
     if _replica is None:
@@ -186,7 +186,7 @@ def get_deployment_actor_context() -> DeploymentActorContext:
     """Return what this deployment actor knows of itself.
 
     Raises:
-        RayServeException: This is no deployment actor.
+        RayServeException: This process is not a deployment actor.
     """
     told = os.environ.get(ACTOR_VARIABLE)
     if not told:

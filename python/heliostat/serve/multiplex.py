@@ -157,7 +157,7 @@ def multiplexed(func: Callable[..., Any] | None = None, max_num_models_per_repli
         The function, or a decorator of it.
 
     Raises:
-        TypeError: The number is no integer, or the function is not ``async def``.
+        TypeError: The number is not an integer, or the function is not ``async def``.
         ValueError: The number is neither positive nor -1.
 
     Examples:

@@ -51,7 +51,7 @@ def instantiate_adapter_from_config(
         task_processor_config: The configuration.
 
     Raises:
-        TypeError: It names no adapter.
+        TypeError: It does not name an adapter.
         RuntimeError: Its import path leads nowhere.
     """
     return _adapter(task_processor_config, _CONCURRENCY_USUAL)

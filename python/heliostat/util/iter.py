@@ -291,7 +291,7 @@ class ParallelIterator(Generic[T]):
             The new iterator.
 
         Raises:
-            TypeError: ``other`` is none.
+            TypeError: ``other`` is not one.
         """
         if not isinstance(other, ParallelIterator):
             raise TypeError(f"other must be of type ParallelIterator, got {type(other)}")

@@ -256,7 +256,7 @@ class LocalIterator(Generic[T]):
             The new iterator.
 
         Raises:
-            ValueError: Another argument is no iterator, or there are not as many weights as iterators.
+            ValueError: Another argument is not an iterator, or there are not as many weights as iterators.
         """
         for other in others:
             if not isinstance(other, LocalIterator):

@@ -128,7 +128,7 @@ class Columns(Base):
             **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
-            TypeError: An argument is neither; a value is no expression; ``unnest`` of what is known to be
+            TypeError: An argument is neither; a value is not an expression; ``unnest`` of what is known to be
                 no struct.
 
         Examples:

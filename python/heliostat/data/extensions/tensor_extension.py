@@ -114,7 +114,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
             string: The text.
 
         Raises:
-            TypeError: It is no such text.
+            TypeError: The text is not one of these.
         """
         found = _NAME.fullmatch(string) if isinstance(string, str) else None
         if found is None:

@@ -22,7 +22,7 @@ class SearchGenerator(SearchAlgorithm):
         searcher: What suggests configurations.
 
     Raises:
-        ValueError: ``searcher`` is no ``Searcher``.
+        ValueError: ``searcher`` is not a ``Searcher``.
     """
 
     def __init__(self, searcher: Searcher) -> None:

@@ -251,7 +251,7 @@ class ConcurrencyLimiter(Searcher):
 
     Raises:
         ValueError: ``max_concurrent`` is below 1.
-        TypeError: ``searcher`` is no ``Searcher``.
+        TypeError: ``searcher`` is not a ``Searcher``.
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:

@@ -233,7 +233,7 @@ def get_rank(group_name: str = "default") -> int:
         group_name: The group's name.
 
     Returns:
-        The rank, from 0; -1: this process is in no such group.
+        The rank, from 0; -1: this process is not in the group.
     """
     return _groups[group_name].rank if group_name in _groups else -1
 
@@ -245,7 +245,7 @@ def get_collective_group_size(group_name: str = "default") -> int:
         group_name: The group's name.
 
     Returns:
-        The number; -1: this process is in no such group.
+        The number; -1: this process is not in the group.
     """
     return _groups[group_name].world_size if group_name in _groups else -1
 
@@ -259,7 +259,7 @@ def allreduce(tensor: Any, group_name: str = "default", op: ReduceOp = ReduceOp.
         op: How: ``ReduceOp.SUM`` (the default), ``PRODUCT``, ``MIN`` or ``MAX``.
 
     Raises:
-        RuntimeError: This process is in no such group.
+        RuntimeError: This process is not in the group.
     """
     get_group_handle(group_name).allreduce(tensor, op)
 
@@ -271,7 +271,7 @@ def barrier(group_name: str = "default") -> None:
         group_name: The group's name.
 
     Raises:
-        RuntimeError: This process is in no such group.
+        RuntimeError: This process is not in the group.
     """
     get_group_handle(group_name).barrier()
 
@@ -288,7 +288,7 @@ def reduce(
         op: How: ``ReduceOp.SUM`` (the default), ``PRODUCT``, ``MIN`` or ``MAX``.
 
     Raises:
-        RuntimeError: This process is in no such group.
+        RuntimeError: This process is not in the group.
         ValueError: There is no such rank.
     """
     group = get_group_handle(group_name)
@@ -305,7 +305,7 @@ def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> No
         group_name: The group's name.
 
     Raises:
-        RuntimeError: This process is in no such group.
+        RuntimeError: This process is not in the group.
         ValueError: There is no such rank.
     """
     group = get_group_handle(group_name)
@@ -322,7 +322,7 @@ def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") 
         group_name: The group's name.
 
     Raises:
-        RuntimeError: This process is in no such group.
+        RuntimeError: This process is not in the group.
     """
     get_group_handle(group_name).allgather(tensor_list, tensor)
 
@@ -339,7 +339,7 @@ def reducescatter(
         op: How: ``ReduceOp.SUM`` (the default), ``PRODUCT``, ``MIN`` or ``MAX``.
 
     Raises:
-        RuntimeError: This process is in no such group.
+        RuntimeError: This process is not in the group.
     """
     get_group_handle(group_name).reducescatter(tensor, tensor_list, op)
 
@@ -353,7 +353,7 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
         group_name: The group's name.
 
     Raises:
-        RuntimeError: This process is in no such group, or the rank is its own.
+        RuntimeError: This process is not in the group, or the rank is its own.
         ValueError: There is no such rank.
     """
     group = get_group_handle(group_name)
@@ -370,7 +370,7 @@ def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
         group_name: The group's name.
 
     Raises:
-        RuntimeError: This process is in no such group, or the rank is its own.
+        RuntimeError: This process is not in the group, or the rank is its own.
         ValueError: There is no such rank.
     """
     group = get_group_handle(group_name)

@@ -649,7 +649,7 @@ def get_log(
         timeout: Seconds that a server of another cluster has to answer. Default 30.
         suffix: ``"out"`` (the default) or ``"err"``.
         encoding: How bytes become text. Default ``"utf-8"``; ``None``: parts are bytes.
-        errors: What is done with bytes that are no text, as of ``bytes.decode``. Default ``"strict"``.
+        errors: What is done with bytes that are not text, as of ``bytes.decode``. Default ``"strict"``.
         submission_id: The job whose driver's log is meant.
         attempt_number: The task's attempt, from 0. Default 0.
         filter_ansi_code: Leave colours out. Default False.
