@@ -20,10 +20,15 @@ class AsyncInferenceAutoscalingPolicy:
     """As many replicas as have ``target_ongoing_requests`` each of the requests and the tasks that wait.
 
     ``AutoscalingPolicy(policy_function=AsyncInferenceAutoscalingPolicy, policy_kwargs={"broker_url": …,
-    "queue_name": …})``, for deployments with ``@task_consumer``. The broker is asked every
-    ``poll_interval_s`` seconds, beside the controller; where it does not answer, the number that it gave last
-    stays. ``rabbitmq_management_url`` is not needed: RabbitMQ says over its own protocol how many messages a
-    queue has.
+    "queue_name": …})``, for deployments with ``@task_consumer``. The broker is asked beside the controller;
+    where it does not answer, the number that it gave last stays.
+
+    Args:
+        broker_url: The broker.
+        queue_name: The queue.
+        rabbitmq_management_url: Has no effect: RabbitMQ says over its own protocol how many messages a
+            queue has.
+        poll_interval_s: Seconds between two questions. Default 10.
     """
 
     def __init__(

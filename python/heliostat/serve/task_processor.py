@@ -44,6 +44,11 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
     ``failed_task_queue_name``, with id, exception, args, kwargs and traceback, each but the first as text. A
     task that has no handler, or that cannot be read, goes to ``unprocessable_task_queue_name``.
 
+    Args:
+        config: The queue, with a ``CeleryAdapterConfig`` as ``adapter_config``.
+        *args: Has no effect.
+        **kwargs: Has no effect.
+
     Raises:
         TypeError: ``adapter_config`` is another.
         ValueError: ``app_custom_config`` has what the adapter decides itself.
@@ -68,7 +73,11 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
         self._thread: threading.Thread | None = None
 
     def initialize(self, consumer_concurrency: int = 5) -> None:
-        """Make Celery's application."""
+        """Make Celery's application.
+
+        Args:
+            consumer_concurrency: How many tasks are done at once. Default 5.
+        """
         celery = required("celery", "CeleryTaskProcessorAdapter")
         config, told = self._config, self._told
         self._app = celery.Celery(
@@ -99,8 +108,14 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
             self._app.conf.broker_transport_options = told.broker_transport_options
 
     def register_task_handle(self, func: Callable[..., Any], name: str | None = None) -> None:
-        """Have the tasks of a name, default the function's, done by that; raises ``NotImplementedError`` for
-        coroutines.
+        """Have the tasks of a name done by a function.
+
+        Args:
+            func: The function.
+            name: The name. Default: the function's.
+
+        Raises:
+            NotImplementedError: It is a coroutine function.
         """
         if inspect.iscoroutinefunction(func):
             raise NotImplementedError(
@@ -130,7 +145,17 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
     def enqueue_task_sync(
         self, task_name: str, args: Any = None, kwargs: Any = None, **options: Any
     ) -> TaskResult:
-        """Put a task into the queue; ``options`` are those of Celery's ``send_task``."""
+        """Put a task into the queue.
+
+        Args:
+            task_name: The name of what does it.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+            **options: Those of Celery's ``send_task``.
+
+        Returns:
+            The task.
+        """
         sent = self._app.send_task(
             task_name, args=args, kwargs=kwargs, queue=self._config.queue_name, **options
         )
@@ -139,14 +164,25 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
         )
 
     def get_task_status_sync(self, task_id: str) -> TaskResult:
-        """How a task stands, in Celery's words; ``PENDING`` also for one that nobody knows."""
+        """How a task stands, in Celery's words; ``PENDING`` also for one that nobody knows.
+
+        Args:
+            task_id: The task.
+
+        Returns:
+            How it stands.
+        """
         found = self._app.AsyncResult(task_id)
         return TaskResult(id=found.id, status=found.status, result=found.result)
 
     def start_consumer(self, **kwargs: Any) -> None:
-        """Start a worker on a thread, unless there is one; ``kwargs`` go to Celery's ``WorkController``.
+        """Start a worker on a thread, unless there is one. Returns once it consumes.
 
-        Returns once it consumes. Raises ``RuntimeError`` where it has ended before that.
+        Args:
+            **kwargs: Those of Celery's ``WorkController``.
+
+        Raises:
+            RuntimeError: The worker has ended before that.
         """
         if self._thread is not None and self._thread.is_alive():
             return
@@ -201,7 +237,11 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
             ) from why
 
     def stop_consumer(self, timeout: float = 10.0) -> None:
-        """Take no more tasks, and end with those that are being done, within ``timeout`` seconds."""
+        """Take no more tasks, and end with those that are being done.
+
+        Args:
+            timeout: Seconds that these have. Default 10.
+        """
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():
             return
@@ -216,7 +256,11 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
         signals.task_rejected.disconnect(dispatch_uid=id(self))
 
     def cancel_task_sync(self, task_id: str) -> None:
-        """Tell all workers that they are not to begin it, as far as the broker has broadcasts."""
+        """Tell all workers that they are not to begin it, as far as the broker has broadcasts.
+
+        Args:
+            task_id: The task.
+        """
         self._app.control.revoke(task_id)
 
     def get_metrics_sync(self) -> dict[str, Any]:

@@ -70,10 +70,11 @@ _BROKERS = {
 class TaskiqAdapterConfig(BaseModel):  # type: ignore[misc] # without types
     """A broker of Taskiq's.
 
-    ``broker_type``: ``redis_stream``, ``redis_list``, ``redis_pubsub``, the first two with ``_cluster``, all
-    three with ``_sentinel``, ``rabbitmq``, ``nats`` or ``kafka``; ``broker_kwargs``: arguments of the
-    broker's class, such as ``url``; ``result_backend_url``: a Redis that keeps results, without which there
-    are none.
+    Attributes:
+        broker_type: ``redis_stream``, ``redis_list``, ``redis_pubsub``, the first two with
+            ``_cluster``, all three with ``_sentinel``, ``rabbitmq``, ``nats`` or ``kafka``.
+        broker_kwargs: Arguments of the broker's class, such as ``url``.
+        result_backend_url: A Redis that keeps results. Default: there are none.
     """
 
     broker_type: str
@@ -117,6 +118,11 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
     text. A task that has no handler, or that cannot be read, goes to ``unprocessable_task_queue_name``.
     Status and cancelling need ``result_backend_url``. Every method has its ``…_async`` one.
 
+    Args:
+        config: The queue, with a ``TaskiqAdapterConfig`` as ``adapter_config``.
+        *args: Has no effect.
+        **kwargs: Has no effect.
+
     Raises:
         TypeError: ``adapter_config`` is another.
         ValueError: There is no such broker, or it needs more arguments.
@@ -140,7 +146,11 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
         self._counts = {"running": 0, "succeeded": 0, "failed": 0, "retried": 0, "unprocessable": 0}
 
     def initialize(self, consumer_concurrency: int = 5) -> None:
-        """Make the broker and what keeps results."""
+        """Make the broker and what keeps results.
+
+        Args:
+            consumer_concurrency: How many tasks are done at once. Default 5.
+        """
         required("taskiq", _WHO)
         self._concurrency = consumer_concurrency
         self._broker = _made(self._told, self._config.queue_name)
@@ -155,7 +165,12 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
         self._started = False
 
     def register_task_handle(self, func: Callable[..., Any], name: str | None = None) -> None:
-        """Have the tasks of a name, default the function's, done by that; it may be a coroutine function."""
+        """Have the tasks of a name done by a function.
+
+        Args:
+            func: The function; it may be a coroutine function.
+            name: The name. Default: the function's.
+        """
         self._broker.register_task(_as_function(func), task_name=name or func.__name__)
 
     # --- who sends
@@ -211,33 +226,78 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
     def enqueue_task_sync(
         self, task_name: str, args: Any = None, kwargs: Any = None, **options: Any
     ) -> TaskResult:
-        """Put a task into the queue; ``options`` are labels of Taskiq's."""
+        """Put a task into the queue.
+
+        Args:
+            task_name: The name of what does it.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+            **options: Labels of Taskiq's.
+
+        Returns:
+            The task.
+        """
         return self._wait(self._enqueue(task_name, args, kwargs, options))
 
     async def enqueue_task_async(
         self, task_name: str, args: Any = None, kwargs: Any = None, **options: Any
     ) -> TaskResult:
-        """As ``enqueue_task_sync``."""
+        """As ``enqueue_task_sync``.
+
+        Args:
+            task_name: The name of what does it.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+            **options: Labels of Taskiq's.
+
+        Returns:
+            The task.
+        """
         return await self._wait_async(self._enqueue(task_name, args, kwargs, options))
 
     def get_task_status_sync(self, task_id: str) -> TaskResult:
-        """``PENDING``, also for one that nobody knows, ``SUCCESS``, ``FAILURE`` with the exception as result,
-        or ``REVOKED``. Raises ``RuntimeError`` without ``result_backend_url``.
+        """Say how a task stands.
+
+        Args:
+            task_id: The task.
+
+        Returns:
+            ``PENDING``, also for one that nobody knows, ``SUCCESS``, ``FAILURE`` with the exception as
+            result, or ``REVOKED``.
+
+        Raises:
+            RuntimeError: There is no ``result_backend_url``.
         """
         return self._wait(self._status(task_id))
 
     async def get_task_status_async(self, task_id: str) -> TaskResult:
-        """As ``get_task_status_sync``."""
+        """As ``get_task_status_sync``.
+
+        Args:
+            task_id: The task.
+
+        Returns:
+            As of ``get_task_status_sync``.
+        """
         return await self._wait_async(self._status(task_id))
 
     def cancel_task_sync(self, task_id: str) -> None:
-        """Cancel a task: it is not begun, nor done again. Raises ``RuntimeError`` without
-        ``result_backend_url``.
+        """Cancel a task: it is not begun, nor done again.
+
+        Args:
+            task_id: The task.
+
+        Raises:
+            RuntimeError: There is no ``result_backend_url``.
         """
         self._wait(self._cancel(task_id))
 
     async def cancel_task_async(self, task_id: str) -> None:
-        """As ``cancel_task_sync``."""
+        """As ``cancel_task_sync``.
+
+        Args:
+            task_id: The task.
+        """
         await self._wait_async(self._cancel(task_id))
 
     def get_metrics_sync(self) -> dict[str, Any]:
@@ -259,9 +319,10 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
     # --- who consumes
 
     def start_consumer(self, **kwargs: Any) -> None:
-        """Consume on the adapter's event loop, unless it does; ``kwargs`` go to Taskiq's ``Receiver``.
+        """Consume on the adapter's event loop, unless it does. Returns once the broker is there.
 
-        Returns once the broker is there; raises what it raises.
+        Args:
+            **kwargs: Those of Taskiq's ``Receiver``.
         """
         if self._consumer is not None and not self._consumer.done():
             return
@@ -275,7 +336,11 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
         self._consumer = _submit(receiver.listen(self._ends))
 
     def stop_consumer(self, timeout: float = 10.0) -> None:
-        """Take no more tasks, and end with those that are being done, within ``timeout`` seconds."""
+        """Take no more tasks, and end with those that are being done.
+
+        Args:
+            timeout: Seconds that these have. Default 10.
+        """
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return
@@ -292,7 +357,13 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
         self._wait(_close([self._broker, *others]))
 
     async def failed(self, message: Any, result: Any, error: BaseException) -> None:
-        """The handler has raised: do it again, or give it up."""
+        """Called when the handler has raised: does it again, or gives it up.
+
+        Args:
+            message: The task, as Taskiq has it.
+            result: What became of it.
+            error: What the handler raised.
+        """
         from taskiq.exceptions import NoResultError
         from taskiq.kicker import AsyncKicker
 
@@ -316,7 +387,14 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
         )
 
     async def unprocessable(self, name: str, task_id: str, message: bytes, why: str) -> None:
-        """Nobody here can do it."""
+        """Called when nobody here can do a task.
+
+        Args:
+            name: The task's name.
+            task_id: The task.
+            message: What was in the queue.
+            why: Why nobody can.
+        """
         self._counts["unprocessable"] += 1
         said = [name, task_id, message.decode(errors="replace"), why, "{}"]
         await self._pass_on(self._config.unprocessable_task_queue_name, name, said)

@@ -96,21 +96,62 @@ class TaskProcessorAdapter(ABC):
     async def enqueue_task_async(
         self, task_name: str, args: Any = None, kwargs: Any = None, **options: Any
     ) -> TaskResult:
-        """As ``enqueue_task_sync``."""
+        """As ``enqueue_task_sync``.
+
+        Args:
+            task_name: The name of what does it.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+            **options: As of ``enqueue_task_sync``.
+
+        Returns:
+            The task.
+
+        Raises:
+            NotImplementedError: This adapter cannot.
+        """
         raise NotImplementedError("This adapter has no enqueue_task_async.")
 
     async def get_task_status_async(self, task_id: str) -> TaskResult:
-        """As ``get_task_status_sync``."""
+        """As ``get_task_status_sync``.
+
+        Args:
+            task_id: The task.
+
+        Returns:
+            How it stands.
+
+        Raises:
+            NotImplementedError: This adapter cannot.
+        """
         raise NotImplementedError("This adapter has no get_task_status_async.")
 
     async def cancel_task_async(self, task_id: str) -> Any:
-        """As ``cancel_task_sync``."""
+        """As ``cancel_task_sync``.
+
+        Args:
+            task_id: The task.
+
+        Returns:
+            What the adapter says of it.
+
+        Raises:
+            NotImplementedError: This adapter cannot.
+        """
         raise NotImplementedError("This adapter has no cancel_task_async.")
 
     async def get_metrics_async(self) -> dict[str, Any]:
-        """As ``get_metrics_sync``."""
+        """As ``get_metrics_sync``.
+
+        Raises:
+            NotImplementedError: This adapter cannot.
+        """
         raise NotImplementedError("This adapter has no get_metrics_async.")
 
     async def health_check_async(self) -> list[dict[str, Any]]:
-        """As ``health_check_sync``."""
+        """As ``health_check_sync``.
+
+        Raises:
+            NotImplementedError: This adapter cannot.
+        """
         raise NotImplementedError("This adapter has no health_check_async.")
