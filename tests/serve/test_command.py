@@ -136,6 +136,21 @@ def test_a_file_is_deployed_changed_and_shut_down(cluster: Cluster) -> None:
         assert one.worker_id
         assert one.log_file_path is not None
         assert one.log_file_path.startswith("/serve/replica_one_Greeter")
+    [group] = whole.target_groups
+    assert (group.protocol, group.route_prefix) == ("HTTP", "/")
+    assert [one.port for one in group.targets] == [cluster.web.port]
+    topology = whole.applications["one"].deployment_topology
+    told = topology if isinstance(topology, dict) else topology.model_dump(mode="json")
+    assert told["ingress_deployment"] == "Greeter"
+    assert told["nodes"]["Greeter"]["outbound_deployments"] == []
+    # What nobody has said applies, and is told, too.
+    deployment = cluster.details()["applications"]["one"]["deployments"]["Greeter"]
+    said = deployment["deployment_config"]
+    assert said["backpressure_config"] == {"status_code": 503, "retry_after_s": None}
+    assert said["request_router_config"]["initial_backoff_s"] == 0.025
+    assert said["ray_actor_options"] == {"num_cpus": 0}
+    for actor in (whole.controller_info, *whole.proxies.values()):
+        assert actor.log_file_path
 
     status = yaml.safe_load(cluster.serve("status"))
     assert set(status["proxies"].values()) == {"HEALTHY"}
@@ -231,6 +246,14 @@ def test_a_scaler_outside_says_how_many_replicas_there_are(cluster: Cluster) -> 
         answer = scale(json.dumps({"target_num_replicas": number}))
         assert (answer.status, "Scaling request" in answer.json()["message"]) == (200, True)
         cluster.until(lambda number=number: replicas() == ["RUNNING"] * number)
+    # Those that have ended are told of for a while, so that their logs are found.
+    [greeter] = cluster.details()["applications"]["one"]["deployments"].values()
+    ended = greeter["recent_dead_replicas"]
+    assert len(ended) >= 3
+    assert all(one["log_file_path"] and one["actor_id"] for one in ended) or not IS_HELIOSTAT
+    assert not {one["replica_id"] for one in ended} & {
+        one["replica_id"] for one in greeter["replicas"]
+    }
     applications = cluster.details()["applications"]
     assert [applications[name]["external_scaler_enabled"] for name in ("one", "other")] == [1, 0]
 

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,9 +16,10 @@ from google.protobuf.wrappers_pb2 import Int64Value, StringValue
 from greeter import FUNCTION, GENERATED
 from harness import IS_HELIOSTAT, free_port, wait_until
 from ray import serve
-from ray.serve.config import gRPCOptions
+from ray.serve.config import RequestRouterConfig, gRPCOptions
 from ray.serve.generated import serve_pb2, serve_pb2_grpc
 from ray.serve.grpc_util import RayServegRPCContext, gRPCInputStream
+from ray.serve.request_router import PendingRequest, RequestRouter
 from scraping import until
 
 CLUSTER = {"num_cpus": 4, "_metrics_export_port": free_port()}
@@ -164,6 +166,41 @@ def test_a_method_is_called_with_its_message_and_answers_with_one(calls: Calls) 
     for thread in threads:
         thread.join()
     assert sorted(found) == sorted(f"greeter says hello to {name}" for name in names)
+
+
+class Noted(RequestRouter):
+    """Any replica; which methods it was asked for is written down."""
+
+    def initialize_state(self, log: str = "") -> None:
+        self.log = log
+
+    async def choose_replicas(
+        self, candidate_replicas: list[Any], pending_request: PendingRequest | None = None
+    ) -> list[list[Any]]:
+        assert pending_request is not None
+        with open(self.log, "a") as file:
+            file.write(f"{pending_request.args[0]['path']}\n")
+        return [candidate_replicas]
+
+
+@pytest.mark.contract("F12.08")
+@pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's routers get a message for an argument")
+def test_a_router_of_the_users_own_decides_for_calls(calls: Calls, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    config = RequestRouterConfig(
+        request_router_class=Noted, request_router_kwargs={"log": str(log)}
+    )
+    serve.run(Greeter.options(num_replicas=2, request_router_config=config).bind())
+    large = "x" * (2 << 20)
+    assert [calls.hello(one) for one in ("you", large)] == [
+        f"greeter says hello to {one}" for one in ("you", large)
+    ]
+    assert [one.value for one in calls.count(5)] == [0, 1, 2, 3, 4]
+    # A client that streams is not passed on.
+    assert calls.sum(iter(range(10))) == 45
+    asked = [line.rpartition("/")[2] for line in log.read_text().splitlines()]
+    assert len(asked) == 3
+    assert asked[0] == asked[1] != asked[2]
 
 
 @pytest.mark.contract("F12.08")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +122,93 @@ def test_calls_go_where_the_router_says(web: Client, tmp_path: Path) -> None:
     assert [one[2] for one in routed] == ["__call__"] * 6
     assert [one[2] for one in completed] == ["Place"] * 6
     assert {one[1] for one in routed} == {one[1] for one in completed}
+
+
+class ByQuery(Numbered):
+    """A request over HTTP goes to the replica whose number is its query."""
+
+    async def choose_replicas(
+        self,
+        candidate_replicas: list[RunningReplica],
+        pending_request: PendingRequest | None = None,
+    ) -> list[list[RunningReplica]]:
+        assert pending_request is not None
+        self.note(f"model {pending_request.metadata.multiplexed_model_id}")
+        asked = pending_request.args[0]["query_string"]
+        return [[by_id(candidate_replicas)[int(asked) % len(candidate_replicas)]]]
+
+
+@pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's routers get a pickled request for an argument")
+def test_requests_over_http_go_where_the_router_says(web: Client, tmp_path: Path) -> None:
+    from starlette.requests import Request
+    from starlette.responses import StreamingResponse
+
+    end, log = tmp_path / "end", tmp_path / "log"
+
+    @serve.deployment(num_replicas=3, max_ongoing_requests=1, max_queued_requests=1)
+    class Web:
+        async def __call__(self, request: Request) -> Any:
+            name = serve.get_replica_context().replica_id.unique_id
+            if request.url.path == "/name":
+                return name
+            if request.url.path == "/wrong":
+                raise ValueError("wrong")
+            if request.url.path == "/dies":
+                if not os.path.exists(end):
+                    end.touch()
+                    os._exit(1)
+                return name
+            if request.url.path == "/wait":
+                while not os.path.exists(end):
+                    await asyncio.sleep(0.01)
+                return name
+            body = await request.body()
+            pieces = [body[at : at + 300_000] for at in range(0, len(body), 300_000)]
+
+            async def each() -> AsyncIterator[bytes]:
+                for piece in pieces:
+                    yield piece
+
+            headers = {"x-replica": name}
+            return StreamingResponse(each(), status_code=201, headers=headers)
+
+    config = RequestRouterConfig(
+        request_router_class=ByQuery, request_router_kwargs={"log": str(log)}
+    )
+    handle = serve.run(Web.options(request_router_config=config).bind())
+    names = sorted(one["replica_id"] for one in replica_rows())
+    assert handle.deployment_name == "Web"
+    headers = {"serve_multiplexed_model_id": "m"}
+    got = [web.get(f"/name?{number}", headers).text for number in (2, 0, 1, 2)]
+    assert got == [names[2], names[0], names[1], names[2]]
+    assert set(log.read_text().split()) >= {"model", "m", "routed", "__serve_answer__"}
+    # Bodies of either direction, longer than what is under way at a time.
+    body = os.urandom(5 << 20)
+    answer = web.ask("POST", "/echo?1", body)
+    assert (answer.status, answer.headers["x-replica"]) == (201, names[1])
+    assert answer.body == body
+    assert web.get("/wrong?1").status == 500
+    # One waits at a full replica, and the next one is refused.
+    with ThreadPoolExecutor(3) as threads:
+        held = threads.submit(web.get, "/wait?0")
+        wait_until(lambda: log.read_text().count("routed") == 7, within=S)
+        second = threads.submit(web.get, "/name?0")
+        wait_until(lambda: log.read_text().count("model") > 7, within=S)
+        assert web.get("/name?0").status == 503
+        end.touch()
+        assert {held.result().text, second.result().text} == {names[0]}
+    # A GET is asked again where its replica has died.
+    end.unlink()
+    assert web.get("/dies?2").status == 200
+
+
+def replica_rows() -> list[Any]:
+    """The replicas of the application ``default``, as the controller tells of them."""
+    from heliostat.serve import specs
+
+    controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+    details = ray.get(controller.details.remote())
+    return list(details["applications"]["default"]["deployments"]["Web"]["replicas"])
 
 
 def test_a_full_replica_gets_no_call_and_the_next_rank_does(web: Client, tmp_path: Path) -> None:
@@ -330,8 +420,6 @@ def test_bad_configurations(web: Client) -> None:
     config = numbered(number=1)
     assert config.request_router_class == f"{__name__}:Numbered"
     assert config == numbered(number=1) != numbered(number=2)
-    with pytest.warns(UserWarning, match="HTTP"):
-        serve.run(Place.options(request_router_config=config).bind(), route_prefix="/p")
 
 
 def test_the_first_burst_of_a_handle_is_refused_beyond_the_queue(

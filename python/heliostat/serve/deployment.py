@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -241,13 +240,6 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
             f"The application {name!r} has several deployments with @serve.ingress: {', '.join(ingresses)}. "
             "One of them answers its HTTP requests; give the others methods and call those by their handles."
         )
-    if route_prefix is not None and specs[0].config.own_routing() is not None:
-        warnings.warn(
-            f"The request router of {specs[0].name!r} decides for calls of handles. HTTP requests go to the "
-            "replica with the fewest: have a deployment in front take them, and call this one by its handle.",
-            UserWarning,
-            stacklevel=4,
-        )
     return AppSpec(name, route_prefix, specs[0].name, {spec.name: spec for spec in specs})
 
 
@@ -279,6 +271,7 @@ def graph(app: Application, handle_of: Callable[[str], DeploymentHandle]) -> lis
     # The application is kept: an id names it only as long as it lives.
     found: dict[int, tuple[Application, str]] = {}
     parts: dict[str, Part | None] = {}
+    within: list[list[str]] = []  # what those that are looked at have among their arguments
 
     def visit(one: Application) -> DeploymentHandle:
         if id(one) in found:
@@ -290,12 +283,16 @@ def graph(app: Application, handle_of: Callable[[str], DeploymentHandle]) -> lis
         found[id(one)] = one, unique
         parts[unique] = None  # its place in the order
         spec = DeploymentSpec(unique, bound._config, b"", "")
+        within.append([])
         parts[unique] = spec, bound._target, swap(bound._args), swap(bound._kwargs)
+        spec.outbound = tuple(dict.fromkeys(within.pop()))
         return handle_of(unique)
 
     def swap(value: Any) -> Any:
         if isinstance(value, Application):
-            return visit(value)
+            handle = visit(value)
+            within[-1].append(found[id(value)][1])
+            return handle
         if isinstance(value, list | tuple) and type(value) in (list, tuple):
             return type(value)(map(swap, value))
         if type(value) is dict:

@@ -155,6 +155,8 @@ class TargetGroup(_Frozen):
     route_prefix: str
     protocol: str
     app_name: str = ""
+    ingress_request_router_targets: list[Target] = Field(default_factory=list)
+    ingress_deployment_name: str = ""
 
 
 class ServeInstanceDetails(BaseModel):  # type: ignore[misc] # without types
@@ -170,6 +172,7 @@ class ServeInstanceDetails(BaseModel):  # type: ignore[misc] # without types
     applications: dict[str, ApplicationDetails]
     target_capacity: float | None = Field(None, ge=0, le=100)
     target_groups: list[TargetGroup] = Field(default_factory=list)
+    restores_unset_config_options: bool = False
 
     @staticmethod
     def get_empty_schema_dict() -> dict[str, Any]:

@@ -127,13 +127,17 @@ class Call:
             for waiter in waiters:
                 waiter()
 
+    def method_of(self, load: Load) -> Callable[..., Any]:
+        """The replica's method that takes it."""
+        method: Callable[..., Any] = load.stream if self.streams else load.request
+        return method
+
     def send(self, load: Load) -> None:
         """To that replica; it counts as its call already."""
         self.sent_to = load
-        send = load.stream if self.streams else load.request
         try:
             # The context as a plain tuple: a class would have to be looked up over there.
-            sent = send(tuple(self.context), self.method, *self.args, **self.kwargs)
+            sent = self.method_of(load)(tuple(self.context), self.method, *self.args, **self.kwargs)
         except Exception as error:
             self.release()
             self.settle(None, error)

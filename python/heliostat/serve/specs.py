@@ -20,6 +20,8 @@ NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
 # The method in which a replica ends that was drained; the cause of its death names it.
 LEAVE_METHOD = "leave"
+# Instead of a method of the deployment's: the request of an ingress that another replica passes on.
+ANSWER_METHOD = "__serve_answer__"
 # In the environment of a deployment's actor: application, deployment, name and version, as JSON.
 ACTOR_VARIABLE = "RAY_SERVE_INTERNAL_DEPLOYMENT_ACTOR"
 
@@ -53,6 +55,7 @@ class DeploymentSpec:
     code: bytes  # the pickled class or function, and the arguments of its constructor
     code_version: str
     is_asgi: bool = False
+    outbound: tuple[str, ...] = ()  # the deployments that it was bound to
 
 
 @dataclass

@@ -281,30 +281,21 @@ class ServeController:
         here = serving.session()
         told = details.of(
             self._machine,
-            {"node_id": self._node, "node_ip": here["host"]},
+            {"node_id": self._node, "node_ip": here["host"], **details.own_row()},
             self._location,
             self._options,
             self._grpc,
             self.status().proxies,
             {} if self._proxies is None else self._proxies.hosts(),
-            {name: self._place_row(name, one) for name, one in self._actors.items()},
+            {
+                one: details.place_row(self._actors.get(one), self._where.get(one))
+                for one in {*self._actors, *self._where}
+            },
         )
         if source is not None:
             rows = told["applications"].items()
             told["applications"] = {key: row for key, row in rows if row["source"] == source}
         return told
-
-    def _place_row(self, replica: str, actor: Any) -> dict[str, Any]:
-        row = {"actor_id": actor._actor_id.hex()}
-        where = self._where.get(replica)
-        if where is not None:
-            row |= {
-                "node_id": where.node,
-                "node_ip": where.host,
-                "worker_id": where.worker,
-                "log_file_path": where.log,
-            }
-        return row
 
     async def why(self, name: str) -> str | None:
         """Why an application or a deployment is not up; ``None`` where nothing has that name."""
@@ -716,7 +707,8 @@ class ServeController:
 
     def _tell_proxies(self) -> None:
         """Servers are where replicas are, and know of all of them."""
-        self._where = {one: place for one, place in self._where.items() if one in self._actors}
+        told = {*self._actors, *self._machine.dead()}
+        self._where = {one: place for one, place in self._where.items() if one in told}
         self._chosen = {one: node for one, node in self._chosen.items() if one in self._actors}
         if self._proxies is None:
             return

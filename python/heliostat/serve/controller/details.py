@@ -6,15 +6,26 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from enum import Enum
 from typing import Any
 
+import heliostat as ray
 from heliostat.serve import specs
 from heliostat.serve.controller.machine import Machine
 from heliostat.serve.controller.parts import App, Deployment, Replica
-from heliostat.serve.options import DeploymentConfig, HTTPOptions, ProxyLocation, gRPCOptions
-from heliostat.serve.schema import ProxyStatus
-from heliostat.serve.specs import DeploymentSpec
+from heliostat.serve.options import (
+    DeploymentConfig,
+    HTTPOptions,
+    ProxyLocation,
+    RequestRouterConfig,
+    gRPCOptions,
+)
+from heliostat.serve.schema import ProxyStatus, ReplicaState
+from heliostat.serve.specs import DeploymentSpec, Whereabouts
+
+# By Ray's name, of the one that is taken where none is given.
+_POLICY = "ray.serve.autoscaling_policy:default_autoscaling_policy"
 
 _ACTOR = (
     "node_id",
@@ -42,6 +53,7 @@ def empty() -> dict[str, Any]:
         "applications": {},
         "target_capacity": None,
         "target_groups": [],
+        "restores_unset_config_options": True,
     }
 
 
@@ -72,16 +84,70 @@ def of(
     told["grpc_options"] = grpc.as_row()
     told["proxies"] = {
         node: {
-            **_actor(node_id=node, node_ip=hosts.get(node, controller.get("node_ip"))),
+            **_actor(
+                node_id=node,
+                node_ip=hosts.get(node, controller.get("node_ip")),
+                log_file_path="/serve-ingress.err",
+            ),
             "status": status.value,
         }
         for node, status in proxies.items()
     }
+    told["target_groups"] = _target_groups(told["proxies"], options, grpc)
     told["target_capacity"] = machine.capacity
     told["applications"] = {
         name: app_of(machine, app, actors) for name, app in machine.apps.items()
     }
     return told
+
+
+def _target_groups(
+    proxies: dict[str, Any], http: HTTPOptions, grpc: gRPCOptions
+) -> list[dict[str, Any]]:
+    """Where a balancer of loads may send requests: each server answers for all applications."""
+    protocols = [("HTTP", http.port), *([("gRPC", grpc.port)] if grpc.methods else [])]
+    up = [one for one in proxies.values() if one["status"] == ProxyStatus.HEALTHY.value]
+    return [
+        {
+            "targets": [
+                {
+                    "ip": one["node_ip"],
+                    "port": port,
+                    "instance_id": "",
+                    "name": f"serve-ingress-{one['node_id']}",
+                }
+                for one in up
+            ],
+            "route_prefix": "/",
+            "protocol": protocol,
+            "app_name": "",
+            "ingress_request_router_targets": [],
+            "ingress_deployment_name": "",
+        }
+        for protocol, port in protocols
+        if up
+    ]
+
+
+def place_row(actor: Any, where: Whereabouts | None) -> dict[str, Any]:
+    """What is known of the process of a replica; ``actor`` may be none any more."""
+    row = {} if actor is None else {"actor_id": actor._actor_id.hex()}
+    if where is not None:
+        row |= {
+            "node_id": where.node,
+            "node_ip": where.host,
+            "worker_id": where.worker,
+            "log_file_path": where.log,
+        }
+    return row
+
+
+def own_row() -> dict[str, str | None]:
+    """What is known of this process, an actor."""
+    here = ray.get_runtime_context()
+    worker = here.get_worker_id()
+    log = f"/worker-{worker}-{os.getpid()}.err"
+    return {"actor_id": here.get_actor_id(), "worker_id": worker, "log_file_path": log}
 
 
 def app_of(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]:
@@ -110,6 +176,27 @@ def app_of(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]
             for key, one in row.deployments.items()
         },
         "external_scaler_enabled": app.spec.is_scaled_from_outside,
+        "deployment_topology": _topology(app),
+    }
+
+
+def _topology(app: App) -> dict[str, Any] | None:
+    """Which deployments have handles to which, as the application was bound."""
+    if not app.spec.deployments:
+        return None
+    name, ingress = app.spec.name, app.spec.ingress
+    return {
+        "app_name": name,
+        "nodes": {
+            one.name: {
+                "name": one.name,
+                "app_name": name,
+                "outbound_deployments": [{"name": to, "app_name": name} for to in one.outbound],
+                "is_ingress": one.name == ingress,
+            }
+            for one in app.spec.deployments.values()
+        },
+        "ingress_deployment": ingress,
     }
 
 
@@ -119,11 +206,30 @@ def _deployment(known: Deployment, actors: dict[str, Any]) -> dict[str, Any]:
     if options.get("num_gpus"):
         resources["GPU"] = options["num_gpus"]
     return {
-        "deployment_config": options_of(known.spec),
+        "deployment_config": _with_defaults(known.spec),
         "target_num_replicas": known.target,
         "required_resources": resources,
         "replicas": [_replica(one, actors) for one in known.replicas.values()],
+        "recent_dead_replicas": [
+            {**_replica(one, actors), "state": ReplicaState.STOPPING.value} for one in known.dead
+        ],
     }
+
+
+def _with_defaults(spec: DeploymentSpec) -> dict[str, Any]:
+    """All that applies to a deployment, also what nobody has said."""
+    config, told = spec.config, options_of(spec)
+    told["backpressure_config"] = dataclasses.asdict(config.backpressure())
+    told["request_router_config"] = dataclasses.asdict(
+        config.request_router_config or RequestRouterConfig()
+    )
+    told["ray_actor_options"] = {"num_cpus": 1.0, **config.ray_actor_options}
+    if config.autoscaling_config is not None:
+        scaling = dataclasses.asdict(config.autoscaling_config)
+        policy = scaling.pop("policy") or {"policy_function": _POLICY, "policy_kwargs": {}}
+        plain = {key: one.value if isinstance(one, Enum) else one for key, one in scaling.items()}
+        told["autoscaling_config"] = {**plain, "policy": policy}
+    return told
 
 
 def _replica(one: Replica, actors: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,8 @@ from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, renewed
 ROOM_S = 5.0
 # Seconds before a failed start is repeated: the first, and the most.
 RETRY_S, RETRY_S_MAX = 0.1, 10.0
+# Requests that a replica has of an ingress where it only asks the user's router for them.
+_ROUTED_MAX = 1 << 20
 
 
 class Machine:
@@ -422,6 +424,10 @@ class Machine:
         known = self.deployments.get(key)
         return known.of(RUNNING) if known is not None and not known.is_going else []
 
+    def dead(self) -> set[str]:
+        """Replicas that have ended and are still told of."""
+        return {one.id for known in self.deployments.values() for one in known.dead}
+
     def serving(self, key: DeploymentID) -> list[str]:
         """Replicas that take requests, or are to."""
         known = self.deployments.get(key)
@@ -453,13 +459,17 @@ class Machine:
             config = app.spec.deployments[app.spec.ingress].config
             routes.append({"prefix": app.spec.route_prefix, "app": name, "deployment": key.key})
             most = config.max_queued_requests
+            running, ongoing = self.running(key), config.max_ongoing_requests
+            if config.own_routing() is not None:
+                # One of them asks the user's router for all, and has the queue, too.
+                running, ongoing, most = running[:1], _ROUTED_MAX, -1
             deployments[key.key] = {
-                "max_ongoing": config.max_ongoing_requests,
+                "max_ongoing": ongoing,
                 "max_queued": most if most >= 0 else None,
                 "backpressure": config.backpressure().as_row(),
                 "counted": config.autoscaling_config is not None,
                 "failure": self.failure(key),
-                "replicas": [{"id": one.id, "address": one.address} for one in self.running(key)],
+                "replicas": [{"id": one.id, "address": one.address} for one in running],
             }
         return routes, deployments
 
@@ -507,7 +517,9 @@ class Machine:
         return known, known.replicas.get(replica) if known is not None else None
 
     def _drop(self, known: Deployment, replica: str) -> None:
-        known.replicas.pop(replica, None)
+        gone = known.replicas.pop(replica, None)
+        if gone is not None and gone.pid:
+            known.dead.append(gone)
         self._where.pop(replica, None)
         if known.scaler is not None:
             known.scaler.forget(replica)

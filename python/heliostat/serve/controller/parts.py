@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 
 # Failures of constructors for each replica of the target until the deployment has failed.
 TRIES_PER_REPLICA = 3
+# Replicas of a deployment that have ended and are still told of, so that their logs are found.
+DEAD_MAX = 10
 STARTING, RUNNING, STOPPING = ReplicaState.STARTING, ReplicaState.RUNNING, ReplicaState.STOPPING
 
 
@@ -76,6 +79,7 @@ class Deployment:
     spec: DeploymentSpec
     target: int
     replicas: dict[str, Replica] = field(default_factory=dict)
+    dead: deque[Replica] = field(default_factory=lambda: deque(maxlen=DEAD_MAX))
     is_going: bool = False
     was_healthy: bool = False  # with this version
     has_failed: bool = False

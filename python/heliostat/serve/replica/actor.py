@@ -39,7 +39,7 @@ from heliostat.serve.options import (
     LoggingConfig,
     TracingConfig,
 )
-from heliostat.serve.replica import rpc
+from heliostat.serve.replica import passing, rpc
 from heliostat.serve.replica.answers import TEXT, answer_of
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Figures, Meter
@@ -319,6 +319,11 @@ class ReplicaActor:
         self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """A call of a handle whose answers come one by one; ``context`` is its ``RequestContext``."""
+        if method == specs.ANSWER_METHOD:
+            replica = self._id.to_full_id_str()
+            async for frame in passing.answers(self._serve_http, replica, *args):
+                yield frame
+            return
         if not self._take():
             await self._gate.enter()
         request = RequestContext._make(context)
@@ -405,6 +410,9 @@ class ReplicaActor:
         if self._is_leaving:
             exchange.refuse()
             return
+        if self._is_routed(exchange):
+            await self._pass_on(exchange)
+            return
         began = time.perf_counter()
         self._count()
         if not self._gate.take():
@@ -437,6 +445,35 @@ class ReplicaActor:
                     path = exchange.scope["path"]
                     logs.access(f"{method} {path}", str(exchange.status), began)
             self._leave()
+
+    def _is_routed(self, exchange: Exchange) -> bool:
+        """Whether another replica may have to answer: the ingress does not ask the user's router.
+
+        What a client goes on to say while it is answered cannot be passed on.
+        """
+        if self._config.request_router_config is None or self._config.own_routing() is None:
+            return False
+        kind = exchange.scope["type"]
+        if isinstance(exchange, passing.Passed) or kind == "websocket":
+            return False
+        return kind == "http" or not self._rpc_method(exchange.scope["path"]).takes_stream
+
+    async def _pass_on(self, exchange: Exchange) -> None:
+        request = self._request(exchange.scope["headers"])
+        try:
+            await passing.pass_on(exchange, self._id.deployment_id, request)
+        except Exception as error:
+            if exchange.scope["type"] == "grpc" and not exchange.has_begun:
+                method = self._rpc_method(exchange.scope["path"])
+                call = rpc.Call(exchange, method, request.request_id)
+                await call.end(*call.outcome(error))
+            else:
+                self._refuse_or_fail(exchange, error)
+
+    def _rpc_method(self, path: str) -> Method:
+        if not self._rpc_methods:
+            self._rpc_methods = servicers.methods_of(self._servicers)
+        return self._rpc_methods[path]
 
     def _request(self, headers: list[tuple[bytes, bytes]]) -> RequestContext:
         request_id = model = ""
@@ -478,10 +515,8 @@ class ReplicaActor:
 
     async def _serve_rpc(self, exchange: Exchange, request_id: str, span: tracing.Span) -> None:
         """A call of gRPC: the deployment's method of its name, with a message or a stream of them."""
-        if not self._rpc_methods:
-            self._rpc_methods = servicers.methods_of(self._servicers)
         began, path = time.perf_counter(), exchange.scope["path"]
-        method = self._rpc_methods[path]
+        method = self._rpc_method(path)
         self._meter.call()
         code = rpc.CANCELLED
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from heliostat.core import serving
 
@@ -24,12 +24,22 @@ _ALONE = 8 << 10
 Serve = Callable[["Exchange"], Coroutine[Any, Any, None]]
 
 
+class Frames(Protocol):
+    """What takes the frames of answers."""
+
+    def write(self, data: bytes) -> None:
+        """Send one."""
+
+    async def drained(self) -> None:
+        """Once they are read as fast as they are written."""
+
+
 class Exchange:
     """A request and its answer."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Frames,
         number: int,
         scope: dict[str, Any],
         is_whole: bool,
@@ -112,6 +122,21 @@ class Exchange:
         if is_last:
             self.connection.write(serving.encode_piece(self.number, True, b""))
             self._answered()
+
+    async def relay(self, frame: bytes, length: int) -> None:
+        """A frame of the answer that another replica has made; ``length``: its bytes of a long body."""
+        while length > self.credit and not self.is_gone:
+            self.room = asyncio.get_running_loop().create_future()
+            await self.room
+        self.credit -= length
+        self.has_begun = True
+        self.connection.write(frame)
+        if length:
+            await self.connection.drained()
+
+    def is_relayed(self) -> None:
+        """The last frame was the answer's last."""
+        self._answered()
 
     def answer(self, status: int, headers: Any, body: bytes) -> None:
         """The whole answer at once; ``body`` has at most ``PIECE_MAX`` bytes."""
