@@ -234,6 +234,7 @@ def controller(
             resources={"node:__internal_head__": 0.001},
             runtime_env=chosen.runtime_env or None,
             get_if_exists=True,
+            _preload=specs.PRELOADED,
         )
         .remote(options or HTTPOptions(), location, logged, calls, traced)
     )

@@ -20,6 +20,8 @@ NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
 # The method in which a replica ends that was drained; the cause of its death names it.
 LEAVE_METHOD = "leave"
+# Modules that each process of Serve loads: it is forked from one that has them.
+PRELOADED = ["heliostat.serve.replica.actor", "starlette.requests", "starlette.responses"]
 # Instead of a method of the deployment's: the request of an ingress that another replica passes on.
 ANSWER_METHOD = "__serve_answer__"
 # In the environment of a deployment's actor: application, deployment, name and version, as JSON.
@@ -120,6 +122,7 @@ class Whereabouts(NamedTuple):
     worker: str
     log: str  # its file, from the folder of logs on
     ranks: tuple[int, int, int] | None  # of one that takes requests already
+    actor: str = ""  # its actor's id
 
 
 @dataclass

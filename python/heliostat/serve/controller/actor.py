@@ -505,7 +505,7 @@ class ServeController:
                     namespace=specs.NAMESPACE,
                     lifetime="detached",
                     max_concurrency=_CALLS_MAX,
-                    **options,
+                    **{"_preload": specs.PRELOADED, **options},
                 )
                 .remote(
                     key.app_name,

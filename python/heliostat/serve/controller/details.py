@@ -134,6 +134,7 @@ def place_row(actor: Any, where: Whereabouts | None) -> dict[str, Any]:
     row = {} if actor is None else {"actor_id": actor._actor_id.hex()}
     if where is not None:
         row |= {
+            "actor_id": where.actor,
             "node_id": where.node,
             "node_ip": where.host,
             "worker_id": where.worker,

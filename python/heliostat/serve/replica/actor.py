@@ -165,6 +165,7 @@ class ReplicaActor:
             ray.get_runtime_context().get_worker_id(),
             logs.told_path(self._logging(), self._id, process["session_dir"]),
             self._context.ranks if self._address else None,
+            ray.get_runtime_context().get_actor_id() or "",
         )
 
     async def initialize(self, ingress_node: str, ranks: tuple[int, int, int] = (0, 0, 0)) -> str:
