@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -216,3 +217,19 @@ def test_a_model_is_trained_on_lists_of_one_number(
         datasets={"train": dataset},
     ).fit()
     assert result.error is None
+
+
+@pytest.mark.heliostat_only("Ray's actors load it themselves")
+def test_actors_of_a_class_that_mentions_torch_are_forked_with_it(rd: Any) -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.had = "torch" in sys.modules
+
+        def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+            import torch
+
+            assert torch.zeros(1).item() == 0
+            return {"had": [self.had] * len(batch["id"])}
+
+    rows = rd.range(4).map_batches(Model, concurrency=1).take_all()
+    assert [row["had"] for row in rows] == [True] * 4

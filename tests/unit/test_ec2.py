@@ -34,17 +34,28 @@ REGION = "us-west-2"
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def client(image: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     with moto.mock_aws():
-        yield boto3.client("ec2", REGION)
+        made = boto3.client("ec2", REGION)
+        made.image = image
+        yield made
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    """One of the images that moto always has: it takes seconds to list them."""
+    with moto.mock_aws():
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        found = boto3.client("ec2", REGION, **keys).describe_images()["Images"]
+    name: str = found[0]["ImageId"]
+    return name
 
 
 def config(client: Any, provider: dict[str, Any] | None = None, **worker: Any) -> Config:
-    image = client.describe_images()["Images"][0]["ImageId"]
-    machine = {"InstanceType": "m5.large", "ImageId": image}
+    machine = {"InstanceType": "m5.large", "ImageId": client.image}
     told = {
         "cluster_name": "team",
         "provider": {"type": "aws", "region": REGION, **(provider or {})},

@@ -10,6 +10,7 @@ import contextlib
 from typing import Any
 
 import heliostat as ray
+from heliostat.core.preload import mentioned
 from heliostat.data.execute.launch import UNTAKEN_MAX, arguments, cpus_of
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.work import MapWorker, Stage
@@ -41,6 +42,10 @@ class ActorLauncher:
         options.setdefault("max_task_retries", retries)
         if limits.nodes > 1:
             options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
+        given = [t.udf.fn for t in stage.transforms if t.udf is not None]
+        modules = {name for fn in given if isinstance(fn, type) for name in mentioned(fn)}
+        if modules:  # which the actors are forked with, instead of loading them each
+            options.setdefault("_preload", sorted(modules))
         options.pop("max_retries", None)
         options.pop("max_calls", None)
         self._ready_s = stage.context.wait_for_min_actors_s

@@ -64,6 +64,7 @@ class EnvRunnerGroup:
             "num_cpus": config.num_cpus_per_env_runner,
             "num_gpus": config.num_gpus_per_env_runner,
             "resources": config.custom_resources_per_env_runner or None,
+            "_preload": ["torch"],
         }
         kind = heliostat.remote(self._class).options(
             **{name: value for name, value in options.items() if value is not None}

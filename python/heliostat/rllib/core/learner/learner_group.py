@@ -40,6 +40,7 @@ class LearnerGroup(Checkpointable):
             num_cpus=cpus,
             num_gpus=config.num_gpus_per_learner,
             resources=config.custom_resources_per_learner or None,
+            _preload=["torch"],
         )
         self._actors = [actor.remote(kind, config, module_spec) for _ in range(config.num_learners)]
         address = heliostat.get(self._actors[0].address.remote())
