@@ -1,7 +1,8 @@
 //! `lint`, `test`, `docs` and `demo`.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread::available_parallelism;
 
 use crate::python::{self, Venv};
@@ -56,12 +57,14 @@ const PASSED_ALONE: &str = "\nFailed beside others and passed alone, so look for
 /// Everything that must hold.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
     let venv = lint_and_build()?;
-    test_rust()?;
-    let mut seeds = start_seeds()?;
-    let outcome = test_python(&venv, arguments);
-    let passed = seeds.wait().is_ok_and(|status| status.success());
-    let of_seeds = if passed { Ok(()) } else { Err(format!("`cargo test {OF_SEEDS}` failed")) };
-    all(vec![outcome, of_seeds])
+    // Most tests of Rust wait for timers, one at a time: beside Python's they take nobody's time.
+    let (of_rust, of_python) = std::thread::scope(|scope| {
+        let of_rust = scope.spawn(test_rust);
+        let of_python = test_python(&venv, arguments);
+        (of_rust.join(), of_python)
+    });
+    let of_rust = of_rust.unwrap_or_else(|_| Err(String::from("a thread has ended")));
+    all(vec![of_python, of_rust.and_then(|failed| rust_alone(&failed))])
 }
 
 fn test_python(venv: &Venv, arguments: &[String]) -> Outcome {
@@ -130,18 +133,16 @@ fn cargo_test() -> Command {
     tests
 }
 
-/// Starts the simulated clusters, which compute and wait for nothing: they take what others leave of the machine.
-fn start_seeds() -> Outcome<Child> {
-    let mut seeds = command("nice");
-    seeds.args(["-n", "19", "cargo", "test", "--workspace", "--quiet"]);
-    seeds.args(["--test", "seeds", OF_SEEDS]);
-    seeds.spawn().map_err(|error| format!("`nice cargo test {OF_SEEDS}`: {error}"))
-}
-
-fn test_rust() -> Outcome {
-    let mut tests = cargo_test();
-    tests.args(["--no-fail-fast", "--", "--skip", OF_SEEDS]).stderr(Stdio::piped());
+/// Runs the tests of Rust, and the simulated clusters behind them, which compute and wait for nothing: they take
+/// what others leave of the machine. What the tests print is shown where one fails.
+///
+/// Returns the test programs that failed, as arguments of cargo.
+fn test_rust() -> Outcome<Vec<String>> {
     let error = |error| format!("`cargo test`: {error}");
+    let report = sh::root().join("target/rust-tests.txt");
+    let mut tests = cargo_test();
+    tests.args(["--quiet", "--no-fail-fast", "--", "--skip", OF_SEEDS]);
+    tests.stdout(File::create(&report).map_err(error)?).stderr(Stdio::piped());
     let mut running = tests.spawn().map_err(error)?;
     let mut failed = Vec::new();
     for line in running.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines())
@@ -150,15 +151,27 @@ fn test_rust() -> Outcome {
         eprintln!("{line}");
         failed.extend(failed_program(&line).map(str::to_owned));
     }
-    if running.wait().map_err(error)?.success() {
+    let passed = running.wait().map_err(error)?.success();
+    if !passed {
+        eprintln!("{}", sh::text(&report)?);
+        // None at all: they did not run.
+        if failed.is_empty() || failed.len() > REPEATED_MAX {
+            return Err("`cargo test --workspace` failed".into());
+        }
+    }
+    let mut seeds = command("nice");
+    seeds.args(["-n", "19", "cargo", "test", "--workspace", "--quiet"]);
+    sh::run(seeds.args(["--test", "seeds", OF_SEEDS]))?;
+    Ok(failed)
+}
+
+/// Runs test programs once more that failed beside others.
+fn rust_alone(failed: &[String]) -> Outcome {
+    if failed.is_empty() {
         return Ok(());
     }
-    // None at all: the code does not compile.
-    if failed.is_empty() || failed.len() > REPEATED_MAX {
-        return Err("`cargo test --workspace` failed".into());
-    }
     eprintln!("{} failed beside others; whether they fail alone, too:", failed.len());
-    for program in &failed {
+    for program in failed {
         let alone = ["--", "--test-threads", "1", "--skip", OF_SEEDS];
         sh::run(command("cargo").arg("test").args(program.split(' ')).args(alone))?;
     }
