@@ -119,14 +119,18 @@ class Machine:
         return [*enter, "env", *(f"{name}={value}" for name, value in variables.items()), *argv]
 
     def run(
-        self, *argv: str, env: Mapping[str, str] | None = None, check: bool = True
+        self,
+        *argv: str,
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        within: float = 120,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
+        """Run a command to its end, which comes within so many seconds."""
         done = subprocess.run(
             self.command(argv, env),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=within,
             env=harness.clean_env(),
         )
         if check and done.returncode:

@@ -282,6 +282,7 @@ def test_files_of_the_head_reach_the_others_and_a_port_is_forwarded(cluster: Clu
         tunnel.wait(60)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.contract("F6.29", "F6.30")
 def test_the_commands_of_the_page(cluster: Cluster) -> None:
     page = PAGE.read_text()
@@ -306,7 +307,7 @@ def test_the_commands_of_the_page(cluster: Cluster) -> None:
     script = "\n".join(["set -eu", *(line[2:] for line in commands[1].splitlines())])
     path = f"{RAY.parent}:{os.environ['PATH']}"
     words = ["env", "-u", "HELIOSTAT_AUTH_TOKEN", "bash", "-c", script]
-    done = cluster.desk.run(*words, env={"PATH": path})
+    done = cluster.desk.run(*words, env={"PATH": path}, within=540)  # eight commands
     assert "/3.0 CPU" in done.stdout, done.stdout
     assert "trained ['--epochs', '3']" in done.stdout
     assert (here / "fetched" / "requirements.txt").exists()
