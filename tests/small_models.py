@@ -4,7 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness import wait_until
+
+# What workers load for such a model, which takes seconds: they can be forked with it.
+LARGE = ("torch", "transformers.generation.utils", "transformers.models.gpt2.modeling_gpt2")
 TEMPLATE = "{% for one in messages %}<{{ one.role }}>{{ one.content }}{% endfor %}"
+
+
+def wait_until_loaded() -> None:
+    """Wait for a worker of a cluster whose workers are forked with ``LARGE``.
+
+    On a busy machine that takes longer to load than a worker may take to start.
+    """
+    import ray
+
+    @ray.remote(num_cpus=0, max_retries=0)
+    def nothing() -> bool:
+        return True
+
+    def has_started() -> bool:
+        try:
+            return ray.get(nothing.remote())
+        except ray.exceptions.RayError:
+            return False
+
+    wait_until(has_started, within=300, what="a worker that is forked with transformers")
 
 
 def make(folder: Path, template: str | None = None) -> str:

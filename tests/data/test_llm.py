@@ -1,4 +1,4 @@
-"""Batch inference by a small model that is made here, stand-ins for vLLM and SGLang, and a deployment."""
+"""Batch inference by a small model that is made here, and by stand-ins for vLLM and SGLang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if not IS_HELIOSTAT:
     pytest.skip("Ray's needs vLLM or SGLang", allow_module_level=True)
 
 from ray.data.llm import (
-    ServeDeploymentProcessorConfig,
     SGLangEngineProcessorConfig,
     TokenizerStageConfig,
     TransformersEngineProcessorConfig,
@@ -26,9 +25,15 @@ from ray.data.llm import (
 )
 
 # Workers of four stages need PyTorch and transformers, which take seconds to load: they are forked with them.
-LARGE = ("torch", "transformers.generation.utils", "transformers.models.gpt2.modeling_gpt2")
-CLUSTER = clients.cluster(_system_config={"preload_python_modules": LARGE})
+CLUSTER = clients.cluster(_system_config={"preload_python_modules": small_models.LARGE})
 pytestmark = [pytest.mark.contract("F10.31"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def rd(rd: Any) -> Any:
+    """``ray.data``, once workers are forked with what the models need."""
+    small_models.wait_until_loaded()
+    return rd
 
 
 @pytest.fixture(scope="module")
@@ -197,49 +202,3 @@ def test_rows_go_through_sglang(rd: Any, model: str) -> None:
     )
     (row,) = processor(rd.range(1)).take_all()
     assert (row["generated_text"], row["generated_tokens"]) == ("x>", [ord("x"), ord(">")])
-
-
-# --- deployments -----------------------------------------------------------------------------------
-
-
-def test_rows_are_calls_of_a_deployment(rd: Any) -> None:
-    pytest.importorskip("pydantic", reason="Serve needs it")
-    from pydantic import BaseModel
-    from ray import serve
-
-    class Ask(BaseModel):
-        n: int
-
-    @serve.deployment
-    class Model:
-        async def double(self, ask: Any) -> Any:
-            n = ask["n"] if isinstance(ask, dict) else ask.n
-            if n == 2:
-                raise ValueError("not two")
-            yield {"twice": n * 2, "kind": type(ask).__name__}
-
-    serve.run(Model.bind(), name="app", route_prefix=None)
-    try:
-        given = {"deployment_name": "Model", "app_name": "app", "dtype_mapping": {"Ask": Ask}}
-
-        def run(dtype: str | None, count: int = 3, **options: Any) -> list[Any]:
-            config = ServeDeploymentProcessorConfig(**given, **options)
-
-            def before(row: dict[str, Any]) -> dict[str, Any]:
-                call = {"method": "double", "request_kwargs": {"n": row["id"]}}
-                return {**call, **({"dtype": dtype} if dtype else {})}
-
-            rows = build_processor(config, before)(rd.range(count)).take_all()
-            return sorted(rows, key=lambda row: row["id"])
-
-        assert [(r["twice"], r["kind"]) for r in run("Ask", 2)] == [(0, "Ask"), (2, "Ask")]
-        assert run(None, 1)[0]["kind"] == "dict"
-        rows = run("Ask", should_continue_on_error=True)
-        assert [bool(row["__inference_error__"]) for row in rows] == [False, False, True]
-        assert "not two" in rows[2]["__inference_error__"]
-        with pytest.raises(ray.exceptions.RayTaskError, match="not two"):
-            run("Ask")
-        with pytest.raises(ray.exceptions.RayTaskError, match="dtype_mapping; there are"):
-            run("Other", 1)
-    finally:
-        serve.shutdown()

@@ -1,4 +1,4 @@
-"""Batch inference over HTTP, by a local server; and configurations that make no sense."""
+"""Batch inference by a local server of HTTP and by a deployment; configurations that make no sense."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if not IS_HELIOSTAT:
 from ray.data.llm import (
     HttpRequestProcessorConfig,
     HttpRequestStageConfig,
+    ServeDeploymentProcessorConfig,
     SGLangEngineProcessorConfig,
     TransformersEngineProcessorConfig,
     build_processor,
@@ -229,3 +230,49 @@ def test_files_are_sent_as_a_form(rd: Any, web_service: Service) -> None:
     assert headers["Content-Type"].startswith("multipart/form-data; boundary=")
     assert b'name="file"; filename="a.wav"' in body
     assert b"RIFF" in body
+
+
+# --- deployments -----------------------------------------------------------------------------------
+
+
+def test_rows_are_calls_of_a_deployment(rd: Any) -> None:
+    pytest.importorskip("pydantic", reason="Serve needs it")
+    from pydantic import BaseModel
+    from ray import serve
+
+    class Ask(BaseModel):
+        n: int
+
+    @serve.deployment
+    class Model:
+        async def double(self, ask: Any) -> Any:
+            n = ask["n"] if isinstance(ask, dict) else ask.n
+            if n == 2:
+                raise ValueError("not two")
+            yield {"twice": n * 2, "kind": type(ask).__name__}
+
+    serve.run(Model.bind(), name="app", route_prefix=None)
+    try:
+        given = {"deployment_name": "Model", "app_name": "app", "dtype_mapping": {"Ask": Ask}}
+
+        def run(dtype: str | None, count: int = 3, **options: Any) -> list[Any]:
+            config = ServeDeploymentProcessorConfig(**given, **options)
+
+            def before(row: dict[str, Any]) -> dict[str, Any]:
+                call = {"method": "double", "request_kwargs": {"n": row["id"]}}
+                return {**call, **({"dtype": dtype} if dtype else {})}
+
+            rows = build_processor(config, before)(rd.range(count)).take_all()
+            return sorted(rows, key=lambda row: row["id"])
+
+        assert [(r["twice"], r["kind"]) for r in run("Ask", 2)] == [(0, "Ask"), (2, "Ask")]
+        assert run(None, 1)[0]["kind"] == "dict"
+        rows = run("Ask", should_continue_on_error=True)
+        assert [bool(row["__inference_error__"]) for row in rows] == [False, False, True]
+        assert "not two" in rows[2]["__inference_error__"]
+        with pytest.raises(ray.exceptions.RayTaskError, match="not two"):
+            run("Ask")
+        with pytest.raises(ray.exceptions.RayTaskError, match="dtype_mapping; there are"):
+            run("Other", 1)
+    finally:
+        serve.shutdown()

@@ -611,7 +611,9 @@ def replica_loop(config: dict[str, Any]) -> int:
         told.with_suffix(f".{rank}").write_text(json.dumps([1, [step, here], None]))
         told.with_suffix(f".{rank}").rename(told)
         if not Path(config["done"]).exists():
-            time.sleep(0.02)  # so that there are steps left for the group that takes the other's place
+            time.sleep(
+                0.02
+            )  # so that there are steps left for the group that takes the other's place
     return run.step
 
 
