@@ -226,7 +226,7 @@ impl Owner {
         let handle = creation.handle;
         if let Some(handle) = handle {
             let object = self.expect(handle, 1);
-            object.ties.handle_of = Some(id);
+            object.relations.handle_of = Some(id);
         }
         let args = &creation.args;
         let held: Vec<ObjectId> =
@@ -240,7 +240,7 @@ impl Owner {
             if let Some(object) = self.objects.get_mut(&dep)
                 && !object.is_ready()
             {
-                object.ties.dependents.push(creation_task(id));
+                object.relations.dependents.push(creation_task(id));
                 missing += 1;
                 self.watch(dep, out);
             }

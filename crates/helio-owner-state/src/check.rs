@@ -75,7 +75,7 @@ impl Owner {
                 .as_ref()
                 .map_or("own".to_owned(), |owner| format!("of {:?}", owner.worker_id));
             let (local, uses, _) = object.holders();
-            let (borrowers, value) = (&object.ties.borrowers, &object.value);
+            let (borrowers, value) = (&object.relations.borrowers, &object.value);
             lines.push(format!(
                 "{id} {whose}: {local} handles, {uses} uses, borrowers {borrowers:?}, {value:?}"
             ));
@@ -93,7 +93,7 @@ impl Owner {
         let mut count = |id: ObjectId| *uses.entry(id).or_default() += 1;
         self.objects
             .values()
-            .flat_map(|object| &object.ties.contained)
+            .flat_map(|object| &object.relations.contained)
             .copied()
             .for_each(&mut count);
         self.tasks.values().for_each(|task| task.spec.held().for_each(&mut count));
@@ -126,18 +126,21 @@ impl Owner {
                 ));
             }
             let is_kept = object.owner.is_none() && (!object.is_ready() || object.remembered > 0);
-            if !is_kept && object.local == 0 && object.uses == 0 && object.ties.borrowers.is_empty()
+            if !is_kept
+                && object.local == 0
+                && object.uses == 0
+                && object.relations.borrowers.is_empty()
             {
                 return Err(format!("{id} is held by nobody"));
             }
-            if let (Some(_), false) = (&object.owner, object.ties.borrowers.is_empty()) {
+            if let (Some(_), false) = (&object.owner, object.relations.borrowers.is_empty()) {
                 return Err(format!("OWN-1: {id} is somebody else's and has borrowers here"));
             }
             // An object that is made again, or asked for again, keeps what it contained until the new value is here.
             let is_lost = object.owner.is_none()
                 && matches!(object.value, Stored::Pending)
                 && !self.tasks.contains_key(&id.task());
-            if is_lost && !object.ties.contained.is_empty() {
+            if is_lost && !object.relations.contained.is_empty() {
                 return Err(format!(
                     "{id} is pending, nothing makes it, and it contains something"
                 ));

@@ -24,7 +24,7 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let is_fresh = |object: &Object| {
-            object.ties.made_again > 0 && now < object.ties.made_again + LATE_NEWS_US
+            object.relations.made_again > 0 && now < object.relations.made_again + LATE_NEWS_US
         };
         if !self.objects.get(&id).is_some_and(is_fresh) {
             self.location_lost(id, node, now, out);
@@ -44,7 +44,7 @@ impl Owner {
         let lost: Vec<NodeAddress> =
             locations.extract_if(.., |location| location.node_id == node).collect();
         if object.owner.is_none() && !lost.is_empty() {
-            add_each(&mut object.ties.strays, lost);
+            add_each(&mut object.relations.strays, lost);
         }
         if let Some(owner) = object.owner.clone() {
             out.push(Action::Send {
@@ -59,11 +59,11 @@ impl Owner {
             }
         } else if locations.is_empty() {
             self.rebuild(id, now, out);
-        } else if let Some(ties) = object.ties.present() {
-            ties.copies.retain(|copy| *copy != node);
-            if ties.copies.len() == locations.len() {
+        } else if let Some(relations) = object.relations.present() {
+            relations.copies.retain(|copy| *copy != node);
+            if relations.copies.len() == locations.len() {
                 // Nobody keeps the object for us any more: who has a copy is to.
-                ties.copies.retain(|copy| *copy != locations[0].node_id);
+                relations.copies.retain(|copy| *copy != locations[0].node_id);
                 out.push(Action::Keep { id, at: locations[0].clone() });
             }
         }
@@ -77,9 +77,9 @@ impl Owner {
                 && object.owner.is_none()
                 && let Stored::Stores { locations, .. } = &object.value
                 && !locations.iter().any(|location| location.node_id == to.node_id)
-                && !object.ties.strays.iter().any(|stray| stray.node_id == to.node_id)
+                && !object.relations.strays.iter().any(|stray| stray.node_id == to.node_id)
             {
-                object.ties.strays.push(node_of(to));
+                object.relations.strays.push(node_of(to));
             }
         }
     }
@@ -90,15 +90,15 @@ impl Owner {
             return;
         }
         match self.objects.get_mut(&id) {
-            Some(object) => add_each(&mut object.ties.strays, nodes.to_vec()),
+            Some(object) => add_each(&mut object.relations.strays, nodes.to_vec()),
             None => out.push(Action::Free { id, locations: nodes.to_vec() }),
         }
     }
 
     /// Nothing is left of what a node had.
     pub(crate) fn forget_strays(&mut self, node: NodeId) {
-        for ties in self.objects.values_mut().filter_map(|object| object.ties.present()) {
-            ties.strays.retain(|stray| stray.node_id != node);
+        for relations in self.objects.values_mut().filter_map(|object| object.relations.present()) {
+            relations.strays.retain(|stray| stray.node_id != node);
         }
         for task in self.tasks.values_mut() {
             task.past.strays.retain(|stray| stray.node_id != node);
@@ -109,7 +109,7 @@ impl Owner {
     pub(crate) fn can_spare(&self, id: ObjectId) -> bool {
         let Some(object) = self.objects.get(&id) else { return false };
         let copies = match &object.value {
-            Stored::Stores { locations, .. } => locations.len() - object.ties.copies.len(),
+            Stored::Stores { locations, .. } => locations.len() - object.relations.copies.len(),
             _ => 0,
         };
         object.owner.is_none() && (copies > 1 || self.can_rebuild(id))
@@ -119,8 +119,8 @@ impl Owner {
     pub(crate) fn location_added(&mut self, id: ObjectId, node: NodeAddress) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let Stored::Stores { locations, .. } = &mut object.value else { return };
-        if let Some(ties) = object.ties.present() {
-            ties.copies.retain(|copy| *copy != node.node_id);
+        if let Some(relations) = object.relations.present() {
+            relations.copies.retain(|copy| *copy != node.node_id);
         }
         if !locations.iter().any(|location| location.node_id == node.node_id) {
             locations.push(node);
@@ -141,7 +141,7 @@ impl Owner {
             _ if object.owner.is_some() => {}
             Stored::Stores { locations, .. } if !locations.is_empty() => {
                 if !locations.iter().any(|location| location.node_id == node.node_id) {
-                    object.ties.copies.push(node.node_id);
+                    object.relations.copies.push(node.node_id);
                     locations.push(node);
                 }
             }
@@ -165,16 +165,18 @@ impl Owner {
         for object in self.objects.values_mut() {
             let Stored::Stores { locations, .. } = &mut object.value else { continue };
             let Some(place) = locations.iter().position(|at| at.node_id == node) else { continue };
-            let is_copy = object.ties.copies.contains(&node);
+            let is_copy = object.relations.copies.contains(&node);
             let has_heir = locations.iter().any(|at| at.node_id == heir.node_id);
             if is_copy || has_heir {
                 locations.remove(place);
             } else if !mutant!("heir-ignored") {
                 locations[place] = heir.clone();
             }
-            if let Some(ties) = object.ties.present() {
+            if let Some(relations) = object.relations.present() {
                 let is_kept = !is_copy;
-                ties.copies.retain(|copy| *copy != node && !(is_kept && *copy == heir.node_id));
+                relations
+                    .copies
+                    .retain(|copy| *copy != node && !(is_kept && *copy == heir.node_id));
             }
         }
     }

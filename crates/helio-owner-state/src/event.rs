@@ -325,7 +325,7 @@ pub enum Action {
         discard: bool,
     },
     /// Much memory is free that was in use: the system can have it back.
-    Slimmed,
+    MemoryFreed,
     /// The object's copies can go.
     Free {
         /// The object that nobody holds any more.

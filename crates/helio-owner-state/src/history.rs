@@ -325,7 +325,7 @@ impl Owner {
             is_ready: object.is_ready(),
             is_error: matches!(object.value, Stored::Error(_)),
             is_stored: matches!(object.value, Stored::Stores { .. }),
-            is_handle: object.ties.handle_of.is_some()
+            is_handle: object.relations.handle_of.is_some()
                 || crate::actor::actor_of_handle(id).is_some(),
             attempt: self.tasks.get(&id.task()).map_or(0, |task| task.attempt),
             ..ObjectRow::default()

@@ -18,7 +18,7 @@
 //!    (module [`borrow`]).
 //! 3. A worker holds the references in a call's returns until the caller says `ReturnsHeld`.
 //!
-//! Reading order: [`object`], [`task`], [`lease`], [`actor`], [`borrow`], [`stream`], `later`, `cancel`,
+//! Reading order: [`object`], [`task`], [`lease`], [`actor`], [`borrow`], [`stream`], `delayed`, `cancel`,
 //! `history`, `why`.
 
 #![forbid(unsafe_code)]
@@ -26,12 +26,12 @@
 mod cancel;
 pub mod check;
 mod copies;
+mod delayed;
 mod event;
 mod hash;
 mod history;
-mod later;
 mod links;
-mod ties;
+mod relations;
 mod why;
 
 pub mod actor;

@@ -19,7 +19,7 @@ use helio_config::process::LINEAGE_BYTES_MAX;
 
 use crate::Owner;
 use crate::event::Action;
-use crate::hash::slim;
+use crate::hash::shrink;
 use crate::object::{Stored, error};
 use crate::task::{Past, TaskSpec};
 
@@ -106,7 +106,7 @@ impl Lineages {
         let lineage = self.all.remove(&id)?;
         assert!(self.size >= lineage.size(), "a remembered call is counted as it was remembered");
         self.size -= lineage.size();
-        slim(&mut self.all, out);
+        shrink(&mut self.all, out);
         if self.order.len() > 2 * self.all.len() + 1024 {
             self.order.retain(|id| self.all.contains_key(id));
         }
@@ -290,7 +290,7 @@ impl Owner {
                             && let Some(object) = self.objects.get_mut(&object)
                         {
                             object.value = Stored::Pending;
-                            object.ties.made_again = now;
+                            object.relations.made_again = now;
                         }
                     }
                     if !mutant!("lost-argument-not-made-again") {

@@ -17,10 +17,10 @@ use crate::Owner;
 use crate::actor::actor_of_handle;
 use crate::copies::add_each;
 use crate::event::Action;
-use crate::hash::slim;
+use crate::hash::shrink;
 use crate::lineage::Final;
+use crate::relations::Lazy;
 use crate::task::OutgoingValue;
-use crate::ties::Lazy;
 
 /// The place of an object's value.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub struct Object {
     /// How many finished calls that are remembered took it; they do not keep its bytes.
     pub(crate) remembered: u32,
     pub(crate) is_final: Final,
-    pub(crate) ties: Lazy,
+    pub(crate) relations: Lazy,
     /// Borrowed: the owner was asked for the value.
     pub(crate) asked: bool,
     /// Borrowed: the number under which the owner was told.
@@ -70,7 +70,7 @@ impl Object {
             uses: 0,
             remembered: 0,
             is_final: Final::Unknown,
-            ties: Lazy::default(),
+            relations: Lazy::default(),
             asked: false,
             announced: 0,
             seen: false,
@@ -89,7 +89,7 @@ impl Object {
     }
 
     fn is_held(&self) -> bool {
-        self.local > 0 || self.uses > 0 || !self.ties.borrowers.is_empty()
+        self.local > 0 || self.uses > 0 || !self.relations.borrowers.is_empty()
     }
 
     /// Whether it is more than the place of one that a remembered call took.
@@ -100,20 +100,21 @@ impl Object {
     }
 
     pub(crate) fn is_held_elsewhere(&self) -> bool {
-        self.owner.is_none() && !self.ties.borrowers.is_empty()
+        self.owner.is_none() && !self.relations.borrowers.is_empty()
     }
 
     /// Whether nobody holds it, and nothing of it is under way: a call's return is kept until
     /// `set_value` brings its value.
     pub(crate) fn can_go(&self) -> bool {
-        let is_settled = self.owner.is_some() || self.is_ready() || self.ties.handle_of.is_some();
+        let is_settled =
+            self.owner.is_some() || self.is_ready() || self.relations.handle_of.is_some();
         !self.is_held() && is_settled
     }
 
     /// Handles in this process, uses by this process, borrowing processes.
     #[must_use]
     pub fn holders(&self) -> (u32, u32, usize) {
-        (self.local, self.uses, self.ties.borrowers.len())
+        (self.local, self.uses, self.relations.borrowers.len())
     }
 }
 
@@ -168,7 +169,7 @@ impl Owner {
         let mut object = Object::new(None);
         object.value = value.into();
         if !contained.is_empty() {
-            object.ties.contained = contained;
+            object.relations.contained = contained;
         }
         object.local = 1;
         let before = self.objects.insert(id, object);
@@ -317,11 +318,11 @@ impl Owner {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let Stored::Stores { locations, .. } = &mut object.value else { return };
         let mut locations = std::mem::take(locations);
-        let ties = object.ties.present();
-        let contained = ties.map_or_else(Vec::new, |ties| {
-            ties.copies.clear();
-            add_each(&mut locations, std::mem::take(&mut ties.strays));
-            std::mem::take(&mut ties.contained)
+        let relations = object.relations.present();
+        let contained = relations.map_or_else(Vec::new, |relations| {
+            relations.copies.clear();
+            add_each(&mut locations, std::mem::take(&mut relations.strays));
+            std::mem::take(&mut relations.contained)
         });
         if !locations.is_empty() {
             out.push(Action::Free { id, locations });
@@ -333,19 +334,20 @@ impl Owner {
 
     /// Nobody here held the object any more; it has been taken out.
     fn gone(&mut self, id: ObjectId, object: Object, out: &mut Vec<Action>) {
-        slim(&mut self.objects, out);
+        shrink(&mut self.objects, out);
         let was_in_stores = object.is_in_stores();
         if object.owner.is_some() || matches!(object.value, Stored::Error(_)) {
             out.push(Action::Forget(id));
         }
-        let mut ties = object.ties.into_present().map(|ties| *ties).unwrap_or_default();
+        let mut relations =
+            object.relations.into_present().map(|relations| *relations).unwrap_or_default();
         match (&object.owner, object.value) {
             (Some(owner), _) => {
                 let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };
                 self.borrows.send(owner, frame, out);
             }
             (None, Stored::Stores { mut locations, .. }) => {
-                add_each(&mut locations, std::mem::take(&mut ties.strays));
+                add_each(&mut locations, std::mem::take(&mut relations.strays));
                 out.push(Action::Free { id, locations });
             }
             // An error that the system itself put there is told where it happened; an exception of the user's code
@@ -357,13 +359,13 @@ impl Owner {
             }
             (None, _) => {}
         }
-        if !ties.strays.is_empty() {
-            out.push(Action::Free { id, locations: ties.strays });
+        if !relations.strays.is_empty() {
+            out.push(Action::Free { id, locations: relations.strays });
         }
-        for inner in ties.contained {
+        for inner in relations.contained {
             self.unhold(inner, out);
         }
-        if let Some(actor) = ties.handle_of {
+        if let Some(actor) = relations.handle_of {
             self.handles_gone(actor, out);
         } else if let Some(actor) = actor_of_handle(id) {
             self.retire_actor(actor, out);
@@ -400,17 +402,17 @@ impl Owner {
         let ours = object.owner.is_none();
         object.value = value;
         let (mut before, mut resolvers, mut dependents) = <(Vec<_>, Vec<_>, Vec<_>)>::default();
-        if let Some(ties) = object.ties.present() {
-            before = std::mem::take(&mut ties.contained);
-            resolvers = std::mem::take(&mut ties.resolvers);
-            dependents = std::mem::take(&mut ties.dependents);
-            ties.copies.clear();
-            if ties.made_again > 0 {
-                ties.made_again = now;
+        if let Some(relations) = object.relations.present() {
+            before = std::mem::take(&mut relations.contained);
+            resolvers = std::mem::take(&mut relations.resolvers);
+            dependents = std::mem::take(&mut relations.dependents);
+            relations.copies.clear();
+            if relations.made_again > 0 {
+                relations.made_again = now;
             }
         }
         if !held.is_empty() {
-            object.ties.contained = held;
+            object.relations.contained = held;
         }
         object.seen |= !resolvers.is_empty() || !dependents.is_empty();
         let held = object.is_held();
@@ -459,7 +461,7 @@ impl Owner {
     ) {
         match self.objects.get_mut(&id) {
             Some(object) if object.owner.is_none() && !object.is_ready() => {
-                object.ties.resolvers.push(peer)
+                object.relations.resolvers.push(peer)
             }
             Some(object) => {
                 object.seen = true;
@@ -473,7 +475,7 @@ impl Owner {
         let returned =
             self.objects.get(&id).filter(|object| object.owner.is_none()).and_then(|object| {
                 let contained =
-                    object.ties.contained.iter().map(|inner| self.reference(*inner)).collect();
+                    object.relations.contained.iter().map(|inner| self.reference(*inner)).collect();
                 Some(Returned { value: object.value.to_wire()?, contained })
             });
         out.push(Action::Send {
@@ -515,9 +517,9 @@ impl Owner {
         if mutant!("borrow-not-counted") {
             return;
         }
-        match object.ties.borrowers.iter_mut().find(|(borrower, _)| *borrower == peer) {
+        match object.relations.borrowers.iter_mut().find(|(borrower, _)| *borrower == peer) {
             Some((_, latest)) => *latest = number.max(*latest),
-            None => object.ties.borrowers.push((peer, number)),
+            None => object.relations.borrowers.push((peer, number)),
         }
     }
 
@@ -530,10 +532,10 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let Some(object) = self.objects.get_mut(&id) else { return };
-        let Some(ties) = object.ties.present() else { return };
-        let before = ties.borrowers.len();
-        ties.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest > number);
-        if before != ties.borrowers.len() && !object.is_held() {
+        let Some(relations) = object.relations.present() else { return };
+        let before = relations.borrowers.len();
+        relations.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest > number);
+        if before != relations.borrowers.len() && !object.is_held() {
             self.let_go(id, out);
         }
     }
@@ -542,13 +544,13 @@ impl Owner {
     pub(crate) fn borrows_void(&mut self, peer: WorkerId, since: u64, out: &mut Vec<Action>) {
         let mut loose = Vec::new();
         for (id, object) in &mut self.objects {
-            let Some(ties) = object.ties.present() else { continue };
+            let Some(relations) = object.relations.present() else { continue };
             if since == u64::MAX {
-                ties.resolvers.retain(|resolver| resolver.worker_id != peer);
+                relations.resolvers.retain(|resolver| resolver.worker_id != peer);
             }
-            let before = ties.borrowers.len();
-            ties.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest >= since);
-            if before != ties.borrowers.len() && !object.is_held() {
+            let before = relations.borrowers.len();
+            relations.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest >= since);
+            if before != relations.borrowers.len() && !object.is_held() {
                 loose.push(*id);
             }
         }

@@ -26,7 +26,7 @@ use crate::Owner;
 use crate::cancel::cancelled_error;
 use crate::copies::{add_each, node_of};
 use crate::event::Action;
-use crate::hash::slim;
+use crate::hash::shrink;
 use crate::lineage::Final;
 use crate::object::Stored;
 use crate::stream::FIRST_ITEM;
@@ -526,7 +526,7 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let Some(task) = self.tasks.remove(&id) else { return };
-        slim(&mut self.tasks, out);
+        shrink(&mut self.tasks, out);
         self.history.add(&task, failed.then(|| returns.last()).flatten(), now);
         let (spec, past) = (task.spec.clone(), &task.past);
         let wanted = self.items_wanted(&task, failed, items, &returns);
@@ -769,7 +769,7 @@ impl Owner {
             if let Some(object) = self.objects.get_mut(&dep)
                 && !object.is_ready()
             {
-                object.ties.dependents.push(id);
+                object.relations.dependents.push(id);
                 missing += 1;
                 self.watch(dep, out);
             }
@@ -784,7 +784,7 @@ impl Owner {
             && matches!(&object.value, Stored::Stores { locations, .. } if locations.is_empty())
         {
             object.value = Stored::Pending;
-            object.ties.made_again = now;
+            object.relations.made_again = now;
         }
     }
 }

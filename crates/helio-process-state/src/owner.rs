@@ -61,7 +61,7 @@ impl<M: Memory> Process<M> {
                 self.actions.push(Action::ShowUnseen(bytes));
                 self.signals.news = true;
             }
-            OwnerAction::Slimmed => self.actions.push(Action::ReturnMemory),
+            OwnerAction::MemoryFreed => self.actions.push(Action::ReturnMemory),
             // A watcher of a stream watches its next item and its end, which are objects.
             OwnerAction::StreamChanged(_) | OwnerAction::ActorChanged(_) => {
                 self.signals.news = true;

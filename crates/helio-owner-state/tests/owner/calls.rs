@@ -317,8 +317,8 @@ fn many_objects_leave_no_room_behind() {
     for number in all {
         play.owner.apply(Event::DropRef { id: object(number, 1) }, play.now, &mut out);
     }
-    let slimmed = out.iter().filter(|action| matches!(action, Action::Slimmed)).count();
-    assert!((1..10).contains(&slimmed), "LIMIT-1: {slimmed}");
+    let freed = out.iter().filter(|action| matches!(action, Action::MemoryFreed)).count();
+    assert!((1..10).contains(&freed), "LIMIT-1: {freed}");
     play.is_empty();
 }
 

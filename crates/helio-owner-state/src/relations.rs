@@ -7,7 +7,7 @@ use std::sync::Arc;
 use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 #[derive(Debug, Default)]
-pub(crate) struct Ties {
+pub(crate) struct Relations {
     /// The processes that borrow the object, with the number of the latest announcement of each.
     pub(crate) borrowers: Vec<(WorkerId, u64)>,
     /// Peers that asked for the value while it was pending.
@@ -29,7 +29,7 @@ pub(crate) struct Ties {
     pub(crate) strays: Vec<NodeAddress>,
 }
 
-static NONE: Ties = Ties {
+static NONE: Relations = Relations {
     borrowers: Vec::new(),
     resolvers: Vec::new(),
     contained: Vec::new(),
@@ -40,31 +40,31 @@ static NONE: Ties = Ties {
     strays: Vec::new(),
 };
 
-/// [`Ties`] that take memory from the first change on: [`Lazy::present`] is for changes that need none
+/// [`Relations`] that take memory from the first change on: [`Lazy::present`] is for changes that need none
 /// where there are none.
 #[derive(Debug, Default)]
-pub(crate) struct Lazy(Option<Box<Ties>>);
+pub(crate) struct Lazy(Option<Box<Relations>>);
 
 impl Lazy {
-    pub(crate) fn present(&mut self) -> Option<&mut Ties> {
+    pub(crate) fn present(&mut self) -> Option<&mut Relations> {
         self.0.as_deref_mut()
     }
 
-    pub(crate) fn into_present(self) -> Option<Box<Ties>> {
+    pub(crate) fn into_present(self) -> Option<Box<Relations>> {
         self.0
     }
 }
 
 impl Deref for Lazy {
-    type Target = Ties;
+    type Target = Relations;
 
-    fn deref(&self) -> &Ties {
+    fn deref(&self) -> &Relations {
         self.0.as_deref().unwrap_or(&NONE)
     }
 }
 
 impl DerefMut for Lazy {
-    fn deref_mut(&mut self) -> &mut Ties {
+    fn deref_mut(&mut self) -> &mut Relations {
         self.0.get_or_insert_default()
     }
 }
