@@ -67,8 +67,8 @@ use explain::{Asker, HOPS_MAX};
 use ids::Ids;
 use requests::{Pending, Requests};
 use store::StoreClient;
+pub use watches::Readiness;
 use watches::Watches;
-pub use watches::Wish;
 
 /// So many dropped handles are taken into account before what follows from them is done.
 const DROPPED_AT_ONCE: usize = 1 << 10;
@@ -447,20 +447,20 @@ impl<M: Memory> Process<M> {
     }
 
     /// Whether the object is as wished; if not, [`Process::take_ready`] gives its id once it is.
-    pub fn watch(&mut self, id: ObjectId, wish: Wish) -> bool {
-        let is_ready = self.is_ready(id, wish == Wish::Here);
+    pub fn watch(&mut self, id: ObjectId, readiness: Readiness) -> bool {
+        let is_ready = self.is_ready(id, readiness == Readiness::Here);
         if !is_ready {
-            self.watches.add(id, wish);
+            self.watches.add(id, readiness);
             self.tell_owner(OwnerEvent::Watch { id });
         }
         is_ready
     }
 
-    /// Something happened to the object: event loops hear of it if it is as they wish. Otherwise it stays
+    /// Something happened to the object: event loops hear of it if it is as ready as they asked. Otherwise it stays
     /// watched, and its bytes are fetched if only they are missing.
     pub(crate) fn look_at_watched(&mut self, id: ObjectId) {
-        let Some(wish) = self.watches.wish(id) else { return };
-        if self.is_ready(id, wish == Wish::Here) {
+        let Some(readiness) = self.watches.readiness(id) else { return };
+        if self.is_ready(id, readiness == Readiness::Here) {
             self.watches.fulfil(id);
             self.signals.wake_loop = true;
         }

@@ -9,7 +9,7 @@ use helio_types::ObjectId;
 
 /// The state of an object that a watcher waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
+pub enum Readiness {
     /// The object is made; its value may lie on another node.
     Made,
     /// The value can be read here without waiting.
@@ -19,23 +19,23 @@ pub enum Wish {
 /// The watched objects that are not readable yet, and those that have become so.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    waiting: BTreeMap<ObjectId, Wish>,
+    waiting: BTreeMap<ObjectId, Readiness>,
     ready: Vec<ObjectId>,
 }
 
 impl Watches {
-    /// Watches an object; of several wishes the strongest counts.
-    pub(crate) fn add(&mut self, id: ObjectId, wish: Wish) {
-        let entry = self.waiting.entry(id).or_insert(wish);
-        *entry = wish.max(*entry);
+    /// Watches an object; of several watchers the strongest readiness counts.
+    pub(crate) fn add(&mut self, id: ObjectId, readiness: Readiness) {
+        let entry = self.waiting.entry(id).or_insert(readiness);
+        *entry = readiness.max(*entry);
     }
 
     /// Returns the state that the watchers of the object wait for; `None` when nobody watches it.
-    pub(crate) fn wish(&self, id: ObjectId) -> Option<Wish> {
+    pub(crate) fn readiness(&self, id: ObjectId) -> Option<Readiness> {
         if self.waiting.is_empty() { None } else { self.waiting.get(&id).copied() }
     }
 
-    /// The object is as its watchers wish.
+    /// The object is as ready as its watchers asked.
     pub(crate) fn fulfil(&mut self, id: ObjectId) {
         if self.waiting.remove(&id).is_some() {
             self.ready.push(id);
@@ -66,17 +66,17 @@ mod tests {
     #[test]
     fn the_strongest_wish_counts_and_each_object_is_given_out_once() {
         let mut watches = Watches::default();
-        watches.add(object(1), Wish::Here);
-        watches.add(object(1), Wish::Made);
-        watches.add(object(2), Wish::Made);
-        assert_eq!(watches.wish(object(1)), Some(Wish::Here));
-        assert_eq!(watches.wish(object(2)), Some(Wish::Made));
-        assert_eq!(watches.wish(object(3)), None);
+        watches.add(object(1), Readiness::Here);
+        watches.add(object(1), Readiness::Made);
+        watches.add(object(2), Readiness::Made);
+        assert_eq!(watches.readiness(object(1)), Some(Readiness::Here));
+        assert_eq!(watches.readiness(object(2)), Some(Readiness::Made));
+        assert_eq!(watches.readiness(object(3)), None);
         watches.fulfil(object(1));
         watches.fulfil(object(1));
         watches.fulfil(object(3));
         assert_eq!(watches.take(), [object(1)]);
         assert!(!watches.has_ready());
-        assert_eq!(watches.wish(object(1)), None);
+        assert_eq!(watches.readiness(object(1)), None);
     }
 }

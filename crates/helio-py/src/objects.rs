@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use helio_types::ObjectId;
-use helio_worker::{Payload, Wish};
+use helio_worker::{Payload, Readiness};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -462,11 +462,11 @@ pub(crate) fn is_ready(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>) -> PyResult
 #[pyfunction]
 #[pyo3(signature = (r#ref, reads = true))]
 pub(crate) fn watch(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>, reads: bool) -> PyResult<bool> {
-    let wish = if reads { Wish::Here } else { Wish::Made };
-    Ok(session::active(py)?.runtime.watch(r#ref.get().id(), wish))
+    let readiness = if reads { Readiness::Here } else { Readiness::Made };
+    Ok(session::active(py)?.runtime.watch(r#ref.get().id(), readiness))
 }
 
-/// Ids of watched objects that became as their watchers wish.
+/// Ids of watched objects that became as ready as their watchers asked.
 #[pyfunction]
 pub(crate) fn take_ready(py: Python<'_>) -> Vec<Bound<'_, pyo3::types::PyBytes>> {
     let ready = session::present().map(|session| session.runtime.take_ready()).unwrap_or_default();

@@ -29,7 +29,7 @@ impl Runtime {
     /// The loop has nothing to do and is about to sleep.
     pub fn loop_sleeps(&self) -> LoopTurn {
         self.settled().flush();
-        if !self.duty.enter_loop(|| self.wake_up()) {
+        if !self.poll_right.enter_loop(|| self.wake_up()) {
             return LoopTurn::Sleep;
         }
         let mut ready = no_events();
@@ -37,7 +37,7 @@ impl Runtime {
             Ok(0) => return LoopTurn::Watch(self.due()),
             Ok(count) => {
                 let ticks = self.due().is_some_and(|due| due.is_zero());
-                self.duty.leave(self.take_in(&ready[..count], ticks));
+                self.poll_right.leave(self.take_in(&ready[..count], ticks));
             }
             // The error comes again where it is handled.
             Err(_) => self.poll_once(),
@@ -56,13 +56,13 @@ impl Runtime {
     /// The loop is busy: what has come is taken in all the same, and the answers of its last turn go out.
     pub fn loop_passes(&self) {
         self.settled().flush();
-        if self.duty.enter_loop(|| {}) {
+        if self.poll_right.enter_loop(|| {}) {
             self.poll_once();
         }
     }
 
     fn poll_once(&self) {
         let (_, news) = self.poll(Some(Duration::ZERO));
-        self.duty.leave(news);
+        self.poll_right.leave(news);
     }
 }

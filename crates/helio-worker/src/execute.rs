@@ -61,7 +61,7 @@ impl Runtime {
     ) -> Result<Work, Error> {
         let (mut looked, mut sleep) = (Instant::now(), INTERRUPT_EVERY);
         loop {
-            let seen = self.duty.changes();
+            let seen = self.poll_right.changes();
             {
                 let mut state = self.settled();
                 if let Some(work) = state.next_work() {
@@ -77,7 +77,7 @@ impl Runtime {
             }
             // An idle worker sleeps for good, once it has looked for a signal that came just before:
             // a later one cuts its sleep short, unless it is another thread that polls.
-            let idle = if self.duty.is_polled() { LOOK_EVERY } else { sleep };
+            let idle = if self.poll_right.is_polled() { LOOK_EVERY } else { sleep };
             let limit = deadline.map_or(idle, |deadline| (deadline - now).min(idle));
             let (interrupted, work) = self.turn(limit, seen, &mut |state| {
                 // The end of the session ends the wait as well.

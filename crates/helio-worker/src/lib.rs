@@ -7,10 +7,10 @@
 //!
 //! **Whoever waits polls.** A thread that waits in `get`, `wait` or `next_work` reads the process's
 //! connections itself; the net thread does so only when nobody has for a millisecond (module
-//! `duty`). So a call's answer wakes one thread, the one that wants it. No thread of this crate
+//! `poll_right`). So a call's answer wakes one thread, the one that wants it. No thread of this crate
 //! takes the GIL (GIL-1).
 //!
-//! Reading order: `api`, `runtime`, `duty`, `polling`, `state`, `actions`, `conn`, `connect`, `memory`, `values`,
+//! Reading order: `api`, `runtime`, `poll_right`, `polling`, `state`, `actions`, `conn`, `connect`, `memory`, `values`,
 //! `submit`, `execute`, `event_loop`, `driver`, `terminal`, `why`, `inspect`, `metrics`, `sites`.
 
 #![forbid(unsafe_code)]
@@ -22,7 +22,6 @@ pub mod chunks;
 mod conn;
 mod connect;
 mod driver;
-mod duty;
 mod event_loop;
 mod execute;
 mod inspect;
@@ -30,6 +29,7 @@ mod looking;
 mod memory;
 pub mod metrics;
 pub mod packages;
+mod poll_right;
 mod polling;
 mod runtime;
 pub mod sites;
@@ -42,7 +42,7 @@ mod why;
 
 pub use api::*;
 pub use event_loop::LoopTurn;
-pub use helio_process_state::{Lease, Subject, Wish};
+pub use helio_process_state::{Lease, Readiness, Subject};
 pub use memory::Pin;
 pub use runtime::Runtime;
 pub use values::Created;

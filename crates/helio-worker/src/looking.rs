@@ -19,7 +19,7 @@ const CREDIT_TRIED: u32 = 2;
 /// So many short sleeps, as a power of two, lie between two attempts at most: some tens of milliseconds.
 const DOUBLINGS_MAX: u32 = 10;
 
-/// Changed by who has the duty only, so the parts need no order among them.
+/// Only the thread with the poll right changes it, so the parts need no order among them.
 #[derive(Debug)]
 pub(crate) struct Looking {
     credit: AtomicU32,

@@ -50,7 +50,7 @@ impl Runtime {
         // Kept over the turns: news that comes faster than the period must not put the look off for ever.
         let mut looked = began;
         let result = loop {
-            let seen = self.duty.changes();
+            let seen = self.poll_right.changes();
             {
                 let mut state = self.settled();
                 if let Some(result) = done(&mut state) {
@@ -91,7 +91,7 @@ impl Runtime {
             }
         };
         if has_slept {
-            self.duty.pass_on();
+            self.poll_right.pass_on();
         }
         if blocked {
             self.unblock();
@@ -106,7 +106,7 @@ impl Runtime {
         state.flush();
     }
 
-    /// See [`crate::duty::Duty::turn`].
+    /// See [`crate::poll_right::PollRight::turn`].
     pub(crate) fn turn<T>(
         &self,
         limit: Duration,
@@ -119,7 +119,7 @@ impl Runtime {
             state.flush();
             found
         };
-        self.duty.turn(limit, seen, || self.wake_up(), find, || self.poll(Some(limit)))
+        self.poll_right.turn(limit, seen, || self.wake_up(), find, || self.poll(Some(limit)))
     }
 
     pub(crate) fn wake_up(&self) {
@@ -253,13 +253,13 @@ impl Runtime {
 
     /// The net thread's turn; `false` when the process leaves the session.
     pub(crate) fn net_turn(&self) -> bool {
-        if !self.duty.enter_net(|| self.closed.load(Ordering::Acquire)) {
+        if !self.poll_right.enter_net(|| self.closed.load(Ordering::Acquire)) {
             return false;
         }
         let began = Instant::now();
         let (_, news) = self.poll(None);
         let is_busy = news && began.elapsed() < REST;
-        if self.duty.leave_net() {
+        if self.poll_right.leave_net() {
             self.state.lock().notify_loop();
         }
         if is_busy {
@@ -296,7 +296,7 @@ impl Runtime {
         state.flush_some();
         let news = std::mem::take(&mut state.news);
         drop(state);
-        if news && self.duty.news() {
+        if news && self.poll_right.news() {
             self.wake_up();
         }
     }

@@ -20,9 +20,9 @@ use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use crate::api::{Error, Options};
 use crate::conn::{Greeting, Socket};
 use crate::connect;
-use crate::duty::Duty;
 use crate::looking::Looking;
 use crate::memory::{MappedStore, Released};
+use crate::poll_right::PollRight;
 use crate::state::{State, Watched};
 use crate::terminal::Terminal;
 
@@ -33,7 +33,7 @@ const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Runtime {
     pub(crate) state: Mutex<State>,
-    pub(crate) duty: Duty,
+    pub(crate) poll_right: PollRight,
     pub(crate) terminal: Arc<Terminal>,
     /// Handles dropped since the last look, so that dropping one takes no lock that is ever held long.
     pub(crate) dropped: Arc<Mutex<Vec<ObjectId>>>,
@@ -106,7 +106,7 @@ impl Runtime {
         let runtime = Arc::new(Self {
             terminal: state.terminal.clone(),
             state: Mutex::new(state),
-            duty: Duty::new(),
+            poll_right: PollRight::new(),
             dropped: Arc::default(),
             epoll,
             wake,
@@ -194,7 +194,7 @@ impl Runtime {
         }
         let _ = std::fs::remove_file(self.socket_path());
         self.wake_up();
-        self.duty.close();
+        self.poll_right.close();
         self.terminal.close();
         if let Some(net) = self.net.lock().take()
             && net.thread().id() != std::thread::current().id()

@@ -1,4 +1,4 @@
-//! The locks and the clock of what threads hand to each other (`duty`, `memory`). `tests/model` compiles those
+//! The locks and the clock of what threads hand to each other (`poll_right`, `memory`). `tests/model` compiles those
 //! files with the types of a model checker in place of these.
 
 pub(crate) use std::sync::Arc as Shared;

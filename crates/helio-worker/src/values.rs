@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_owner_state::{Event as OwnerEvent, Object, Stored};
-use helio_process_state::{Answer, Event, Wish};
+use helio_process_state::{Answer, Event, Readiness};
 use helio_proto::control::FailureKind;
 use helio_proto::node::{AbortObject, SealObject};
 use helio_proto::peer::Reference;
@@ -348,9 +348,9 @@ impl Runtime {
 
     /// Whether the object is as wished; if not, [`Runtime::take_ready`] gives its id once it is.
     #[must_use]
-    pub fn watch(&self, id: ObjectId, wish: Wish) -> bool {
+    pub fn watch(&self, id: ObjectId, readiness: Readiness) -> bool {
         let mut state = self.settled();
-        let is_ready = state.process.watch(id, wish);
+        let is_ready = state.process.watch(id, readiness);
         state.execute_actions();
         self.changed(state);
         is_ready

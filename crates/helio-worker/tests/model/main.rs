@@ -1,16 +1,16 @@
 //! The hand-over between pollers and the pin table in every interleaving of a few threads.
 //!
-//! `duty.rs` and `memory.rs` are compiled as they ship; only their locks and their clock are the model checker's
+//! `poll_right.rs` and `memory.rs` are compiled as they ship; only their locks and their clock are the model checker's
 //! (`sync.rs`). What is here besides is the world around them: a kernel with messages and a counter that wakes
 //! whoever polls, and the process's state. Decision 0040 says what was planted to see that the check can fail.
 
-#[path = "../../src/duty.rs"]
-#[allow(dead_code, reason = "the model has no event loop that polls")]
-mod duty;
 #[path = "../../src/memory.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a part of a library here")]
 mod memory;
 mod pins;
+#[path = "../../src/poll_right.rs"]
+#[allow(dead_code, reason = "the model has no event loop that polls")]
+mod poll_right;
 mod sync;
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use duty::Duty;
+use poll_right::PollRight;
 use sync::{Condvar, Mutex};
 
 /// Waits that only a wake-up ends.
@@ -35,7 +35,7 @@ struct Kernel {
 }
 
 struct World {
-    duty: Duty,
+    poll_right: PollRight,
     kernel: Mutex<Kernel>,
     readable: Condvar,
     /// Whether each waiter has what it waits for.
@@ -46,7 +46,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            duty: Duty::new(),
+            poll_right: PollRight::new(),
             kernel: Mutex::new(Kernel::default()),
             readable: Condvar::new(),
             state: Mutex::new([false; WAITERS]),
@@ -84,7 +84,7 @@ impl World {
     /// `Runtime::changed`: a waiter gets what it waits for by another thread of the process.
     fn change(&self, waiter: usize) {
         self.state.lock()[waiter] = true;
-        if self.duty.news() {
+        if self.poll_right.news() {
             self.wake_up();
         }
     }
@@ -103,33 +103,36 @@ impl World {
         let is_done = || self.state.lock()[waiter].then_some(());
         let mut has_slept = false;
         loop {
-            let seen = self.duty.changes();
+            let seen = self.poll_right.changes();
             if is_done().is_some() {
                 break;
             }
             let wake_net = || self.wake_up();
-            let (_, found) = self.duty.turn(LIMIT, seen, wake_net, is_done, || self.poll());
+            let (_, found) = self.poll_right.turn(LIMIT, seen, wake_net, is_done, || self.poll());
             has_slept = true;
             if found.is_some() || is_late {
                 break;
             }
         }
         if has_slept {
-            self.duty.pass_on();
+            self.poll_right.pass_on();
         }
     }
 
     /// `Runtime::net_turn`, until the end.
     fn net(&self) {
-        while self.duty.enter_net(|| self.closed.load(Ordering::Acquire)) {
+        while self.poll_right.enter_net(|| self.closed.load(Ordering::Acquire)) {
             self.poll();
-            assert!(!self.duty.leave_net(), "no event loop is here that could want the duty");
+            assert!(
+                !self.poll_right.leave_net(),
+                "no event loop is here that could want the poll right"
+            );
         }
     }
 
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.duty.close();
+        self.poll_right.close();
         self.wake_up();
     }
 }

@@ -1,10 +1,10 @@
 //! The choice of the thread that polls.
 //!
-//! One thread at a time has the *duty*: it sleeps in `epoll` for the whole process and handles what
-//! comes. A thread that waits for something takes the duty if it is free. The net thread takes it
+//! One thread at a time has the *poll right*: it sleeps in `epoll` for the whole process and handles what
+//! comes. A thread that waits for something takes the poll right if it is free. The net thread takes it
 //! only when nobody has polled for [`QUIET`], so that a thread that calls in a loop never meets it; a
 //! waiter that finds the net thread at it wakes it up, and the net thread steps aside. Other waiters
-//! sleep until the state has changed, or the duty is free.
+//! sleep until the state has changed, or the poll right is free.
 //!
 //! `tests/model` runs this file in every interleaving of a few threads (decision 0040).
 
@@ -24,8 +24,9 @@ enum Holder {
     Loop,
 }
 
+/// The thread that polls, and those that wait for the poll right.
 #[derive(Debug)]
-struct Roster {
+struct Threads {
     holder: Holder,
     waiters: u32,
     last: Instant,
@@ -40,23 +41,23 @@ struct Roster {
 
 /// The right to poll: which thread has it, and which threads wait for it.
 #[derive(Debug)]
-pub(crate) struct Duty {
-    roster: Mutex<Roster>,
+pub(crate) struct PollRight {
+    threads: Mutex<Threads>,
     changed: Condvar,
 }
 
 /// The next step of a waiter.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Turn {
-    /// Poll, then [`Duty::leave`].
+    /// Poll, then [`PollRight::leave`].
     Poll,
     /// Look again: the state may have changed.
     Look,
 }
 
-impl Duty {
+impl PollRight {
     pub(crate) fn new() -> Self {
-        let roster = Roster {
+        let threads = Threads {
             holder: Holder::Nobody,
             waiters: 0,
             last: Instant::now(),
@@ -64,37 +65,37 @@ impl Duty {
             net_parked: false,
             loop_wants: false,
         };
-        Self { roster: Mutex::new(roster), changed: Condvar::new() }
+        Self { threads: Mutex::new(threads), changed: Condvar::new() }
     }
 
     /// How many polls have ended and changes were made without one. Asked before a look at the state, it
-    /// tells [`Duty::enter`] whether the look is out of date.
+    /// tells [`PollRight::enter`] whether the look is out of date.
     pub(crate) fn changes(&self) -> u64 {
-        self.roster.lock().changes
+        self.threads.lock().changes
     }
 
     /// Whether a waiter or an event loop polls just now.
     pub(crate) fn is_polled(&self) -> bool {
-        matches!(self.roster.lock().holder, Holder::Waiter | Holder::Loop)
+        matches!(self.threads.lock().holder, Holder::Waiter | Holder::Loop)
     }
 
     /// A waiter's next turn, at the latest after `limit`; it last looked at the state after `seen`
     /// changes. `wake_net` wakes the thread in `epoll`.
     pub(crate) fn enter(&self, limit: Duration, seen: u64, wake_net: impl FnOnce()) -> Turn {
-        let mut roster = self.roster.lock();
-        if roster.changes != seen {
+        let mut threads = self.threads.lock();
+        if threads.changes != seen {
             return Turn::Look;
         }
-        if roster.holder == Holder::Nobody {
-            roster.holder = Holder::Waiter;
+        if threads.holder == Holder::Nobody {
+            threads.holder = Holder::Waiter;
             return Turn::Poll;
         }
-        roster.waiters += 1;
-        if roster.holder == Holder::Net {
+        threads.waiters += 1;
+        if threads.holder == Holder::Net {
             wake_net();
         }
-        self.changed.wait_for(&mut roster, limit);
-        roster.waiters -= 1;
+        self.changed.wait_for(&mut threads, limit);
+        threads.waiters -= 1;
         Turn::Look
     }
 
@@ -102,7 +103,7 @@ impl Duty {
     /// and what `find` found.
     ///
     /// The last poll before this one may have brought what is waited for after the waiter looked: so
-    /// `find` looks again once the duty is its own, and nothing can come in between. `poll` says whether a
+    /// `find` looks again once the poll right is its own, and nothing can come in between. `poll` says whether a
     /// signal cut it short, and whether something changed.
     pub(crate) fn turn<T>(
         &self,
@@ -125,18 +126,18 @@ impl Duty {
         (interrupted, None)
     }
 
-    /// An event loop is about to sleep: whether the duty is its own until [`Duty::leave`]. If the net
-    /// thread has it, that steps aside and says so by [`Duty::leave_net`].
+    /// An event loop is about to sleep: whether the poll right is its own until [`PollRight::leave`]. If the net
+    /// thread has it, that steps aside and says so by [`PollRight::leave_net`].
     pub(crate) fn enter_loop(&self, wake_net: impl FnOnce()) -> bool {
-        let mut roster = self.roster.lock();
-        match roster.holder {
+        let mut threads = self.threads.lock();
+        match threads.holder {
             Holder::Nobody => {
-                roster.holder = Holder::Loop;
-                roster.loop_wants = false;
+                threads.holder = Holder::Loop;
+                threads.loop_wants = false;
                 true
             }
             Holder::Net => {
-                roster.loop_wants = true;
+                threads.loop_wants = true;
                 wake_net();
                 false
             }
@@ -145,23 +146,23 @@ impl Duty {
     }
 
     /// A waiter that was woken has what it waits for, or waits no longer: if it was woken to take the
-    /// duty, another one is to.
+    /// poll right, another one is to.
     pub(crate) fn pass_on(&self) {
-        let roster = self.roster.lock();
-        if roster.holder == Holder::Nobody && roster.waiters > 0 {
+        let threads = self.threads.lock();
+        if threads.holder == Holder::Nobody && threads.waiters > 0 {
             self.changed.notify_one();
         }
     }
 
     /// The waiter has polled. `news`: others may have what they wait for.
     pub(crate) fn leave(&self, news: bool) {
-        let mut roster = self.roster.lock();
-        roster.holder = Holder::Nobody;
-        roster.last = Instant::now();
-        roster.changes += 1;
-        if roster.net_parked {
+        let mut threads = self.threads.lock();
+        threads.holder = Holder::Nobody;
+        threads.last = Instant::now();
+        threads.changes += 1;
+        if threads.net_parked {
             self.changed.notify_all();
-        } else if roster.waiters > 0 {
+        } else if threads.waiters > 0 {
             if news {
                 self.changed.notify_all();
             } else {
@@ -173,65 +174,65 @@ impl Duty {
     /// The state changed without a poll (a local `put`, say): waiters may have what they wait for.
     /// `true`: one of them sleeps in a poll and must be woken there.
     pub(crate) fn news(&self) -> bool {
-        let mut roster = self.roster.lock();
+        let mut threads = self.threads.lock();
         // A waiter that looked before the change and has not entered yet is to look again: nobody would
         // wake it, since the poll that is cut short brings no news.
-        roster.changes += 1;
-        if roster.waiters > 0 {
+        threads.changes += 1;
+        if threads.waiters > 0 {
             self.changed.notify_all();
         }
-        roster.holder == Holder::Waiter
+        threads.holder == Holder::Waiter
     }
 
-    /// Blocks the net thread until the duty is its own; `false` when `closed` says so.
+    /// Blocks the net thread until the poll right is its own; `false` when `closed` says so.
     pub(crate) fn enter_net(&self, closed: impl Fn() -> bool) -> bool {
-        let mut roster = self.roster.lock();
-        let mut seen = roster.changes;
+        let mut threads = self.threads.lock();
+        let mut seen = threads.changes;
         loop {
             if closed() {
                 return false;
             }
-            let quiet = roster.last.elapsed();
-            if roster.holder == Holder::Nobody && roster.waiters == 0 && quiet >= QUIET {
-                roster.holder = Holder::Net;
+            let quiet = threads.last.elapsed();
+            if threads.holder == Holder::Nobody && threads.waiters == 0 && quiet >= QUIET {
+                threads.holder = Holder::Net;
                 return true;
             }
-            if !matches!(roster.holder, Holder::Waiter | Holder::Loop) {
-                self.changed.wait_for(&mut roster, QUIET.saturating_sub(quiet).max(QUIET / 4));
-            } else if roster.changes == seen {
+            if !matches!(threads.holder, Holder::Waiter | Holder::Loop) {
+                self.changed.wait_for(&mut threads, QUIET.saturating_sub(quiet).max(QUIET / 4));
+            } else if threads.changes == seen {
                 // The waiter sleeps in its poll: it will wake us when it leaves, so that an idle
                 // process has no thread that ticks.
-                roster.net_parked = true;
-                self.changed.wait(&mut roster);
-                roster.net_parked = false;
+                threads.net_parked = true;
+                self.changed.wait(&mut threads);
+                threads.net_parked = false;
             } else {
                 // The other thread polls in quick succession: waking us each time would cost more than a look.
-                seen = roster.changes;
-                self.changed.wait_for(&mut roster, 20 * QUIET);
+                seen = threads.changes;
+                self.changed.wait_for(&mut threads, 20 * QUIET);
             }
         }
     }
 
     /// Wakes everybody for the end.
     pub(crate) fn close(&self) {
-        let _roster = self.roster.lock();
+        let _threads = self.threads.lock();
         self.changed.notify_all();
     }
 
     /// The net thread steps aside. `true`: an event loop waits for that, and is to be woken.
     #[must_use]
     pub(crate) fn leave_net(&self) -> bool {
-        let mut roster = self.roster.lock();
-        roster.holder = Holder::Nobody;
-        roster.changes += 1;
+        let mut threads = self.threads.lock();
+        threads.holder = Holder::Nobody;
+        threads.changes += 1;
         // `last` stays: if no waiter takes over, the net thread goes on at once.
-        if roster.waiters > 0 {
+        if threads.waiters > 0 {
             self.changed.notify_all();
         }
-        let wanted = std::mem::take(&mut roster.loop_wants);
+        let wanted = std::mem::take(&mut threads.loop_wants);
         if wanted {
             // A loop takes a moment to come round.
-            roster.last = Instant::now();
+            threads.last = Instant::now();
         }
         wanted
     }
