@@ -30,7 +30,7 @@ use crate::input::{Input, Inputs};
 /// needed, and not more often than once in this time. One that dies while it loads modules is not
 /// started again: workers start without them.
 const LIFE_MIN: Duration = Duration::from_secs(1);
-const STILLBORN_MAX: u32 = 3;
+const FAILED_STARTS_MAX: u32 = 3;
 
 /// Blanks at the end of the zygote's command line: workers write their titles there, and must not write on
 /// into the environment behind it.
@@ -73,7 +73,7 @@ pub(crate) struct Zygote {
     started_at: Instant,
     /// The zygote was told to load modules and has not answered.
     is_loading: bool,
-    stillborn: u32,
+    failed_starts: u32,
 }
 
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Zygote {
             generation: 0,
             started_at: Instant::now(),
             is_loading: false,
-            stillborn: 0,
+            failed_starts: 0,
         };
         zygote.restart();
         zygote
@@ -224,9 +224,10 @@ impl Zygote {
         if generation != self.generation {
             return Vec::new();
         }
-        self.stillborn = if self.started_at.elapsed() > LIFE_MIN { 0 } else { self.stillborn + 1 };
+        self.failed_starts =
+            if self.started_at.elapsed() > LIFE_MIN { 0 } else { self.failed_starts + 1 };
         // The modules are the likely cause of its death.
-        if self.stillborn < STILLBORN_MAX && !self.is_loading {
+        if self.failed_starts < FAILED_STARTS_MAX && !self.is_loading {
             self.restart();
         } else {
             let words = self.last_words();
