@@ -131,6 +131,9 @@ pub(crate) fn open(
                 target.name(),
                 target.lease.as_secs_f64(),
             ),
+            Waiting::Copied(entries) => format!(
+                "This head has a copy of the cluster's state, of {entries} entries now, and follows what changes."
+            ),
             Waiting::Store(why) => {
                 format!("{} cannot be used: {why}. Trying again.", target.name())
             }

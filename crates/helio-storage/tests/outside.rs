@@ -7,6 +7,7 @@
 
 mod commits;
 mod contract;
+mod following;
 mod proxy;
 mod servers;
 
@@ -14,6 +15,13 @@ use std::time::Duration;
 
 use commits::{COMMITS, Map, changes, states};
 use contract::{conforms, put};
+use following::{
+    a_copy_that_hears_nothing_is_not_believed, a_copy_whose_link_breaks_goes_on_from_where_it_was,
+    a_crash_of_the_leader_at_any_byte_leaves_a_whole_copy,
+    a_head_that_waits_reads_only_what_changed_last,
+    a_state_that_was_deleted_meanwhile_is_not_taken_for_the_new_one,
+    what_changed_and_is_forgotten_is_read_anew,
+};
 use helio_storage::outside::{Leased, Target, Waiting, clean, open};
 use helio_storage::{Change, Error, Standing, Storage};
 use proxy::Proxy;
@@ -69,6 +77,12 @@ with_each_store! {
     a_commit_that_is_repeated_counts_once
     a_crash_in_a_large_commit_tears_nothing
     copies_of_files_are_found_by_the_next_head_alone
+    a_head_that_waits_reads_only_what_changed_last
+    a_copy_whose_link_breaks_goes_on_from_where_it_was
+    a_copy_that_hears_nothing_is_not_believed
+    what_changed_and_is_forgotten_is_read_anew
+    a_state_that_was_deleted_meanwhile_is_not_taken_for_the_new_one
+    a_crash_of_the_leader_at_any_byte_leaves_a_whole_copy
 }
 
 fn it_conforms<S: Server>() {

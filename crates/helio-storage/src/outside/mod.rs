@@ -12,6 +12,10 @@
 //! itself refuses a write of any other: a head that was stopped for a minute and wakes up can do no harm. Until when a
 //! head may answer it counts from when it *asked* for the lease, so that its time is up before another one's begins.
 //!
+//! A head that waits **follows** the store: it reads the entries, and then what changes. When it leads it reads only what
+//! it has not heard of, so that its pause does not grow with the state. It answers for nothing before its copy has what the
+//! store had when it first wrote under its own epoch: from there on nobody else writes.
+//!
 //! [`Leased`] is what all stores have in common, a `Backend` what differs: a few conditional
 //! operations.
 
@@ -72,6 +76,15 @@ impl<T> Done<T> {
     }
 }
 
+/// The state of a waiting head's copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Followed {
+    /// The copy is being read, or behind.
+    Behind,
+    /// The copy has so many entries, and is as new as the lease that was seen.
+    Even(usize),
+}
+
 /// Why the store did not do it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Failure {
@@ -91,7 +104,10 @@ trait Backend: Send {
     fn acquire(&mut self, holder: &str, lease: Duration) -> Outcome<Attempt>;
     /// Renews it, also after it has run out, unless another head has taken it.
     fn renew(&mut self, epoch: u64, holder: &str, lease: Duration) -> Outcome<Done<()>>;
-    /// All entries, by key.
+    /// While another head leads: takes a step towards a copy of the entries, or follows the changes for about so long.
+    /// [`Backend::read`] does not read again what the copy has when the lease is won.
+    fn follow(&mut self, within: Duration) -> Outcome<Followed>;
+    /// Reads all entries, by key, after a first write under this epoch.
     fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>>;
     /// Makes the changes, unless a write of this or a higher number was made before: one that arrives late.
     fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>>;
@@ -112,6 +128,8 @@ pub enum Waiting {
     For(String),
     /// The store cannot be used. Why not.
     Store(String),
+    /// The head has a copy of the state that follows the changes, of so many entries at first.
+    Copied(usize),
 }
 
 /// Opens the store for the head that `holder` names: at once, when another head gives the state up, or when the lease of
@@ -139,6 +157,7 @@ pub fn open(
         said.push(waiting);
     };
     let mut reached = Instant::now();
+    let mut has_copy = false;
     loop {
         let asked = leased::now();
         match backend.acquire(holder, target.lease) {
@@ -148,7 +167,17 @@ pub fn open(
             Ok(Attempt::Held { by, left }) => {
                 reached = Instant::now();
                 say(Waiting::For(by));
-                std::thread::sleep(left.min(target.lease / 10).clamp(LOOK_MIN, LOOK_MAX));
+                let pause = left.min(target.lease / 10).clamp(LOOK_MIN, LOOK_MAX);
+                match backend.follow(pause) {
+                    Ok(Followed::Behind) => {}
+                    Ok(Followed::Even(entries)) => {
+                        if !std::mem::replace(&mut has_copy, true) {
+                            say(Waiting::Copied(entries));
+                        }
+                    }
+                    // Without a copy all is read later. Whether the store can be used is for the lease to say.
+                    Err(_) => std::thread::sleep(pause),
+                }
             }
             Ok(Attempt::Foreign) => {
                 return Err(target.refused(

@@ -12,6 +12,9 @@ struct State {
     /// With so many the link breaks.
     until: Option<[u64; 2]>,
     open: Vec<TcpStream>,
+    /// The number of connections, of the first ones, that pass nothing any more.
+    hushed: usize,
+    connections: usize,
 }
 
 impl State {
@@ -53,20 +56,25 @@ impl Proxy {
             return;
         }
         let far = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        state.connections += 1;
+        let number = state.connections;
         for (direction, from, to) in [(0, &near, &far), (1, &far, &near)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             let proxy = self.clone();
-            std::thread::spawn(move || proxy.pass(direction, from, to));
+            std::thread::spawn(move || proxy.pass(number, direction, from, to));
         }
         state.open.extend([near, far]);
     }
 
-    fn pass(&self, direction: usize, mut from: TcpStream, mut to: TcpStream) {
+    fn pass(&self, number: usize, direction: usize, mut from: TcpStream, mut to: TcpStream) {
         let mut buffer = [0; 4096];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             let mut state = self.state();
             if state.is_cut {
                 return;
+            }
+            if number <= state.hushed {
+                continue;
             }
             let left =
                 state.until.map_or(u64::MAX, |until| until[direction] - state.passed[direction]);
@@ -99,6 +107,12 @@ impl Proxy {
 
     pub(crate) fn cut(&self) {
         self.state().cut();
+    }
+
+    /// The connections there are pass nothing from now on, and do not end.
+    pub(crate) fn hush(&self) {
+        let mut state = self.state();
+        state.hushed = state.connections;
     }
 
     /// New connections pass.

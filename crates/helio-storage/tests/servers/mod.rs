@@ -1,6 +1,6 @@
 //! Servers of stores, each for one test.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -29,6 +29,8 @@ pub(crate) trait Server {
     fn target(&self, namespace: &str, lease: Duration) -> Target;
     /// As if the time of the lease were over.
     fn expire(&self, namespace: &str);
+    /// Makes the store forget the changes until now.
+    fn forget(&self, namespace: &str);
 }
 
 fn target(scheme: &str, port: u16, namespace: &str, lease: Duration) -> Target {
@@ -111,6 +113,13 @@ impl Server for RedisServer {
     fn expire(&self, namespace: &str) {
         self.command(&["DEL", &format!("{{heliostat:{namespace}}}:lease")]);
     }
+
+    /// Does what a trace does that has no room for the changes.
+    fn forget(&self, namespace: &str) {
+        let key = |name| format!("{{heliostat:{namespace}}}:{name}");
+        let script = "redis.call('HSET', KEYS[1], 'floor', redis.call('HGET', KEYS[1], 'number')) return redis.call('DEL', KEYS[2])";
+        self.command(&["EVAL", script, "2", &key("meta"), &key("trace")]);
+    }
 }
 
 impl Drop for RedisServer {
@@ -165,6 +174,22 @@ impl EtcdServer {
     }
 }
 
+impl EtcdServer {
+    /// Returns the answer, whose status must be 200.
+    fn post(&self, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}"
+        );
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+        answer
+    }
+}
+
 impl Server for EtcdServer {
     const CUTS: u64 = 12;
 
@@ -182,15 +207,14 @@ impl Server for EtcdServer {
 
     fn expire(&self, namespace: &str) {
         let key = base64(format!("heliostat/{namespace}/leader").as_bytes());
-        let body = format!("{{\"key\":\"{key}\"}}");
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let length = body.len();
-        let head =
-            format!("POST /v3/kv/deleterange HTTP/1.1\r\nHost: a\r\nContent-Length: {length}");
-        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
-        assert!(line.contains(" 200 "), "{line}");
+        self.post("/v3/kv/deleterange", &format!("{{\"key\":\"{key}\"}}"));
+    }
+
+    fn forget(&self, _namespace: &str) {
+        let answer = self.post("/v3/kv/range", "{\"key\":\"AA==\"}");
+        let (_, rest) = answer.split_once("\"revision\":\"").unwrap();
+        let (revision, _) = rest.split_once('"').unwrap();
+        self.post("/v3/kv/compaction", &format!("{{\"revision\":\"{revision}\"}}"));
     }
 }
 

@@ -18,10 +18,11 @@
 //! A transaction takes 128 operations and 1.5 MB. A commit that needs more is first written down in pieces, then marked
 //! as made, then carried out; who finds the mark carries it out again.
 
+mod copy;
 mod http;
 mod journal;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -29,9 +30,10 @@ use helio_env::clock::unix_ms;
 use helio_types::base64::{decode, encode};
 use serde_json::{Value, json};
 
-use self::http::Connection;
+use self::copy::Copy;
+use self::http::{Connection, Lines};
 use self::journal::{Op, PIECE_MAX, groups};
-use super::{Attempt, Backend, Done, Failure, Outcome, Target};
+use super::{Attempt, Backend, Done, Failure, Followed, Outcome, Target};
 use crate::{Change, Entry};
 
 /// A longer value is cut into parts.
@@ -58,18 +60,23 @@ pub(super) struct Etcd {
     /// The token of the user's login; empty: nobody has logged in.
     token: String,
     /// The newest revision of `leader` that was seen, and since when.
-    seen: Option<(String, Instant)>,
+    seen: Option<(u64, Instant)>,
     /// Keys whose values are in parts.
     large: BTreeSet<Vec<u8>>,
     /// A commit may be marked as made and not carried out.
     is_unsettled: bool,
+    /// The waiting head's copy of the entries, and the watch that it follows.
+    copy: Option<Copy>,
+    watch: Option<Lines>,
+    /// The revision of the newest write.
+    fence: u64,
 }
 
 /// A key with its value and revision.
 struct Found {
     key: Vec<u8>,
     value: Vec<u8>,
-    revision: String,
+    revision: u64,
 }
 
 impl Found {
@@ -81,6 +88,9 @@ impl Found {
 /// The outcome of a transaction: whether its conditions held, and what its reads found.
 struct Told {
     is_done: bool,
+    /// The revision of the store, and the store's id.
+    revision: u64,
+    cluster: String,
     found: Vec<Vec<Found>>,
 }
 
@@ -100,6 +110,9 @@ impl Etcd {
             seen: None,
             large: BTreeSet::new(),
             is_unsettled: true,
+            copy: None,
+            watch: None,
+            fence: 0,
         }
     }
 
@@ -160,22 +173,24 @@ impl Etcd {
         self.member = (self.member + 1) % (self.target.others.len() + 1);
     }
 
+    /// Returns the host and port of the present member.
+    fn place(&self) -> (String, u16) {
+        match self.member.checked_sub(1) {
+            None => (self.target.host.clone(), self.target.port),
+            Some(other) => self.target.others[other].clone(),
+        }
+    }
+
     /// Asks the present member once.
     fn ask(&mut self, path: &str, body: &Value, within: Duration) -> Outcome<Value> {
-        let (host, port) = match self.member.checked_sub(1) {
-            None => (&self.target.host, self.target.port),
-            Some(other) => {
-                let (host, port) = &self.target.others[other];
-                (host, *port)
-            }
-        };
+        let (host, port) = self.place();
         let away = |error: std::io::Error| Failure::Away(format!("{host}:{port}: {error}"));
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
                 let encryption = self.target.encryption.as_ref();
                 let within = self.target.answer_max();
-                Connection::open(host, port, encryption, within).map_err(away)?
+                Connection::open(&host, port, encryption, within).map_err(away)?
             }
         };
         let (status, answer) = connection.post(path, &self.token, body, within).map_err(away)?;
@@ -208,12 +223,17 @@ impl Etcd {
             let found = |pair: &Value| Found {
                 key: bytes(&pair["key"]),
                 value: bytes(&pair["value"]),
-                revision: pair["mod_revision"].as_str().unwrap_or_default().to_owned(),
+                revision: number(&pair["mod_revision"]),
             };
             all.iter().map(found).collect()
         };
-        let is_done = answer["succeeded"].as_bool().unwrap_or_default();
-        Ok(Told { is_done, found: ranges.map(found).collect() })
+        let header = &answer["header"];
+        Ok(Told {
+            is_done: answer["succeeded"].as_bool().unwrap_or_default(),
+            revision: number(&header["revision"]),
+            cluster: header["cluster_id"].as_str().unwrap_or_default().to_owned(),
+            found: ranges.map(found).collect(),
+        })
     }
 
     /// A transaction of the head of that epoch.
@@ -287,6 +307,31 @@ impl Etcd {
         Ok(Done::Ours(()))
     }
 
+    /// Returns the entries of a whole copy.
+    fn entries(&mut self, copy: Copy) -> Vec<Entry> {
+        let (skipped, mut parts) = (self.key("e/").len(), copy.parts);
+        self.large.clear();
+        let mut entries = Vec::with_capacity(copy.entries.len());
+        for (mut key, mut value) in copy.entries {
+            key.drain(..skipped);
+            let value = match value.split_first() {
+                Some((1, count)) => {
+                    let count = std::str::from_utf8(count).ok().and_then(|text| text.parse().ok());
+                    self.large.insert(key.clone());
+                    let names = (0..count.unwrap_or(0)).map(|number| self.part(&key, number));
+                    names.filter_map(|name| parts.remove(&name)).flatten().collect()
+                }
+                Some(_) => {
+                    value.remove(0);
+                    value
+                }
+                None => value,
+            };
+            entries.push((key, value));
+        }
+        entries
+    }
+
     /// Returns the operations on etcd's keys that make the changes.
     fn ops(&self, changes: &[Change]) -> Vec<Op> {
         let mut ops = Vec::new();
@@ -312,6 +357,11 @@ impl Etcd {
     }
 }
 
+/// A number as the gateway writes it.
+fn number(value: &Value) -> u64 {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 /// Digits that compare as the number does.
 fn digits(number: u64) -> String {
     format!("{number:020}")
@@ -334,7 +384,7 @@ fn is_less(key: &[u8], value: &[u8]) -> Value {
 fn is_still(key: &[u8], found: Option<&Found>) -> Value {
     match found {
         Some(Found { revision, .. }) => {
-            json!({ "key": encode(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision })
+            json!({ "key": encode(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string() })
         }
         None => {
             json!({ "key": encode(key), "target": "VERSION", "result": "EQUAL", "version": "0" })
@@ -415,7 +465,7 @@ impl Backend for Etcd {
                 Some((revision, since)) if *revision == leader.revision => *since,
                 _ => Instant::now(),
             };
-            self.seen = Some((leader.revision.clone(), since));
+            self.seen = Some((leader.revision, since));
             let left = its_lease.saturating_sub(since.elapsed());
             if !left.is_zero() {
                 return Ok(Attempt::Held { by: holder(Some(leader)), left });
@@ -445,60 +495,34 @@ impl Backend for Etcd {
         Ok(self.transact_ours(epoch, &[], &[leader], self.target.answer_max())?.map(drop))
     }
 
+    fn follow(&mut self, within: Duration) -> Outcome<Followed> {
+        self.follow_store(within)
+    }
+
     fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>> {
-        if let Done::Lost(to) = self.settle(epoch)? {
-            return Ok(Done::Lost(to));
+        let mut copy = self.copy.take();
+        if self.is_unsettled {
+            if let Done::Lost(to) = self.settle(epoch)? {
+                return Ok(Done::Lost(to));
+            }
+            // Those changes are newer than the write that a copy waits for.
+            copy = None;
         }
-        let mut found: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        let mut parts: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        for (all, from, end) in [
-            (&mut found, self.key("e/"), self.key("e0")),
-            (&mut parts, self.key("p/"), self.key("p0")),
-        ] {
-            let (mut from, mut limit) = (from, PAGE);
-            loop {
-                let asked = [page(&from, &end, limit)];
-                let told = match self.transact_ours(epoch, &[], &asked, LARGE_MAX) {
-                    Ok(Done::Ours(told)) => told,
-                    Ok(Done::Lost(to)) => return Ok(Done::Lost(to)),
-                    // The entries that follow may be larger than those before.
-                    Err(Failure::Away(_)) if limit > PAGE => {
-                        limit = PAGE;
-                        continue;
-                    }
-                    Err(failure) => return Err(failure),
-                };
-                let page = told.found.into_iter().next().unwrap_or_default();
-                let is_last = page.len() < limit;
-                let bytes: usize = page.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
-                limit = next_limit(limit, bytes);
-                if let Some(last) = page.last() {
-                    from = [last.key.as_slice(), b"\x00"].concat();
-                }
-                all.extend(page.into_iter().map(|pair| (pair.key, pair.value)));
-                if is_last {
-                    break;
-                }
+        let whole = match copy {
+            None => None,
+            Some(mut copy) => match self.complete(epoch, &mut copy)? {
+                Done::Ours(is_whole) => is_whole.then_some(copy),
+                Done::Lost(to) => return Ok(Done::Lost(to)),
+            },
+        };
+        self.watch = None;
+        let mut copy = whole.unwrap_or_else(|| self.empty_copy());
+        while !copy.is_read() {
+            if let Done::Lost(to) = self.read_page(Some(epoch), &mut copy, PAGE_MAX, LARGE_MAX)? {
+                return Ok(Done::Lost(to));
             }
         }
-        let skipped = self.key("e/").len();
-        self.large.clear();
-        let mut entries = Vec::with_capacity(found.len());
-        for (key, value) in found {
-            let key = key[skipped..].to_vec();
-            let value = match value.split_first() {
-                Some((1, count)) => {
-                    let count = std::str::from_utf8(count).ok().and_then(|text| text.parse().ok());
-                    self.large.insert(key.clone());
-                    let names = (0..count.unwrap_or(0)).map(|number| self.part(&key, number));
-                    names.filter_map(|name| parts.remove(&name)).flatten().collect()
-                }
-                Some((_, value)) => value.to_vec(),
-                None => Vec::new(),
-            };
-            entries.push((key, value));
-        }
-        Ok(Done::Ours(entries))
+        Ok(Done::Ours(self.entries(copy)))
     }
 
     fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>> {
@@ -538,6 +562,10 @@ impl Backend for Etcd {
         if !is_made {
             return Err(Failure::Away("a later write was made before".to_owned()));
         }
+        self.fence = match told.first(2) {
+            Some(found) if !told.is_done => found.revision,
+            _ => told.revision,
+        };
         for Change { key, value } in changes {
             if value.as_ref().is_some_and(|value| value.len() > PART_MAX) {
                 self.large.insert(key.clone());
