@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
     "mkdocstrings_handlers": "mkdocstrings-python",
     "opentelemetry": "opentelemetry-sdk",
     "sklearn": "scikit-learn",
+    "taskiq_redis": "taskiq-redis",
     "tensorboardX": "tensorboardx",
     "xgboost": "xgboost-cpu",
     "yaml": "pyyaml",
