@@ -2,10 +2,11 @@
 
     python bench/serve_soak.py [--minutes 60] [--connections 4] [--callers 2]
 
-Needs the load generator `wrk` (a Debian package). Every ten seconds a replica is killed (SIGKILL), every 30 the code
-changes, every 20 the number of replicas. A GET has to be answered with 200 all the time; a call of a handle may fail
-only with its replica. Memory: of the HTTP server, the controller and the head, after a tenth of the time and at the
-end. Exits with 1 where a request failed that had to be answered.
+Needs the load generator `wrk` (a Debian package). Every ten seconds a replica is killed (SIGKILL),
+every 30 the code changes, every 20 the number of replicas. A GET has to be answered with 200 all
+the time; a call of a handle may fail only with its replica. Memory: of the HTTP server, the
+controller and the head, after a tenth of the time and at the end. Exits with 1 where a request
+failed that had to be answered.
 """
 
 from __future__ import annotations
@@ -165,7 +166,9 @@ def main():
     took = time.monotonic() - began
     load.stop()
     after = {name: megabytes(pid) for name, pid in processes().items()}
-    print(f"{took / 60:.1f} minutes: {kills} replicas killed, {updates} updates, {scalings} scalings")
+    print(
+        f"{took / 60:.1f} minutes: {kills} replicas killed, {updates} updates, {scalings} scalings"
+    )
     print(
         f"{load.gets} GETs ({load.gets / took:.0f}/s), {load.bad} not answered with 200, "
         f"{load.broken} without an answer, slowest {load.slowest_ms:.0f} ms"
