@@ -138,23 +138,27 @@ class Run:
         self, store: stores.Redis, lease_ms: int, folder: Path, kept: int, state: int
     ) -> None:
         self.variables = {**store.variables, "HELIOSTAT_CONTROL_LEASE_MS": str(lease_ms)}
-        self.folder, self.done = folder, folder / "acknowledged"
+        self.store, self.folder, self.done = store, folder, folder / "acknowledged"
         self.done.touch()
         self.keys = Keys(self.done)
         self.tidying: list[threading.Thread] = []
-        self.leader = Machine(self.variables)
+        self.waiting: list[tuple[Machine, Path]] = []
+        self.leader, self.worker = Machine(self.variables), Machine(self.variables)
+        self.driver: Driver | None = None
+        self.kept, self.state = kept, state
+
+    def start(self) -> None:
+        """Start them; `close` ends what has been started, also after an error in here."""
         self.leader.head()
-        if state:
-            assert isinstance(store, stores.Etcd)
-            fill(store, state)
-        self.worker = Machine(self.variables)
+        if self.state:
+            assert isinstance(self.store, stores.Etcd)
+            fill(self.store, self.state)
         work = ("--num-cpus=2", '--resources={"work": 1000}')
         self.worker.run("start", f"--address={self.leader.address}", *work)
-        self.waiting: list[tuple[Machine, Path]] = []
         for _ in range(WAITING):
             self.replace()
-        arguments = [str(folder / "stop"), str(self.done), str(kept)]
-        self.driver: Driver = start_driver(folder, LOAD, args=arguments, env=self.worker.env)
+        arguments = [str(self.folder / "stop"), str(self.done), str(self.kept)]
+        self.driver = start_driver(self.folder, LOAD, args=arguments, env=self.worker.env)
         self.driver.wait_line("process")
 
     def replace(self, gone: Machine | None = None) -> None:
@@ -197,6 +201,7 @@ class Run:
 
     def _goes_on(self, after: float) -> Callable[[], bool]:
         def probe() -> bool:
+            assert self.driver is not None
             code = self.driver.process.poll()
             assert code is None, f"the driver ended with {code}: {self.driver.stderr()}"
             return self.keys.read()[-1] > after
@@ -205,10 +210,12 @@ class Run:
 
     def finish(self) -> harness.Finished:
         (self.folder / "stop").touch()
+        assert self.driver is not None
         return self.driver.finish(300).check()
 
     def close(self) -> None:
-        self.driver.process.kill()
+        if self.driver is not None:
+            self.driver.process.kill()
         for thread in self.tidying:
             thread.join()
         for machine in (self.worker, *(place[0] for place in self.waiting), self.leader):
@@ -232,6 +239,7 @@ def main() -> int:
     run = Run(store, args.lease_ms, folder, args.kept, args.state)
     took: list[float] = []
     try:
+        run.start()
         end = time.monotonic() + 60 * args.minutes if args.minutes else None
         for number in range(1, args.kills + 1):
             took.append(run.kill())
