@@ -56,7 +56,7 @@ class BlockMetadata:
         size_bytes: Bytes in memory, likewise.
         schema: Its ``pyarrow.Schema``.
         input_files: The files that it was read from.
-        exec_stats: Has no effect.
+        exec_stats: What ``get_metadata`` was given.
         wall_s: How long it took.
         cpu_s: CPU time.
         udf_s: In functions of the program.

@@ -375,7 +375,7 @@ class HTTPOptions(_Options):
         port: Its port. Default 8000.
         middlewares: Refused (ValueError).
         location: Deprecated: pass ``proxy_location`` to ``serve.start``.
-        num_cpus: Has no effect: the server is not an actor.
+        num_cpus: Refused (ValueError), but for 0: the server is not an actor.
         root_url: Refused (NotImplementedError).
         root_path: What a proxy in front of the server cuts off the paths of requests, so that
             applications make their URLs with it.

@@ -11,13 +11,13 @@ _periodic = False
 
 
 def log_once(key: str) -> bool:
-    """Whether to log: true the first time a key is seen, and with periodic logging once a minute.
+    """Say whether to log: the first time a key is seen, and with periodic logging once a minute.
 
     Args:
         key: What is logged once.
 
     Returns:
-        Whether this is the first call with that key, or, with periodic logging, the first for a while.
+        Whether to log; False everywhere after ``disable_log_once_globally``.
     """
     if _disabled:
         return False

@@ -583,8 +583,8 @@ class Consume(Base):
         """Return a Dask DataFrame with a partition for each block.
 
         Args:
-            meta: An empty frame with the columns and types. Default: by the schema.
-            verify_meta: Whether Dask checks that partitions are like it. Default True.
+            meta: An empty frame with the columns and types. Default: as the first block's.
+            verify_meta: Has no effect.
         """
         from heliostat.data.sources import libraries
 

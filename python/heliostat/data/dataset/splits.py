@@ -64,7 +64,7 @@ class Splits(Base):
         Args:
             n: How many.
             equal: Parts of the same length; what is left over is dropped. Default False.
-            locality_hints: An actor's handle for each part, near which its blocks should be. Default: none.
+            locality_hints: One for each part. Is checked and not used.
 
         Returns:
             The parts.

@@ -115,7 +115,8 @@ class ActorPoolStrategy:
         min_size: How many at least. Default 1.
         max_size: How many at most. Default: as many as there is room for.
         initial_size: How many are started first. Default: ``min_size``.
-        max_tasks_in_flight_per_actor: Calls that wait at an actor at most.
+        max_tasks_in_flight_per_actor: Calls that an actor has at a time at most, the one that runs
+            included. Default 2.
         enable_true_multi_threading: Call the object from several threads at once. Default False.
 
     Raises:
