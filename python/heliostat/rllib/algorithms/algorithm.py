@@ -32,6 +32,8 @@ class Algorithm(Checkpointable, Trainable):
     Args:
         config: Its settings: an ``AlgorithmConfig``, or a dict of what differs from the default.
         env: The environment, where the settings have none.
+        *arguments: Further arguments of ``tune.Trainable``.
+        **keywords: Further keywords of it.
 
     Attributes:
         config: The settings, frozen.
@@ -82,7 +84,11 @@ class Algorithm(Checkpointable, Trainable):
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default settings."""
+        """Return the default settings.
+
+        Raises:
+            NotImplementedError: The algorithm is of the program's own and has none.
+        """
         raise NotImplementedError(f"{cls.__name__} has no get_default_config().")
 
     @classmethod
@@ -214,7 +220,11 @@ class Algorithm(Checkpointable, Trainable):
         )
 
     def training_step(self) -> Any:
-        """Sample, train, and give runners the new weights: what an algorithm is."""
+        """Sample, train, and give runners the new weights: what an algorithm is.
+
+        Raises:
+            NotImplementedError: The algorithm is of the program's own and has none.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no training_step().")
 
     # --- what training steps are made of ---
@@ -225,6 +235,9 @@ class Algorithm(Checkpointable, Trainable):
         Args:
             steps: How many, of all runners together.
             how: As of ``SingleAgentEnvRunner.sample_rollout``.
+
+        Returns:
+            What the runners sampled.
         """
         rollouts: list[Any] = []
         have = 0
@@ -246,7 +259,14 @@ class Algorithm(Checkpointable, Trainable):
         )
 
     def learn(self, **how: Any) -> list[dict[Any, Any]]:
-        """Let the learners train, as ``LearnerGroup.update`` does, and log what they say."""
+        """Let the learners train, as ``LearnerGroup.update`` does, and log what they say.
+
+        Args:
+            **how: As of ``LearnerGroup.update``.
+
+        Returns:
+            What each learner logged.
+        """
         with self.metrics.log_time((names.TIMERS, "learner_update_timer")):
             stats = self.learner_group.update(
                 timesteps={"num_env_steps_sampled_lifetime": self._timesteps}, **how
@@ -286,6 +306,9 @@ class Algorithm(Checkpointable, Trainable):
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Run episodes with the weights of now and the settings of ``evaluation_config``.
+
+        Args:
+            parallel_train_future: Has no effect.
 
         Returns:
             The result under ``evaluation``: ``env_runners`` with returns and lengths.
@@ -362,6 +385,9 @@ class Algorithm(Checkpointable, Trainable):
     def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
         """Return the module with the weights of now, for acting: ``module.forward_inference({"obs":
         ...})``.
+
+        Args:
+            module_id: The module's id. Default: that of the only one.
         """
         runner = self.env_runner
         if runner is None:
@@ -381,16 +407,30 @@ class Algorithm(Checkpointable, Trainable):
         return self.eval_env_runner_group.local_env_runner if self.eval_env_runner_group else None
 
     def get_weights(self, policies: Any = None) -> dict[str, Any]:
-        """Return the weights by module id."""
+        """Return the weights by module id.
+
+        Args:
+            policies: Ids of modules. Default: all.
+        """
         return self.learner_group.get_weights(policies)
 
     def set_weights(self, weights: dict[str, Any]) -> None:
-        """Give learners and runners weights, by module id."""
+        """Give learners and runners weights, by module id.
+
+        Args:
+            weights: The weights by module id.
+        """
         self.learner_group.set_weights(weights)
         self.publish_weights()
 
     def get_policy(self, policy_id: str = DEFAULT_MODULE_ID) -> Any:
         """Refused: policies are of the old API stack.
+
+        Args:
+            policy_id: Has no effect.
+
+        Returns:
+            Nothing; it raises.
 
         Raises:
             ValueError: Always.
@@ -402,6 +442,13 @@ class Algorithm(Checkpointable, Trainable):
 
     def compute_single_action(self, *arguments: Any, **keywords: Any) -> Any:
         """Refused: actions come from modules.
+
+        Args:
+            *arguments: Has no effect.
+            **keywords: Has no effect.
+
+        Returns:
+            Nothing; it raises.
 
         Raises:
             ValueError: Always.
@@ -422,7 +469,13 @@ class Algorithm(Checkpointable, Trainable):
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Return what goes on with the algorithm in another process."""
+        """Return what goes on with the algorithm in another process.
+
+        Args:
+            components: Which parts; default: all.
+            not_components: Which parts not; default: none.
+            **kwargs: More, in later releases.
+        """
         found: dict[str, Any] = {
             "algorithm_class": type(self),
             "config": self.config.get_state(),
@@ -438,6 +491,9 @@ class Algorithm(Checkpointable, Trainable):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over what :meth:`get_state` returned.
+
+        Args:
+            state: The state.
 
         Raises:
             ValueError: It is the state of another algorithm.
@@ -509,6 +565,9 @@ class Algorithm(Checkpointable, Trainable):
 
         Args:
             path: The folder, or a ``Checkpoint``.
+
+        Returns:
+            The algorithm.
 
         Raises:
             FileNotFoundError: The folder has no algorithm.

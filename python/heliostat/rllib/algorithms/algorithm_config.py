@@ -105,6 +105,9 @@ class AlgorithmConfig:
     def training(self: Self, **given: Any) -> Self:
         """How modules are updated: the settings of every algorithm, and those of this one.
 
+        Args:
+            **given: The settings by name.
+
         Returns:
             This object.
 
@@ -128,6 +131,7 @@ class AlgorithmConfig:
             model_config: A ``DefaultModelConfig``, or a dict of its fields or of a module of your own.
             rl_module_spec: An ``RLModuleSpec``, or a ``MultiRLModuleSpec``.
             algorithm_config_overrides_per_module: By module id, dicts of settings that it has of its own.
+            **given: Further settings of this group.
 
         Returns:
             This object.
@@ -149,6 +153,13 @@ class AlgorithmConfig:
     ) -> Self:
         """Choose the new API stack, which is the only one here.
 
+        Args:
+            enable_rl_module_and_learner: True.
+            enable_env_runner_and_connector_v2: True.
+
+        Returns:
+            This object.
+
         Raises:
             ValueError: An argument is False.
         """
@@ -166,6 +177,12 @@ class AlgorithmConfig:
 
     def python_environment(self: Self, **given: Any) -> Self:
         """Refused: a runtime environment sets variables of processes.
+
+        Args:
+            **given: Has no effect.
+
+        Returns:
+            Nothing; it raises.
 
         Raises:
             ValueError: Always.
@@ -232,7 +249,14 @@ class AlgorithmConfig:
     def DEFAULT_POLICY_MAPPING_FN(
         agent_id: Any, episode: Any = None, *arguments: Any, **keywords: Any
     ) -> str:
-        """Every agent acts by the module ``default_policy``."""
+        """Return ``default_policy``: every agent acts by that module.
+
+        Args:
+            agent_id: The agent.
+            episode: The episode.
+            *arguments: More, in later releases.
+            **keywords: More, in later releases.
+        """
         return DEFAULT_POLICY_ID
 
     # --- as a dict ---
@@ -248,6 +272,12 @@ class AlgorithmConfig:
 
     def update_from_dict(self: Self, config_dict: Any) -> Self:
         """Set what a dict has.
+
+        Args:
+            config_dict: The settings by name, or an ``AlgorithmConfig``.
+
+        Returns:
+            This object.
 
         Raises:
             AttributeError: There is no such setting; the message names the nearest.
@@ -274,12 +304,19 @@ class AlgorithmConfig:
 
     @classmethod
     def from_dict(cls: type[Self], config_dict: Mapping[str, Any]) -> Self:
-        """Make settings of a dict."""
+        """Return settings made of a dict.
+
+        Args:
+            config_dict: The settings by name.
+        """
         return cls().update_from_dict(config_dict)
 
     @classmethod
     def overrides(cls, **given: Any) -> dict[str, Any]:
         """Return a dict of settings, for ``evaluation_config`` and for modules of their own.
+
+        Args:
+            **given: The settings by name.
 
         Raises:
             KeyError: There is no such setting; the message names the nearest.
@@ -297,7 +334,11 @@ class AlgorithmConfig:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> AlgorithmConfig:
-        """Make settings of what :meth:`get_state` returned."""
+        """Return settings made of what :meth:`get_state` returned.
+
+        Args:
+            state: The state.
+        """
         kind: type[AlgorithmConfig] = state["class"]
         made = kind(algo_class=state["algo_class"])
         return made.update_from_dict(state["settings"])
@@ -351,7 +392,12 @@ class AlgorithmConfig:
         return iter(self.to_dict())
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a setting, or ``default`` where there is none."""
+        """Return a setting, or ``default`` where there is none.
+
+        Args:
+            name: The setting.
+            default: What is returned where there is none. Default ``None``.
+        """
         return self[name] if name in self else default  # noqa: SIM401 - it is this method
 
     def keys(self) -> Collection[str]:
@@ -427,22 +473,38 @@ class AlgorithmConfig:
         return {}
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
-        """Return how many steps of each environment make one sample of a runner."""
+        """Return how many steps of each environment make one sample of a runner.
+
+        Args:
+            worker_index: The runner. Default 0: the algorithm's own.
+        """
         if self.rollout_fragment_length != "auto":
             return int(self.rollout_fragment_length)
         environments: int = self.num_envs_per_env_runner * max(self.num_env_runners, 1)
         return max(1, -(-self.total_train_batch_size // environments))
 
     def get_default_rl_module_spec(self) -> Any:
-        """Return the algorithm's ``RLModuleSpec``."""
+        """Return the algorithm's ``RLModuleSpec``.
+
+        Raises:
+            NotImplementedError: The algorithm names none.
+        """
         raise NotImplementedError(f"{type(self).__name__} names no module of its own.")
 
     def get_default_learner_class(self) -> Any:
-        """Return the algorithm's class of learners."""
+        """Return the algorithm's class of learners.
+
+        Raises:
+            NotImplementedError: The algorithm names none.
+        """
         raise NotImplementedError(f"{type(self).__name__} names no learner of its own.")
 
     def get_config_for_module(self: Self, module_id: str) -> Self:
-        """Return the settings with those of one module."""
+        """Return the settings with those of one module.
+
+        Args:
+            module_id: The module's id.
+        """
         own = self.algorithm_config_overrides_per_module.get(module_id)
         if not own:
             return self
@@ -510,7 +572,13 @@ class AlgorithmConfig:
     def get_rl_module_spec(
         self, env: Any = None, spaces: Any = None, inference_only: bool = False
     ) -> Any:
-        """Return the specification of the one module."""
+        """Return the specification of the one module.
+
+        Args:
+            env: The environment.
+            spaces: The spaces, by module id, instead of an environment's.
+            inference_only: Only what acting needs. Default False.
+        """
         multi = self.get_multi_rl_module_spec(env=env, spaces=spaces, inference_only=inference_only)
         return multi.rl_module_specs[DEFAULT_MODULE_ID]
 
@@ -530,9 +598,23 @@ class AlgorithmConfig:
         Args:
             env: The environment, where the settings have none.
             use_copy: Whether the algorithm has a copy of the settings.
+            **gone: Refused.
+
+        Returns:
+            The algorithm.
 
         Raises:
             ValueError: Settings do not fit.
+            TypeError: An argument is unknown.
+
+        Examples:
+            >>> import ray
+            >>> from ray.rllib.algorithms.ppo import PPOConfig
+            >>> config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=2)
+            >>> config = config.training(lr=0.0003, train_batch_size_per_learner=2000)
+            >>> algo = config.build_algo()  # doctest: +SKIP
+            >>> algo.train()["env_runners"]["episode_return_mean"]  # doctest: +SKIP
+            23.1
         """
         if gone:
             raise TypeError(
@@ -553,13 +635,25 @@ class AlgorithmConfig:
     def build(self, *arguments: Any, **keywords: Any) -> Any:
         """Refused: :meth:`build_algo` is its name now.
 
+        Args:
+            *arguments: Has no effect.
+            **keywords: Has no effect.
+
+        Returns:
+            Nothing; it raises.
+
         Raises:
             ValueError: Always.
         """
         raise ValueError("AlgorithmConfig.build() is gone: call build_algo().")
 
     def build_learner(self, *, env: Any = None, spaces: Any = None) -> Any:
-        """Return a learner of this process that is built."""
+        """Return a learner of this process that is built.
+
+        Args:
+            env: The environment.
+            spaces: The spaces, by module id, instead of an environment's.
+        """
         spec = self.get_multi_rl_module_spec(env=env, spaces=spaces)
         learner = self.learner_class(config=self, module_spec=spec)
         learner.build()
@@ -573,7 +667,14 @@ class AlgorithmConfig:
         rl_module_spec: Any = None,
         placement_group: Any = None,
     ) -> Any:
-        """Return the group of learners."""
+        """Return the group of learners.
+
+        Args:
+            env: The environment.
+            spaces: The spaces, by module id, instead of an environment's.
+            rl_module_spec: The modules. Default: those of the settings.
+            placement_group: Where the learners are placed. Default: anywhere.
+        """
         from heliostat.rllib.core.learner.learner_group import LearnerGroup
 
         spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)

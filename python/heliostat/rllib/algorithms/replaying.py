@@ -38,7 +38,11 @@ class ReplayingConfig(AlgorithmConfig):
     """The settings that DQN and SAC share."""
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
-        """Return how many steps of each environment make one sample of a runner."""
+        """Return how many steps of each environment make one sample of a runner.
+
+        Args:
+            worker_index: The runner. Default 0: the algorithm's own.
+        """
         if self.rollout_fragment_length != "auto":
             return int(self.rollout_fragment_length)
         return int(self.n_step[1] if isinstance(self.n_step, (tuple, list)) else self.n_step)

@@ -16,17 +16,36 @@ class RLlibCallback:
     def on_algorithm_init(
         self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any
     ) -> None:
-        """The algorithm was made."""
+        """Called when the algorithm was made.
+
+        Args:
+            algorithm: The algorithm.
+            metrics_logger: What metrics are logged with.
+            **kwargs: More, in later releases.
+        """
 
     def on_train_result(
         self, *, algorithm: Any, metrics_logger: Any = None, result: dict[str, Any], **kwargs: Any
     ) -> None:
-        """``train()`` is about to return ``result``, which may be changed."""
+        """Called when ``train()`` is about to return.
+
+        Args:
+            algorithm: The algorithm.
+            metrics_logger: What metrics are logged with.
+            result: What it returns; it may be changed.
+            **kwargs: More, in later releases.
+        """
 
     def on_evaluate_start(
         self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any
     ) -> None:
-        """Evaluation begins."""
+        """Called when evaluation begins.
+
+        Args:
+            algorithm: The algorithm.
+            metrics_logger: What metrics are logged with.
+            **kwargs: More, in later releases.
+        """
 
     def on_evaluate_end(
         self,
@@ -36,12 +55,25 @@ class RLlibCallback:
         evaluation_metrics: dict[str, Any],
         **kwargs: Any,
     ) -> None:
-        """Evaluation ended."""
+        """Called when evaluation ended.
+
+        Args:
+            algorithm: The algorithm.
+            metrics_logger: What metrics are logged with.
+            evaluation_metrics: What it gave; it may be changed.
+            **kwargs: More, in later releases.
+        """
 
     def on_evaluate_offline_start(
         self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any
     ) -> None:
-        """Never called: evaluation without an environment is not built."""
+        """Never called: evaluation without an environment is not built.
+
+        Args:
+            algorithm: The algorithm.
+            metrics_logger: What metrics are logged with.
+            **kwargs: More, in later releases.
+        """
 
     def on_evaluate_offline_end(
         self,
@@ -51,7 +83,14 @@ class RLlibCallback:
         evaluation_metrics: dict[str, Any],
         **kwargs: Any,
     ) -> None:
-        """Never called: evaluation without an environment is not built."""
+        """Never called: evaluation without an environment is not built.
+
+        Args:
+            algorithm: The algorithm.
+            metrics_logger: What metrics are logged with.
+            evaluation_metrics: Has no effect.
+            **kwargs: More, in later releases.
+        """
 
     def on_env_runners_recreated(
         self,
@@ -62,7 +101,15 @@ class RLlibCallback:
         is_evaluation: bool,
         **kwargs: Any,
     ) -> None:
-        """Runners that had failed run again."""
+        """Called when runners that had failed run again.
+
+        Args:
+            algorithm: The algorithm.
+            env_runner_group: The runners.
+            env_runner_indices: Which ones.
+            is_evaluation: They are those of evaluation.
+            **kwargs: More, in later releases.
+        """
 
     def on_offline_eval_runners_recreated(
         self,
@@ -72,10 +119,22 @@ class RLlibCallback:
         offline_eval_runner_indices: list[int],
         **kwargs: Any,
     ) -> None:
-        """Never called: evaluation without an environment is not built."""
+        """Never called: evaluation without an environment is not built.
+
+        Args:
+            algorithm: The algorithm.
+            offline_eval_runner_group: Has no effect.
+            offline_eval_runner_indices: Has no effect.
+            **kwargs: More, in later releases.
+        """
 
     def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
-        """The algorithm took over a checkpoint."""
+        """Called when the algorithm took over a checkpoint.
+
+        Args:
+            algorithm: The algorithm.
+            **kwargs: More, in later releases.
+        """
 
     def on_environment_created(
         self,
@@ -86,7 +145,15 @@ class RLlibCallback:
         env_context: Any,
         **kwargs: Any,
     ) -> None:
-        """A runner made its environments; ``env`` is the vector of them."""
+        """Called when a runner made its environments.
+
+        Args:
+            env_runner: The runner.
+            metrics_logger: What metrics are logged with.
+            env: The vector of them.
+            env_context: Where they are made.
+            **kwargs: More, in later releases.
+        """
 
     def on_episode_created(
         self,
@@ -99,7 +166,17 @@ class RLlibCallback:
         env_index: int,
         **kwargs: Any,
     ) -> None:
-        """An episode's object was made, before its reset."""
+        """Called when an episode's object was made, before its reset.
+
+        Args:
+            episode: The episode.
+            env_runner: The runner.
+            metrics_logger: What metrics are logged with.
+            env: The environment.
+            rl_module: The modules.
+            env_index: The environment's number in the runner.
+            **kwargs: More, in later releases.
+        """
 
     def on_episode_start(
         self,
@@ -112,7 +189,17 @@ class RLlibCallback:
         rl_module: Any = None,
         **kwargs: Any,
     ) -> None:
-        """An episode has its first observation."""
+        """Called when an episode has its first observation.
+
+        Args:
+            episode: The episode.
+            env_runner: The runner.
+            metrics_logger: What metrics are logged with.
+            env: The environment.
+            env_index: The environment's number in the runner.
+            rl_module: The modules.
+            **kwargs: More, in later releases.
+        """
 
     def on_episode_step(
         self,
@@ -125,7 +212,17 @@ class RLlibCallback:
         rl_module: Any = None,
         **kwargs: Any,
     ) -> None:
-        """An episode has one step more."""
+        """Called when an episode has one step more.
+
+        Args:
+            episode: The episode.
+            env_runner: The runner.
+            metrics_logger: What metrics are logged with.
+            env: The environment.
+            env_index: The environment's number in the runner.
+            rl_module: The modules.
+            **kwargs: More, in later releases.
+        """
 
     def on_episode_end(
         self,
@@ -139,12 +236,30 @@ class RLlibCallback:
         rl_module: Any = None,
         **kwargs: Any,
     ) -> None:
-        """An episode ended; ``episode`` is its last part, ``prev_episode_chunks`` those before it."""
+        """Called when an episode ended.
+
+        Args:
+            episode: Its last part.
+            prev_episode_chunks: The parts before it.
+            env_runner: The runner.
+            metrics_logger: What metrics are logged with.
+            env: The environment.
+            env_index: The environment's number in the runner.
+            rl_module: The modules.
+            **kwargs: More, in later releases.
+        """
 
     def on_sample_end(
         self, *, env_runner: Any = None, metrics_logger: Any = None, samples: Any, **kwargs: Any
     ) -> None:
-        """A runner is about to return ``samples``, a list of parts of episodes."""
+        """Called when a runner is about to return what it sampled.
+
+        Args:
+            env_runner: The runner.
+            metrics_logger: What metrics are logged with.
+            samples: A list of parts of episodes.
+            **kwargs: More, in later releases.
+        """
 
 
 def classes_of(config: Any) -> list[type[RLlibCallback]]:

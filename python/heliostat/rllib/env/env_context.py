@@ -10,10 +10,12 @@ class EnvContext(dict[str, Any]):
     """``env_config`` as a dict, with where the environment is made.
 
     Attributes:
+        env_config: The environment's settings by name.
         worker_index: The runner, from 1 on; 0 in the algorithm's own process.
-        num_workers: How many runners there are.
         vector_index: The number of the environment in its runner.
         remote: Whether it runs in a process of its own.
+        num_workers: How many runners there are.
+        recreated_worker: Whether the runner was started again after a failure.
     """
 
     def __init__(
@@ -35,7 +37,12 @@ class EnvContext(dict[str, Any]):
     def copy_with_overrides(
         self, env_config: Mapping[str, Any] | None = None, **given: Any
     ) -> EnvContext:
-        """Return a copy with other values."""
+        """Return a copy with other values.
+
+        Args:
+            env_config: Other settings. Default: the same.
+            **given: Other values of the attributes.
+        """
         names = ("worker_index", "vector_index", "remote", "num_workers", "recreated_worker")
         kept = {name: getattr(self, name) for name in names}
         return EnvContext(self if env_config is None else env_config, **{**kept, **given})

@@ -89,7 +89,13 @@ class EnvRunner(Checkpointable):
         return "pong"
 
     def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return ``func(this runner, ...)``."""
+        """Return ``func(this runner, ...)``.
+
+        Args:
+            func: Takes the runner.
+            *args: Further arguments of it.
+            **kwargs: Further keyword arguments of it.
+        """
         return func(self, *args, **kwargs)
 
     def stop(self) -> None:
@@ -104,14 +110,24 @@ class EnvRunner(Checkpointable):
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Return the weights, their number, and the metrics over the lifetime."""
+        """Return the weights, their number, and the metrics over the lifetime.
+
+        Args:
+            components: Which parts; default: all.
+            not_components: Which parts not; default: none.
+            **kwargs: More, in later releases.
+        """
         return {
             "rl_module": self.module.get_state(inference_only=True),
             "weights_seq_no": self.weights_seq_no,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over weights."""
+        """Take over weights.
+
+        Args:
+            state: The state.
+        """
         if "rl_module" in state:
             self.module.set_state(state["rl_module"])
         self.weights_seq_no = state.get("weights_seq_no", self.weights_seq_no)

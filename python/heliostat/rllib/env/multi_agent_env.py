@@ -29,24 +29,47 @@ class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined]
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        """Begin an episode; observations and infos by agent."""
+        """Begin an episode. To be implemented.
+
+        Args:
+            seed: For the environment's random numbers. Default: it goes on with those it has.
+            options: For the environment. Default: none.
+
+        Returns:
+            Observations and infos by agent.
+        """
         raise NotImplementedError
 
     def step(
         self, action_dict: dict[Any, Any]
     ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
-        """Act; observations, rewards, terminateds, truncateds and infos by agent."""
+        """Act. To be implemented.
+
+        Args:
+            action_dict: The actions of those agents that were given observations.
+
+        Returns:
+            Observations, rewards, terminateds, truncateds and infos by agent.
+        """
         raise NotImplementedError
 
     def render(self) -> Any:
         """Show the environment."""
 
     def get_observation_space(self, agent_id: Any) -> Any:
-        """Return an agent's space of observations."""
+        """Return an agent's space of observations.
+
+        Args:
+            agent_id: The agent.
+        """
         return _of_agent(self, "observation_spaces", "observation_space", agent_id)
 
     def get_action_space(self, agent_id: Any) -> Any:
-        """Return an agent's space of actions."""
+        """Return an agent's space of actions.
+
+        Args:
+            agent_id: The agent.
+        """
         return _of_agent(self, "action_spaces", "action_space", agent_id)
 
     @property

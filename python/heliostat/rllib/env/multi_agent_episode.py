@@ -25,6 +25,8 @@ class MultiAgentEpisode:
         id_: The episode's id, the same in all its parts.
         agent_to_module_mapping_fn: Which module acts for an agent: a function of its id and the episode.
         env_t_started: How many steps of the environment are before this part.
+        observation_space: The space of one observation.
+        action_space: The space of one action.
 
     Attributes:
         agent_episodes: By agent, its steps in this part.
@@ -69,7 +71,12 @@ class MultiAgentEpisode:
     def add_env_reset(
         self, *, observations: dict[Any, Any], infos: dict[Any, Any] | None = None
     ) -> None:
-        """Begin the episode with what agents see after a reset."""
+        """Begin the episode with what agents see after a reset.
+
+        Args:
+            observations: By agent.
+            infos: By agent. Default: none.
+        """
         assert not self._log["observations"], "the episode has begun already"
         self._began = time.perf_counter()
         self._log["observations"].append(dict(observations))
@@ -88,7 +95,17 @@ class MultiAgentEpisode:
         truncateds: dict[Any, Any] | None = None,
         extra_model_outputs: dict[Any, dict[str, Any]] | None = None,
     ) -> None:
-        """Add a step of the environment: actions of agents, and what came of it."""
+        """Add a step of the environment: actions of agents, and what came of it.
+
+        Args:
+            observations: By agent.
+            actions: By agent.
+            rewards: By agent.
+            infos: By agent. Default: none.
+            terminateds: By agent, and ``"__all__"``. Default: none.
+            truncateds: By agent, and ``"__all__"``. Default: none.
+            extra_model_outputs: By agent, what the module gave besides actions. Default: nothing.
+        """
         assert not self.is_done, "the episode is over"
         infos, terminateds, truncateds = infos or {}, terminateds or {}, truncateds or {}
         self.env_t += 1
@@ -149,6 +166,9 @@ class MultiAgentEpisode:
     def cut(self, len_lookback_buffer: int = 0) -> MultiAgentEpisode:
         """Return the part that goes on where this one ends.
 
+        Args:
+            len_lookback_buffer: 0: parts of several agents have no lookback.
+
         Raises:
             ValueError: A lookback is asked for, which parts of several agents do not have.
         """
@@ -208,7 +228,11 @@ class MultiAgentEpisode:
         return self.is_terminated or self.is_truncated
 
     def module_for(self, agent_id: Any) -> str:
-        """Return which module acts for an agent: chosen once an episode."""
+        """Return which module acts for an agent: chosen once an episode.
+
+        Args:
+            agent_id: The agent.
+        """
         if agent_id not in self._modules:
             choose = self.agent_to_module_mapping_fn
             self._modules[agent_id] = choose(agent_id, self) if choose else DEFAULT_MODULE_ID
@@ -228,25 +252,49 @@ class MultiAgentEpisode:
     def get_observations(
         self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
     ) -> Any:
-        """Return observations by agent: of one step, or lists of those of several."""
+        """Return observations by agent: of one step, or lists of those of several.
+
+        Args:
+            indices: A step, a slice or a list of steps. Default: all.
+            agent_ids: Which agents. Default: all.
+            env_steps: Count steps of the environment. Default True; False: each agent's own.
+        """
         return self._read("observations", indices, agent_ids, env_steps)
 
     def get_actions(
         self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
     ) -> Any:
-        """Return actions by agent: of one step, or lists of those of several."""
+        """Return actions by agent: of one step, or lists of those of several.
+
+        Args:
+            indices: A step, a slice or a list of steps. Default: all.
+            agent_ids: Which agents. Default: all.
+            env_steps: Count steps of the environment. Default True; False: each agent's own.
+        """
         return self._read("actions", indices, agent_ids, env_steps)
 
     def get_rewards(
         self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
     ) -> Any:
-        """Return rewards by agent: of one step, or lists of those of several."""
+        """Return rewards by agent: of one step, or lists of those of several.
+
+        Args:
+            indices: A step, a slice or a list of steps. Default: all.
+            agent_ids: Which agents. Default: all.
+            env_steps: Count steps of the environment. Default True; False: each agent's own.
+        """
         return self._read("rewards", indices, agent_ids, env_steps)
 
     def get_infos(
         self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
     ) -> Any:
-        """Return infos by agent: of one step, or lists of those of several."""
+        """Return infos by agent: of one step, or lists of those of several.
+
+        Args:
+            indices: A step, a slice or a list of steps. Default: all.
+            agent_ids: Which agents. Default: all.
+            env_steps: Count steps of the environment. Default True; False: each agent's own.
+        """
         return self._read("infos", indices, agent_ids, env_steps)
 
     def _read(self, name: str, indices: Any, agent_ids: Any, env_steps: bool) -> Any:

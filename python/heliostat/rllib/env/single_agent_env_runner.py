@@ -98,7 +98,16 @@ class SingleAgentEnvRunner(EnvRunner):
     def sample_and_measure(
         self, weights: Any = None, seq_no: int | None = None, **how: Any
     ) -> tuple[Rollout, dict[Any, Any]]:
-        """Take weights, sample, and return what was sampled with the metrics: one call of the algorithm."""
+        """Take weights and sample: one call of the algorithm.
+
+        Args:
+            weights: The weights by module id. Default: those that it has.
+            seq_no: Their number.
+            **how: As of ``sample_rollout``.
+
+        Returns:
+            What was sampled, and the metrics.
+        """
         if weights is not None:
             self.set_state({"rl_module": weights, "weights_seq_no": seq_no})
         return self.sample_rollout(**how), self.get_metrics()

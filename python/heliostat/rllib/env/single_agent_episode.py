@@ -20,7 +20,20 @@ class SingleAgentEpisode:
 
     Attributes:
         id_: The episode's id, the same in all its parts.
+        observations: Observations so far. Default: none.
+        observation_space: The space of one observation.
+        infos: Infos so far. Default: none.
+        actions: Actions so far. Default: none.
+        action_space: The space of one action.
+        rewards: Rewards so far. Default: none.
+        terminated: The episode ended by its own rules. Default False.
+        truncated: It was cut off. Default False.
+        extra_model_outputs: What the module gave besides actions, by column. Default: nothing.
         t_started: How many steps of the episode are before this part.
+        len_lookback_buffer: How many of the steps are lookback. Default ``"auto"``: all that are given.
+        agent_id: The agent, in episodes of several.
+        module_id: The module that acts for it.
+        multi_agent_episode_id: The id of the episode of several agents.
         t: How many steps it has up to this part's end.
         is_terminated: Whether it ended by its own rules.
         is_truncated: Whether it was cut off.
@@ -69,7 +82,12 @@ class SingleAgentEpisode:
     # --- growing ---
 
     def add_env_reset(self, observation: Any, infos: dict[str, Any] | None = None) -> None:
-        """Begin the episode with the observation of a reset."""
+        """Begin the episode with the observation of a reset.
+
+        Args:
+            observation: The observation.
+            infos: Infos. Default: none.
+        """
         assert not self.is_reset, "the episode has begun already"
         self.observations.append(observation)
         self.infos.append(infos or {})
@@ -86,7 +104,20 @@ class SingleAgentEpisode:
         truncated: bool = False,
         extra_model_outputs: dict[str, Any] | None = None,
     ) -> None:
-        """Add a step: the action, and what came of it."""
+        """Add a step: the action, and what came of it.
+
+        Args:
+            observation: The observation after the action.
+            action: The action.
+            reward: The reward.
+            infos: Infos. Default: none.
+            terminated: The episode ended by its own rules. Default False.
+            truncated: It was cut off. Default False.
+            extra_model_outputs: What the module gave besides actions, by column. Default: nothing.
+
+        Raises:
+            ValueError: The episode is of arrays (``to_numpy()``).
+        """
         assert not self.is_done, "the episode is over"
         if self.is_numpy:
             raise ValueError("An episode of arrays (to_numpy()) takes no more steps.")
@@ -111,7 +142,11 @@ class SingleAgentEpisode:
         return self
 
     def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
-        """Return the part that goes on where this one ends, with its last steps as lookback."""
+        """Return the part that goes on where this one ends, with its last steps as lookback.
+
+        Args:
+            len_lookback_buffer: How many steps before are kept as lookback. Default 0.
+        """
         assert not self.is_done, "the episode is over: nothing goes on"
         begin = max(0, len(self.rewards) - len_lookback_buffer)
         made = SingleAgentEpisode(
@@ -135,6 +170,9 @@ class SingleAgentEpisode:
 
     def concat_episode(self, other: SingleAgentEpisode) -> None:
         """Add the part that follows this one.
+
+        Args:
+            other: The other part.
 
         Raises:
             ValueError: It is of another episode, or does not begin where this one ends.
@@ -217,20 +255,42 @@ class SingleAgentEpisode:
         fill: Any = None,
         one_hot_discrete: bool = False,
     ) -> Any:
-        """Return actions, as :meth:`get_observations` does."""
+        """Return actions, as :meth:`get_observations` does.
+
+        Args:
+            indices: A step, a slice or a list of steps. Default: all.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+            fill: What stands for steps that there are not. Default: they are an error.
+            one_hot_discrete: Numbers of actions become vectors. Default False.
+        """
         found = self._chosen(self.actions, indices, neg_index_as_lookback, fill)
         return self._hot(self.action_space, found) if one_hot_discrete else found
 
     def get_rewards(
         self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None
     ) -> Any:
-        """Return rewards, as :meth:`get_observations` does."""
+        """Return rewards, as :meth:`get_observations` does.
+
+        Args:
+            indices: A step, a slice or a list of steps. Default: all.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+            fill: What stands for steps that there are not. Default: they are an error.
+        """
         return self._chosen(self.rewards, indices, neg_index_as_lookback, fill)
 
     def get_infos(
         self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None
     ) -> Any:
-        """Return infos, as :meth:`get_observations` does."""
+        """Return infos, as :meth:`get_observations` does.
+
+        Args:
+            indices: A step, a slice or a list of steps. Default: all.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+            fill: What stands for steps that there are not. Default: they are an error.
+        """
         return self._chosen(self.infos, indices, neg_index_as_lookback, fill)
 
     def get_extra_model_outputs(
@@ -241,7 +301,15 @@ class SingleAgentEpisode:
         neg_index_as_lookback: bool = False,
         fill: Any = None,
     ) -> Any:
-        """Return what the module gave besides actions, as :meth:`get_observations` does."""
+        """Return what the module gave besides actions, as :meth:`get_observations` does.
+
+        Args:
+            key: The column.
+            indices: A step, a slice or a list of steps. Default: all.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+            fill: What stands for steps that there are not. Default: they are an error.
+        """
         return self._chosen(self.extra_model_outputs[key], indices, neg_index_as_lookback, fill)
 
     def get_data_dict(self) -> dict[str, Any]:
@@ -266,7 +334,16 @@ class SingleAgentEpisode:
         }
 
     def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
-        """Return the part of steps ``slice_``."""
+        """Return the part of some steps.
+
+        Args:
+            slice_: The steps, one after the other.
+            len_lookback_buffer: How many steps before are kept as lookback. Default: as many as this part
+                has.
+
+        Raises:
+            ValueError: The slice leaves steps out.
+        """
         begin, end, step = slice_.indices(len(self))
         if step != 1:
             raise ValueError("An episode is sliced in steps of one.")
@@ -302,19 +379,40 @@ class SingleAgentEpisode:
     def set_observations(
         self, *, new_data: Any, at_indices: Any = None, neg_index_as_lookback: bool = False
     ) -> None:
-        """Replace observations."""
+        """Replace observations.
+
+        Args:
+            new_data: The new values.
+            at_indices: Where they go: a step, a slice or a list. Default: everywhere.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+        """
         self._replace("observations", new_data, at_indices, neg_index_as_lookback)
 
     def set_actions(
         self, *, new_data: Any, at_indices: Any = None, neg_index_as_lookback: bool = False
     ) -> None:
-        """Replace actions."""
+        """Replace actions.
+
+        Args:
+            new_data: The new values.
+            at_indices: Where they go: a step, a slice or a list. Default: everywhere.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+        """
         self._replace("actions", new_data, at_indices, neg_index_as_lookback)
 
     def set_rewards(
         self, *, new_data: Any, at_indices: Any = None, neg_index_as_lookback: bool = False
     ) -> None:
-        """Replace rewards."""
+        """Replace rewards.
+
+        Args:
+            new_data: The new values.
+            at_indices: Where they go: a step, a slice or a list. Default: everywhere.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+        """
         self._replace("rewards", new_data, at_indices, neg_index_as_lookback)
 
     def set_extra_model_outputs(
@@ -325,7 +423,15 @@ class SingleAgentEpisode:
         at_indices: Any = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
-        """Replace, or add, a column of the module."""
+        """Replace, or add, a column of the module.
+
+        Args:
+            key: The column.
+            new_data: The new values.
+            at_indices: Where they go: a step, a slice or a list. Default: everywhere.
+            neg_index_as_lookback: Indices below zero reach into the lookback. Default False: they count
+                from the end.
+        """
         if key not in self.extra_model_outputs:
             self.extra_model_outputs[key] = new_data
             return
@@ -342,7 +448,11 @@ class SingleAgentEpisode:
 
     @staticmethod
     def from_state(state: dict[str, Any]) -> SingleAgentEpisode:
-        """Make the episode of what :meth:`get_state` returned."""
+        """Return the episode made of what :meth:`get_state` returned.
+
+        Args:
+            state: The state.
+        """
         made = SingleAgentEpisode.__new__(SingleAgentEpisode)
         made.__dict__.update(state)
         return made

@@ -97,7 +97,11 @@ class OfflineData:
         return self._episodes
 
     def sample_steps(self, count: int) -> dict[str, Any]:
-        """Return random transitions: arrays by column, of shape ``(count, ...)``."""
+        """Return random transitions: arrays by column.
+
+        Args:
+            count: How many.
+        """
         if self._buffer is None:
             if self._kept:
                 episodes = self._all()
@@ -126,7 +130,11 @@ class OfflineData:
         return EpisodeReplayBuffer(capacity, n_step=steps, gamma=gamma, seed=seed)
 
     def sample_episodes(self, steps: int) -> list[Any]:
-        """Return random episodes, or parts of them, with at least so many steps together."""
+        """Return random episodes, or parts of them.
+
+        Args:
+            steps: How many steps they have together at least.
+        """
         found: list[Any] = []
         had = 0
         while had < steps:

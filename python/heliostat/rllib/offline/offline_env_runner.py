@@ -15,6 +15,9 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
     ``offline_data(output_write_episodes=True)`` writes episodes, each as MessagePack in the column ``item``;
     with False each step is a row. ``output_max_rows_per_file`` keeps rows back until there are as many; those
     left when the runner ends are written with ``output_write_remaining_data=True``.
+
+    Args:
+        **kwargs: Those of ``SingleAgentEnvRunner``.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -23,7 +26,15 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
         super().__init__(**kwargs)
 
     def sample_rollout(self, *arguments: Any, **how: Any) -> Rollout:
-        """Sample, and write."""
+        """Sample, and write.
+
+        Args:
+            *arguments: As of ``SingleAgentEnvRunner.sample_rollout``.
+            **how: As of ``SingleAgentEnvRunner.sample_rollout``.
+
+        Returns:
+            What was sampled.
+        """
         rollout = super().sample_rollout(*arguments, **how)
         config = self.config
         self._samples += 1

@@ -92,6 +92,7 @@ class Checkpointable:
 
         Raises:
             FileNotFoundError: The folder has no state of such an object.
+            ValueError: There is no such component.
         """
         folder = Path(os.fspath(path))
         if component is not None:
@@ -120,6 +121,9 @@ class Checkpointable:
         Args:
             path: The folder.
             kwargs: Arguments that replace those it was made with.
+
+        Returns:
+            The object.
 
         Raises:
             FileNotFoundError: The folder has no such object.

@@ -70,7 +70,11 @@ class Learner(Checkpointable):
         raise NotImplementedError
 
     def build(self) -> None:
-        """Make the modules and their optimizers."""
+        """Make the modules and their optimizers.
+
+        Raises:
+            ValueError: There is neither a module nor a specification of one.
+        """
         if self._built:
             return
         if self._module is None:
@@ -98,7 +102,12 @@ class Learner(Checkpointable):
                 )
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Make the optimizers of one module: call :meth:`register_optimizer` for each."""
+        """Make the optimizers of one module: call :meth:`register_optimizer` for each. To be implemented.
+
+        Args:
+            module_id: The module's id.
+            config: Its settings.
+        """
         raise NotImplementedError
 
     def register_optimizer(
@@ -127,11 +136,20 @@ class Learner(Checkpointable):
     def get_optimizer(
         self, module_id: str = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
     ) -> Any:
-        """Return an optimizer."""
+        """Return an optimizer.
+
+        Args:
+            module_id: The module's id. Default: that of the only one.
+            optimizer_name: The optimizer's name. Default: that of the only one.
+        """
         return self._optimizers[module_id, optimizer_name][0]
 
     def get_optimizers_for_module(self, module_id: str = ALL_MODULES) -> list[tuple[str, Any]]:
-        """Return the optimizers of a module with their names."""
+        """Return the optimizers of a module with their names.
+
+        Args:
+            module_id: The module's id. Default: all modules.
+        """
         return [
             (name, held[0])
             for (module, name), held in self._optimizers.items()
@@ -139,7 +157,12 @@ class Learner(Checkpointable):
         ]
 
     def should_module_be_updated(self, module_id: str, multi_agent_batch: Any = None) -> bool:
-        """Return whether a module is trained: what ``policies_to_train`` says."""
+        """Return whether a module is trained: what ``policies_to_train`` says.
+
+        Args:
+            module_id: The module's id.
+            multi_agent_batch: The batch.
+        """
         wanted = self.config.policies_to_train
         if wanted is None:
             return True
@@ -150,7 +173,12 @@ class Learner(Checkpointable):
     # --- losses ---
 
     def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the loss of each module of the batch."""
+        """Return the loss of each module of the batch.
+
+        Args:
+            fwd_out: What the modules' ``forward_train`` returned, by module id.
+            batch: The batch, by module id.
+        """
         return {
             module_id: self.compute_loss_for_module(
                 module_id=module_id,
@@ -171,35 +199,82 @@ class Learner(Checkpointable):
             config: Its settings.
             batch: Its columns, tensors of shape ``(batch, ...)``.
             fwd_out: What its ``forward_train`` returned.
+
+        Raises:
+            NotImplementedError: The learner is of the program's own and has none.
         """
         raise NotImplementedError
 
     def compute_gradients(self, loss_per_module: dict[str, Any], **kwargs: Any) -> dict[Any, Any]:
-        """Return gradients by parameter."""
+        """Return gradients by parameter.
+
+        Args:
+            loss_per_module: The losses by module id.
+            **kwargs: More, in later releases.
+
+        Raises:
+            NotImplementedError: The framework's learner has it.
+        """
         raise NotImplementedError
 
     def postprocess_gradients(self, gradients_dict: dict[Any, Any]) -> dict[Any, Any]:
-        """Return gradients as they are applied: clipped, as ``grad_clip`` says."""
+        """Return gradients as they are applied: clipped, as ``grad_clip`` says.
+
+        Args:
+            gradients_dict: Gradients by parameter.
+
+        Raises:
+            NotImplementedError: The framework's learner has it.
+        """
         raise NotImplementedError
 
     def apply_gradients(self, gradients_dict: dict[Any, Any]) -> None:
-        """Let the optimizers step."""
+        """Let the optimizers step.
+
+        Args:
+            gradients_dict: Gradients by parameter.
+
+        Raises:
+            NotImplementedError: The framework's learner has it.
+        """
         raise NotImplementedError
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Called before the first loss of an update, with the numbers of steps sampled so far."""
+        """Called before the first loss of an update.
+
+        Args:
+            timesteps: The numbers of steps sampled so far, by name.
+        """
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Called after the last gradient of an update."""
+        """Called after the last gradient of an update.
+
+        Args:
+            timesteps: The numbers of steps sampled so far, by name.
+        """
 
     # --- updates ---
 
     def batch_of_rollouts(self, rollouts: list[Any]) -> dict[str, dict[str, Any]]:
-        """Return the train batch of what runners sampled: arrays by column, for each module."""
+        """Return the train batch of what runners sampled: arrays by column, for each module.
+
+        Args:
+            rollouts: What runners sampled.
+
+        Raises:
+            NotImplementedError: The algorithm's learner has it.
+        """
         raise NotImplementedError
 
     def batch_of_episodes(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
-        """Return the train batch of episodes: arrays by column, for each module."""
+        """Return the train batch of episodes: arrays by column, for each module.
+
+        Args:
+            episodes: Episodes, or parts of them.
+
+        Raises:
+            NotImplementedError: The algorithm's learner has it.
+        """
         raise NotImplementedError
 
     def update(self, batch: dict[str, dict[str, Any]] | None = None, **how: Any) -> dict[Any, Any]:
@@ -345,7 +420,17 @@ class Learner(Checkpointable):
         config_overrides: dict[str, Any] | None = None,
         new_should_module_be_updated: Any = None,
     ) -> Any:
-        """Add a module, and its optimizers."""
+        """Add a module, and its optimizers.
+
+        Args:
+            module_id: The module's id.
+            module_spec: Its specification.
+            config_overrides: Settings that it has of its own. Default: none.
+            new_should_module_be_updated: Which modules are trained from now on. Default: as before.
+
+        Returns:
+            All modules.
+        """
         self.module.add_module(module_id, module_spec.build())
         self._place()
         if self.should_module_be_updated(module_id):
@@ -355,7 +440,15 @@ class Learner(Checkpointable):
         return self.module
 
     def remove_module(self, module_id: str, **kwargs: Any) -> Any:
-        """Remove a module, and its optimizers."""
+        """Remove a module, and its optimizers.
+
+        Args:
+            module_id: The module's id.
+            **kwargs: More, in later releases.
+
+        Returns:
+            The modules that are left.
+        """
         self.module.remove_module(module_id)
         for key in [key for key in self._optimizers if key[0] == module_id]:
             del self._optimizers[key]
@@ -366,7 +459,13 @@ class Learner(Checkpointable):
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Return weights and the optimizers' state."""
+        """Return weights and the optimizers' state.
+
+        Args:
+            components: Which parts; default: all.
+            not_components: Which parts not; default: none.
+            **kwargs: More, in later releases.
+        """
         found: dict[str, Any] = {"weights_seq_no": self.weights_seq_no, "own": self._own_state()}
         if chosen("rl_module", components, not_components):
             found["rl_module"] = self.module.get_state(**kwargs)
@@ -375,7 +474,11 @@ class Learner(Checkpointable):
         return found
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over what :meth:`get_state` returned."""
+        """Take over what :meth:`get_state` returned.
+
+        Args:
+            state: The state.
+        """
         self.build()
         self.weights_seq_no = state.get("weights_seq_no", self.weights_seq_no)
         if "rl_module" in state:

@@ -70,7 +70,7 @@ class LearnerGroup(Checkpointable):
         async_update: bool = False,
         **how: Any,
     ) -> list[dict[Any, Any]]:
-        """Train on a batch, on rollouts, or on episodes; what each learner logged.
+        """Train on a batch, on rollouts, or on episodes.
 
         Args:
             batch: Arrays by column, for each module id.
@@ -79,6 +79,12 @@ class LearnerGroup(Checkpointable):
             async_update: Refused: algorithms that learn while they sample keep references of calls
             themselves.
             how: As of ``Learner.update``.
+
+        Returns:
+            What each learner logged.
+
+        Raises:
+            ValueError: ``async_update`` is True.
         """
         if async_update:
             raise ValueError("async_update=True is not built: call update() in a thread.")
@@ -97,7 +103,12 @@ class LearnerGroup(Checkpointable):
         return found
 
     def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> list[Any]:
-        """Return ``func(learner)`` of each learner."""
+        """Return ``func(learner)`` of each learner.
+
+        Args:
+            func: Takes a learner; it must be possible to pickle it.
+            **kwargs: More, in later releases.
+        """
         if self._learner is not None:
             return [func(self._learner)]
         found: list[Any] = heliostat.get([actor.apply.remote(func) for actor in self._actors])
@@ -106,12 +117,21 @@ class LearnerGroup(Checkpointable):
     def get_weights(
         self, module_ids: Any = None, *, inference_only: bool = False
     ) -> dict[str, Any]:
-        """Return the weights by module id."""
+        """Return the weights by module id.
+
+        Args:
+            module_ids: Ids of modules. Default: all.
+            inference_only: Only what acting needs. Default False.
+        """
         state = self._of_first(_weights, inference_only)
         return {k: v for k, v in state.items() if module_ids is None or k in module_ids}
 
     def set_weights(self, weights: dict[str, Any]) -> None:
-        """Give all learners weights."""
+        """Give all learners weights.
+
+        Args:
+            weights: The weights by module id.
+        """
         self.foreach_learner(_Setter({"rl_module": weights}))
 
     def _of_first(self, func: Callable[..., Any], *arguments: Any) -> Any:
@@ -120,21 +140,42 @@ class LearnerGroup(Checkpointable):
         return heliostat.get(self._actors[0].apply.remote(func, *arguments))
 
     def add_module(self, *, module_id: str, module_spec: Any, **how: Any) -> None:
-        """Add a module to all learners."""
+        """Add a module to all learners.
+
+        Args:
+            module_id: The module's id.
+            module_spec: Its specification.
+            **how: As of ``Learner.add_module``.
+        """
         self.foreach_learner(_Adder(module_id, module_spec, how))
 
     def remove_module(self, module_id: str, **how: Any) -> None:
-        """Remove a module from all learners."""
+        """Remove a module from all learners.
+
+        Args:
+            module_id: The module's id.
+            **how: Has no effect.
+        """
         self.foreach_learner(_Remover(module_id))
 
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Return the learners' state, which is the same in all."""
+        """Return the learners' state, which is the same in all.
+
+        Args:
+            components: Which parts; default: all.
+            not_components: Which parts not; default: none.
+            **kwargs: More, in later releases.
+        """
         return {"learner": self._of_first(_state, not_components)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Give all learners a state."""
+        """Give all learners a state.
+
+        Args:
+            state: The state.
+        """
         if "learner" in state:
             self.foreach_learner(_Setter(state["learner"]))
 

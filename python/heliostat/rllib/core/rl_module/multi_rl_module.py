@@ -16,8 +16,13 @@ class MultiRLModuleSpec:
 
     Attributes:
         multi_rl_module_class: A subclass of ``MultiRLModule``. Default: ``MultiRLModule`` itself.
-        rl_module_specs: By module id, the specification of the module.
+        observation_space: The space of observations. Default: each module's own.
+        action_space: The space of actions, likewise.
+        inference_only: Modules are for acting alone.
         model_config: Settings of the whole.
+        rl_module_specs: By module id, the specification of the module.
+        load_state_path: A folder that weights are loaded from.
+        modules_to_load: Ids of the modules that are. Default: all.
     """
 
     multi_rl_module_class: Any = None
@@ -30,7 +35,14 @@ class MultiRLModuleSpec:
     modules_to_load: Collection[str] | None = None
 
     def build(self, module_id: str | None = None) -> Any:
-        """Make the modules, or the one of an id."""
+        """Make the modules, or the one of an id.
+
+        Args:
+            module_id: The one module that is made. Default: all of them.
+
+        Returns:
+            The module or modules.
+        """
         if module_id is not None:
             return self.rl_module_specs[module_id].build()
         kind = self.multi_rl_module_class or MultiRLModule
@@ -40,13 +52,22 @@ class MultiRLModuleSpec:
         return made
 
     def add_modules(self, module_specs: dict[str, RLModuleSpec], override: bool = True) -> None:
-        """Add specifications; without ``override`` an id that is there stays as it is."""
+        """Add specifications.
+
+        Args:
+            module_specs: By module id.
+            override: Replace those of the same id. Default True; False: they stay as they are.
+        """
         for name, spec in module_specs.items():
             if override or name not in self.rl_module_specs:
                 self.rl_module_specs[name] = spec
 
     def remove_modules(self, module_ids: str | Collection[str]) -> None:
-        """Remove specifications."""
+        """Remove specifications.
+
+        Args:
+            module_ids: An id or several; those that are not there are passed over.
+        """
         for name in [module_ids] if isinstance(module_ids, str) else module_ids:
             self.rl_module_specs.pop(name, None)
 
@@ -61,6 +82,10 @@ class MultiRLModule(RLModule):
     """Several modules, each of which gets its part of a batch: ``{module id: batch}``.
 
     Override :meth:`setup` for parts that modules share.
+
+    Args:
+        rl_module_specs: By module id, the specification of the module.
+        **kwargs: Those of ``RLModule``.
     """
 
     framework = "torch"
@@ -108,6 +133,11 @@ class MultiRLModule(RLModule):
     def add_module(self, module_id: str, module: RLModule, *, override: bool = False) -> None:
         """Add a module.
 
+        Args:
+            module_id: The module's id.
+            module: The module.
+            override: Replace one of the same id. Default False.
+
         Raises:
             ValueError: There is one of the id, and ``override`` is False.
         """
@@ -120,6 +150,10 @@ class MultiRLModule(RLModule):
 
     def remove_module(self, module_id: str, *, raise_err_if_not_found: bool = True) -> None:
         """Remove a module.
+
+        Args:
+            module_id: The module's id.
+            raise_err_if_not_found: Raise where there is none. Default True.
 
         Raises:
             ValueError: There is none of the id.
@@ -134,7 +168,16 @@ class MultiRLModule(RLModule):
     def foreach_module(
         self, func: Callable[..., Any], *, return_dict: bool = False, **kwargs: Any
     ) -> Any:
-        """Call ``func(id, module)`` with each module; a list of what it returned, or a dict by id."""
+        """Call a function with each module.
+
+        Args:
+            func: Takes the id and the module.
+            return_dict: Return a dict by id. Default False.
+            **kwargs: Further arguments of ``func``.
+
+        Returns:
+            What it returned: a list, or a dict by id.
+        """
         found = {name: func(name, module, **kwargs) for name, module in self._rl_modules.items()}
         return found if return_dict else list(found.values())
 
@@ -149,7 +192,12 @@ class MultiRLModule(RLModule):
         return self._rl_modules[module_id]
 
     def get(self, module_id: str, default: Any = None) -> Any:
-        """Return the module of an id, or ``default``."""
+        """Return the module of an id, or ``default``.
+
+        Args:
+            module_id: The module's id.
+            default: What is returned where there is none. Default ``None``.
+        """
         return self._rl_modules.get(module_id, default)
 
     def items(self) -> ItemsView[str, Any]:
@@ -178,7 +226,14 @@ class MultiRLModule(RLModule):
         inference_only: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the weights by module id."""
+        """Return the weights by module id.
+
+        Args:
+            components: Which parts; default: all.
+            not_components: Which parts not; default: none.
+            inference_only: Only what acting needs. Default False.
+            **kwargs: More, in later releases.
+        """
         return {
             name: module.get_state(inference_only=inference_only)
             for name, module in self._rl_modules.items()
@@ -187,7 +242,11 @@ class MultiRLModule(RLModule):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over weights by module id; ids that are not here are passed over."""
+        """Take over weights by module id; ids that are not here are passed over.
+
+        Args:
+            state: The weights by module id.
+        """
         for name, part in state.items():
             if name in self._rl_modules:
                 self._rl_modules[name].set_state(part)

@@ -62,7 +62,11 @@ class RLModuleSpec:
 
     @classmethod
     def from_module(cls, module: RLModule) -> RLModuleSpec:
-        """Return what makes a module of the same class, spaces and settings."""
+        """Return what makes a module of the same class, spaces and settings.
+
+        Args:
+            module: The module.
+        """
         return cls(
             module_class=type(module),
             observation_space=module.observation_space,
@@ -79,12 +83,19 @@ class RLModuleSpec:
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> RLModuleSpec:
-        """Return the specification of what :meth:`to_dict` returned."""
+        """Return the specification of what :meth:`to_dict` returned.
+
+        Args:
+            d: The dict.
+        """
         return cls(**d)
 
     def update(self, other: RLModuleSpec, override: bool = True) -> None:
-        """Take over the fields that another specification has; without ``override`` those that are
-        missing.
+        """Take over the fields that another specification has.
+
+        Args:
+            other: The other one.
+            override: Those that this one has, too. Default True; False: only those that are missing.
         """
         for field in dataclasses.fields(self):
             theirs = getattr(other, field.name)
@@ -115,6 +126,7 @@ class RLModule(Checkpointable):
         learner_only: Whether only learners have it.
         model_config: Settings of its own.
         catalog_class: Kept for programs that pass it.
+        **kwargs: Is kept with the module.
     """
 
     STATE_FILE_NAME = "module_state"
@@ -179,15 +191,33 @@ class RLModule(Checkpointable):
         return self._forward(batch, **kwargs)
 
     def forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Return the outputs for acting without exploration."""
+        """Return the outputs for acting without exploration.
+
+        Args:
+            batch: Tensors by column, of shape ``(batch, ...)``.
+            **kwargs: More, in later releases.
+        """
         return self._forward_inference(batch, **kwargs)
 
     def forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Return the outputs for acting with exploration."""
+        """Return the outputs for acting with exploration.
+
+        Args:
+            batch: Tensors by column, of shape ``(batch, ...)``.
+            **kwargs: More, in later releases.
+        """
         return self._forward_exploration(batch, **kwargs)
 
     def forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Return the outputs that losses are computed of."""
+        """Return the outputs that losses are computed of.
+
+        Args:
+            batch: Tensors by column, of shape ``(batch, ...)``.
+            **kwargs: More, in later releases.
+
+        Raises:
+            RuntimeError: The module is for acting alone.
+        """
         if self.inference_only:
             raise RuntimeError(
                 "This module was made with inference_only=True, so it has no forward_train()."
@@ -210,11 +240,22 @@ class RLModule(Checkpointable):
         inference_only: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the weights."""
+        """Return the weights.
+
+        Args:
+            components: Which parts; default: all.
+            not_components: Which parts not; default: none.
+            inference_only: Only what acting needs. Default False.
+            **kwargs: More, in later releases.
+        """
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over weights."""
+        """Take over weights.
+
+        Args:
+            state: The weights.
+        """
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments that make such a module."""

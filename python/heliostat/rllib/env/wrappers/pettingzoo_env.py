@@ -52,13 +52,28 @@ class PettingZooEnv(_Wrapped):
         self.env = env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin an episode; what the first agent sees."""
+        """Begin an episode.
+
+        Args:
+            seed: For the environment's random numbers. Default: it goes on with those it has.
+            options: For the environment. Default: none.
+
+        Returns:
+            What the first agent sees.
+        """
         self.env.reset(seed=seed, options=options)
         agent = self.env.agent_selection
         return {agent: self.env.observe(agent)}, {}
 
     def step(self, action_dict: dict[Any, Any]) -> Any:
-        """Let the agent act whose turn it is; what the next one sees, and those that are done."""
+        """Let the agent act whose turn it is.
+
+        Args:
+            action_dict: Its action.
+
+        Returns:
+            What the next one sees, and those that are done.
+        """
         self.env.step(action_dict[self.env.agent_selection])
         found: tuple[dict[Any, Any], ...] = ({}, {}, {}, {}, {})
         while self.env.agents:
@@ -87,13 +102,28 @@ class ParallelPettingZooEnv(_Wrapped):
         self.par_env = env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin an episode; observations and infos by agent."""
+        """Begin an episode.
+
+        Args:
+            seed: For the environment's random numbers. Default: it goes on with those it has.
+            options: For the environment. Default: none.
+
+        Returns:
+            Observations and infos by agent.
+        """
         observations, infos = self.par_env.reset(seed=seed, options=options)
         self.agents = list(self.par_env.agents)
         return observations, infos or {}
 
     def step(self, action_dict: dict[Any, Any]) -> Any:
-        """Let all agents act."""
+        """Let all agents act.
+
+        Args:
+            action_dict: The actions by agent.
+
+        Returns:
+            Observations, rewards, terminateds, truncateds and infos by agent.
+        """
         observations, rewards, terminateds, truncateds, infos = self.par_env.step(action_dict)
         self.agents = list(self.par_env.agents)
         terminateds, truncateds = dict(terminateds), dict(truncateds)
