@@ -30,7 +30,7 @@ def config(**app: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        ([], "no mapping"),
+        ([], "must be a mapping"),
         ({}, "applications: Field required"),
         ({"applications": [{}]}, "applications[0].import_path: Field required"),
         (
