@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use helio_node_state::Conn;
+use helio_node_state::{Conn, Event};
 use helio_proto::cluster::{BytesFollow, BytesStood, BytesTaken, TakeBytes};
 use helio_proto::hello::{Destination, Hello};
 use helio_rpc::service::{Arrival, Error, Gate, Memory, Reader, Target, Writer, connect_tcp};
@@ -26,7 +26,7 @@ use helio_types::{NodeAddress, NodeId};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-use crate::input::{Input, Inputs};
+use crate::input::Inputs;
 
 /// Threads: one may send while another receives.
 const THREADS: usize = 2;
@@ -109,7 +109,7 @@ impl Bulk {
         self.threads.clone()
     }
 
-    /// Keeps an object's bytes ready for the node; it is pinned until [`Input::Served`].
+    /// Keeps an object's bytes ready for the node; it is pinned until [`Event::Served`].
     pub(crate) fn offer(&self, node_id: NodeId, conn: Conn, request_id: u64, at: (u64, u64)) {
         let offer = Offer { conn, at, stop: Arc::default(), is_taken: false };
         let before = self.offers.lock().insert((node_id, request_id), offer);
@@ -119,7 +119,7 @@ impl Bulk {
         }
     }
 
-    /// The bytes are not kept ready any more; [`Input::Served`] follows if they were.
+    /// The bytes are not kept ready any more; [`Event::Served`] follows if they were.
     pub(crate) fn withdraw(&self, conn: Conn, request_id: u64) {
         let mut offers = self.offers.lock();
         let its = |(key, offer): (&(NodeId, u64), &Offer)| {
@@ -136,10 +136,10 @@ impl Bulk {
 
     fn served(&self, conn: Conn, request_id: u64) {
         let inputs = self.inputs.clone();
-        tokio::spawn(async move { inputs.send(Input::Served { conn, request_id }).await });
+        tokio::spawn(async move { inputs.send(Event::Served { conn, request_id }.into()).await });
     }
 
-    /// Takes an object's bytes from a node; [`Input::Received`] follows unless it is stopped.
+    /// Takes an object's bytes from a node; [`Event::Received`] follows unless it is stopped.
     pub(crate) fn receive(&mut self, from: NodeAddress, request_id: u64, at: (u64, u64)) {
         let receipt =
             Arc::new(Receipt { is_wanted: Mutex::new(true), stop: Notify::new(), request_id, at });
@@ -153,7 +153,7 @@ impl Bulk {
             idle: Arc::clone(&self.idle),
         };
         if let Err(error) = self.threads.spawn(receiving.run()) {
-            let received = Input::Received { request_id, outcome: Err(error.to_string()) };
+            let received = Event::Received { request_id, outcome: Err(error.to_string()) }.into();
             let inputs = self.inputs.clone();
             tokio::spawn(async move { inputs.send(received).await });
         }
@@ -252,7 +252,7 @@ impl Server {
         }
         self.offers.lock().remove(&key);
         // The core has ended: nobody is interested.
-        let _ = self.inputs.send(Input::Served { conn, request_id }).await;
+        let _ = self.inputs.send(Event::Served { conn, request_id }.into()).await;
         outcome
     }
 
@@ -348,7 +348,7 @@ impl Receiving {
             outcome = self.take() => outcome.map_err(|error| error.to_string()),
         };
         let is_there = outcome.is_ok();
-        let received = Input::Received { request_id: self.receipt.request_id, outcome };
+        let received = Event::Received { request_id: self.receipt.request_id, outcome }.into();
         // The core has ended: nobody is interested.
         let _ = self.inputs.send(received).await;
         if is_there {
@@ -401,7 +401,7 @@ impl Receiving {
             if received >= told + PROGRESS_STEP {
                 told = received;
                 // A core that is busy hears of the next step.
-                let _ = self.inputs.try_send(Input::ReceivedSome { request_id, received });
+                let _ = self.inputs.try_send(Event::ReceivedSome { request_id, received }.into());
             }
         };
         reader.receive_file(&target, tell).await?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_config::control::RECONNECT_MS_MAX;
+use helio_node_state::Event;
 use helio_proto::cluster::ControlToNode;
 use helio_proto::hello::{Destination, Hello, Welcome};
 use helio_rpc::service::{Error, Reader, Writer, connect_tcp, connect_unix};
@@ -83,7 +84,7 @@ impl Task {
                         return;
                     }
                     lost_at = Instant::now();
-                    if self.inputs.send(Input::ControlLost).await.is_err() {
+                    if self.inputs.send(Event::ControlLost.into()).await.is_err() {
                         return;
                     }
                 }
@@ -106,7 +107,7 @@ impl Task {
                     let news = if is_final {
                         Some(Input::ShutDown { reason: text })
                     } else {
-                        is_refused(&error).then_some(Input::ControlRefused)
+                        is_refused(&error).then_some(Event::ControlRefused.into())
                     };
                     if let Some(news) = news
                         && self.inputs.send(news).await.is_err()
@@ -162,7 +163,7 @@ impl Task {
                         {
                             self.head.on_accepted(accepted.epoch);
                         }
-                        self.inputs.send(Input::ControlSaid { message }).await.ok()?;
+                        self.inputs.send(Event::ControlSaid(message).into()).await.ok()?;
                     }
                     Ok(None) | Err(_) => return Some(()),
                 },
@@ -179,7 +180,7 @@ impl Task {
                             self.inputs.send(Input::ControlConnected { writer }).await.ok()?;
                         }
                         Err(error) if is_refused(&error) => {
-                            self.inputs.send(Input::ControlRefused).await.ok()?;
+                            self.inputs.send(Event::ControlRefused.into()).await.ok()?;
                         }
                         // The machine tells when to try again.
                         Err(_) => {}

@@ -224,13 +224,9 @@ impl Daemon {
                 self.clients.insert(conn, Client { writer, read_out, dropped: 0 });
                 self.apply(Event::ClientOpened { conn, role, node_id, is_local });
             }
-            Input::ClientSaid { conn, message } => {
-                if let ClientToNode::Register(register) = &message
-                    && self.processes.is_starting(register.worker_id)
-                {
-                    self.worker_started(register.worker_id, register.pid);
-                }
-                self.apply(Event::ClientSaid { conn, message });
+            Input::Event(event) => {
+                self.before(&event);
+                self.apply(event);
             }
             Input::ClientClosed { conn, why } => {
                 tracing::debug!(conn = conn.0, "client disconnected");
@@ -244,9 +240,6 @@ impl Daemon {
                 tracing::debug!(conn = conn.0, %node_id, is_made_here, "connected to another node");
                 self.peers.opened(conn, node_id, writer, is_made_here);
             }
-            Input::PeerSaid { conn, node_id, message } => {
-                self.apply(Event::PeerSaid { conn, node_id, message })
-            }
             Input::PeerClosed { conn, node_id } => {
                 tracing::debug!(%node_id, "connection to another node closed");
                 self.peers.closed(conn, node_id);
@@ -257,59 +250,7 @@ impl Daemon {
                 self.peers.closed(None, to.node_id);
                 self.apply(Event::PeerLost { conn: None, node_id: to.node_id });
             }
-            Input::Served { conn, request_id } => {
-                self.peers.served(conn, request_id);
-                self.apply(Event::Served { conn, request_id });
-            }
-            Input::ReceivedSome { request_id, received } => {
-                self.apply(Event::ReceivedSome { request_id, received });
-            }
-            Input::Received { request_id, outcome } => {
-                self.bulk.received(request_id);
-                self.apply(Event::Received { request_id, outcome });
-            }
-            Input::Spilled { object_id, outcome } => {
-                log_disk("spilled", object_id, &outcome);
-                self.apply(Event::Spilled { object_id, outcome })
-            }
-            Input::Restored { object_id, outcome } => {
-                log_disk("restored", object_id, &outcome);
-                self.apply(Event::Restored { object_id, outcome })
-            }
-            Input::Reserved { offset, outcome } => self.apply(Event::Reserved { offset, outcome }),
             Input::ControlConnected { writer } => self.control_connected(writer),
-            Input::ControlSaid { message } => {
-                if let ControlToNode::Accepted(accepted) = &message {
-                    if accepted.refused.is_empty() {
-                        tracing::info!(
-                            session = accepted.session_name,
-                            "the cluster has taken this node in"
-                        );
-                    } else {
-                        tracing::error!(
-                            reason = accepted.refused,
-                            "the cluster has refused this node"
-                        );
-                    }
-                    self.is_accepted |= accepted.refused.is_empty();
-                    if accepted.heartbeat_ms > 0 {
-                        self.heartbeat_ms = accepted.heartbeat_ms;
-                        self.status_at =
-                            self.status_at.min(self.clock.now_ms() + self.heartbeat_ms);
-                    }
-                }
-                if let ControlToNode::JobFinished(finished) = &message {
-                    let view = self.views.join(finished.job_id.hex());
-                    helio_env::views::remove_unused(view);
-                }
-                self.apply(Event::ControlSaid(message));
-            }
-            Input::ControlLost => {
-                tracing::warn!("connection to the control service lost");
-                self.control = None;
-                self.apply(Event::ControlLost);
-            }
-            Input::ControlRefused => self.apply(Event::ControlRefused),
             Input::HeadMoved(moved) => self.head_moved(&moved),
             Input::Zygote(kind, answer) => self.zygote_answered(kind, answer),
             Input::ZygoteLost { kind, generation } => self.zygote_lost(kind, generation),
@@ -326,8 +267,6 @@ impl Daemon {
                     }
                 }
             }
-            Input::GpusRead(gpus) => self.apply(Event::GpusRead(gpus)),
-            Input::MachineRead(machine) => self.apply(Event::MachineRead(machine)),
             Input::Scrape { reply } => {
                 self.scrape_count += 1;
                 self.scrapes.insert(self.scrape_count, reply);
@@ -340,6 +279,49 @@ impl Daemon {
                 self.ending = Some(reason);
             }
             Input::Terminate => self.terminate(),
+        }
+    }
+
+    /// Does what the shell itself has to do before the machine takes in the event.
+    fn before(&mut self, event: &Event) {
+        match event {
+            Event::ClientSaid { message: ClientToNode::Register(register), .. }
+                if self.processes.is_starting(register.worker_id) =>
+            {
+                self.worker_started(register.worker_id, register.pid);
+            }
+            Event::Served { conn, request_id } => self.peers.served(*conn, *request_id),
+            Event::Received { request_id, .. } => self.bulk.received(*request_id),
+            Event::Spilled { object_id, outcome } => log_disk("spilled", *object_id, outcome),
+            Event::Restored { object_id, outcome } => log_disk("restored", *object_id, outcome),
+            Event::ControlSaid(message) => self.before_control_said(message),
+            Event::ControlLost => {
+                tracing::warn!("connection to the control service lost");
+                self.control = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn before_control_said(&mut self, message: &ControlToNode) {
+        if let ControlToNode::Accepted(accepted) = message {
+            if accepted.refused.is_empty() {
+                tracing::info!(
+                    session = accepted.session_name,
+                    "the cluster has taken this node in"
+                );
+            } else {
+                tracing::error!(reason = accepted.refused, "the cluster has refused this node");
+            }
+            self.is_accepted |= accepted.refused.is_empty();
+            if accepted.heartbeat_ms > 0 {
+                self.heartbeat_ms = accepted.heartbeat_ms;
+                self.status_at = self.status_at.min(self.clock.now_ms() + self.heartbeat_ms);
+            }
+        }
+        if let ControlToNode::JobFinished(finished) = message {
+            let view = self.views.join(finished.job_id.hex());
+            helio_env::views::remove_unused(view);
         }
     }
 

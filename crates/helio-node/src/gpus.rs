@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use helio_env::nvml::{Gpu, LIBRARIES, Nvml, Part};
+use helio_node_state::Event;
 use helio_proto::control::GpuUse;
 
-use crate::input::{Input, Inputs};
+use crate::input::Inputs;
 
 /// How long lies between two readings.
 const READ_EVERY: Duration = Duration::from_secs(5);
@@ -42,7 +43,7 @@ pub(crate) fn watch(inputs: Inputs, parts: Parts) {
         loop {
             let gpus = nvml.read();
             parts.replace(&gpus);
-            let told = Input::GpusRead(gpus.into_iter().map(wire).collect());
+            let told = Event::GpusRead(gpus.into_iter().map(wire).collect()).into();
             if inputs.blocking_send(told).is_err() {
                 return;
             }

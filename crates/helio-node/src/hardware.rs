@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use helio_env::usage::{self, Machine};
+use helio_node_state::Event;
 use helio_proto::inspect::MachineUse;
 
-use crate::input::{Input, Inputs};
+use crate::input::Inputs;
 
 /// How long lies between two readings, which take some 100 µs.
 const READ_EVERY: Duration = Duration::from_secs(5);
@@ -18,7 +19,7 @@ pub(crate) async fn watch(inputs: Inputs) {
         let now = (Instant::now(), usage::machine());
         let told = wire(&before.1, &now.1, now.0 - before.0);
         before = now;
-        if inputs.send(Input::MachineRead(told)).await.is_err() {
+        if inputs.send(Event::MachineRead(told).into()).await.is_err() {
             return;
         }
     }

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use helio_node_state::{Conn, DiskError, Exit};
-use helio_proto::cluster::{ControlToNode, HeadMoved, NodeToNode};
-use helio_proto::control::GpuUse;
+use helio_node_state::{Conn, Event, Exit};
+use helio_proto::cluster::HeadMoved;
 use helio_proto::hello::Role;
-use helio_proto::inspect::{self, MachineUse};
-use helio_proto::node::ClientToNode;
+use helio_proto::inspect;
 use helio_rpc::service::Writer;
-use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
+use helio_types::{NodeAddress, NodeId, WorkerId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::zygote::{Answer, Kind};
@@ -19,6 +17,8 @@ pub(crate) type Inputs = mpsc::Sender<Input>;
 /// All that can happen to a daemon.
 #[derive(Debug)]
 pub(crate) enum Input {
+    /// An event that the machine takes in as it is.
+    Event(Event),
     ClientOpened {
         conn: Conn,
         writer: Writer,
@@ -27,10 +27,6 @@ pub(crate) enum Input {
         is_local: bool,
         /// Tells the reader to hand over what has arrived, and to end.
         read_out: Arc<Notify>,
-    },
-    ClientSaid {
-        conn: Conn,
-        message: ClientToNode,
     },
     ClientClosed {
         conn: Conn,
@@ -42,11 +38,6 @@ pub(crate) enum Input {
         writer: Writer,
         is_made_here: bool,
     },
-    PeerSaid {
-        conn: Conn,
-        node_id: NodeId,
-        message: NodeToNode,
-    },
     PeerClosed {
         conn: Option<Conn>,
         node_id: NodeId,
@@ -56,38 +47,9 @@ pub(crate) enum Input {
         to: NodeAddress,
         why: helio_rpc::service::Error,
     },
-    Served {
-        conn: Conn,
-        request_id: u64,
-    },
-    ReceivedSome {
-        request_id: u64,
-        received: u64,
-    },
-    Received {
-        request_id: u64,
-        outcome: Result<(), String>,
-    },
-    Spilled {
-        object_id: ObjectId,
-        outcome: Result<u32, DiskError>,
-    },
-    Restored {
-        object_id: ObjectId,
-        outcome: Result<u32, DiskError>,
-    },
-    Reserved {
-        offset: u64,
-        outcome: Result<(), DiskError>,
-    },
     ControlConnected {
         writer: Writer,
     },
-    ControlSaid {
-        message: ControlToNode,
-    },
-    ControlLost,
-    ControlRefused,
     /// A head that has taken over says where it is.
     HeadMoved(HeadMoved),
     Zygote(Kind, Answer),
@@ -109,9 +71,6 @@ pub(crate) enum Input {
         is_stderr: bool,
     },
     ChildEnded,
-    /// How busy the machine's GPUs are.
-    GpusRead(Vec<GpuUse>),
-    MachineRead(MachineUse),
     /// Somebody reads the node's measurements.
     Scrape {
         reply: oneshot::Sender<Vec<inspect::Answer>>,
@@ -125,4 +84,10 @@ pub(crate) enum Input {
     },
     /// The process was sent SIGTERM.
     Terminate,
+}
+
+impl From<Event> for Input {
+    fn from(event: Event) -> Self {
+        Self::Event(event)
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use helio_node_state::Conn;
+use helio_node_state::{Conn, Event};
 use helio_proto::cluster::NodeToNode;
 use helio_proto::hello::{Destination, Hello, Role};
 use helio_proto::node::ClientToNode;
@@ -119,7 +119,7 @@ async fn serve_client(
         };
         match next {
             Ok(Some(message)) => {
-                if inputs.send(Input::ClientSaid { conn, message }).await.is_err() {
+                if inputs.send(Event::ClientSaid { conn, message }.into()).await.is_err() {
                     return;
                 }
             }

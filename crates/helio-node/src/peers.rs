@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helio_node_state::Conn;
+use helio_node_state::{Conn, Event};
 use helio_proto::cluster::{NodeToNode, PullChunk};
 use helio_proto::hello::Hello;
 use helio_rpc::service::{Error, Reader, Writer, connect_tcp};
@@ -153,7 +153,7 @@ impl Peers {
                     () = stop.notified() => {}
                 }
             }
-            let _ = inputs.send(Input::Served { conn, request_id }).await;
+            let _ = inputs.send(Event::Served { conn, request_id }.into()).await;
         });
     }
 
@@ -224,7 +224,7 @@ async fn read(mut reader: Reader, conn: Conn, node_id: NodeId, inputs: Inputs) {
     loop {
         match reader.next::<NodeToNode>().await {
             Ok(Some(message)) => {
-                if inputs.send(Input::PeerSaid { conn, node_id, message }).await.is_err() {
+                if inputs.send(Event::PeerSaid { conn, node_id, message }.into()).await.is_err() {
                     return;
                 }
             }

@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use helio_node_state::DiskError;
+use helio_node_state::{DiskError, Event};
 use helio_store::{Arena, ArenaSlice};
 use helio_types::ObjectId;
 
-use crate::input::{Input, Inputs};
+use crate::input::Inputs;
 
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -34,7 +34,7 @@ impl Disk {
         tokio::spawn(async move {
             let write = move || write_file(&folder, threshold, object_id, &slice);
             let outcome = in_background(write).await;
-            let _ = inputs.send(Input::Spilled { object_id, outcome }).await;
+            let _ = inputs.send(Event::Spilled { object_id, outcome }.into()).await;
         });
     }
 
@@ -44,7 +44,7 @@ impl Disk {
         let slice = self.slice(offset, size);
         tokio::spawn(async move {
             let outcome = in_background(move || read_file(&path, &slice)).await;
-            let _ = inputs.send(Input::Restored { object_id, outcome }).await;
+            let _ = inputs.send(Event::Restored { object_id, outcome }.into()).await;
         });
     }
 
@@ -60,7 +60,7 @@ impl Disk {
                 arena.reserve(offset, size).map_err(failed)
             };
             let outcome = in_background(reserve).await;
-            let _ = inputs.send(Input::Reserved { offset, outcome }).await;
+            let _ = inputs.send(Event::Reserved { offset, outcome }.into()).await;
         });
     }
 
