@@ -117,7 +117,12 @@ impl Cluster {
 
     /// This node; it is never removed, and so stays the first.
     fn own_view(&self) -> &NodeView {
-        &self.nodes.views()[0]
+        let first = &self.nodes.views()[0];
+        assert!(
+            first.address.node_id == self.own,
+            "another node's room would be lent as this one's"
+        );
+        first
     }
 
     /// A node's address, and whether it is alive.
@@ -229,6 +234,7 @@ impl Cluster {
 
     fn remember_dead(&mut self, address: NodeAddress) {
         let node_id = address.node_id;
+        assert!(node_id != self.own, "a node that takes itself for dead places nothing any more");
         self.nodes.remove(node_id);
         if self.dead_addresses.insert(node_id, address).is_none() {
             self.dead.push_back(node_id);

@@ -241,12 +241,16 @@ impl Contact {
                 self.refused.is_some_and(|at| now.saturating_sub(at) <= 2 * self.round_ms());
             return !is_refused && silence + 2 * self.round_ms() >= alone_ms(self.silence_ms_max);
         }
+        let is_asked = round.answered.is_subset(&round.asked);
+        assert!(is_asked, "a node that was not asked would count for the majority");
         // This node counts too.
         2 * (round.answered.len() + 1) <= round.asked.len() + 1
     }
 
     fn suspend(&mut self, is_suspended: bool, orders: &mut Vec<Order>) {
         if std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended {
+            let may_stop = !is_suspended || self.place == Place::Elsewhere;
+            assert!(may_stop, "workers would stop that no verdict can reach");
             orders.push(if is_suspended { Order::Suspend } else { Order::Resume });
         }
     }

@@ -10,7 +10,7 @@ use helio_proto::control::{
     ControlRequest, ControlResponse, Failure, FailureKind, StartJob, StopCluster, SubscribeActor,
 };
 use helio_proto::node::{ControlCall, ControlReply};
-use helio_types::{ActorId, WorkerId};
+use helio_types::{ActorId, WorkerId, mutant};
 
 use crate::context::{Context, Violation};
 use crate::event::Conn;
@@ -105,10 +105,16 @@ impl ControlCalls {
     pub(crate) fn on_control_connected(&mut self, ctx: &mut Context) {
         self.is_connected = true;
         for ((worker_id, request_id), request) in &self.pending {
+            if mutant!("unanswered-calls-not-repeated") {
+                break;
+            }
             let call = ControlCall { request_id: *request_id, request: request.clone() };
             ctx.tell_control(FromClient { worker_id: *worker_id, call });
         }
         for (worker_id, actors) in &self.subscriptions {
+            if mutant!("subscriptions-not-repeated") {
+                break;
+            }
             for actor_id in actors {
                 let subscribe = SubscribeActor { actor_id: *actor_id };
                 let request = ControlRequest::SubscribeActor(subscribe);
@@ -134,6 +140,8 @@ impl ControlCalls {
         for key in calls.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.pending.remove(&key);
         }
+        let mut left = self.pending.range((worker_id, 0)..=(worker_id, u64::MAX));
+        assert!(left.next().is_none(), "what somebody who is gone has asked would be asked again");
         self.subscriptions.remove(&worker_id);
     }
 }

@@ -44,10 +44,12 @@ impl Exits {
         if self.ends.insert(worker_id, end).is_none() {
             self.order.push_back(worker_id);
         }
+        assert!(self.ends.len() == self.order.len(), "the end of a process would be kept for ever");
         if self.order.len() > DEATHS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.ends.remove(&oldest);
+            let is_known = self.ends.remove(&oldest).is_some();
+            assert!(is_known, "a process would be forgotten whose end is kept");
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use helio_proto::control::{Failure, FailureKind, Strategy};
 use helio_proto::group::{AskGroup, GroupNews};
 use helio_scheduler::InGroup;
-use helio_types::PlacementGroupId;
+use helio_types::{PlacementGroupId, mutant};
 
 use crate::context::Context;
 use crate::limits::GROUP_ASK_MS;
@@ -59,6 +59,8 @@ impl GroupQuestions {
             return;
         }
         let news = asked.and_then(|asked| asked.news.clone());
+        let is_past = asked.is_none_or(|asked| asked.at_ms <= now);
+        assert!(is_past, "a question of the future would keep the group from being asked about");
         self.0.insert(group_id, Question { at_ms: now, news });
         ctx.set_timer(now + GROUP_ASK_MS, Timer::Spill);
         // Without a connection the next question is the first: the group's creation goes before it.
@@ -78,7 +80,7 @@ impl GroupQuestions {
 
     /// The control service answers.
     pub(crate) fn on_news(&mut self, news: GroupNews) {
-        if news.removed {
+        if news.removed && !mutant!("removed-group-still-awaited") {
             self.0.remove(&news.group_id);
         } else if let Some(asked) = self.0.get_mut(&news.group_id) {
             asked.news = Some(news.why);

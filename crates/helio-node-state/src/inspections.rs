@@ -102,7 +102,8 @@ impl Inspections {
             ctx.ask_node(to, NodeToNode::Asked(asked.clone()));
         }
         ctx.set_timer(inspection.until, Timer::Inspection);
-        self.open.insert(request_id, inspection);
+        let before = self.open.insert(request_id, inspection);
+        assert!(before.is_none(), "an answer would go to who has not asked");
         self.end_if_complete(request_id, ctx);
     }
 
@@ -169,6 +170,7 @@ impl Inspections {
     }
 
     fn end(&self, open: Inspection, ctx: &mut Context) {
+        assert!(!open.answers.is_empty(), "the daemon's own answer is missing");
         let Inspection { requester, mut answers, silent, last_words_since, .. } = open;
         if let Some(since) = last_words_since {
             // The rows of ended processes come after those of living ones, should there be more rows than are wanted.

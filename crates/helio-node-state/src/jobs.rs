@@ -34,6 +34,9 @@ impl Jobs {
         if self.finished.insert(job_id) {
             self.finished_order.push_back(job_id);
         }
+        let is_counted = self.finished.len() == self.finished_order.len();
+        assert!(is_counted, "a job that is over would be kept for ever");
+        assert!(!self.drivers.contains_key(&job_id), "lines would go to a driver that is gone");
         if self.finished_order.len() > JOBS_FINISHED_MAX
             && let Some(oldest) = self.finished_order.pop_front()
         {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use helio_proto::cluster::{AskLiveness, NodeToNode, TellLiveness};
 use helio_proto::node::LivenessReply;
-use helio_types::{DeathCause, DeathKind, NodeAddress, NodeId, WorkerAddress, WorkerId};
+use helio_types::{DeathCause, DeathKind, NodeAddress, NodeId, WorkerAddress, WorkerId, mutant};
 
 use crate::context::Context;
 use crate::event::Conn;
@@ -82,6 +82,9 @@ impl Liveness {
         match life {
             Life::Runs if self.open.len() >= LIVENESS_ASKED_MAX => reply(requester, None, ctx),
             Life::Runs | Life::Ends => self.hold_open(requester, worker_id, ctx),
+            Life::Over if mutant!("nobody-hears-that-a-process-is-gone") => {
+                reply(requester, None, ctx);
+            }
             Life::Over => {
                 let cause = DeathCause::new(
                     DeathKind::Unknown,
@@ -126,7 +129,8 @@ impl Liveness {
 
     fn forward(&mut self, to: NodeAddress, worker_id: WorkerId, asker: Asker, ctx: &mut Context) {
         self.count += 1;
-        self.forwarded.insert(self.count, (to.node_id, asker));
+        let before = self.forwarded.insert(self.count, (to.node_id, asker));
+        assert!(before.is_none(), "who asked before would never hear whether the process lives");
         let ask = AskLiveness { request_id: self.count, worker_id };
         ctx.ask_node(to, NodeToNode::AskLiveness(ask));
     }
@@ -162,6 +166,8 @@ impl Liveness {
 
     fn hold_open(&mut self, requester: Requester, worker_id: WorkerId, ctx: &mut Context) {
         let answer_at = ctx.now() + LIVENESS_MS;
+        let is_last = self.open.last().is_none_or(|one| one.answer_at <= answer_at);
+        assert!(is_last, "a question would be open longer than a later one");
         self.open.push(Question { requester, worker_id, answer_at });
         ctx.set_timer(answer_at, Timer::Liveness);
     }

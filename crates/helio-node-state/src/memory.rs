@@ -92,6 +92,9 @@ impl Memory {
         pid: impl Fn(WorkerId) -> u32,
     ) -> Option<(WorkerId, DeathCause)> {
         let (worker_id, is_final) = choose(candidates)?;
+        let is_known = candidates.iter().any(|one| one.worker_id == worker_id);
+        assert!(is_known, "a worker would end that runs nothing");
+        assert!(self.victim != Some(worker_id), "a worker would be ended twice, and counted so");
         self.victim = Some(worker_id);
         self.killed += 1;
         let message = explain(reading, host, pid(worker_id));

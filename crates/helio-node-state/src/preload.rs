@@ -127,6 +127,10 @@ impl Preload {
 
     fn on_use(&mut self, job_id: JobId, ctx: &Context) {
         self.jobs.insert(job_id);
+        assert!(
+            self.used_at <= ctx.now(),
+            "modules would not be unloaded for long after their use"
+        );
         self.used_at = ctx.now();
     }
 

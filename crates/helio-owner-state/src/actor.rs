@@ -25,7 +25,7 @@ use helio_types::{
 use crate::Owner;
 use crate::event::Action;
 use crate::object::Stored;
-use crate::task::{CallArgs, State, Task, TaskSpec};
+use crate::task::{CallArgs, State, Target, Task, TaskSpec};
 
 /// How long an actor whose connection broke may be said to live before what was sent to it is given
 /// up, in microseconds.
@@ -207,14 +207,14 @@ impl Owner {
         self.actors.get(id)
     }
 
-    pub(crate) fn has_queued_call(&self, target: &crate::Target, task: TaskId) -> bool {
-        let crate::Target::Actor(id) = target else { return false };
+    pub(crate) fn has_queued_call(&self, target: &Target, task: TaskId) -> bool {
+        let Target::Actor(id) = target else { return false };
         self.actors.get(id).is_some_and(|actor| actor.queue.contains(&task))
     }
 
     /// Whether a call of an actor that waits for arguments stands where its order demands.
     pub(crate) fn has_waiting_call(&self, task: &Task) -> bool {
-        let crate::Target::Actor(id) = task.spec.target else { return true };
+        let Target::Actor(id) = task.spec.target else { return true };
         self.actors.get(&id).is_some_and(|actor| {
             actor.lacking.contains(&task.spec.id) == task.is_unordered()
                 && actor.queue.contains(&task.spec.id) != task.is_unordered()
@@ -524,6 +524,8 @@ impl Owner {
         call.at = Some(to.clone());
         call.sent = now;
         let (spec, attempt, is_remade) = (call.spec.clone(), call.attempt, call.past.is_remade);
+        let is_of_it = matches!(&spec.target, Target::Actor(actor) if *actor == id);
+        assert!(is_of_it, "a call would run in an actor that was not called");
         actor.sent.push_back(task);
         actor.sequence += 1;
         let sequence = if is_remade { call.past.ended } else { actor.sequence };
@@ -536,7 +538,7 @@ impl Owner {
     /// A call was replied to; when it can have begun.
     pub(crate) fn leave_actor(&mut self, spec: &TaskSpec, task: TaskId, now: u64) -> u64 {
         let mut began = 0;
-        if let crate::Target::Actor(id) = spec.target
+        if let Target::Actor(id) = spec.target
             && let Some(actor) = self.actors.get_mut(&id)
         {
             match actor.sent.front() {

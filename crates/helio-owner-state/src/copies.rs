@@ -109,7 +109,11 @@ impl Owner {
     pub(crate) fn can_spare(&self, id: ObjectId) -> bool {
         let Some(object) = self.objects.get(&id) else { return false };
         let copies = match &object.value {
-            Stored::Stores { locations, .. } => locations.len() - object.relations.copies.len(),
+            Stored::Stores { locations, .. } => {
+                let made = object.relations.copies.len();
+                assert!(made <= locations.len(), "the last copy that is kept would be given up");
+                locations.len() - made
+            }
             _ => 0,
         };
         object.owner.is_none() && (copies > 1 || self.can_rebuild(id))
@@ -141,6 +145,8 @@ impl Owner {
             _ if object.owner.is_some() => {}
             Stored::Stores { locations, .. } if !locations.is_empty() => {
                 if !locations.iter().any(|location| location.node_id == node.node_id) {
+                    let is_known = object.relations.copies.contains(&node.node_id);
+                    assert!(!is_known, "a copy of which nobody has the place would never be freed");
                     object.relations.copies.push(node.node_id);
                     locations.push(node);
                 }

@@ -3,7 +3,7 @@
 //!
 //! Such an attempt does not count against the call's retries. The time between attempts doubles.
 
-use helio_types::{DeathCause, TaskId};
+use helio_types::{DeathCause, TaskId, mutant};
 
 use crate::Owner;
 use crate::event::Action;
@@ -17,7 +17,10 @@ pub(crate) const OOM_DELAY_US_MAX: u64 = 60_000_000;
 impl Owner {
     pub(crate) fn retry_later(&mut self, id: TaskId, cause: &DeathCause, now: u64) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
+        let waits = matches!(task.state, State::Delayed(_));
+        assert!(!waits, "a call would be tried again twice");
         let delay = OOM_DELAY_US.saturating_mul(1 << task.past.ooms.min(16)).min(OOM_DELAY_US_MAX);
+        let delay = if mutant!("out-of-memory-tried-again-at-once") { 0 } else { delay };
         task.past.ooms += 1;
         let first_line = cause.message.lines().next().unwrap_or_default();
         task.past.failure = Some(first_line.into());
@@ -34,6 +37,8 @@ impl Owner {
             && at <= now
         {
             self.delayed.pop_first();
+            let is_next = self.delayed.first().is_none_or(|(next, _)| *next >= at);
+            assert!(is_next, "a call would wait longer than one that came later");
             // The call may have been cancelled meanwhile.
             let task = self.tasks.get(&id).filter(|task| task.state == State::Delayed(at));
             if let Some(failure) = task.map(|task| task.past.failure.clone().unwrap_or_default()) {

@@ -302,7 +302,7 @@ impl Owner {
             yielded: 0,
             past,
         };
-        self.tasks.insert(id, task);
+        assert!(self.tasks.insert(id, task).is_none(), "an attempt under way would be forgotten");
         if missing == 0 {
             self.dispatch(id, now, out);
         }

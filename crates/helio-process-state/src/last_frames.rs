@@ -8,7 +8,7 @@
 use helio_owner_state::Event as OwnerEvent;
 use helio_proto::control::{ActorInfo, ActorPhase};
 use helio_proto::node::LeaseLost;
-use helio_types::{ActorId, DeathKind, NodeId, WorkerId};
+use helio_types::{ActorId, DeathKind, NodeId, WorkerId, mutant};
 
 use crate::value::Memory;
 use crate::{Action, Peer, Process};
@@ -79,6 +79,7 @@ impl<M: Memory> Process<M> {
 
     pub(crate) fn after_last_frames(&mut self, worker: WorkerId, news: Death) {
         match self.links.from_process(worker).or_else(|| self.links.to_process(worker)) {
+            Some(_) if mutant!("death-heard-before-the-last-words") => self.tell_death(news),
             Some(link) => {
                 let more_comes = self.is_remote(link) && !news.is_of_node();
                 let until = more_comes.then(|| self.now + LAST_FRAMES_US);

@@ -28,6 +28,7 @@ impl Watches {
     pub(crate) fn add(&mut self, id: ObjectId, readiness: Readiness) {
         let entry = self.waiting.entry(id).or_insert(readiness);
         *entry = readiness.max(*entry);
+        assert!(*entry >= readiness, "somebody would read what is not here");
     }
 
     /// Returns the state that the watchers of the object wait for; `None` when nobody watches it.

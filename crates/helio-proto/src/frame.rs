@@ -30,6 +30,7 @@ pub fn put(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     body(out);
+    assert!(out.len() >= start + 4, "a body would have taken away what was written before it");
     let length = out.len() - start - 4;
     assert!(
         length <= u32::MAX as usize,

@@ -12,7 +12,7 @@
 use helio_types::{LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::opcode::{Opcode, ValueKind, flags};
-use crate::reader::{Malformed, Reader, put_bytes};
+use crate::reader::{Malformed, Reader, put_bytes, put_count};
 
 /// A reference in transit: the object and who owns it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -329,7 +329,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::Stored { size, locations } => {
             ValueKind::Stored.put(out);
             out.extend_from_slice(&size.to_le_bytes());
-            out.extend_from_slice(&(locations.len() as u32).to_le_bytes());
+            put_count(out, locations.len());
             for location in locations {
                 put_node(out, location);
             }
@@ -363,7 +363,7 @@ fn get_returned(reader: &mut Reader<'_>) -> Result<Returned, Malformed> {
 
 /// Appends a list of references.
 pub fn put_references(out: &mut Vec<u8>, references: &[Reference]) {
-    out.extend_from_slice(&(references.len() as u32).to_le_bytes());
+    put_count(out, references.len());
     for reference in references {
         put_reference(out, reference);
     }
@@ -386,7 +386,7 @@ impl Args {
     pub fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.stored_body));
         put_bytes(out, &self.body);
-        out.extend_from_slice(&(self.deps.len() as u32).to_le_bytes());
+        put_count(out, self.deps.len());
         for dep in &self.deps {
             put_dependency(out, &dep.reference, &dep.value);
         }
@@ -446,14 +446,14 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(&task.0);
                 out.push(u8::from(*failed) | u8::from(*leaving) << 1 | u8::from(*retryable) << 2);
                 out.extend_from_slice(&items.to_le_bytes());
-                out.extend_from_slice(&(returns.len() as u32).to_le_bytes());
+                put_count(out, returns.len());
                 for returned in returns {
                     put_returned(out, returned);
                 }
             }
             Self::Unstarted { tasks } => {
                 Opcode::Unstarted.put(out);
-                out.extend_from_slice(&(tasks.len() as u32).to_le_bytes());
+                put_count(out, tasks.len());
                 for task in tasks {
                     out.extend_from_slice(&task.0);
                 }
@@ -501,7 +501,7 @@ impl<'a> Frame<'a> {
             }
             Self::RemoveBorrow { objects } => {
                 Opcode::RemoveBorrow.put(out);
-                out.extend_from_slice(&(objects.len() as u32).to_le_bytes());
+                put_count(out, objects.len());
                 for (object, number) in objects {
                     out.extend_from_slice(&object.0);
                     out.extend_from_slice(&number.to_le_bytes());

@@ -82,6 +82,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Appends how many follow.
+pub fn put_count(out: &mut Vec<u8>, count: usize) {
+    assert!(count <= u32::MAX as usize, "{count} things would be read back as fewer");
+    out.extend_from_slice(&(count as u32).to_le_bytes());
+}
+
 /// Appends a `u32` length and the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = bytes.len();

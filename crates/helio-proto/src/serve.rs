@@ -251,15 +251,20 @@ impl<'a> Headers<'a> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "frames are bounded by FRAME_MAX")]
+#[expect(clippy::cast_possible_truncation, reason = "it is checked")]
 fn begin(out: &mut impl BufMut, length: usize, kind: u8, id: u32) {
+    assert!(length <= u32::MAX as usize, "a request would be announced as a shorter one");
     out.put_u32_le(length as u32);
     out.put_u8(kind);
     out.put_u32_le(id);
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "frames are bounded by FRAME_MAX")]
+#[expect(clippy::cast_possible_truncation, reason = "it is checked")]
 fn text(out: &mut impl BufMut, bytes: &[u8]) {
+    assert!(
+        bytes.len() <= u32::MAX as usize,
+        "a name or value would be read back as a shorter one"
+    );
     out.put_u32_le(bytes.len() as u32);
     out.put_slice(bytes);
 }

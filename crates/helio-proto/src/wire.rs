@@ -20,7 +20,14 @@ impl<T: prost::Message + Default> Wire for T {}
 /// The bytes of a message.
 #[must_use]
 pub fn encode<M: Wire>(message: &M) -> Vec<u8> {
-    message.encode_to_vec()
+    let length = message.encoded_len();
+    let mut bytes = Vec::with_capacity(length);
+    message.encode_raw(&mut bytes);
+    assert!(
+        bytes.len() == length,
+        "within another one the message would be announced shorter or longer"
+    );
+    bytes
 }
 
 /// Reads a message.

@@ -52,6 +52,7 @@ impl Touched {
         offset: usize,
         length: usize,
     ) {
+        assert!(offset + length <= size, "memory behind the mapping would be mapped in");
         for piece in offset / PIECE..(offset + length).div_ceil(PIECE) {
             let start = piece * PIECE;
             if !self.has(piece) && start + PIECE <= size {
@@ -127,6 +128,7 @@ unsafe fn copy_part(bytes: &[u8], to: Target<'_>, is_large: bool) {
         let offset = to.offset + at;
         let (length, is_new) = next_run(bytes.len() - at, offset, to.touched);
         let (from, target) = (&bytes[at..at + length], to.base.wrapping_add(offset));
+        assert!(length > 0, "a copy would never end");
         at += length;
         // SAFETY: the caller's promise; `length` is at most what is left.
         unsafe {

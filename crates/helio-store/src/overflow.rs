@@ -45,10 +45,16 @@ impl Overflow {
         io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
     }
 
+    /// Where a range of the store's addresses lies in the file.
+    fn place(&self, offset: u64) -> u64 {
+        assert!(offset >= self.start, "a range of the memory would be taken for one of the disk");
+        offset - self.start
+    }
+
     pub(crate) fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
         let how = OpenOptions::new().create(true).truncate(false).write(true).clone();
         let file = self.opened(&self.written, &how)?;
-        rustix::fs::fallocate(file, FallocateFlags::empty(), offset - self.start, length)
+        rustix::fs::fallocate(file, FallocateFlags::empty(), self.place(offset), length)
             .map_err(|error| self.named(&error.into()))
     }
 
@@ -56,7 +62,7 @@ impl Overflow {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Some(file) = self.written.get() {
             // A file system that cannot keeps the bytes until the range is used again.
-            let _ = rustix::fs::fallocate(file, flags, offset - self.start, length);
+            let _ = rustix::fs::fallocate(file, flags, self.place(offset), length);
         }
     }
 
@@ -70,14 +76,14 @@ impl Overflow {
 
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let file = self.file_to_write()?;
-        file.write_all_at(bytes, offset - self.start).map_err(|error| self.named(&error))
+        file.write_all_at(bytes, self.place(offset)).map_err(|error| self.named(&error))
     }
 
     /// Maps a range to read it.
     pub(crate) fn map(&self, offset: u64, length: u64) -> Result<Mapping, Error> {
         let file = self.file_to_read()?;
         let size = file.metadata()?.len();
-        let at = offset - self.start;
+        let at = self.place(offset);
         if at.checked_add(length).is_none_or(|end| end > size) {
             return Err(Error::OutOfBounds { offset, length, size });
         }
@@ -116,6 +122,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn as_ptr(&self) -> *const u8 {
+        assert!(self.lead < self.length, "readers would see what lies behind the range");
         // SAFETY: the lead is inside the mapping.
         unsafe { self.base.as_ptr().add(self.lead) }
     }

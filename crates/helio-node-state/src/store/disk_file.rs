@@ -54,6 +54,8 @@ impl DiskFile {
     }
 
     pub(super) fn free(&mut self, extent: Extent) {
+        assert!(self.has(extent), "a range of the memory would be given back as one of the disk");
+        assert!(extent.length.is_multiple_of(PAGE), "the disk would get back what others use");
         self.allocator.free(Extent { offset: extent.offset - self.start, ..extent });
         self.holes.push(extent);
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use helio_types::{NodeId, ObjectId};
+use helio_types::{NodeId, ObjectId, mutant};
 
 /// **LIMIT-1** How many are kept; the oldest is forgotten first, and an object that its owner has freed may stay.
 const DROPS_MAX: usize = 10_000;
@@ -24,7 +24,10 @@ impl Drops {
         if self.told.len() == DROPS_MAX {
             self.told.pop_front();
         }
+        let is_last = self.told.back().is_none_or(|(at, _, _)| *at <= now);
+        assert!(is_last, "what was told long ago would be told again");
         self.told.push_back((now, to, object_id));
+        assert!(self.told.len() <= DROPS_MAX, "LIMIT-1");
     }
 
     /// Takes the objects that a node was told to drop, once it has left.
@@ -33,7 +36,7 @@ impl Drops {
         let told: Vec<ObjectId> =
             self.told.iter().filter(|(_, to, _)| *to == node_id).map(|(_, _, id)| *id).collect();
         self.told.retain(|(_, to, _)| *to != node_id);
-        told
+        if mutant!("heir-not-told-what-was-freed") { Vec::new() } else { told }
     }
 
     fn forget_old(&mut self, now: u64) {

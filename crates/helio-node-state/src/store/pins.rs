@@ -13,7 +13,9 @@ pub(super) struct Pins(BTreeMap<Conn, HashMap<ObjectId, u32>>);
 
 impl Pins {
     pub(super) fn add(&mut self, conn: Conn, object_id: ObjectId) {
-        *self.0.entry(conn).or_default().entry(object_id).or_default() += 1;
+        let count = self.0.entry(conn).or_default().entry(object_id).or_default();
+        assert!(*count < u32::MAX, "an object that is read would be moved");
+        *count += 1;
     }
 
     pub(super) fn remove(

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use helio_types::{NodeAddress, NodeId, ObjectId};
+use helio_types::{NodeAddress, NodeId, ObjectId, mutant};
 
 use super::allocator::Extent;
 use super::objects::Owner;
@@ -355,6 +355,10 @@ impl Pulls {
         let Fetch { readers, gone, reason, .. } = self.fetches.remove(&object_id)?;
         for reader in &readers {
             self.by_request.remove(reader);
+        }
+        let mut readers = readers;
+        if mutant!("second-reader-forgotten") {
+            readers.truncate(1);
         }
         Some(Missing { readers, gone, reason })
     }

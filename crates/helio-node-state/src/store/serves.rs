@@ -58,6 +58,7 @@ impl Serves {
     }
 
     pub(super) fn wait(&mut self, conn: Conn, request_id: u64, object_id: ObjectId) {
+        assert!(!self.is_used(conn, request_id), "a daemon that waits would never get its answer");
         self.awaited.insert((conn, request_id), object_id);
     }
 

@@ -212,6 +212,10 @@ impl Store {
             return self.fail_pull(object_id, "the bytes came out of order".to_owned(), env);
         };
         pull.received += length;
+        assert!(
+            pull.received <= extent.length,
+            "an object would be written over the one behind it"
+        );
         let offset = extent.offset + chunk.offset;
         env.ctx.push(Action::Write { offset, bytes: chunk.bytes });
         self.finish_pull(object_id, env);

@@ -2,7 +2,7 @@
 
 use helio_proto::control::StrategyKind;
 use helio_proto::node::LeaseClass;
-use helio_types::{NodeAddress, NodeId};
+use helio_types::{NodeAddress, NodeId, mutant};
 
 use super::Class;
 use super::choice::PATIENCE_US;
@@ -123,7 +123,9 @@ impl Owner {
 
     fn withdraw(&mut self, index: usize, requests: Vec<u64>, out: &mut Vec<Action>) {
         for request in requests {
-            if let Some(asked) = self.leases.classes[index].requests.remove(&request) {
+            if let Some(asked) = self.leases.classes[index].requests.remove(&request)
+                && !mutant!("request-withdrawn-in-silence")
+            {
                 out.push(Action::CancelLease { node: asked.at, request });
             }
         }
