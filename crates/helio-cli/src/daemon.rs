@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use helio_config::control::LATE_NODES_MS;
 use helio_config::session::{
     CONTROL_FILE, CONTROL_SOCKET, LOG_FILE, PACKAGES_FOLDER, READY_FILE, START_S_MAX, TOKEN_FILE,
 };
@@ -50,8 +51,9 @@ use crate::{
     overrides, settings, values,
 };
 
-/// How long the control service may take to end after the node has.
-const CONTROL_END_MAX: Duration = Duration::from_secs(2);
+/// How long the control service may take to end after the node has: it may have to wait for nodes that are to be told.
+const CONTROL_END_MAX: Duration =
+    Duration::from_millis(LATE_NODES_MS).saturating_add(helio_control::FLUSH_MAX);
 
 /// So long after it is ready the daemon has its first workers, and runs none of the code of its start any more.
 const START_SETTLES: Duration = Duration::from_secs(2);

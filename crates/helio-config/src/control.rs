@@ -13,6 +13,10 @@ pub const STALL_HEARTBEATS: u64 = 2;
 /// How long a node whose connection broke may take to come back, in milliseconds.
 pub const RECONNECT_MS_MAX: u64 = 1_000;
 
+/// How soon after a restart of the control service every node that is there has come back, in milliseconds: each tries at
+/// least once in [`RECONNECT_MS_MAX`]. A cluster that is stopped meanwhile ends no sooner, so that all are told.
+pub const LATE_NODES_MS: u64 = 2 * RECONNECT_MS_MAX;
+
 /// After a restart of the control service: how long the nodes of before may take to come back before
 /// what lived on them is given up, in milliseconds.
 pub const RECOVERY_MS_MAX: u64 = 10_000;

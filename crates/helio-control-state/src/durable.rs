@@ -7,7 +7,7 @@
 //! | `g/` group id | its `GroupSpec` | when it is created; deleted when it is removed |
 //! | `h/` group id | its `GroupInfo`, for the nodes of its bundles | when they are placed or lost; deleted likewise |
 //! | `t/` group id | its `GroupInfo`, for the nodes of the newest attempt and its number | before they are asked; deleted when it is removed |
-//! | `i/` actor id | its `ActorInfo`, for incarnation, node, attempt, and whether it is to start again | when it is created, restarted, sent to a node, or told to end so that it starts again; deleted likewise |
+//! | `i/` actor id | its `ActorInfo`, for incarnation, node, attempt, and whether it is to start again | when it is restarted, sent to a node, or told to end so that it starts again; deleted likewise |
 //! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
 //! | `n/` node id | a `Peer` with its address | when it registers, where heads take each other's place; deleted when it is dead |
 //! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |

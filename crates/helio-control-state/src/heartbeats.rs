@@ -35,6 +35,7 @@ impl Heartbeats {
     pub(crate) fn heard(&mut self, node_id: NodeId, now_ms: u64) -> bool {
         match self.nodes.get_mut(&node_id) {
             Some(node) => {
+                assert!(node.told_ms <= now_ms, "a node was answered before it was heard");
                 node.heard_ms = now_ms;
                 true
             }
@@ -45,11 +46,15 @@ impl Heartbeats {
     /// Whether it is time to tell the node that it is heard, which counts as done.
     pub(crate) fn is_answer_due(&mut self, node_id: NodeId, now_ms: u64, every_ms: u64) -> bool {
         match self.nodes.get_mut(&node_id) {
-            Some(node) if now_ms.saturating_sub(node.told_ms) >= every_ms => {
-                node.told_ms = now_ms;
-                true
+            Some(node) => {
+                assert!(node.told_ms <= now_ms, "a node would not be told that it is heard");
+                let is_due = now_ms - node.told_ms >= every_ms;
+                if is_due {
+                    node.told_ms = now_ms;
+                }
+                is_due
             }
-            _ => false,
+            None => false,
         }
     }
 

@@ -132,7 +132,9 @@ impl Jobs {
 
     /// Takes in a job of before a restart.
     pub(crate) fn restore(&mut self, job: JobInfo) {
-        self.newest = self.newest.max(u32::from_le_bytes(job.job_id.0));
+        if !mutant!("jobs-number-given-twice") {
+            self.newest = self.newest.max(u32::from_le_bytes(job.job_id.0));
+        }
         if job.alive {
             self.insert_running(job);
         } else {

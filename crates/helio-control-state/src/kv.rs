@@ -35,6 +35,8 @@ impl KeyValues {
         if let Some(old) = &old {
             self.take_off(key_len + old.len());
         }
+        let is_exact = !self.entries.is_empty() || self.bytes == 0;
+        assert!(is_exact, "an empty table that counts bytes fills up without entries");
         old.is_some()
     }
 

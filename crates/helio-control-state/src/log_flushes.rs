@@ -18,6 +18,10 @@ impl LogFlushes {
     /// A request. Whether it is answered at once, for there is no node to be asked.
     pub(crate) fn add(&mut self, asker: Asker, nodes: BTreeSet<NodeId>) -> bool {
         let is_done = nodes.is_empty();
+        assert!(
+            !nodes.contains(&asker.0),
+            "a driver would wait for its own node, which is not asked"
+        );
         if !is_done {
             self.awaited.insert(asker, nodes);
         }

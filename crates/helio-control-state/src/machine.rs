@@ -15,6 +15,7 @@ use crate::log_flushes::LogFlushes;
 use crate::nodes::Nodes;
 use crate::outbox::Outbox;
 use crate::queue::ActorQueue;
+use crate::rules::ending::Ending;
 use crate::subscriptions::Subscriptions;
 use crate::verdict::Verdict;
 
@@ -55,6 +56,8 @@ pub struct Control {
     pub(crate) epoch: u64,
     /// The nodes of before a restart that have not registered again, where heads take each other's place.
     pub(crate) former: BTreeMap<NodeId, NodeAddress>,
+    /// The end of the cluster, once it was asked for.
+    pub(crate) ending: Option<Ending>,
     /// The time until which nodes of before a restart may register again.
     pub(crate) recovering_until_ms: Option<u64>,
 }
@@ -82,7 +85,9 @@ impl Control {
     pub fn next_tick(&self) -> u64 {
         let heartbeat_ms = self.health.heartbeat_ms;
         let watching_ms = self.verdict.is_watching().then_some(LOOK_AGAIN_MS);
-        let due_ms = self.nodes.next_look_ms().into_iter().chain(watching_ms).min();
+        let ending_ms = self.ending.as_ref().and_then(Ending::next_look_ms);
+        let due_ms = [self.nodes.next_look_ms(), watching_ms, ending_ms];
+        let due_ms = due_ms.into_iter().flatten().min();
         let wait_ms = due_ms.unwrap_or(heartbeat_ms).min(heartbeat_ms);
         wait_ms * 1000
     }

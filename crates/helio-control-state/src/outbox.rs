@@ -16,6 +16,8 @@ pub(crate) struct Outbox {
     actions: Vec<Action>,
     /// Changes on which no send rests: they become durable with the next change, or with the next tick.
     deferred: Vec<Change>,
+    /// The cluster was ended.
+    is_over: bool,
 }
 
 impl Outbox {
@@ -78,6 +80,7 @@ impl Outbox {
     }
 
     pub(crate) fn end(&mut self, reason: &str) {
+        assert!(!std::mem::replace(&mut self.is_over, true), "a cluster ends once");
         self.actions.push(Action::End { reason: reason.to_owned() });
     }
 

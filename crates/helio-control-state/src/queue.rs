@@ -31,6 +31,11 @@ struct Queue {
 }
 
 impl ActorQueue {
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     pub(crate) fn contains(&self, actor_id: ActorId) -> bool {
         self.places.contains_key(&actor_id)
     }

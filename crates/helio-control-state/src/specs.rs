@@ -104,6 +104,7 @@ impl Specs {
         let spec = kept.spec.clone();
         self.newest = spec.clone();
         self.kept.insert(kept);
+        assert!(self.kept.len() <= self.sweep_at, "specs that nobody uses would be kept for ever");
         spec
     }
 

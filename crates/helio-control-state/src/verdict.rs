@@ -124,6 +124,7 @@ impl Verdict {
         if in_doubt {
             self.sure_since_ms = now_ms;
         }
+        assert!(now_ms >= self.sure_since_ms, "a doubt of the future would count as long ago");
         let sure_ms = now_ms - self.sure_since_ms;
         if std::mem::replace(&mut self.in_doubt, in_doubt) != in_doubt {
             verdicts.doubt = Some(in_doubt);
@@ -165,6 +166,8 @@ impl Verdict {
         verdicts: &mut Verdicts,
     ) -> bool {
         let suspicion = self.suspicions.entry(sight.node_id).or_default();
+        let is_judge_of_itself = suspicion.witnesses.contains_key(&sight.node_id);
+        assert!(!is_judge_of_itself, "a node would testify that it is not reached");
         let is_confirmed = suspicion.is_confirmed();
         let is_asked = suspicion.rounds > 0
             && now_ms.saturating_sub(suspicion.asked_ms) < 2 * patience.heartbeat_ms;

@@ -371,27 +371,27 @@ impl Cluster {
                 spent += self.costs.receive_ns + (bytes * self.costs.decode_byte_ns) as u64;
             }
         }
-        let mut actions = Vec::new();
+        let mut events = Vec::new();
         // The clock is read once for all: that costs as much as some events do.
         let began = if self.measures { cpu_ns() } else { 0 };
         for event in batch {
-            self.apply(event, &mut actions);
+            events.push(self.apply(event));
         }
         let is_tick_due = self.now >= self.tick_at;
         if is_tick_due {
-            self.apply(Event::Tick, &mut actions);
+            events.push(self.apply(Event::Tick));
         }
         let took = if self.measures { cpu_ns() - began } else { 0 };
         self.counts.machine_ns += took;
         spent += took;
         let next_tick = self.now + self.control.next_tick() * 1000;
         self.tick_at = if is_tick_due { next_tick } else { self.tick_at.min(next_tick) };
-        let persists = actions.iter().any(|action| matches!(action, Action::Persist(_)));
+        let persists = events.iter().flatten().any(|action| matches!(action, Action::Persist(_)));
         if persists {
             self.counts.commits += 1;
         }
         let waited = if persists { self.costs.commit_ns } else { 0 };
-        for action in actions {
+        for action in events.into_iter().flatten() {
             match action {
                 Action::Send { node_id, message } => {
                     let bytes = size(&message);
@@ -423,19 +423,20 @@ impl Cluster {
 
     /// The machine takes in an event. One in [`PART_EVERY`] of a kind is measured by itself: reading the clock costs as much
     /// as some events do.
-    fn apply(&mut self, event: Event, actions: &mut Vec<Action>) {
+    fn apply(&mut self, event: Event) -> Vec<Action> {
         let part = self.counts.parts.entry(kind_of(&event)).or_default();
         part.n += 1;
         let is_rare = matches!(event, Event::Tick);
         if !self.measures || !is_rare && part.n % PART_EVERY != 1 {
-            return actions.extend(self.control.apply(event, self.now / 1000));
+            return self.control.apply(event, self.now / 1000);
         }
         let began = cpu_ns();
         let empty_ns = cpu_ns() - began;
         let began = cpu_ns();
-        actions.extend(self.control.apply(event, self.now / 1000));
+        let actions = self.control.apply(event, self.now / 1000);
         part.measured_ns += (cpu_ns() - began).saturating_sub(empty_ns);
         part.measured += 1;
+        actions
     }
 
     /// Control sends a message of that many bytes, which cost so much each; `spent` is its CPU until now.

@@ -47,7 +47,7 @@ pub struct NodeIndex {
     /// The slots that have changed, since the change of number `first_change`.
     changes: Vec<usize>,
     first_change: u64,
-    trees: BTreeMap<Shape, Kept<Tree>>,
+    trees: Vec<(Shape, Kept<Tree>)>,
     classes: BTreeMap<(BTreeSet<String>, BTreeSet<String>), Kept<Classes>>,
     /// Raised with every use of a tree or of classes.
     uses: u64,
@@ -146,7 +146,7 @@ impl NodeIndex {
     /// How many nodes, and nodes of trees, were looked at so far: the cost of placement, for tests.
     #[must_use]
     pub fn visited(&self) -> u64 {
-        self.visited + self.trees.values().map(|kept| kept.value.visited()).sum::<u64>()
+        self.visited + self.trees.iter().map(|(_, kept)| kept.value.visited()).sum::<u64>()
     }
 
     /// Adds a node that is alive, or replaces what is known of it.
@@ -319,17 +319,9 @@ impl NodeIndex {
 
     fn tree(&mut self, need: &ResourceSet, labels: &[Label]) -> &mut Tree {
         self.uses += 1;
-        let labeled = labels.iter().map(|label| (label.key.clone(), label.value.clone()));
-        let shape = (need.clone(), labeled.collect());
-        if !self.trees.contains_key(&shape) {
-            make_room(&mut self.trees, SHAPES_MAX);
-        }
+        let place = self.place_of_tree(need, labels);
         let (now, first) = (self.now(), self.first_change);
-        let kept = self.trees.entry(shape).or_insert_with(|| Kept {
-            value: Tree::new(need, labels),
-            seen: u64::MAX,
-            used: 0,
-        });
+        let kept = &mut self.trees[place].1;
         if kept.seen < first || kept.seen > now || !kept.value.has_room_for(self.nodes.len()) {
             kept.value.rebuild(&self.nodes);
         } else {
@@ -339,6 +331,26 @@ impl NodeIndex {
         }
         (kept.seen, kept.used) = (now, self.uses);
         &mut kept.value
+    }
+
+    /// Where the tree of a shape is. There are few: comparing a shape with each costs less than copying it to look it up.
+    fn place_of_tree(&mut self, need: &ResourceSet, labels: &[Label]) -> usize {
+        let is_same = |((of, selects), _): &(Shape, Kept<Tree>)| {
+            let asked = labels.iter().map(|label| (&label.key, &label.value));
+            of == need && selects.iter().map(|(key, value)| (key, value)).eq(asked)
+        };
+        if let Some(place) = self.trees.iter().position(is_same) {
+            return place;
+        }
+        if self.trees.len() >= SHAPES_MAX {
+            let oldest = (0..self.trees.len()).min_by_key(|place| self.trees[*place].1.used);
+            self.trees.swap_remove(oldest.unwrap_or(0));
+        }
+        let labeled = labels.iter().map(|label| (label.key.clone(), label.value.clone()));
+        let shape = (need.clone(), labeled.collect());
+        let kept = Kept { value: Tree::new(need, labels), seen: u64::MAX, used: 0 };
+        self.trees.push((shape, kept));
+        self.trees.len() - 1
     }
 
     /// Plans as [`crate::plan_group`] does, from the same nodes in the same order.

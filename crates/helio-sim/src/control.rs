@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use helio_control_state::held::WantedChanges;
 use helio_control_state::{Action, Control, Event, Note};
 use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl};
-use helio_proto::control::{ControlRequest, DrainNode};
+use helio_proto::control::{ControlRequest, DrainNode, StopCluster};
 use helio_proto::node::ControlCall;
 use helio_proto::{decode, encode};
 use helio_types::NodeId;
@@ -217,7 +217,10 @@ impl ControlHost {
                         }
                     }
                 }
-                Action::End { reason } => core.note(|| format!("control ends: {reason}")),
+                Action::End { reason } => {
+                    core.note(|| format!("control ends: {reason}"));
+                    core.is_control_over = true;
+                }
             }
         }
         self.judge_places(core);
@@ -262,6 +265,19 @@ impl ControlHost {
         true
     }
 
+    /// The cluster is to end: a client of the head's node asks for it, or, where that has no connection, the head's
+    /// process does.
+    pub(crate) fn asked_to_stop(&mut self, core: &mut Core, head: NodeId) {
+        let reason = "the user ends it".to_owned();
+        if !self.open.contains_key(&head) || !self.evidence.knows(head) {
+            return self.apply(core, Event::Stop { reason });
+        }
+        let request = StopCluster { reason }.into();
+        let call = ControlCall { request, ..ControlCall::default() };
+        let message = FromClient { call, ..FromClient::default() }.into();
+        self.apply(core, Event::Node { node_id: head, message });
+    }
+
     /// Notes that a request may be refused which comes while nothing can be kept.
     fn may_refuse(&self, core: &mut Core, message: &NodeToControl) {
         if !core.is_head_disk_full() && !self.is_said_full {
@@ -293,7 +309,8 @@ impl ControlHost {
                     self.evidence.heard(node_id, &message, core.now);
                     self.apply(core, Event::Node { node_id, message });
                     // A control service that can make nothing durable sends nothing, either.
-                    let can_act = self.held.is_empty() && !core.is_dead(self.me());
+                    let can_act =
+                        self.held.is_empty() && !core.is_dead(self.me()) && !core.facts.is_stopped;
                     if can_act && self.evidence.awaits_the_gone(node_id) {
                         core.violation(format!(
                             "node {node_id} has left, and is not declared dead"

@@ -221,6 +221,8 @@ pub(crate) struct Core {
     pub(crate) lost_orders: Vec<Order>,
     /// That part has sent so many, and dies before anything else happens.
     pub(crate) torn: Option<End>,
+    /// The control service has asked its shell to end it.
+    pub(crate) is_control_over: bool,
     /// Nodes that the control service has just declared dead, and why.
     pub(crate) declared_dead: Vec<(NodeId, Verdict)>,
 }
@@ -258,6 +260,7 @@ impl Core {
             cut_offs: Vec::new(),
             lost_orders: Vec::new(),
             torn: None,
+            is_control_over: false,
             declared_dead: Vec::new(),
         }
     }

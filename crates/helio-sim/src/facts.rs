@@ -22,6 +22,8 @@ pub struct Facts {
     pub silenced: BTreeSet<usize>,
     /// The head's disk took no durable records for a while.
     pub head_disk_was_full: bool,
+    /// Somebody has asked for the end of the cluster.
+    pub is_stopped: bool,
     /// How often the environment was tried that can never be made.
     pub environments_broken: usize,
     /// When each driver ended.

@@ -90,8 +90,6 @@ impl World {
                 if let Some(host) = &mut self.nodes[node] {
                     host.disk_is_full = true;
                 }
-                let node_id = self.core.daemons[node].address.node_id;
-                self.core.facts.history.node_full(node_id);
                 self.core.facts.count("faults: disk");
                 self.core.after(for_us, Event::DiskHasRoom { node });
             }
@@ -100,8 +98,6 @@ impl World {
                 if let Some(host) = &mut self.nodes[node] {
                     host.disk_is_broken = true;
                 }
-                let node_id = self.core.daemons[node].address.node_id;
-                self.core.facts.history.node_full(node_id);
                 self.core.facts.count("faults: disk that fails");
                 self.core.after(for_us, Event::DiskMended { node });
             }
@@ -455,7 +451,7 @@ impl World {
     }
 
     /// Breaks a connection of that kind; between processes only one that leaves its node.
-    fn cut_some(&mut self, kind: Kind) {
+    pub(crate) fn cut_some(&mut self, kind: Kind) {
         let people = &self.core.people;
         let found = self.core.net.find(|link| {
             let is_local = match link.ends {

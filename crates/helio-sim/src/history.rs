@@ -117,8 +117,10 @@ pub struct History {
     ready_with: BTreeMap<ObjectId, PlacementGroupId>,
     /// Nodes that died, were not heard, or whose connection to the control service broke.
     nodes_lost: BTreeSet<NodeId>,
-    /// Nodes whose disk was full, or whose memory was short, for a while.
-    full: BTreeSet<NodeId>,
+    /// What processes have asked their nodes for, by the number of the question.
+    asked: BTreeMap<(WorkerId, u64), ObjectId>,
+    /// Objects for which a node that was asked for them had no room.
+    without_room: BTreeSet<ObjectId>,
     /// Nodes that were told to hand over what they have, and to leave.
     drained: BTreeSet<NodeId>,
     /// Objects that a disk did not give back.
@@ -240,11 +242,6 @@ impl History {
         self.drained.insert(node);
     }
 
-    /// A node has no room on its disk.
-    pub fn node_full(&mut self, node: NodeId) {
-        self.full.insert(node);
-    }
-
     /// Whether a process ended, or may have been taken for dead.
     pub(crate) fn is_lost(&self, process: &WorkerId) -> bool {
         self.ended.contains(process) || self.silent.contains(process)
@@ -253,11 +250,5 @@ impl History {
     fn is_apart(&self, one: WorkerId, other: WorkerId) -> bool {
         self.apart.contains(&(one, other))
             || self.homes.get(&other).is_some_and(|node| self.parted.contains(&(one, *node)))
-    }
-
-    /// Whether the node of a process had a full disk.
-    #[must_use]
-    pub fn was_full_at(&self, process: WorkerId) -> bool {
-        self.homes.get(&process).is_some_and(|node| self.full.contains(node))
     }
 }

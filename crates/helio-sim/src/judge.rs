@@ -13,7 +13,8 @@
 //! | a group cannot be made | it was asked for while the head's disk had no room |
 //! | it cannot be placed | it may be on one node alone, and that was lost or takes no work |
 //! | a runtime environment | it is the one that can never be made |
-//! | no room, no memory | the disk of the reader's node was full, the worker of that call was ended for memory |
+//! | no room | a node was asked for that object and said so, and its disk had just refused something |
+//! | no memory | the worker of that call was ended for memory |
 
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_types::id::PUT_INDEX_BASE;
@@ -76,8 +77,8 @@ impl Facts {
                 "no worker of the call ended for want of memory".to_owned()
             }),
             ErrorKind::StoreFull | ErrorKind::OutOfDisk => {
-                owed(history.was_full_at(reading.by) || history.was_full_for(error.object), || {
-                    "no disk that it could lie on was full".to_owned()
+                owed(history.had_no_room(error.object), || {
+                    "no node that was asked for the object lacked room for it".to_owned()
                 })
             }
             ErrorKind::ObjectLost => owed(self.may_be_forgotten(error.object, reading.by), || {

@@ -371,6 +371,84 @@ pub const MUTANTS: &[Mutant] = &[
         "answers-before-it-is-durable",
         "what a full disk did not take is acknowledged",
     ),
+    row(
+        "recovery",
+        "clients-that-ended-meanwhile-forgotten",
+        "a driver that ended while the control service was away lives on",
+    ),
+    row(
+        "recovery",
+        "absent-actors-awaited-for-ever",
+        "an actor whose node did not come back is never made again",
+    ),
+    row("recovery", "jobs-number-given-twice", "after a restart a job gets the number of another"),
+    row(
+        "recovery",
+        "unanswered-calls-not-repeated",
+        "what the control service was asked when its connection broke is never answered",
+    ),
+    row(
+        "recovery",
+        "subscriptions-not-repeated",
+        "who follows an actor hears nothing after a restart of the control service",
+    ),
+    row(
+        "pins",
+        "owner-asked-after-once",
+        "objects of an owner elsewhere that dies later stay on the node",
+    ),
+    row(
+        "retries",
+        "death-heard-before-the-last-words",
+        "the results that a process sent last are lost when it ends",
+    ),
+    row(
+        "drains",
+        "heir-not-told-what-was-freed",
+        "what was freed on a node that leaves stays on its heir",
+    ),
+    row(
+        "placement",
+        "removed-group-still-awaited",
+        "calls for a placement group that was removed wait for ever",
+    ),
+    row(
+        "transfers",
+        "second-reader-forgotten",
+        "of several readers of an object that no node has one hears so",
+    ),
+    row(
+        "restarts",
+        "nobody-hears-that-a-process-is-gone",
+        "who asks after a process that is gone is told nothing",
+    ),
+    row("leases", "request-withdrawn-in-silence", "a worker is lent that nobody wants any more"),
+    row(
+        "memory",
+        "out-of-memory-tried-again-at-once",
+        "a call whose worker was ended for want of memory does not wait",
+    ),
+    row("stop", "stop-forgets-a-node", "a node of a cluster that is stopped goes on"),
+    row(
+        "stop",
+        "nodes-of-a-stopped-cluster-join-anew",
+        "the nodes of a cluster that is stopped join it again",
+    ),
+    row(
+        "stop",
+        "stop-awaits-nobody",
+        "a cluster that is stopped does not wait for nodes without a connection",
+    ),
+    row(
+        "stop",
+        "stopped-cluster-takes-nodes-in",
+        "a node that comes late to a cluster that is stopped is taken in",
+    ),
+    row(
+        "disks",
+        "disk-left-alone-for-ever",
+        "a disk that did not take an object once is never tried again",
+    ),
     row("hand-over", "handed-back-call-forgotten", "a call that its worker handed back is lost"),
     row(
         "hand-over",

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, RECONNECT_MS_MAX, suspect_ms};
+use helio_node_state::limits::{DISK_RETRY_MS, READ_ROOM_MS_MAX};
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, MemoryUse, Node, Setup};
 use helio_proto::cluster::{ControlToNode, NodeLeaving, NodeToControl, NodeToNode, PullChunk};
-use helio_proto::control::Label;
+use helio_proto::control::{FailureKind, Label};
 use helio_proto::environment::{EnvStep, RuntimeEnv};
 use helio_proto::hello::Role;
-use helio_proto::node::{ClientToNode, NodeToClient, overflow_start};
+use helio_proto::node::{ClientToNode, NodeToClient, ObjectRefused, overflow_start};
 use helio_proto::{decode, encode};
 use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
@@ -26,6 +27,8 @@ const CHUNK: u64 = 512;
 const BULK_MIN: u64 = 700;
 /// How much may be laid on disk for readers.
 const OVERFLOW: u64 = 4 << 20;
+/// How long who writes waits for room, in milliseconds.
+const ROOM_MS_MAX: u64 = 5_000;
 
 /// The label that every node has, and its values: at the head, and where it is another one.
 pub(crate) const ZONE: &str = "zone";
@@ -126,6 +129,8 @@ pub(crate) struct NodeHost {
     pub(crate) disk_is_full: bool,
     /// Its disk fails every write and every read.
     pub(crate) disk_is_broken: bool,
+    /// When its disk did not take something last.
+    disk_refused_at: Option<u64>,
 }
 
 impl NodeHost {
@@ -149,7 +154,7 @@ impl NodeHost {
             store_size: core.plan.store_size,
             overflow_size: OVERFLOW,
             spills_max: 2,
-            room_ms_max: 5_000,
+            room_ms_max: ROOM_MS_MAX,
             arguments_max: core.plan.store_size / 10 * 7,
             bulk_min: BULK_MIN,
             labels: vec![Label { key: ZONE.to_owned(), value: zone(index, is_head).to_owned() }],
@@ -199,6 +204,7 @@ impl NodeHost {
             disk: BTreeMap::new(),
             disk_is_full: false,
             disk_is_broken: false,
+            disk_refused_at: None,
         };
         core.after(rng.range(1, 5_000), Next::Reach { node: index, wait_us: RETRY_US_MIN });
         host
@@ -249,6 +255,9 @@ impl NodeHost {
                 {
                     let worker = core.people[pid].id;
                     core.facts.history.actor_lives(launch.spec.actor_id, worker);
+                }
+                if let NodeToClient::ObjectRefused(refused) = &message {
+                    self.check_refusal(core, refused);
                 }
                 core.send(conn.0, self.me(), encode::<NodeToClient>(&message))
             }
@@ -385,6 +394,11 @@ impl NodeHost {
             }
             Action::ShutDown { reason } => {
                 core.note(|| format!("node {} shuts down: {reason}", self.index));
+                if let Some(control) = self.control.filter(|_| core.facts.is_stopped) {
+                    let leaving =
+                        NodeToControl::Leaving(NodeLeaving { reason, ..Default::default() });
+                    core.send(control, self.me(), encode(&leaving));
+                }
                 self.is_down = true;
             }
             Action::Rejoin { reason } => {
@@ -473,20 +487,33 @@ impl NodeHost {
     }
 
     /// Returns the outcome of a write.
-    fn written(&self) -> Result<(), DiskError> {
+    fn written(&mut self, now: u64) -> Result<(), DiskError> {
         let full = || DiskError { is_full: true, text: "no space left on device".to_owned() };
-        if self.disk_is_broken {
-            Err(broken_disk())
-        } else if self.disk_is_full {
-            Err(full())
-        } else {
-            Ok(())
+        if !self.disk_is_broken && !self.disk_is_full {
+            return Ok(());
+        }
+        self.disk_refused_at = Some(now);
+        Err(if self.disk_is_broken { broken_disk() } else { full() })
+    }
+
+    /// An object finds no room here only when the disk has not taken something a moment ago: memory and disk hold all that
+    /// programs make.
+    fn check_refusal(&self, core: &mut Core, refused: &ObjectRefused) {
+        let is_of_room =
+            matches!(refused.failure.kind, FailureKind::StoreFull | FailureKind::OutOfDisk);
+        let lasts_us = (DISK_RETRY_MS + ROOM_MS_MAX + READ_ROOM_MS_MAX) * 1000;
+        let is_fresh = self.disk_refused_at.is_some_and(|at| core.now - at <= lasts_us);
+        if is_of_room && !is_fresh {
+            core.violation(format!(
+                "node {} has no room for an object, and its disk took all that it was given: {}",
+                self.index, refused.failure.message
+            ));
         }
     }
 
     /// The disk keeps room for a range of the overflow file.
     pub(crate) fn reserved(&mut self, core: &mut Core, offset: u64) {
-        let outcome = self.written();
+        let outcome = self.written(core.now);
         self.apply(core, Event::Reserved { offset, outcome });
     }
 
@@ -503,7 +530,7 @@ impl NodeHost {
         });
         let arena = &mut core.daemons[self.index].arena[offset as usize..(offset + size) as usize];
         if is_write {
-            let outcome = self.written().map(|()| checksum(arena));
+            let outcome = self.written(core.now).map(|()| checksum(arena));
             if outcome.is_ok() {
                 self.disk.insert(object_id, arena.to_vec());
             }

@@ -1,6 +1,9 @@
 //! The check at the end of a run that nothing is left.
 
+use helio_config::control::{LATE_NODES_MS, RECONNECT_MS_MAX};
+
 use crate::core::Event;
+use crate::net::Kind;
 use crate::plan::Target;
 use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
 use crate::program::{Job, Needs, Op, Plea};
@@ -8,6 +11,12 @@ use crate::world::World;
 
 /// How long the control service is away when it is restarted at rest.
 const RESTART_US: u64 = 200_000;
+
+/// By how much at most somebody asks for the end later than something has happened.
+const STOP_LATER_US: u64 = 1_500_000;
+
+/// How long a cluster takes at most to end: who is away for a moment is waited for.
+const STOP_US: u64 = (LATE_NODES_MS + RECONNECT_MS_MAX) * 1000;
 
 impl World {
     /// The whole run.
@@ -29,6 +38,9 @@ impl World {
         if !self.core.facts.violations.is_empty() {
             return;
         }
+        if self.core.plan.edition > 7 && self.core.rng.one_in(4) {
+            return self.stop_cluster();
+        }
         let drivers: Vec<usize> = self.drivers.iter().map(|(pid, _)| *pid).collect();
         for pid in drivers {
             let delay = self.core.rng.range(1, 500_000);
@@ -36,6 +48,40 @@ impl World {
         }
         self.settle();
         self.check_empty();
+    }
+
+    /// Somebody asks for the end of the cluster while drivers and what they left idle are there: every node ends, and
+    /// with it all that lives on it; also where the control service has just started anew, or a node has no connection.
+    fn stop_cluster(&mut self) {
+        match self.core.rng.below(3) {
+            0 => {
+                self.restart_control("restarts before a stop", RESTART_US);
+                let until = self.core.now + 2 * RESTART_US;
+                self.run_until(until, |world| world.control.is_some());
+            }
+            1 => self.cut_some(Kind::Control),
+            _ => {}
+        }
+        let delay = self.core.rng.below(STOP_LATER_US);
+        self.run_until(self.core.now + delay, |_| false);
+        let head = self.core.daemons[self.core.head].address.node_id;
+        self.core.facts.count("clusters stopped");
+        self.core.facts.is_stopped = true;
+        if let Some(control) = &mut self.control {
+            control.asked_to_stop(&mut self.core, head);
+        }
+        self.end_control();
+        let until = self.core.now + STOP_US;
+        let is_over =
+            |world: &Self| world.control.is_none() && world.nodes.iter().all(Option::is_none);
+        if self.run_until(until, is_over) || !self.core.facts.violations.is_empty() {
+            return;
+        }
+        let left = self.nodes.iter().flatten().map(|host| host.index);
+        let left: Vec<usize> = left.collect();
+        let service = if self.control.is_some() { " and the control service" } else { "" };
+        self.core
+            .violation(format!("the cluster was stopped, and daemons {left:?}{service} go on"));
     }
 
     fn report_hang(&mut self, what: &str) {

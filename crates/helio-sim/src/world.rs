@@ -121,11 +121,24 @@ impl World {
         let head = self.core.head;
         let Some(event) = self.holds.keep(&self.core, head, event) else { return };
         self.happen(event);
+        self.end_control();
         for (node_id, verdict) in std::mem::take(&mut self.core.declared_dead) {
             self.declared_dead(node_id, verdict);
         }
         if let Some(end) = self.core.torn.take() {
             self.die(end);
+        }
+    }
+
+    /// Ends the control service once it has ended the cluster: what it has sent still arrives, and a node that connects
+    /// later finds nobody.
+    pub(crate) fn end_control(&mut self) {
+        if !std::mem::take(&mut self.core.is_control_over) {
+            return;
+        }
+        if let Some(control) = self.control.take() {
+            self.core.control = None;
+            self.core.close_all(End::Control(control.life));
         }
     }
 
@@ -256,11 +269,15 @@ impl World {
             return self.end_node(node);
         }
         if is_down {
-            if !self.core.facts.was_away(node) {
+            let is_stopped = self.core.facts.is_stopped;
+            if !is_stopped && !self.core.facts.was_away(node) {
                 self.core
                     .violation(format!("daemon {node} was told to end although it was never away"));
             }
-            if is_to_rejoin {
+            if is_to_rejoin && is_stopped {
+                self.core
+                    .violation(format!("daemon {node} joins anew, and the cluster was stopped"));
+            } else if is_to_rejoin {
                 let delay = self.core.rng.range(1_000, 500_000);
                 let cpus = self.core.plan.cpus[node % self.core.plan.cpus.len()];
                 self.core.after(delay, Event::NodeStart { cpus });

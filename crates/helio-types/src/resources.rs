@@ -58,6 +58,8 @@ impl ResourceSet {
     pub fn set(&mut self, name: &str, quantity: Quantity) {
         if quantity.0 == 0 {
             self.0.remove(name);
+        } else if let Some(known) = self.0.get_mut(name) {
+            *known = quantity;
         } else {
             self.0.insert(name.to_owned(), quantity);
         }

@@ -105,7 +105,8 @@ impl Groups {
         if !spec.creator.is_nil() {
             self.creators.insert(spec.creator);
         }
-        self.groups.insert(group_id, Group::new(spec, now_ms));
+        let before = self.groups.insert(group_id, Group::new(spec, now_ms));
+        assert!(before.is_none(), "the bundles of a group would stay reserved for ever");
     }
 
     /// Changes which nodes a group is on, and derives the index of nodes anew.

@@ -462,9 +462,16 @@ impl Nodes {
         let Some(node) = self.nodes.get_mut(&node_id).filter(|node| node.is_unsettled) else {
             return false;
         };
-        if node.reservations.is_empty() && !node.is_adjusted {
+        if !node.is_adjusted {
+            // The same as ever, but for what was reserved since: nothing is to be read again.
+            let reserved = std::mem::take(&mut node.reservations);
+            if !reserved.is_empty() {
+                self.index.change_available(node_id, |available| {
+                    reserved.values().for_each(|(resources, _)| available.add(resources));
+                });
+            }
             self.note_wanting(node_id);
-            return false;
+            return !reserved.is_empty();
         }
         let encoded = std::mem::take(&mut node.reported);
         let reported = decode(&encoded).expect("it was encoded here");
@@ -611,10 +618,11 @@ impl Nodes {
     ) {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
         assert!(node.info.alive, "what goes to a dead node never starts");
-        let before = node.reservations.insert(reserved_for, (resources.clone(), now_ms));
+        let before = node.reservations.remove(&reserved_for).map(|(before, _)| before);
+        adjust_view(&mut self.index, node_id, before, &resources);
+        node.reservations.insert(reserved_for, (resources, now_ms));
         node.is_unsettled = true;
         self.reserved.push_back((now_ms, node_id, reserved_for));
-        self.adjust_view(node_id, before.map(|(before, _)| before), &resources);
     }
 
     /// The actor or group has started and holds this much, or has ended and holds nothing. If the node
@@ -627,8 +635,9 @@ impl Nodes {
     ) {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
         if let Some(reserved) = node.reservations.get_mut(&reserved_for) {
-            let before = std::mem::replace(&mut reserved.0, holds.clone());
-            self.adjust_view(node_id, Some(before), &holds);
+            let before = std::mem::take(&mut reserved.0);
+            adjust_view(&mut self.index, node_id, Some(before), &holds);
+            reserved.0 = holds;
         }
     }
 
@@ -691,16 +700,6 @@ impl Nodes {
         [passing, publishing, members, informing, answering].into_iter().flatten().min()
     }
 
-    /// Derives the view anew from a changed reservation: quick also when a node has thousands.
-    fn adjust_view(&mut self, node_id: NodeId, before: Option<ResourceSet>, now: &ResourceSet) {
-        self.index.change_available(node_id, |available| {
-            if let Some(before) = before {
-                available.add(&before);
-            }
-            available.subtract(now);
-        });
-    }
-
     /// Derives the placement view of a node from what is known of it.
     fn refresh_view(&mut self, node_id: NodeId) {
         match self.nodes.get(&node_id).filter(|node| node.info.alive) {
@@ -760,4 +759,19 @@ impl Nodes {
         }
         self.watches.check(|node_id| self.is_alive(node_id))
     }
+}
+
+/// Derives the view of a node anew from a changed reservation: quick also when the node has thousands.
+fn adjust_view(
+    index: &mut NodeIndex,
+    node_id: NodeId,
+    before: Option<ResourceSet>,
+    now: &ResourceSet,
+) {
+    index.change_available(node_id, |available| {
+        if let Some(before) = before {
+            available.add(&before);
+        }
+        available.subtract(now);
+    });
 }

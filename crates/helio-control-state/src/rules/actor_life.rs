@@ -24,8 +24,8 @@ impl Control {
         if !mutant!("actor-not-persisted") {
             self.out.persist(durable::actor(&spec));
         }
+        // Its first incarnation, which has no node yet, is what an actor without a record of that has.
         self.actors.insert(spec, State::Waiting { since_ms: self.now_ms() });
-        self.persist_incarnation(actor_id);
         self.join_group(actor_id);
     }
 

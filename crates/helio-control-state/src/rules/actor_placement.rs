@@ -1,9 +1,11 @@
 //! Where actors go, and what those that wait are told.
 
+use std::borrow::Cow;
+
 use helio_config::control::{HEARTBEAT_MS, LIST_ROWS_MAX, WHY_AFTER_MS};
-use helio_proto::control::{PendingDemand, Strategy};
+use helio_proto::control::{ActorSpec, PendingDemand, Strategy};
 use helio_scheduler::{Choice, InGroup, fails_when_infeasible, taken, why, why_infeasible};
-use helio_types::{ActorId, DeathCause, DeathKind, NodeId, mutant};
+use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ResourceSet, mutant};
 
 use crate::actors::State;
 use crate::durable;
@@ -17,7 +19,11 @@ impl Control {
         let Some(actor) = self.actors.get(actor_id).filter(|actor| actor.is_waiting()) else {
             return;
         };
-        let (shape, is_first) = self.queue.push(actor_id, &actor.spec);
+        let spec = actor.spec.clone();
+        if self.queue.is_empty() && self.place_at_once(actor_id, &spec) {
+            return;
+        }
+        let (shape, is_first) = self.queue.push(actor_id, &spec);
         if is_first {
             self.place_shape(&shape);
         }
@@ -27,6 +33,29 @@ impl Control {
             .filter(|said| !said.is_empty() && !is_first)
             .unwrap_or_else(|| self.why_shape(&shape, strategy));
         self.actors.update(actor_id, |actor| actor.why = text);
+    }
+
+    /// Nobody waits: the actor goes where there is room, without a place in the queue. Whether there was.
+    fn place_at_once(&mut self, actor_id: ActorId, spec: &ActorSpec) -> bool {
+        let need = taken(&spec.placement_resources, &spec.strategy);
+        let creator = Some(spec.owner.node_id);
+        let Choice::On(node_id) = self.choose(creator, &need, &spec.strategy) else { return false };
+        self.launch_actor(node_id, actor_id);
+        true
+    }
+
+    /// A node for the next actor.
+    fn choose(
+        &mut self,
+        creator: Option<NodeId>,
+        need: &ResourceSet,
+        strategy: &Strategy,
+    ) -> Choice {
+        let none = Strategy::default();
+        let strategy = if mutant!("actors-strategy-ignored") { &none } else { strategy };
+        let choice = self.nodes.choose(creator, need, strategy, self.n_placed);
+        self.n_placed += u64::from(matches!(choice, Choice::On(_)));
+        choice
     }
 
     /// Something has become free: the shape whose oldest actor waits longest goes first.
@@ -39,13 +68,9 @@ impl Control {
     fn place_shape(&mut self, shape: &Shape) {
         while let Some((actor_id, strategy)) = self.queue.first(shape) {
             let creator = self.actors.get(actor_id).map(|actor| actor.spec.owner.node_id);
-            let none = Strategy::default();
-            let strategy = if mutant!("actors-strategy-ignored") { &none } else { strategy };
-            match self.nodes.choose(creator, &shape.0, strategy, self.n_placed) {
-                Choice::On(node_id) => {
-                    self.n_placed += 1;
-                    self.launch_actor(node_id, actor_id);
-                }
+            let strategy = &strategy.clone();
+            match self.choose(creator, &shape.0, strategy) {
+                Choice::On(node_id) => self.launch_actor(node_id, actor_id),
                 Choice::Busy => return,
                 // Until all nodes of before are back, none counts as gone.
                 Choice::Infeasible
@@ -75,8 +100,11 @@ impl Control {
             for (name, quantity) in actor.spec.resources.iter() {
                 takes.set(name, takes.get(name).max(quantity));
             }
-            let takes = taken(&takes, &actor.spec.strategy).into_owned();
-            (was_told, takes, durable::incarnation(actor))
+            let in_group = match taken(&takes, &actor.spec.strategy) {
+                Cow::Owned(marked) => Some(marked),
+                Cow::Borrowed(_) => None,
+            };
+            (was_told, in_group.unwrap_or(takes), durable::incarnation(actor))
         });
         let Some((was_told, takes, entry)) = launched else { return };
         self.out.persist(entry);

@@ -46,6 +46,13 @@ impl Control {
             self.on_register(node_id, register);
             return;
         }
+        if self.ending.is_some() {
+            // Nothing else is decided any more.
+            if matches!(message, NodeToControl::Leaving(_)) {
+                self.leaves_at_the_end(node_id);
+            }
+            return;
+        }
         if !self.nodes.heartbeats.heard(node_id, self.out.now_ms()) {
             // The node was declared dead and its actors live elsewhere now: it must not go on as it is.
             let reason = self.nodes.sentence(node_id);
@@ -77,6 +84,9 @@ impl Control {
     }
 
     fn on_tick(&mut self) {
+        if self.ending.is_some() {
+            return self.check_ending();
+        }
         if !self.disk.is_full() {
             // With it would wait what else is to be sent now.
             self.out.persist_deferred();

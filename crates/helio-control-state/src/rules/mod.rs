@@ -18,6 +18,8 @@ mod room;
 
 mod job_life;
 
+pub(crate) mod ending;
+
 mod node_life;
 
 mod draining;

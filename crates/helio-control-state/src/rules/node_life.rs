@@ -13,6 +13,9 @@ use crate::verdict::Verdicts;
 
 impl Control {
     pub(crate) fn on_register(&mut self, node_id: NodeId, register: RegisterNode) {
+        if self.turn_away(node_id, register.sent_ms) {
+            return;
+        }
         let refused = self.nodes.refusal(node_id, &register.info);
         let accepted = NodeAccepted {
             refused: refused.clone(),
@@ -53,7 +56,7 @@ impl Control {
         }
         self.reconcile_bundles(node_id, &bundles);
         self.reconcile_actors(node_id, &actors);
-        if clients_known {
+        if clients_known && !mutant!("clients-that-ended-meanwhile-forgotten") {
             self.reconcile_clients(node_id, &clients);
         }
         for ended in self.jobs.recently_finished(now_ms) {

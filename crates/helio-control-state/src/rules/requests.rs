@@ -1,7 +1,6 @@
 //! Requests of drivers and workers.
 
 use helio_config::control::ACTORS_MAX;
-use helio_proto::cluster::ShutDown;
 use helio_proto::control::{
     ActorSpec, ControlRequest, ControlResponse, Empty, Failure, FailureKind, GetNamedActor,
     NamedActors, Nodes,
@@ -155,12 +154,6 @@ impl Control {
                 Failure::new(FailureKind::NotFound, text).into()
             }
         }
-    }
-
-    /// Ends the cluster.
-    pub(crate) fn end_cluster(&mut self, reason: &str) {
-        self.send_to_all(ShutDown { reason: reason.to_owned(), may_rejoin: false });
-        self.out.end(reason);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Nodes, jobs, the key-value table, and restarts of the service.
 
 use super::desk::{Desk, actor, info, job, node, spec, worker};
+use helio_config::control::{LATE_NODES_MS, RECONNECT_MS_MAX};
 use helio_control_state::{Action, Event, Health};
 use helio_proto::cluster::{
     ControlToNode, JobLogs, NodeLeaving, NodeStatus, NodeToControl, RegisterNode, RunningActor,
@@ -484,7 +485,60 @@ fn the_cluster_ends_when_told() {
     desk.register(2, CPUS);
     desk.ask(1, 200, StopCluster { reason: "enough".into() });
     let told = desk.take(|to, message| matches!(message, ControlToNode::ShutDown(_)).then_some(to));
-    assert_eq!((told, desk.ended.as_deref()), (vec![node(1), node(2)], Some("enough")));
+    assert_eq!(told, [node(1), node(2)]);
+    desk.say(1, NodeLeaving::default());
+    assert_eq!(desk.ended, None, "the other one may not have heard it");
+    desk.say(2, NodeLeaving::default());
+    assert_eq!(desk.ended.as_deref(), Some("enough"));
+}
+
+/// What a node that comes now is told: why it is refused, and whether it may come again.
+fn refused(desk: &mut Desk, number: u8) -> Vec<(bool, bool)> {
+    desk.register(number, CPUS);
+    desk.take(|to, message| match message {
+        ControlToNode::Accepted(accepted) if to == node(number) => {
+            Some((accepted.refused.contains("has ended: enough"), accepted.may_rejoin))
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn a_cluster_that_is_stopped_right_after_a_restart_waits_for_its_nodes() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.restart();
+    desk.register(1, CPUS);
+    desk.pass(200, &[1]);
+    desk.apply(Event::Stop { reason: "enough".into() });
+    desk.say(1, NodeLeaving::default());
+    assert_eq!(desk.ended, None, "nodes of before may come");
+    assert_eq!(refused(&mut desk, 2), [(true, false)]);
+    assert_eq!(desk.control.n_nodes(), 1);
+    desk.pass(LATE_NODES_MS, &[1]);
+    assert_eq!(desk.ended.take().as_deref(), Some("enough"));
+    assert_eq!(refused(&mut desk, 3), [(true, false)]);
+    desk.apply(Event::Stop { reason: "again".into() });
+    desk.pass(2_000, &[1]);
+    assert_eq!(desk.ended, None, "it ends once");
+}
+
+#[test]
+fn a_cluster_that_is_stopped_waits_for_a_node_whose_connection_broke() {
+    for comes in [true, false] {
+        let mut desk = Desk::with_driver(0.0);
+        desk.register(2, CPUS);
+        desk.sent.clear();
+        desk.apply(Event::Disconnected { node_id: node(2) });
+        desk.ask(1, 200, StopCluster { reason: "enough".into() });
+        desk.say(1, NodeLeaving::default());
+        assert_eq!(desk.ended, None);
+        if comes {
+            assert_eq!(refused(&mut desk, 2), [(true, false)]);
+        } else {
+            desk.pass(RECONNECT_MS_MAX, &[1]);
+        }
+        assert_eq!(desk.ended.as_deref(), Some("enough"), "comes: {comes}");
+    }
 }
 
 /// LIMIT-1: finished jobs and dead nodes are forgotten, the oldest first.

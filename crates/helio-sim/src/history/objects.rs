@@ -48,10 +48,20 @@ impl History {
         owner.is_some_and(|owner| self.is_lost(owner)) && self.is_lost(&reader)
     }
 
-    /// Whether a node on which the object was written had a full disk.
+    /// A process asks its node for an object.
+    pub fn asked(&mut self, by: WorkerId, request_id: u64, object: ObjectId) {
+        self.asked.insert((by, request_id), object);
+    }
+
+    /// The node has no room for it.
+    pub fn found_no_room(&mut self, by: WorkerId, request_id: u64) {
+        self.without_room.extend(self.asked.get(&(by, request_id)));
+    }
+
+    /// Whether a node that was asked for the object had no room for it.
     #[must_use]
-    pub fn was_full_for(&self, object: ObjectId) -> bool {
-        self.written.get(&object).is_some_and(|nodes| !nodes.is_disjoint(&self.full))
+    pub fn had_no_room(&self, object: ObjectId) -> bool {
+        self.without_room.contains(&object)
     }
 
     /// Whether the owner of an object ended, or was cut off from the process that reads it.

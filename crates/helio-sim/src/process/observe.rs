@@ -18,6 +18,11 @@ pub(super) fn received(core: &mut Core, (by, from): (WorkerId, NodeId), bytes: &
                 core.violation(text);
             }
         }
+        NodeToClient::ObjectRefused(refused)
+            if matches!(refused.failure.kind, FailureKind::StoreFull | FailureKind::OutOfDisk) =>
+        {
+            core.facts.history.found_no_room(by, refused.request_id);
+        }
         _ => {}
     }
     let what = match message {
@@ -81,6 +86,9 @@ pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), by
         let message = decode::<ClientToNode>(bytes);
         match &message {
             Ok(ClientToNode::SealObject(seal)) => core.facts.history.written(seal.object_id, from),
+            Ok(ClientToNode::FetchObject(fetch)) => {
+                core.facts.history.asked(from, fetch.request_id, fetch.object_id);
+            }
             Ok(ClientToNode::Control(ControlCall {
                 request: ControlRequest::KillActor(kill),
                 ..

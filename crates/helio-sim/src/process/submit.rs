@@ -128,8 +128,10 @@ impl Process {
                 self.apply(core, ProcessEvent::TellNode(Box::new(seal.into())));
             }
             Err(failure) if failure.kind == FailureKind::AlreadyExists => {}
-            // The user tries again, as long as it takes.
-            Err(_) if core.facts.history.was_full_at(self.id) => {
+            // The user tries again, as long as it takes. Whether the node may say so was looked at when it did.
+            Err(failure)
+                if matches!(failure.kind, FailureKind::StoreFull | FailureKind::OutOfDisk) =>
+            {
                 core.facts.count("refused for a full disk");
                 frame.writing = Some((id, bytes));
                 self.pause(core, frame, core.now + WRITE_AGAIN_US);
