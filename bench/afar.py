@@ -1,10 +1,11 @@
 """What a driver outside of the cluster gets through `ray://`, on one machine: Heliostat beside Ray, by turns.
 
-    .venv/bin/python bench/afar.py [--ray PYTHON-WITH-RAY[CLIENT]] [--rounds 3] [--drivers 50]
+    .venv/bin/python bench/afar.py [--ray PYTHON-WITH-RAY[CLIENT]] [--rounds 3] [--drivers 500]
+        [--processes 10]
 
 Each turn starts a head of its own and a driver that knows only the port for drivers elsewhere. Prints a
-Markdown table: the median of the rounds. `--drivers` connects that many at once, and says what the head's
-process keeps for one.
+Markdown table: the median of the rounds. `--drivers` connects that many, of so many processes at a time,
+each of which runs a task and calls an actor of its own, and says what the head's process keeps for one.
 """
 
 from __future__ import annotations
@@ -79,13 +80,42 @@ def passed():
 print(f"put of 100 MiB, read by an actor (GB/s)={rate(passed, data.nbytes / 1e9)}")
 """
 
-IDLE = """
+MANY = """
 import sys
 import ray
-ray.init(sys.argv[1], log_to_driver=False)
-ray.get(ray.remote(num_cpus=0)(lambda: 1).remote())
+
+address, count = sys.argv[1], int(sys.argv[2])
+
+@ray.remote
+def one():
+    return 1
+
+@ray.remote(num_cpus=0)
+class Actor:
+    def one(self):
+        return 1
+
+contexts = []
+for _ in range(count):
+    contexts.append(ray.init(address, allow_multiple=True, log_to_driver=False, logging_level="error"))
+    with contexts[-1]:
+        assert ray.get(one.remote()) == 1
+        actor = Actor.remote()
+        assert ray.get(actor.one.remote()) == 1
+        ray.kill(actor)
 print("ready", flush=True)
+sys.stdin.readline()
+refs = []
+for context in contexts:
+    with context:
+        refs.append(one.remote())
+for context, ref in zip(contexts, refs):
+    with context:
+        assert ray.get(ref) == 1
+print("again", flush=True)
 sys.stdin.read()
+for context in contexts:
+    context.disconnect()
 """
 
 
@@ -118,9 +148,9 @@ class Head:
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 
-    def driver(self, source: str) -> subprocess.Popen[str]:
+    def driver(self, source: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [self.python, "-c", source, f"ray://127.0.0.1:{self.door}"],
+            [self.python, "-c", source, f"ray://127.0.0.1:{self.door}", *arguments],
             env={**self.env, "RAY_TMPDIR": str(self.folder / "afar")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -145,25 +175,41 @@ def measured(python: str) -> dict[str, float]:
         head.stop()
 
 
-def many(count: int) -> str:
-    """Connects drivers at once, and says what one costs the head's process."""
+def many(count: int, n_processes: int) -> str:
+    """Connects drivers, and says what one costs the head's process."""
     head = Head(sys.executable)
     try:
-        before, began = memory(head.daemon()), time.monotonic()
-        drivers = [head.driver(IDLE) for _ in range(count)]
-        for one in drivers:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
+        pid = head.daemon()
+        before, began = memory(pid), time.monotonic()
+        sizes = [len(range(i, count, n_processes)) for i in range(n_processes)]
+        processes = [head.driver(MANY, str(size)) for size in sizes if size]
+        await_lines(processes, "ready")
         took = time.monotonic() - began
-        each = (memory(head.daemon()) - before) / count / 1e3
-        for one in drivers:
-            one.communicate()
+        each = (memory(pid) - before) / count / 1e3
+        files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        began = time.monotonic()
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("again\n")
+            process.stdin.flush()
+        await_lines(processes, "again")
+        again = time.monotonic() - began
+        for process in processes:
+            process.communicate()
         return (
-            f"{count} drivers at once: all had a task done after {took:.1f} s; "
-            f"{each:.0f} kB each in the head's process"
+            f"{count} drivers of {len(processes)} processes: all had connected and had a task and a call of "
+            f"an actor done after {took:.1f} s, another task of each at once took {again:.2f} s; "
+            f"{each:.0f} kB each in the head's process, which has {files} descriptors"
         )
     finally:
         head.stop()
+
+
+def await_lines(processes: list[subprocess.Popen[str]], line: str) -> None:
+    for process in processes:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said == f"{line}\n", said
 
 
 def memory(pid: int) -> float:
@@ -180,6 +226,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--drivers", type=int, default=50)
+    parser.add_argument("--processes", type=int, default=10)
     options = parser.parse_args()
     sides = {"heliostat": sys.executable, **({"ray": options.ray} if options.ray else {})}
     found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
@@ -192,7 +239,7 @@ def main() -> None:
         medians = [statistics.median(one[row] for one in found[side]) for side in sides]
         print(f"| {row} | " + " | ".join(f"{value:,.3g}" for value in medians) + " |")
     if options.drivers:
-        print(many(options.drivers))
+        print(many(options.drivers, options.processes))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import harness
 import pytest
@@ -24,27 +24,46 @@ HELIOSTAT = Path(sys.executable).with_name("heliostat")
 TOKEN = "the token of a cluster for drivers elsewhere"
 
 
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[str]:
-    """A head of its own; `host:port` of its port for drivers."""
+class Head(NamedTuple):
+    """A head of its own."""
+
+    address: str  # host:port of its port for drivers
+    pid: int
+
+
+@contextlib.contextmanager
+def a_head(*more: str, **variables: str) -> Iterator[Head]:
+    """Starts one."""
     folder = tempfile.mkdtemp(prefix="afar", dir="/tmp")  # short: sockets lie in it
     env = {
         **harness.clean_env(),
         "RAY_TMPDIR": folder,
         "HOME": folder,
         "HELIOSTAT_AUTH_TOKEN": TOKEN,
+        **variables,
     }
     options = ["--port=0", "--ray-client-server-port=0", "--include-dashboard=false"]
     size = ["--num-cpus=2", f"--object-store-memory={100 << 20}"]
-    start = [str(HELIOSTAT), "start", "--head", *options, *size]
+    start = [str(HELIOSTAT), "start", "--head", *options, *size, *more]
     done = subprocess.run(start, capture_output=True, text=True, env=env, timeout=120)
     try:
         found = re.search(r'ray\.init\("ray://([^"]+)"\)', done.stdout)
         assert found is not None, done.stdout + done.stderr
-        yield found[1]
+        yield Head(found[1], int(Path(folder, "ray", "session_latest", "node.pid").read_text()))
     finally:
         subprocess.run([str(HELIOSTAT), "stop", "--force"], env=env, timeout=120, check=True)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
+    with a_head() as head:
+        yield head
+
+
+@pytest.fixture
+def gateway(head: Head) -> str:
+    return head.address
 
 
 Run = Callable[..., harness.Finished]
@@ -158,6 +177,148 @@ def test_what_is_refused_says_what_to_do(
     assert finished.rc == 1
     assert error in finished.stderr, finished.stderr
     assert says in finished.stderr, finished.stderr
+
+
+MANY = """
+    import os, threading
+    from pathlib import Path
+    import ray
+
+    address, errors = "ray://" + os.environ["GATEWAY"], []
+
+    @ray.remote
+    def double(x):
+        return 2 * x
+
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def triple(self, x):
+            return 3 * x
+
+    def connect(numbers):
+        try:
+            for number in numbers:
+                context = ray.init(address, allow_multiple=True, logging_level="error")
+                contexts.append(context)
+                with context:
+                    actor = Actor.remote()
+                    assert ray.get([double.remote(number), actor.triple.remote(number)]) == [
+                        2 * number, 3 * number
+                    ]
+                    ray.kill(actor)
+        except BaseException as error:
+            errors.append(error)
+
+    def descriptors():
+        return len(list(Path(f"/proc/{os.environ['HEAD_PID']}/fd").iterdir()))
+
+    contexts = []
+    threads = [threading.Thread(target=connect, args=(range(i, 12, 3),)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+    assert len(contexts) == ray.util.client.num_connected_contexts() == 12
+    refs = []
+    for number, context in enumerate(contexts):
+        with context:
+            refs.append(double.remote(number))
+    for number, (context, ref) in enumerate(zip(contexts, refs)):
+        with context:
+            assert ray.get(ref) == 2 * number
+    print(f"connected={descriptors()}", flush=True)
+    for context in contexts:
+        context.disconnect()
+"""
+
+
+@pytest.mark.contract("F8.01")
+def test_many_drivers_are_there_at_once_and_leave_nothing_at_the_head(run: Run, head: Head) -> None:
+    """``bench/afar.py --drivers 500`` has more."""
+
+    def descriptors() -> int:
+        return len(list(Path(f"/proc/{head.pid}/fd").iterdir()))
+
+    run("import os, ray; ray.init('ray://' + os.environ['GATEWAY']).disconnect()").check()
+    before = descriptors()
+    assert int(run(MANY, seconds=100, HEAD_PID=str(head.pid)).check().value("connected")) > before
+    harness.wait_until(lambda: descriptors() <= before, what="the end of their connections")
+
+
+ENCRYPTED = """
+    import os, socket, threading
+    import numpy as np
+    import ray
+
+    # Between the driver and the gateway, as somebody on the wire; no certificate names its address.
+    host, _, port = os.environ["GATEWAY"].rpartition(":")
+    heard = bytearray()
+    listener = socket.create_server(("127.0.0.2", 0))
+
+    def lead(source, sink):
+        while data := source.recv(1 << 16):
+            heard.extend(data)
+            sink.sendall(data)
+
+    def serve():
+        while True:
+            near, _ = listener.accept()
+            far = socket.create_connection((host, int(port)))
+            threading.Thread(target=lead, args=(near, far), daemon=True).start()
+            threading.Thread(target=lead, args=(far, near), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    SECRET = "a value that nobody else may read"
+
+    @ray.remote(num_cpus=0)
+    def tell(value, box):
+        print(value)
+        return value, len(ray.get(box[0]))
+
+    with ray.init(f"ray://127.0.0.2:{listener.getsockname()[1]}"):
+        large = ray.put(np.frombuffer((SECRET * 10_000).encode(), np.uint8))
+        assert ray.get(tell.remote(SECRET, [large])) == (SECRET, 10_000 * len(SECRET))
+    assert len(heard) > 10_000 * len(SECRET)
+    for secret in (SECRET, os.environ["HELIOSTAT_AUTH_TOKEN"]):
+        assert secret.encode() not in heard
+"""
+
+
+@pytest.mark.contract("F8.01", "F6.28")
+def test_a_cluster_that_encrypts_by_its_token_needs_nothing_else(run_driver: Run) -> None:
+    """``--tls=auto``, through a relay whose address no certificate names."""
+    with a_head("--tls=auto") as (address, _):
+        env = {"HELIOSTAT_AUTH_TOKEN": TOKEN, "GATEWAY": address}
+        run_driver(ENCRYPTED, env=env, timeout=100).check()
+        for guess in ("a guess that is as long as a token has to be", "short"):
+            refused = run_driver(
+                f"import ray; ray.init('ray://{address}')", env={"HELIOSTAT_AUTH_TOKEN": guess}
+            )
+            assert refused.rc == 1
+            assert "certificates of this token do not encrypt" in refused.stderr
+            assert "use the authentication token of the cluster's head node" in refused.stderr
+
+
+@pytest.mark.contract("F8.01", "F6.28")
+def test_a_cluster_with_certificates_of_its_own_says_that_they_are_wanted(
+    run_driver: Run, tmp_path: Path
+) -> None:
+    certificates = pytest.importorskip("certificates")
+    authority = certificates.Authority(tmp_path)
+    certificate, key = authority.sign("head", "127.0.0.1")
+    files = {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_SERVER_CERT": str(certificate),
+        "RAY_TLS_SERVER_KEY": str(key),
+        "RAY_TLS_CA_CERT": str(authority.path),
+    }
+    with a_head("--node-ip-address=127.0.0.1", **files) as (address, _):
+        script = f"import ray; ray.init('ray://{address}'); print('in=1')"
+        refused = run_driver(script, env={"HELIOSTAT_AUTH_TOKEN": TOKEN})
+        assert refused.rc == 1
+        assert "set RAY_USE_TLS=1, RAY_TLS_SERVER_CERT" in refused.stderr
+        assert run_driver(script, env={"HELIOSTAT_AUTH_TOKEN": TOKEN, **files}).check().value("in")
 
 
 @pytest.mark.contract("F8.01")

@@ -18,7 +18,7 @@ use helio_types::address::host_port;
 
 use crate::args::Node;
 use crate::port::Port;
-use crate::values;
+use crate::{authority, values};
 
 /// The port of a gateway that does not serve yet.
 pub(crate) struct Gateway {
@@ -72,6 +72,7 @@ impl Gateway {
 pub(crate) fn join(
     gateway: &str,
     token: &str,
+    session_dir: &Path,
     python: &str,
     door: &Port,
     on_end: impl FnOnce() + Send + 'static,
@@ -85,6 +86,7 @@ pub(crate) fn join(
         node_id,
         python: python.to_owned(),
         door: door.number(),
+        by_token: authority::of_guest(session_dir, token)?,
     };
     let joined = guest::join(options, |why| {
         tracing::error!(fatal = true, reason = why, "the session with the cluster is over");

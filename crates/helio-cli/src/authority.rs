@@ -71,6 +71,22 @@ pub(crate) fn begin_for_now(
     helio_tls::show(files).map_err(|error| error.to_string())
 }
 
+/// The certificate of a driver's machine outside the cluster until it knows the head's address; `None`: its environment names
+/// one, or no cluster was started with `--tls=auto` and this token.
+pub(crate) fn of_guest(session_dir: &Path, token: &str) -> Result<Option<Arc<Identity>>, String> {
+    let has_own = helio_tls::current().map_err(|error| error.to_string())?.is_some();
+    if has_own || token == OPEN_TOKEN || token.len() < TOKEN_MIN {
+        return Ok(None);
+    }
+    let folder = helio_env::draft::beside(&session_dir.join(TLS_FOLDER));
+    let identity = write(&folder, token, "localhost").and_then(|files| {
+        Identity::load(files).map(Arc::new).map_err(|error| error.to_string())
+    });
+    // It has been read, and need not be there.
+    let _ = fs::remove_dir_all(&folder);
+    identity.map(Some)
+}
+
 fn write(folder: &Path, token: &str, host: &str) -> Result<Files, String> {
     if token == OPEN_TOKEN {
         return Err(

@@ -55,6 +55,10 @@ use crate::{
 const CONTROL_END_MAX: Duration =
     Duration::from_millis(LATE_NODES_MS).saturating_add(helio_control::FLUSH_MAX);
 
+/// How many descriptors a daemon may have where the system lets it: as many as the gateway's drivers need, and programs that
+/// close all they may have do not take long. The default is 1,024.
+const DESCRIPTORS: u64 = 65_536;
+
 /// So long after it is ready the daemon has its first workers, and runs none of the code of its start any more.
 const START_SETTLES: Duration = Duration::from_secs(2);
 
@@ -88,6 +92,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     if let Some(why) = helio_env::settings::refusal() {
         return Err(why);
     }
+    // Each worker is some, each driver outside the cluster ten on the head. With fewer there are fewer of them.
+    allow_descriptors();
     if args.ends_with_starter {
         let term = Some(Signal::TERM);
         rustix::process::set_parent_process_death_signal(term).map_err(|error| {
@@ -145,7 +151,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
             .map_err(|error| failed("the link to the latest session cannot be made", error))?;
     }
     let mut cleaner = Cleaner { session: &session, discards: args.session_name.is_none() };
-    let identity = match args.tls {
+    let mut identity = match args.tls {
         None => identity,
         Some(Tls::Auto) => Some(authority::begin(&session.dir, &token, &host)?),
     };
@@ -173,10 +179,14 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let job_logs = copies("job logs", session.dir.join("logs"));
     let gateway = Gateway::open(args, &host)?;
     let gateway_address = gateway.as_ref().map(|gateway| gateway.address.clone());
-    let join = |at| afar::join(at, &token, &args.python_version, &port, end_own_process);
+    let join =
+        |at| afar::join(at, &token, &session.dir, &args.python_version, &port, end_own_process);
     let (guest, guest_node) = args.gateway.as_deref().map(join).transpose()?.unzip();
     if let Some(guest) = &guest {
         host.clone_from(&guest.host);
+        if guest.is_by_token {
+            identity = Some(authority::begin(&session.dir, &token, &host)?);
+        }
     }
     let control = match (&args.address, &guest) {
         (None, None) => {
@@ -349,6 +359,15 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         folder::forget_current_cluster(&temp_dir, &control_address);
     }
     outcome.map_err(|error| error.to_string())
+}
+
+fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(DESCRIPTORS).min(DESCRIPTORS);
+    if limit.current.is_some_and(|current| current < most) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+    }
 }
 
 /// Removes the files of a living daemon from its folder, on every way out.

@@ -11,8 +11,9 @@ use bytes::{Bytes, BytesMut};
 use helio_proto::decode;
 use helio_proto::frame::{HELLO_MAX, split};
 use helio_proto::gateway::{Began, Begin, Dial};
-use helio_proto::hello::{Destination, Hello, Role, is_right};
-use helio_rpc::service::{Error, Reader, Writer, connect_directly};
+use helio_proto::hello::{Destination, ENCRYPTED_HERE, Hello, PLAIN_HERE, Role, is_right};
+use helio_rpc::service::{Error, Reader, Writer, connect_by_token, connect_directly};
+use helio_tls::Identity;
 use helio_types::NodeId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -26,6 +27,11 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// How long the first connection may take with all that is said on it.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
+
+/// What a driver that has only the token does about a cluster that encrypts otherwise.
+const NOT_BY_TOKEN: &str = "use the authentication token of the cluster's head node (HELIOSTAT_AUTH_TOKEN, or the file \
+                            ~/.heliostat/auth_token); where the cluster has certificates of its own, set RAY_USE_TLS=1, \
+                            RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT here, too";
 
 /// The options of a guest.
 #[derive(Debug, Clone)]
@@ -42,6 +48,9 @@ pub struct Options {
     pub python: String,
     /// The port of this machine's own node.
     pub door: u16,
+    /// The certificate that the token has signed, for a cluster that was started with `--tls=auto`; `None`: the process shows
+    /// what it is told to, or speaks in the clear.
+    pub by_token: Option<Arc<Identity>>,
 }
 
 /// A guest whose session has begun.
@@ -55,6 +64,8 @@ pub struct Guest {
     pub port: u16,
     /// How long the gateway keeps the session without a connection.
     pub grace: Duration,
+    /// Whether the cluster's connections are encrypted by certificates that its token has signed.
+    pub is_by_token: bool,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
@@ -89,7 +100,7 @@ pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Res
                 Err(why) => return drop(say.send(Err(why))),
             };
             let session = Arc::clone(&task.session);
-            let _ = say.send(Ok((task.entrance, began)));
+            let _ = say.send(Ok((task.entrance, began, task.options.by_token.is_some())));
             tokio::select! {
                 why = task.run() => on_end(&why),
                 _ = stopped => session.leave().await,
@@ -97,12 +108,13 @@ pub fn join(options: Options, on_end: impl FnOnce(&str) + Send + 'static) -> Res
         });
     });
     let thread = thread.map_err(|error| error.to_string())?;
-    let (entrance, began) = hear.recv().map_err(|error| error.to_string())??;
+    let (entrance, began, is_by_token) = hear.recv().map_err(|error| error.to_string())??;
     Ok(Guest {
         entrance,
         host: began.host,
         port: u16::try_from(began.port).unwrap_or_default(),
         grace: Duration::from_millis(began.grace_ms),
+        is_by_token,
         stop,
         thread,
     })
@@ -124,15 +136,15 @@ async fn begin(options: &Options) -> Result<(Task, Began), String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let listener = listener.map_err(|error| format!("no entrance on this machine: {error}"))?;
     let entrance = listener.local_addr().map_err(|error| error.to_string())?.port();
-    let (reader, writer, began) =
-        connect(options, &[], 0).await.map_err(|error| error.to_string())?;
+    let mut options = options.clone();
+    let (reader, writer, began) = first(&mut options).await.map_err(|error| error.to_string())?;
     if !began.refused.is_empty() {
         return Err(began.refused);
     }
     let door = options.door;
     let own_node = Box::new(move |_: &_| Some((Ipv4Addr::LOCALHOST.to_string(), door)));
     let task = Task {
-        options: options.clone(),
+        options,
         session: Session::new(Side::Guest, own_node),
         last: began.clone(),
         grace: Duration::from_millis(began.grace_ms),
@@ -141,6 +153,24 @@ async fn begin(options: &Options) -> Result<(Task, Began), String> {
         first: Some((reader, writer, began.received)),
     };
     Ok((task, began))
+}
+
+/// The first connection. **TLS-1** It is made as to a cluster that encrypts, as far as the token allows: one that does not says
+/// so before it has heard the token.
+async fn first(options: &mut Options) -> Result<(Reader, Writer, Began), Error> {
+    let tried = connect(options, &[], 0).await;
+    let why = match &tried {
+        Err(Error::Tls(why)) if options.by_token.is_some() => why.as_str(),
+        Err(Error::Refused(why)) if why == ENCRYPTED_HERE => "a token so short signs none",
+        _ => return tried,
+    };
+    if why != PLAIN_HERE {
+        return Err(Error::Refused(format!(
+            "certificates of this token do not encrypt its connections ({why}): {NOT_BY_TOKEN}"
+        )));
+    }
+    options.by_token = None;
+    connect(options, &[], 0).await
 }
 
 async fn connect(
@@ -155,7 +185,14 @@ async fn connect(
         to: Destination::Gateway as u32,
         ..Hello::default()
     };
-    let (mut reader, writer, _) = connect_directly(&options.host, options.port, hello).await?;
+    let (mut reader, writer, _) = match &options.by_token {
+        None => connect_directly(&options.host, options.port, hello).await?,
+        Some(first) => {
+            // The session's own is renewed.
+            let shown = helio_tls::current().ok().flatten().unwrap_or_else(|| Arc::clone(first));
+            connect_by_token(&options.host, options.port, hello, &shown).await?
+        }
+    };
     let begin = Begin {
         session: session.to_vec(),
         received,

@@ -4,8 +4,11 @@
 //! most [`WINDOW`] bytes of a stream that its end here does not take.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +17,7 @@ use helio_proto::gateway::{
     Ack, Credit, Data, End, Leave, Message, Open, PIECE_MAX, Ping, Reset, WINDOW,
 };
 use helio_rpc::service::{Encoded, Reader, Writer};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc};
@@ -334,20 +337,15 @@ impl Session {
     }
 
     /// From the end here to the other side.
-    async fn take_from(&self, stream: u64, read: ReadHalf<'_>) -> io::Result<()> {
+    async fn take_from(&self, stream: u64, mut read: ReadHalf<'_>) -> io::Result<()> {
         loop {
             let room = self.room(stream).await?;
-            read.readable().await?;
-            let mut bytes = BytesMut::with_capacity(room);
-            match read.try_read_buf(&mut bytes) {
-                Ok(0) => {
-                    self.lock().send(&End { stream }.into());
-                    return Ok(());
-                }
-                Ok(_) => self.lock().send_data(stream, bytes.freeze()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            let bytes = arrived(&mut read, room).await?;
+            if bytes.is_empty() {
+                self.lock().send(&End { stream }.into());
+                return Ok(());
             }
+            self.lock().send_data(stream, bytes);
         }
     }
 
@@ -391,6 +389,16 @@ impl Session {
             }
         }
     }
+}
+
+/// What has come, at most so many bytes; none at the end. Memory is taken when something is there: most streams are at rest.
+async fn arrived(read: &mut ReadHalf<'_>, room: usize) -> io::Result<Bytes> {
+    poll_fn(|context| {
+        let mut bytes = BytesMut::with_capacity(room);
+        ready!(pin!(read.read_buf(&mut bytes)).poll(context))?;
+        Poll::Ready(Ok(bytes.freeze()))
+    })
+    .await
 }
 
 impl State {

@@ -92,7 +92,9 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let (inputs, receiver) = mpsc::channel(INPUTS_MAX);
     // First of all: it takes longest to be ready.
     let zygote_options = zygote_options(&options, &socket_path, node_id);
-    let zygote = Zygote::start(Kind::Bare, zygote_options.clone(), inputs.clone());
+    // A driver's machine outside the cluster runs no workers.
+    let start = if options.guest.is_some() { Zygote::when_asked } else { Zygote::start };
+    let zygote = start(Kind::Bare, zygote_options.clone(), inputs.clone());
     let welcome =
         Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
     let gate = Gate::new("node", &options.token, welcome);

@@ -70,7 +70,8 @@ pub(crate) struct Zygote {
     /// Told to start and not answered.
     unanswered: HashSet<WorkerId>,
     generation: u64,
-    started_at: Instant,
+    /// When it was last started.
+    started_at: Option<Instant>,
     /// The zygote was told to load modules and has not answered.
     is_loading: bool,
     failed_starts: u32,
@@ -110,7 +111,14 @@ pub(crate) enum Answer {
 
 impl Zygote {
     pub(crate) fn start(kind: Kind, options: ZygoteOptions, inputs: Inputs) -> Self {
-        let mut zygote = Self {
+        let mut zygote = Self::when_asked(kind, options, inputs);
+        zygote.restart();
+        zygote
+    }
+
+    /// One that is started by the first request.
+    pub(crate) fn when_asked(kind: Kind, options: ZygoteOptions, inputs: Inputs) -> Self {
+        Self {
             kind,
             options,
             modules: Vec::new(),
@@ -118,17 +126,15 @@ impl Zygote {
             running: Err(String::new()),
             unanswered: HashSet::new(),
             generation: 0,
-            started_at: Instant::now(),
+            started_at: None,
             is_loading: false,
             failed_starts: 0,
-        };
-        zygote.restart();
-        zygote
+        }
     }
 
     fn restart(&mut self) {
         self.generation += 1;
-        self.started_at = Instant::now();
+        self.started_at = Some(Instant::now());
         self.running = self.spawn().map_err(|error| {
             let (python, script) = (self.options.python.display(), self.options.script.display());
             format!("`{python} {script}` could not be run: {error}")
@@ -155,6 +161,11 @@ impl Zygote {
 
     pub(crate) fn has_loaded(&mut self) {
         self.is_loading = false;
+    }
+
+    /// Whether its last start is long enough ago for another one.
+    fn has_lived(&self) -> bool {
+        self.started_at.is_none_or(|at| at.elapsed() > LIFE_MIN)
     }
 
     /// Whether it can be asked; one that cannot live is not.
@@ -194,7 +205,7 @@ impl Zygote {
             "cwd": spawn.cwd,
         });
         let request = Request { json: json.to_string().into_bytes(), streams: Some(streams) };
-        if self.running.is_err() && self.started_at.elapsed() > LIFE_MIN {
+        if self.running.is_err() && self.has_lived() {
             self.restart();
         }
         let sent = match &self.running {
@@ -224,8 +235,7 @@ impl Zygote {
         if generation != self.generation {
             return Vec::new();
         }
-        self.failed_starts =
-            if self.started_at.elapsed() > LIFE_MIN { 0 } else { self.failed_starts + 1 };
+        self.failed_starts = if self.has_lived() { 0 } else { self.failed_starts + 1 };
         // The modules are the likely cause of its death.
         if self.failed_starts < FAILED_STARTS_MAX && !self.is_loading {
             self.restart();

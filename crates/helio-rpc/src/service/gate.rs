@@ -127,8 +127,10 @@ impl Gate {
             (Some(_), false) => ENCRYPTED_HERE.to_owned(),
             (None, true) => PLAIN_HERE.to_owned(),
         };
+        // A driver elsewhere asks that way whether the cluster encrypts.
+        let asks = refused == PLAIN_HERE && hello.to == Destination::Gateway as u32;
         arrival.refuse(&refused);
-        Err(Error::Unwelcome(refused))
+        Err(if asks { Error::Left } else { Error::Unwelcome(refused) })
     }
 
     /// Whether the peer would be let in; one whose greeting is still to come is let in by whom it is for.

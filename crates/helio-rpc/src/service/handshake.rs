@@ -21,6 +21,9 @@ use super::{Arrival, Error, Reader, Stream, Writer};
 /// The longest path that is a socket's address as it is, in bytes.
 const ADDRESS_MAX: usize = 100;
 
+/// What each certificate names that a token has signed, beside its node's address.
+const NAMED_BY_ALL: &str = "localhost";
+
 /// How long a peer may take to say who it is.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
@@ -59,6 +62,25 @@ pub async fn connect_directly(
     hello: Hello,
 ) -> Result<(Reader, Writer, Welcome), Error> {
     connect(host, hello, TcpStream::connect((host, port))).await
+}
+
+/// The same, encrypted, with certificates that the cluster's token has signed: whoever shows one has the token, so it may
+/// name any address. A router between the two has one that no certificate names.
+///
+/// # Errors
+/// See [`connect_encrypted`].
+pub async fn connect_by_token(
+    host: &str,
+    port: u16,
+    hello: Hello,
+    identity: &Identity,
+) -> Result<(Reader, Writer, Welcome), Error> {
+    tokio::time::timeout(HANDSHAKE_MAX, async {
+        let socket = TcpStream::connect((host, port)).await?;
+        greet(encrypted(socket, identity, NAMED_BY_ALL, &hello).await?, hello).await
+    })
+    .await
+    .map_err(|_| Error::Silent)?
 }
 
 async fn connect(
