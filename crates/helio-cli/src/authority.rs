@@ -79,9 +79,8 @@ pub(crate) fn of_guest(session_dir: &Path, token: &str) -> Result<Option<Arc<Ide
         return Ok(None);
     }
     let folder = helio_env::draft::beside(&session_dir.join(TLS_FOLDER));
-    let identity = write(&folder, token, "localhost").and_then(|files| {
-        Identity::load(files).map(Arc::new).map_err(|error| error.to_string())
-    });
+    let identity = write(&folder, token, "localhost")
+        .and_then(|files| Identity::load(files).map(Arc::new).map_err(|error| error.to_string()));
     // It has been read, and need not be there.
     let _ = fs::remove_dir_all(&folder);
     identity.map(Some)

@@ -28,7 +28,7 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How long the first connection may take with all that is said on it.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
 
-/// What a driver that has only the token does about a cluster that encrypts otherwise.
+/// The advice for a driver that has only the token and meets a cluster that encrypts otherwise.
 const NOT_BY_TOKEN: &str = "use the authentication token of the cluster's head node (HELIOSTAT_AUTH_TOKEN, or the file \
                             ~/.heliostat/auth_token); where the cluster has certificates of its own, set RAY_USE_TLS=1, \
                             RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT here, too";

@@ -391,7 +391,8 @@ impl Session {
     }
 }
 
-/// What has come, at most so many bytes; none at the end. Memory is taken when something is there: most streams are at rest.
+/// Waits for bytes and returns them, at most `room`; none at the end of the stream. Memory is taken when bytes are there: most
+/// streams are at rest.
 async fn arrived(read: &mut ReadHalf<'_>, room: usize) -> io::Result<Bytes> {
     poll_fn(|context| {
         let mut bytes = BytesMut::with_capacity(room);

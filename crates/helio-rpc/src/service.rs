@@ -24,8 +24,8 @@ pub use arrival::Arrival;
 pub use bulk::{Memory, Target};
 pub use gate::{Gate, HANDSHAKES_MAX};
 pub use handshake::{
-    HANDSHAKE_MAX, accept, connect_by_token, connect_directly, connect_encrypted, connect_tcp, connect_unix,
-    listen_unix,
+    HANDSHAKE_MAX, accept, connect_by_token, connect_directly, connect_encrypted, connect_tcp,
+    connect_unix, listen_unix,
 };
 pub use read::Reader;
 pub use stream::Stream;

@@ -117,7 +117,7 @@ pub struct History {
     ready_with: BTreeMap<ObjectId, PlacementGroupId>,
     /// Nodes that died, were not heard, or whose connection to the control service broke.
     nodes_lost: BTreeSet<NodeId>,
-    /// What processes have asked their nodes for, by the number of the question.
+    /// Objects that processes have asked their nodes for, by the number of the question.
     asked: BTreeMap<(WorkerId, u64), ObjectId>,
     /// Objects for which a node that was asked for them had no room.
     without_room: BTreeSet<ObjectId>,

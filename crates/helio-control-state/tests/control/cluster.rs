@@ -492,7 +492,7 @@ fn the_cluster_ends_when_told() {
     assert_eq!(desk.ended.as_deref(), Some("enough"));
 }
 
-/// What a node that comes now is told: why it is refused, and whether it may come again.
+/// The refusals of a node that registers now: whether each has a reason, and whether the node may come again.
 fn refused(desk: &mut Desk, number: u8) -> Vec<(bool, bool)> {
     desk.register(number, CPUS);
     desk.take(|to, message| match message {

@@ -21,7 +21,7 @@ use super::{Arrival, Error, Reader, Stream, Writer};
 /// The longest path that is a socket's address as it is, in bytes.
 const ADDRESS_MAX: usize = 100;
 
-/// What each certificate names that a token has signed, beside its node's address.
+/// A name in each certificate that a token has signed, beside the address of its node.
 const NAMED_BY_ALL: &str = "localhost";
 
 /// How long a peer may take to say who it is.
