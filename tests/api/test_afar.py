@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import harness
 import pytest
+from certificates import Authority
 
 pytestmark = pytest.mark.heliostat_only("Ray's client is another program than its driver")
 
@@ -304,8 +305,7 @@ def test_a_cluster_that_encrypts_by_its_token_needs_nothing_else(run_driver: Run
 def test_a_cluster_with_certificates_of_its_own_says_that_they_are_wanted(
     run_driver: Run, tmp_path: Path
 ) -> None:
-    certificates = pytest.importorskip("certificates")
-    authority = certificates.Authority(tmp_path)
+    authority = Authority(tmp_path)
     certificate, key = authority.sign("head", "127.0.0.1")
     files = {
         "RAY_USE_TLS": "1",
