@@ -35,6 +35,20 @@ def test_version_and_what_a_bare_import_offers(run_driver: Any) -> None:
     assert done.value("started") == "False"
 
 
+@pytest.mark.heliostat_only("how a start is quick")
+def test_a_start_loads_no_module_that_it_does_not_use(run_driver: Any) -> None:
+    """asyncio alone is 40 ms, of about 100 that `init` takes."""
+    done = run_driver(
+        """
+        import sys
+        import ray
+        ray.init(num_cpus=1, log_to_driver=False)
+        print(f"heavy={sorted({'asyncio', 'numpy', 'ssl', 'pydantic', 'unittest'} & set(sys.modules))}")
+        """
+    ).check()
+    assert done.value("heavy") == "[]"
+
+
 @pytest.mark.contract("F0.02")
 def test_unknown_keywords_are_refused(ray_down: None) -> None:
     with pytest.raises(RuntimeError, match=r"Unknown keyword argument.*nonsense"):

@@ -6,7 +6,6 @@ and the nodes' daemons are started with it. A class has Ray's interface, :class:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import hashlib
@@ -144,10 +143,14 @@ def _run(plugin: Any, env: Any, context: RuntimeEnvContext) -> None:
 
 
 def _wait(result: Any) -> Any:
+    if not inspect.isawaitable(result):
+        return result
+    import asyncio  # 40 ms, which every `init` would take
+
     async def wait() -> Any:
         return await result
 
-    return asyncio.run(wait()) if inspect.isawaitable(result) else result
+    return asyncio.run(wait())
 
 
 @contextlib.contextmanager

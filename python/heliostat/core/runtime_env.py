@@ -496,6 +496,8 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
 
 def _check_fields(env: Mapping[str, Any]) -> None:
     """Nothing is passed over: what there is not, or cannot be done, is refused."""
+    if not env:
+        return
     from heliostat.core import env_commands, env_plugins
 
     plugins = env_plugins.plugins()
