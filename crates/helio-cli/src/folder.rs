@@ -240,7 +240,7 @@ pub(crate) mod tests {
         let file = folder.0.join("file");
         fs::write(&file, "").unwrap();
         let error = make(&file).unwrap_err();
-        assert!(error.to_string().contains("no folder"), "{error}");
+        assert!(error.to_string().contains("not a folder"), "{error}");
     }
 
     #[test]

@@ -232,7 +232,7 @@ mod tests {
         for (field, given, says) in [
             ("working_dir", json!(5), "`working_dir`"),
             ("working_dir", json!("gcs://none.zip"), "not uploaded"),
-            ("working_dir", json!("gcs://../x.zip"), "no name of a package"),
+            ("working_dir", json!("gcs://../x.zip"), "not the name of a package"),
             ("working_dir", json!("https://x/y.zip"), "cannot be fetched"),
             ("working_dir", json!("relative"), "no folder"),
             ("working_dir", json!("gcs://evil.zip"), "evil.zip"),

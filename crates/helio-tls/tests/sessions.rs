@@ -202,7 +202,7 @@ fn who_answers_in_the_clear_is_understood() {
     let welcome = Welcome { refused: PLAIN_HERE.to_owned(), ..Welcome::default() };
     frame::put(&mut refusal, |out| out.extend(helio_proto::encode(&welcome)));
     check(&refusal, PLAIN_HERE);
-    check(b"HTTP/1.1 400 Bad Request\r\n\r\n", "no TLS");
+    check(b"HTTP/1.1 400 Bad Request\r\n\r\n", "not TLS");
 }
 
 /// One bit of a conversation is turned, at every place of it: the session fails, and nothing of it is believed.

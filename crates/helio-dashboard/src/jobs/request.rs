@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_wrong_body_is_refused_by_its_field() {
         for (body, named) in [
-            ("", "no JSON"),
+            ("", "not JSON"),
             ("[]", "object"),
             ("{}", "`entrypoint`"),
             (r#"{"entrypoint": 1}"#, "`entrypoint`"),

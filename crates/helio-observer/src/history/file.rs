@@ -294,6 +294,6 @@ mod tests {
         let said = read(&path, |_| {}).unwrap_err();
         assert!(said.contains("9.9") && said.contains("form 7"), "{said}");
         fs::write(&path, "something else").unwrap();
-        assert!(read(&path, |_| {}).unwrap_err().contains("no file of a history"));
+        assert!(read(&path, |_| {}).unwrap_err().contains("not a file of a history"));
     }
 }
