@@ -82,5 +82,5 @@ def test_the_own_name_wins_and_a_name_outside_of_the_table_is_a_mistake(
     assert settings.text("TMPDIR") == "/a"
     monkeypatch.setenv("HELIOSTAT_TMPDIR", "/b")
     assert settings.text("TMPDIR") == "/b"
-    with pytest.raises(KeyError, match="no setting"):
+    with pytest.raises(KeyError, match="not a setting"):
         settings.text("NO_SUCH_SETTING")

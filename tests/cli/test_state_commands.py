@@ -123,7 +123,7 @@ def _if(part: str, text: str) -> str | None:
 
 
 def test_what_is_not_there_says_so(run: Run) -> None:
-    assert "no id" in run("why", "12", fails=True)
+    assert "not an id" in run("why", "12", fails=True)
     assert "No living process knows the task" in run("why", "ab" * 24, fails=True)
     assert "tasks, objects, workers, actors, nodes, jobs" in run("list", "cats", fails=True)
     assert "None of the actors" in run("get", "actors", "ab" * 16, fails=True)

@@ -362,7 +362,7 @@ def test_a_history_that_is_cut_or_of_another_form_opens_with_what_is_there(
         assert "It was written by Heliostat 9." in note
 
     (cut / "00000001.history").write_bytes(b"nothing of that kind")
-    assert "no file of a history" in refused(cut, head.env)
+    assert "not a file of a history" in refused(cut, head.env)
     assert "There is no history in" in refused(tmp_path, head.env)
     assert "cannot be read" in refused(tmp_path / "absent", head.env)
 

@@ -289,7 +289,7 @@ def test_unknown_environments_name_the_nearest() -> None:
 
 @ours
 def test_a_checkpoint_of_something_else(ray_start: Any, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+    with pytest.raises(FileNotFoundError, match="not a checkpoint"):
         PPO.from_checkpoint(str(tmp_path))
 
 

@@ -96,7 +96,7 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
         assert says in done.stderr
         assert len(done.stderr.splitlines()) == 1, done.stderr
     (two / "reports.json").write_text("[1]")
-    assert "no object of JSON" in compare(one, two).stderr
+    assert "not a JSON object" in compare(one, two).stderr
 
 
 def test_a_run_of_an_older_version_and_names_from_elsewhere(tmp_path: Path) -> None:

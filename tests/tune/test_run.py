@@ -210,7 +210,7 @@ def _each(specs: dict[str, Any]) -> list[Any]:
         ({"local_dir": "/tmp"}, DeprecationWarning, "storage_path"),
         ({"resume": "LATER"}, ValueError, "AUTO"),
         ({"resume": True}, ValueError, "name"),
-        ({"restore": "/nowhere/at/all"}, ValueError, "no folder"),
+        ({"restore": "/nowhere/at/all"}, ValueError, "not the folder"),
         ({"mode": "best"}, ValueError, "min"),
         ({"keep_checkpoints_num": 0}, ValueError, "num_to_keep"),
         ({"nonsense": 1}, TypeError, "nonsense"),
