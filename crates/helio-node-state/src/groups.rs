@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use helio_proto::control::{Failure, FailureKind, Strategy};
 use helio_proto::group::{AskGroup, GroupNews};
 use helio_scheduler::InGroup;
-use helio_types::{PlacementGroupId, mutant};
+use helio_types::PlacementGroupId;
 
 use crate::context::Context;
 use crate::limits::GROUP_ASK_MS;
@@ -80,7 +80,7 @@ impl GroupQuestions {
 
     /// The control service answers.
     pub(crate) fn on_news(&mut self, news: GroupNews) {
-        if news.removed && !mutant!("removed-group-still-awaited") {
+        if news.removed {
             self.0.remove(&news.group_id);
         } else if let Some(asked) = self.0.get_mut(&news.group_id) {
             asked.news = Some(news.why);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use helio_proto::cluster::{AskLiveness, NodeToNode, TellLiveness};
 use helio_proto::node::LivenessReply;
-use helio_types::{DeathCause, DeathKind, NodeAddress, NodeId, WorkerAddress, WorkerId, mutant};
+use helio_types::{DeathCause, DeathKind, NodeAddress, NodeId, WorkerAddress, WorkerId};
 
 use crate::context::Context;
 use crate::event::Conn;
@@ -82,9 +82,6 @@ impl Liveness {
         match life {
             Life::Runs if self.open.len() >= LIVENESS_ASKED_MAX => reply(requester, None, ctx),
             Life::Runs | Life::Ends => self.hold_open(requester, worker_id, ctx),
-            Life::Over if mutant!("nobody-hears-that-a-process-is-gone") => {
-                reply(requester, None, ctx);
-            }
             Life::Over => {
                 let cause = DeathCause::new(
                     DeathKind::Unknown,

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use helio_types::{NodeId, WorkerId, mutant};
+use helio_types::{NodeId, WorkerId};
 
 use crate::context::Context;
 use crate::limits::OWNERS_ASK_MS;
@@ -66,9 +66,7 @@ impl Owners {
         self.absent.retain(|worker_id, node_id| {
             !is_over(Owner { worker_id: *worker_id, node_id: *node_id })
         });
-        if !mutant!("owner-asked-after-once") {
-            self.set_timer(ctx);
-        }
+        self.set_timer(ctx);
         self.all()
     }
 

@@ -393,41 +393,16 @@ pub const MUTANTS: &[Mutant] = &[
         "who follows an actor hears nothing after a restart of the control service",
     ),
     row(
-        "pins",
-        "owner-asked-after-once",
-        "objects of an owner elsewhere that dies later stay on the node",
-    ),
-    row(
         "retries",
         "death-heard-before-the-last-words",
         "the results that a process sent last are lost when it ends",
-    ),
-    row(
-        "drains",
-        "heir-not-told-what-was-freed",
-        "what was freed on a node that leaves stays on its heir",
-    ),
-    row(
-        "placement",
-        "removed-group-still-awaited",
-        "calls for a placement group that was removed wait for ever",
     ),
     row(
         "transfers",
         "second-reader-forgotten",
         "of several readers of an object that no node has one hears so",
     ),
-    row(
-        "restarts",
-        "nobody-hears-that-a-process-is-gone",
-        "who asks after a process that is gone is told nothing",
-    ),
     row("leases", "request-withdrawn-in-silence", "a worker is lent that nobody wants any more"),
-    row(
-        "memory",
-        "out-of-memory-tried-again-at-once",
-        "a call whose worker was ended for want of memory does not wait",
-    ),
     row("stop", "stop-forgets-a-node", "a node of a cluster that is stopped goes on"),
     row(
         "stop",
