@@ -68,7 +68,11 @@ class CSVLoggerCallback(LoggerCallback):
         table = self._open.get(trial)
         if table is None:
             path = os.path.join(trial.local_path, TABLE)
-            table = self._open[trial] = _Table(path, list(_row(result)))
+            # A driver that was killed may have had no table yet of a trial that goes on now.
+            earlier = [] if os.path.exists(path) else _reports_before(trial, result)
+            table = self._open[trial] = _Table(path, list(_row((earlier or [result])[0])))
+            for one in earlier:
+                table.add(one)
         table.add(result)
         self._unflushed.add(table)
 
@@ -113,6 +117,17 @@ class _Table:
             cells = [row.get(name, "") for name in self._names]
         with named(self.file):
             self._writer.writerow(cells)
+
+
+def _reports_before(trial: Trial, result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The reports in result.json that came before this one."""
+    number = result.get("training_iteration", 1)
+    path = os.path.join(trial.local_path, RESULTS)
+    if number == 1 or not os.path.exists(path):
+        return []
+    with open(path) as file:
+        reports = [json.loads(line) for line in file if line.endswith("\n")]
+    return [one for one in reports if one.get("training_iteration", number) < number]
 
 
 def _row(result: dict[str, Any]) -> dict[str, Any]:
