@@ -75,12 +75,7 @@ pub async fn connect_by_token(
     hello: Hello,
     identity: &Identity,
 ) -> Result<(Reader, Writer, Welcome), Error> {
-    tokio::time::timeout(HANDSHAKE_MAX, async {
-        let socket = TcpStream::connect((host, port)).await?;
-        greet(encrypted(socket, identity, NAMED_BY_ALL, &hello).await?, hello).await
-    })
-    .await
-    .map_err(|_| Error::Silent)?
+    shake(NAMED_BY_ALL, hello, Some(identity), TcpStream::connect((host, port))).await
 }
 
 async fn connect(
@@ -89,10 +84,20 @@ async fn connect(
     dial: impl Future<Output = io::Result<TcpStream>>,
 ) -> Result<(Reader, Writer, Welcome), Error> {
     let identity = helio_tls::current().map_err(|error| Error::Tls(error.0))?;
+    shake(host, hello, identity.as_deref(), dial).await
+}
+
+/// Dials and greets, encrypted where this side has an identity; the other side's certificate has to bear the name.
+async fn shake(
+    name: &str,
+    hello: Hello,
+    identity: Option<&Identity>,
+    dial: impl Future<Output = io::Result<TcpStream>>,
+) -> Result<(Reader, Writer, Welcome), Error> {
     tokio::time::timeout(HANDSHAKE_MAX, async {
         let socket = dial.await?;
         let stream = match identity {
-            Some(identity) => encrypted(socket, &identity, host, &hello).await?,
+            Some(identity) => encrypted(socket, identity, name, &hello).await?,
             None => socket.into(),
         };
         greet(stream, hello).await
@@ -111,12 +116,7 @@ pub async fn connect_encrypted(
     hello: Hello,
     identity: &Identity,
 ) -> Result<(Reader, Writer, Welcome), Error> {
-    tokio::time::timeout(HANDSHAKE_MAX, async {
-        let socket = dial(host, port).await?;
-        greet(encrypted(socket, identity, host, &hello).await?, hello).await
-    })
-    .await
-    .map_err(|_| Error::Silent)?
+    shake(host, hello, Some(identity), dial(host, port)).await
 }
 
 /// A connection to another machine, through the entrance that this process is to take, if it is to take one.
