@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from heliostat.core.extras import explained, required
-from heliostat.serve.context import _get_internal_replica_context
 
 try:
     from heliostat.serve.tasks import (
@@ -19,6 +17,7 @@ try:
         TaskProcessorAdapter,
         TaskProcessorConfig,
         TaskResult,
+        consumer_name,
     )
 except ModuleNotFoundError as error:
     raise explained(error, "ray.serve.task_processor", "serve") from error
@@ -192,8 +191,6 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
 
         signals.task_unknown.connect(self._on_unknown, weak=False, dispatch_uid=id(self))
         signals.task_rejected.connect(self._on_unknown, weak=False, dispatch_uid=id(self))
-        replica = _get_internal_replica_context()
-        whose = replica.replica_tag if replica is not None else uuid.uuid4().hex[:8]
         is_ready = threading.Event()
         app = self._app
         app.finalize()
@@ -208,7 +205,7 @@ class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
 
         self._worker = WorkController(
             app=app,
-            hostname=f"celery@{self._config.queue_name}_{whose}",
+            hostname=consumer_name("celery", self._config.queue_name),
             queues=[self._config.queue_name],
             pool=Threads,
             concurrency=app.conf.worker_concurrency,

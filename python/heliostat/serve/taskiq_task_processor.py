@@ -10,19 +10,22 @@ import inspect
 import threading
 import time
 import traceback
-import uuid
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from heliostat.core.extras import explained, required
-from heliostat.serve.context import _get_internal_replica_context
 from heliostat.serve.options import attribute
 
 try:
     from pydantic import BaseModel
 
-    from heliostat.serve.tasks import TaskProcessorAdapter, TaskProcessorConfig, TaskResult
+    from heliostat.serve.tasks import (
+        TaskProcessorAdapter,
+        TaskProcessorConfig,
+        TaskResult,
+        consumer_name,
+    )
 except ModuleNotFoundError as error:
     raise explained(error, "ray.serve.taskiq_task_processor", "serve") from error
 
@@ -159,9 +162,7 @@ class TaskiqTaskProcessorAdapter(TaskProcessorAdapter):
             self._results = redis.RedisAsyncResultBackend(redis_url=self._told.result_backend_url)
             self._broker = self._broker.with_result_backend(self._results)
         self._broker.add_middlewares(_care_of(self))
-        replica = _get_internal_replica_context()
-        whose = replica.replica_tag if replica is not None else uuid.uuid4().hex[:8]
-        self._name = f"taskiq@{self._config.queue_name}_{whose}"
+        self._name = consumer_name("taskiq", self._config.queue_name)
         self._started = False
 
     def register_task_handle(self, func: Callable[..., Any], name: str | None = None) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
+
+from heliostat.serve.context import _get_internal_replica_context
 
 __all__ = ["CeleryAdapterConfig", "TaskProcessorAdapter", "TaskProcessorConfig", "TaskResult"]
 
@@ -155,3 +158,10 @@ class TaskProcessorAdapter(ABC):
             NotImplementedError: This adapter cannot.
         """
         raise NotImplementedError("This adapter has no health_check_async.")
+
+
+def consumer_name(library: str, queue: str) -> str:
+    """Return the name of this process as a consumer of a queue: its replica's, outside of one by chance."""
+    replica = _get_internal_replica_context()
+    whose = replica.replica_tag if replica is not None else uuid.uuid4().hex[:8]
+    return f"{library}@{queue}_{whose}"
