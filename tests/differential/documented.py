@@ -14,6 +14,8 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 DOCS = Path(__file__).parents[2] / "docs"
+# Columns of the table of differences.
+CELLS = ("operation", "ray", "heliostat")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def contract() -> list[Group]:
 
 
 def entries() -> list[dict[str, Any]]:
-    """Each with the contract's ``ids``, the ``reason``, and ``at``: where snippets show it."""
+    """Each with the contract's ``ids``, a text for each of ``CELLS``, and ``at``: where snippets show it."""
     return list(tomllib.loads((DOCS / "differences.toml").read_text()).get("difference", []))
 
 
