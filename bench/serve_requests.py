@@ -3,13 +3,15 @@
     python bench/serve_requests.py [--seconds 3] [--rounds 2] [--ray PYTHON]
 
 Needs the load generator `wrk` (a Debian package). Each side is a process of its own, begun again for each
-round; a figure is the best round's. The application answers two bytes from one replica. Rows in s and ms:
-less is better; in 1/s: more.
+round; a figure is the best round's. The application answers two bytes from one replica. Rows in 1/s: more
+is better; all others: less. "CPU us" is what all processes of the side together take for one request or
+chunk, without the load generator: it says more than the rate where the machine does other work besides.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -19,6 +21,10 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
+
+# Of a side's processes, in their environment.
+MARK = "SERVE_REQUESTS_SIDE"
 
 
 def free_port():
@@ -29,15 +35,58 @@ def free_port():
 
 def wrk(port, connections, seconds):
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
+    elsewhere = {name: value for name, value in os.environ.items() if name != MARK}
     done = subprocess.run(
-        [*command, f"http://127.0.0.1:{port}/noop"], capture_output=True, text=True, check=True
+        [*command, f"http://127.0.0.1:{port}/noop"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=elsewhere,
     )
     bad = re.search(r"Non-2xx or 3xx responses: (\d+)", done.stdout)
     if bad is not None:
         raise RuntimeError(f"{bad[1]} requests were not answered with 200")
     p99 = re.search(r"99%\s+([\d.]+)(us|ms|s)", done.stdout)
     unit = {"us": 1e-3, "ms": 1.0, "s": 1e3}[p99[2]]
-    return float(re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)[1]), float(p99[1]) * unit
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)[1])
+    number = int(re.search(r"(\d+) requests in", done.stdout)[1])
+    return rate, float(p99[1]) * unit, number
+
+
+def cpu_seconds():
+    """What each process has taken that has this one's mark in its environment, and what it is."""
+    mark, taken = f"{MARK}={os.environ[MARK]}".encode(), {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                if mark not in file.read():
+                    continue
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                name = file.read().replace(b"\0", b" ").decode(errors="replace")
+            seconds = 0.0
+            for task in os.listdir(f"/proc/{entry}/task"):
+                with open(f"/proc/{entry}/task/{task}/schedstat") as file:
+                    seconds += int(file.read().split()[0]) / 1e9
+        except OSError:
+            continue
+        taken[int(entry)] = seconds, name
+    return taken
+
+
+@contextlib.contextmanager
+def counted(rows, name):
+    """Add a row of the CPU that one unit took; the list that it gives is told how many there were."""
+    before, told = cpu_seconds(), []
+    yield told
+    after, number = cpu_seconds(), sum(told)
+    each = {
+        process: (seconds - before.get(process, (0.0,))[0]) / number * 1e6
+        for process, (seconds, _) in after.items()
+    }
+    rows[f"{name}, CPU us"] = sum(each.values())
+    if os.environ.get("DETAILS"):
+        parts = [f"{after[one][1][:60]}: {value:.1f}" for one, value in each.items() if value > 0.2]
+        print(f"{name}: {'; '.join(parts)}", file=sys.stderr)
 
 
 def measure(seconds):
@@ -54,13 +103,16 @@ def measure(seconds):
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.read()
 
-    def rate(call, per=1):
-        call()
-        count, start = 0, time.perf_counter()
-        while time.perf_counter() - start < seconds:
+    def rate(name, call, per=1):
+        for _ in range(20):
             call()
-            count += per
-        return count / (time.perf_counter() - start)
+        count, start = 0, time.perf_counter()
+        with counted(rows, name) as told:
+            while time.perf_counter() - start < seconds:
+                call()
+                count += per
+            rows[f"{name}, 1/s"] = count / (time.perf_counter() - start)
+            told.append(count)
 
     @serve.deployment(max_ongoing_requests=1000)
     class Noop:
@@ -102,25 +154,31 @@ def measure(seconds):
     wrk(port, 8, 1)
     for connections in (1, 32, 100):
         name = f"http, {connections} connections"
-        rows[f"{name}, 1/s"], rows[f"{name}, p99 ms"] = wrk(port, connections, seconds)
-    rows["handle, one at a time, 1/s"] = rate(lambda: noop.remote(None).result(timeout_s=60))
+        with counted(rows, name) as told:
+            rows[f"{name}, 1/s"], rows[f"{name}, p99 ms"], count = wrk(port, connections, seconds)
+            told.append(count)
+    rate("handle, one at a time", lambda: noop.remote(None).result(timeout_s=60))
 
     def many():
         for answer in [noop.remote(None) for _ in range(100)]:
             answer.result(timeout_s=60)
 
-    rows["handle, 100 in flight, 1/s"] = rate(many, 100)
+    rate("handle, 100 in flight", many, 100)
     outer = serve.run(Outer.bind(Noop.bind()), name="two", route_prefix=None)
-    rows["two deployments, 1/s"] = rate(lambda: outer.through.remote(1).result(timeout_s=60))
+    rate("two deployments", lambda: outer.through.remote(1).result(timeout_s=60))
     start, count = time.perf_counter(), 20_000
-    assert len(get(f"/stream?n={count}")) == 6 * count
-    rows["streamed chunks, 1/s"] = count / (time.perf_counter() - start)
+    with counted(rows, "streamed chunks") as told:
+        assert len(get(f"/stream?n={count}")) == 6 * count
+        rows["streamed chunks, 1/s"] = count / (time.perf_counter() - start)
+        told.append(count)
     serve.run(Echo.bind(), name="echo", route_prefix="/echo")
     body, times = os.urandom(10 << 20), []
-    for _ in range(5):
-        start = time.perf_counter()
-        assert get("/echo", body) == body
-        times.append(time.perf_counter() - start)
+    with counted(rows, "10 MB there and back") as told:
+        for _ in range(5):
+            start = time.perf_counter()
+            assert get("/echo", body) == body
+            times.append(time.perf_counter() - start)
+        told.append(len(times))
     rows["10 MB there and back, ms"] = sorted(times)[2] * 1e3
     start = time.perf_counter()
     serve.shutdown()
@@ -152,7 +210,10 @@ def main():
     for _ in range(options.rounds):
         for side, python in sides.items():
             command = [python, __file__, "--child", "--seconds", str(options.seconds)]
-            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            marked = {**os.environ, MARK: uuid.uuid4().hex}
+            done = subprocess.run(command, check=False, capture_output=True, text=True, env=marked)
+            if os.environ.get("DETAILS"):
+                print(done.stderr, file=sys.stderr)
             if done.returncode != 0:
                 sys.exit(f"{side}: {done.stderr}")
             for row, value in json.loads(done.stdout.splitlines()[-1]).items():

@@ -10,6 +10,7 @@ import queue
 import select
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_bodies_come_back_whole(web: Client, size: int) -> None:
 
 
 @pytest.mark.contract("F12.04")
-def test_a_stream_arrives_while_it_is_made(web: Client) -> None:
+def test_a_stream_arrives_while_it_is_made(web: Client, tmp_path: Path) -> None:
     @serve.deployment
     class Stream:
         def __init__(self) -> None:
@@ -140,19 +141,40 @@ def test_a_stream_arrives_while_it_is_made(web: Client) -> None:
                 return "went"
 
             async def items() -> Any:
-                yield b"first"
+                yield b"fir"
+                yield b"st"  # goes with the one before or after it, not with the end
                 await self.go.wait()
+                for number in range(300_000):
+                    yield b"%06d" % number
+                yield b"last"
+
+            async def holds_up_the_loop() -> Any:
+                yield b"first"
+                with open(fifo) as file:
+                    file.read()
                 yield b"second"
 
-            return StreamingResponse(items())
+            return StreamingResponse(items() if request.url.path == "/" else holds_up_the_loop())
 
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
     serve.run(Stream.bind())
     link = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     link.request("GET", "/")
     answer = link.getresponse()
-    assert answer.read1() == b"first"
+    begin = answer.read1()
+    while len(begin) < 5:
+        begin += answer.read1()
+    assert begin == b"first"
     # Only now is the rest made: an answer that is kept back until it is whole would hang here.
     assert web.get("/go").text == "went"
+    # More than is on its way at a time, in short pieces.
+    assert answer.read() == b"".join(b"%06d" % number for number in range(300_000)) + b"last"
+    link.request("GET", "/held")
+    answer = link.getresponse()
+    assert answer.read1() == b"first"
+    with open(fifo, "w"):
+        pass
     assert answer.read() == b"second"
     link.close()
 

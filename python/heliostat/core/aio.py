@@ -53,7 +53,7 @@ class _Waiters:
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand out on that loop from now on."""
-        if loop in self.loops or (_served is not None and _served[0] is loop):
+        if (_served is not None and _served[0] is loop) or loop in self.loops:
             return
         self.loops.add(loop)
         loop.add_reader(self.fd, self.on_readable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import json
 import os
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +39,18 @@ request_context: contextvars.ContextVar[RequestContext] = contextvars.ContextVar
 )
 # By Ray's name, for programs that read the request's id.
 _serve_request_context = request_context
+
+
+# Not the operating system's own randomness, which costs a call of the kernel: these ids tell requests apart
+# in logs and keep no secret. A forked process has others than its parent.
+_ids = random.Random()
+os.register_at_fork(after_in_child=_ids.seed)
+
+
+def new_request_id() -> str:
+    """A random id of a request, as a UUID is written."""
+    digits = f"{_ids.getrandbits(128) & ~(0xF << 76) & ~(3 << 62) | (4 << 76) | (2 << 62):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 class ReplicaID(NamedTuple):

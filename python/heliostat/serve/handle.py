@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import threading
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, TypeVar, cast
 
@@ -17,7 +16,7 @@ import heliostat as ray
 from heliostat.core import serving
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve import tracing
-from heliostat.serve.context import RequestContext, request_context
+from heliostat.serve.context import RequestContext, new_request_id, request_context
 from heliostat.serve.exceptions import RayServeException, RequestCancelledError
 from heliostat.serve.router import Call, Reservation, router_of, was_not_begun
 from heliostat.serve.specs import DeploymentID
@@ -126,9 +125,7 @@ def waited(wait: Callable[[float | None], bool], timeout_s: float | None) -> boo
 
 def forbid_loop() -> None:
     """Raise ``RuntimeError`` on an event loop, which a wait would hold up."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if asyncio._get_running_loop() is None:  # which raises nothing where there is none
         return
     raise RuntimeError(
         "This waits, and would hold up the event loop that it is called from. Use `await` instead."
@@ -603,7 +600,7 @@ class DeploymentHandle:
     def _request(self) -> RequestContext:
         here = request_context.get()
         return RequestContext(
-            here.request_id or str(uuid.uuid4()),
+            here.request_id or new_request_id(),
             here.route,
             here.app_name or self._id.app_name,
             self._model,

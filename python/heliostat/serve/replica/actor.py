@@ -51,6 +51,7 @@ logger = logging.getLogger("ray.serve")
 
 # How soon the controller hears of another number of requests.
 _COUNTS_S = 0.05
+_GENERATORS = (GeneratorType, AsyncGeneratorType)
 _NO_SOCKETS = b"The deployment has no WebSockets: give it an ASGI application with @serve.ingress."
 
 
@@ -295,26 +296,25 @@ class ReplicaActor:
         if not self._take():
             await self._gate.enter()
         request = RequestContext._make(context)
-        began, outcome = time.perf_counter(), "ERROR"
-        with (
-            self._meter.request(request.route),
-            tracing.of_replica(self._id, request, method),
-        ):
-            try:
+        began, outcome, has_failed = time.perf_counter(), "ERROR", True
+        self._meter.begin()
+        try:
+            with tracing.of_replica(self._id, request, method):
                 request_context.set(request)
                 value = await self._call(self._method(method), args, kwargs)
-                outcome = "OK"
-                return value
-            except asyncio.CancelledError:
-                outcome = "CANCELLED"
-                raise
-            except AsyncioActorExit:
-                self._exit()
-                raise
-            finally:
-                if self._is_told:
-                    logs.access(f"CALL {method}", outcome, began)
-                self._leave()
+            outcome, has_failed = "OK", False
+            return value
+        except asyncio.CancelledError:
+            outcome, has_failed = "CANCELLED", False
+            raise
+        except AsyncioActorExit:
+            self._exit()
+            raise
+        finally:
+            self._meter.end(request.route, time.perf_counter() - began, has_failed=has_failed)
+            if self._is_told:
+                logs.access(f"CALL {method}", outcome, began)
+            self._leave()
 
     async def handle_stream(
         self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
@@ -394,7 +394,7 @@ class ReplicaActor:
             value = await self._in_thread(target, *args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
-        if isinstance(value, GeneratorType | AsyncGeneratorType):
+        if type(value) in _GENERATORS:
             raise TypeError(
                 "The method returned a generator: call it with `handle.options(stream=True)`."
             )

@@ -58,9 +58,8 @@ class Meter:
             "replica": replica.unique_id,
             "application": key.app_name,
         }
-        self._requests: Counts[str] = Counts()
         self._errors: Counts[str] = Counts()
-        self._latencies: defaultdict[str, list[float]] = defaultdict(list)
+        self._latencies: defaultdict[str, list[float]] = defaultdict(list)  # not told yet
         self._answered: Answered = defaultdict(list)
         self._ongoing = 0
         self._taken_at = perf_counter()
@@ -100,18 +99,16 @@ class Meter:
     def end(self, route: str, seconds: float, *, has_failed: bool) -> None:
         """Count a request that has ended."""
         self._ongoing -= 1
-        self._requests[route] += 1
         if has_failed:
             self._errors[route] += 1
-        milliseconds = seconds * 1e3
-        self._latencies[route].append(milliseconds)
-        self._taken[math.ceil(math.log(max(milliseconds, 1e-3)) / _STEP)] += 1
-        self._taken_errors += has_failed
+            self._taken_errors += 1
+        self._latencies[route].append(seconds * 1e3)
         if self._telling is None:
             self._tell_soon()
 
     def take(self) -> Figures:
         """Return the counts since the last call."""
+        self.tell()
         now = perf_counter()
         taken, self._taken = self._taken, Counts()
         errors, self._taken_errors = self._taken_errors, 0
@@ -136,12 +133,13 @@ class Meter:
 
     def tell(self) -> None:
         """Tell what has come together."""
-        self._telling = None
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         self._now.set(self._ongoing, self._own)
-        for metric, counts in ((self._count, self._requests), (self._failed, self._errors)):
-            for route, number in counts.items():
-                metric.inc(number, {**self._own, "route": route})
-            counts.clear()
+        for route, number in self._errors.items():
+            self._failed.inc(number, {**self._own, "route": route})
+        self._errors.clear()
         application = self._own["application"]
         self._http.tell(application, self._answered, lambda status: status >= 400)
         if self._calls or self._open_calls:
@@ -150,7 +148,10 @@ class Meter:
             self._rpc.open.set(self._open_calls, self._own)
             self._rpc.tell(application, self._calls, lambda code: code != 0)
         for route, values in self._latencies.items():
-            self._latency._observe_each(values, {**self._own, "route": route})
+            tags = {**self._own, "route": route}
+            self._count.inc(len(values), tags)
+            self._latency._observe_each(values, tags)
+            self._taken.update(math.ceil(math.log(max(one, 1e-3)) / _STEP) for one in values)
         self._latencies.clear()
 
 
