@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from heliostat.tune.logger.columns import made_of
 from heliostat.tune.logger.events import EventFile, Templates, summary_event
 from heliostat.tune.logger.files import CSVLoggerCallback, ResultFiles
 from heliostat.tune.runner import arrivals, beside
@@ -144,12 +145,59 @@ def test_what_a_killed_process_left_out_is_written_when_its_search_goes_on(tmp_p
     assert cells[5]["training_iteration"] == "6"
     assert read_trials(str(tmp_path))[0].last_result["score"] == 5
 
+    # A table that was not begun is made where the search has tables, and only there.
+    for has_tables in (False, True):
+        again._journal.close()
+        (tmp_path / "trial" / "progress.csv").unlink(missing_ok=True)
+        again = Store(str(tmp_path))
+        again.has_tables = has_tables
+        again.begin({}, goes_on=True)
+        assert (tmp_path / "trial" / "progress.csv").exists() == has_tables
+    with open(tmp_path / "trial" / "progress.csv", newline="") as file:
+        assert [row["score"] for row in csv.DictReader(file)] == ["0", "1", "2", "33", "4", "5"]
+
     # A search that was closed is not looked through again.
     again.close()
     (tmp_path / "trial" / "result.json").unlink()
     again.begin({}, goes_on=True)
     again.close()
     assert not (tmp_path / "trial" / "result.json").exists()
+
+
+def test_texts_made_of_many_reports_are_those_of_each(tmp_path: Path) -> None:
+    np = pytest.importorskip("numpy")
+    config = {"x": 1, "lr": [0.1, {"deep": None}]}
+    plain = [
+        {"score": n / 3, "n": n, "text": "50 %", "done": n == 3, "none": None, "config": config}
+        for n in range(4)
+    ]
+    mixed: list[dict[str, Any]] = [
+        {**plain[0], "score": float("nan"), "text": 'a "b", c\n'},
+        {**plain[1], "score": float("-inf"), "text": ""},
+        {**plain[2], "score": 7, "text": "é", "done": 1},
+        {"score": np.float64(0.5), "n": np.int64(3), "list": np.arange(2), "config": {"x": 2}},
+        {"score": {"in": 1, "deep": {"er": 2.5}}, "n": True, 3: "a key that is no text"},
+        {"score": {"in": 1, "deep": {"er": 2.5}}, "n": 1, "config": config},
+    ]
+    for reports in (plain, mixed, plain + mixed, plain[:1]):
+        for report, made in zip(reports, made_of(reports), strict=True):
+            assert made.line == json.dumps(report, default=lambda value: value.tolist()) + "\n"
+            if made.names is not None:
+                (cells,) = csv.reader([made.row])
+                kept = {name: one for name, one in report.items() if name != "config"}
+                assert dict(zip(made.names, cells, strict=True)) == {
+                    name: "" if one is None else str(one) for name, one in kept.items()
+                }
+            if made.tags is not None:
+                pairs = zip(made.tags, made.numbers, strict=True)
+                assert dict(pairs) == {
+                    name: one for name, one in report.items() if type(one) in (int, float)
+                }
+    assert [made.names is None for made in made_of(mixed)] == [False] * 4 + [True] * 2
+    assert [made.tags is None for made in made_of(mixed)] == [
+        True
+    ] * 6  # NaN, 1 for True, deep ones
+    assert made_of(plain)[1].tags == ("score", "n")
 
 
 def crc32c(data: bytes) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,18 +102,3 @@ def test_tensorboard_has_the_numbers(fit: Any) -> None:
     assert b"ray/tune/text" not in data
     assert b"_hparams_/session_start_info" in data
     assert b"rate" in data
-
-
-def test_a_table_that_a_killed_driver_had_not_begun_has_the_reports_before(tmp_path: Path) -> None:
-    """result.json is completed from the journal before a search goes on; a table that is not there is not."""
-    reports = [
-        {"score": 30 + i, "training_iteration": i + 1, "config": {"x": 30}} for i in range(4)
-    ]
-    (tmp_path / "result.json").write_text("".join(json.dumps(one) + "\n" for one in reports[:3]))
-    trial: Any = type("Trial", (), {"local_path": str(tmp_path)})()
-    logger = CSVLoggerCallback()
-    for one in reports[2:]:  # the third is in result.json already
-        logger.log_trial_result(1, trial, one)
-    logger.log_trial_end(trial)
-    with open(tmp_path / "progress.csv", newline="") as file:
-        assert [int(row["score"]) for row in csv.DictReader(file)] == [30, 31, 32, 33]

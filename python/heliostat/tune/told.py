@@ -40,9 +40,13 @@ class ToldSearch(Callback):
         **info: Any,
     ) -> None:
         value = _number(result.get(self.metric)) if self.metric else None
-        if value is None or (trial.trial_id not in self._curves and len(self._curves) >= _TRIALS):
+        if value is None:
             return
-        curve = self._curves.setdefault(trial.trial_id, Past(_POINTS))
+        curve = self._curves.get(trial.trial_id)
+        if curve is None:
+            if len(self._curves) >= _TRIALS:
+                return
+            curve = self._curves[trial.trial_id] = Past(_POINTS)
         curve.add(float(result.get("training_iteration", len(curve.points) + 1)), value)
 
     @property

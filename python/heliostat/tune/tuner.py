@@ -169,6 +169,7 @@ class Tuner:
         run = self._run
         callbacks = CallbackList(_with_loggers(list(run.callbacks or [])))
         folder, store = self._open()
+        store.has_tables = any(isinstance(one, CSVLoggerCallback) for one in callbacks)
         with _held(folder):
             return self._run_in(folder, store, callbacks)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.logger.columns import LEFT_OUT_OF_TABLES, Made, as_json, row_of
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.stopper import flattened
 
@@ -16,10 +16,30 @@ if TYPE_CHECKING:
     from heliostat.tune.runner.trial import Trial
 
 RESULTS, TABLE = "result.json", "progress.csv"
-_LEFT_OUT = ("config", "experiment_tag")
 
 
-class ResultFiles(LoggerCallback):
+class MadeTogether(LoggerCallback):
+    """Base of those to whom reports may come as text that was made of many together."""
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        made: Made | None = None,
+        **info: Any,
+    ) -> None:
+        if made is None:
+            self.log_trial_result(iteration, trial, result)
+        else:
+            self._log(trial, result, made)
+
+    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+        raise NotImplementedError
+
+
+class ResultFiles(MadeTogether):
     """Writes a line for each report into result.json in the trial's folder; each search has one."""
 
     def __init__(self) -> None:
@@ -27,12 +47,18 @@ class ResultFiles(LoggerCallback):
         self._unflushed: set[Any] = set()
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        self._log(trial, result, None)
+
+    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
         file = self._open.get(trial)
         if file is None:
             path = os.path.join(trial.local_path, RESULTS)
             file = self._open[trial] = open(path, "a")  # noqa: SIM115 # closed when the trial leaves
-        with named(file):
-            file.write(as_json(result) + "\n")
+        line = made.line if made is not None else as_json(result) + "\n"
+        try:
+            file.write(line)
+        except OSError as error:
+            raise with_name(error, file) from error
         self._unflushed.add(file)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -51,7 +77,7 @@ class ResultFiles(LoggerCallback):
                     file.close()
 
 
-class CSVLoggerCallback(LoggerCallback):
+class CSVLoggerCallback(MadeTogether):
     """Writes a row for each report into progress.csv in the trial's folder. Searches do so unasked.
 
     Nested names are joined by "/". The first report decides on the columns: names that come later are
@@ -65,15 +91,17 @@ class CSVLoggerCallback(LoggerCallback):
         self._unflushed: set[_Table] = set()
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        self._log(trial, result, None)
+
+    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
         table = self._open.get(trial)
         if table is None:
             path = os.path.join(trial.local_path, TABLE)
-            # A driver that was killed may have had no table yet of a trial that goes on now.
-            earlier = [] if os.path.exists(path) else _reports_before(trial, result)
-            table = self._open[trial] = _Table(path, list(_row((earlier or [result])[0])))
-            for one in earlier:
-                table.add(one)
-        table.add(result)
+            table = self._open[trial] = _Table(path, _row(result))
+        if made is not None and made.names == table.names:
+            table.write(made.row)
+        else:
+            table.add(result)
         self._unflushed.add(table)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -97,41 +125,36 @@ class CSVLoggerCallback(LoggerCallback):
 class _Table:
     """A table, whose columns stay as they are where there is one already."""
 
-    def __init__(self, path: str, names: list[str]) -> None:
+    def __init__(self, path: str, names: Iterable[str]) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         self.file = open(path, "a+", newline="")  # noqa: SIM115 # closed at the trial's end
         self.file.seek(0)
         there = next(csv.reader(self.file), None)
         self.file.seek(0, os.SEEK_END)
-        self._names = there or names
-        self._writer = csv.writer(self.file, lineterminator="\n")
+        self.names = tuple(there or names)
         if there is None:
-            self._writer.writerow(names)
+            self.write(row_of(self.names))
 
     def add(self, result: dict[str, Any]) -> None:
         """Write a report's row."""
         try:
-            cells = [result[name] for name in self._names]
+            cells = [result[name] for name in self.names]
         except KeyError:  # some stand deeper, or are missing
             row = _row(result)
-            cells = [row.get(name, "") for name in self._names]
-        with named(self.file):
-            self._writer.writerow(cells)
+            cells = [row.get(name, "") for name in self.names]
+        self.write(row_of(cells))
 
-
-def _reports_before(trial: Trial, result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The reports in result.json that came before this one."""
-    number = result.get("training_iteration", 1)
-    path = os.path.join(trial.local_path, RESULTS)
-    if number == 1 or not os.path.exists(path):
-        return []
-    with open(path) as file:
-        reports = [json.loads(line) for line in file if line.endswith("\n")]
-    return [one for one in reports if one.get("training_iteration", number) < number]
+    def write(self, row: str) -> None:
+        """Write a row that is text already."""
+        try:
+            self.file.write(row)
+        except OSError as error:
+            raise with_name(error, self.file) from error
 
 
 def _row(result: dict[str, Any]) -> dict[str, Any]:
-    return flattened({name: one for name, one in result.items() if name not in _LEFT_OUT})
+    kept = {name: one for name, one in result.items() if name not in LEFT_OUT_OF_TABLES}
+    return flattened(kept)
 
 
 class JsonLoggerCallback(LoggerCallback):
@@ -143,12 +166,13 @@ class JsonLoggerCallback(LoggerCallback):
     _runs_beside = True
 
 
-def complete(folder: str, reports: list[dict[str, Any]]) -> None:
+def complete(folder: str, reports: list[dict[str, Any]], has_table: bool) -> None:
     """Write what a killed process had noted of a trial and its files lack.
 
     Args:
-        folder: Of the trial. A table of its reports is completed where there is one.
+        folder: Of the trial.
         reports: All of the trial's, in their order.
+        has_table: Whether the search writes tables; one that is there is completed in any case.
     """
     path = os.path.join(folder, RESULTS)
     there = _whole_lines(path)
@@ -157,14 +181,17 @@ def complete(folder: str, reports: list[dict[str, Any]]) -> None:
         with open(path, "a") as file, named(file):
             file.writelines(as_json(one) + "\n" for one in reports[there:])
     path = os.path.join(folder, TABLE)
-    if reports and os.path.exists(path):
+    rows: list[list[str]] = []
+    if os.path.exists(path):
         with open(path, newline="") as file:
             rows = list(csv.reader(file))
-        if len(rows) - 1 < len(reports):
-            _write_table(path, rows[0] if rows else list(_row(reports[0])), reports)
+    elif not has_table:
+        return
+    if reports and len(rows) - 1 < len(reports):
+        _write_table(path, rows[0] if rows else _row(reports[0]), reports)
 
 
-def _write_table(path: str, names: list[str], reports: list[dict[str, Any]]) -> None:
+def _write_table(path: str, names: Iterable[str], reports: list[dict[str, Any]]) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.remove(f"{path}.part")
     table = _Table(f"{path}.part", names)
@@ -194,19 +221,11 @@ def named(file: Any) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None:
-            raise
-        raise type(error)(error.errno, error.strerror, file.name) from error
+        raise with_name(error, file) from error
 
 
-def as_json(value: Any) -> str:
-    """A value as JSON: numpy's numbers and arrays as Python's, other objects as text."""
-    return _ENCODER.encode(value)
-
-
-def _plain(value: Any) -> Any:
-    item = getattr(value, "tolist", None)
-    return item() if callable(item) else str(value)
-
-
-_ENCODER = json.JSONEncoder(default=_plain)
+def with_name(error: OSError, file: Any) -> OSError:
+    """The error, with the name of the file where it has none."""
+    if error.filename is not None:
+        return error
+    return type(error)(error.errno, error.strerror, file.name)

@@ -10,18 +10,16 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import missing
+from heliostat.tune.logger.columns import LEFT_OUT_OF_SCALARS, Made
 from heliostat.tune.logger.events import EventFile, Report, Templates, summary_event
-from heliostat.tune.logger.files import named
-from heliostat.tune.logger.logger import LoggerCallback
+from heliostat.tune.logger.files import MadeTogether, named, with_name
 from heliostat.tune.stopper import flattened
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.trial import Trial
 
-_LEFT_OUT = ("config", "pid", "timestamp", "time_total_s", "training_iteration")
 
-
-class TBXLoggerCallback(LoggerCallback):
+class TBXLoggerCallback(MadeTogether):
     """Writes the numbers of each report as scalars ``ray/tune/<name>``, lists of them as histograms.
 
     What was chosen for a trial goes in at its end, with its last numbers, for the tab "HParams": texts,
@@ -41,31 +39,42 @@ class TBXLoggerCallback(LoggerCallback):
         self._unflushed: set[EventFile] = set()
         # Reports whose records are made together, by their names.
         self._waiting: dict[tuple[str, ...], list[tuple[EventFile, Report]]] = {}
-        self._last: dict[Trial, dict[str, float]] = {}
+        # The last numbers of trials by their names, the newest last.
+        self._last: dict[Trial, dict[tuple[str, ...], tuple[float, ...]]] = {}
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        self._log(trial, result, None)
+
+    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
         file = self._files.get(trial)
         if file is None:
             file = self._files[trial] = EventFile(trial.local_path)
         step = int(result.get("timesteps_total") or result.get("training_iteration", 0))
+        if made is not None and made.tags is not None:
+            tags, numbers = made.tags, made.numbers
+        else:
+            found = self._numbers(file, step, result)
+            tags, numbers = tuple(found), tuple(found.values())
+        self._unflushed.add(file)
+        if tags:
+            last = self._last.setdefault(trial, {})
+            if tags in last:  # those with other names may be older
+                del last[tags]
+            last[tags] = numbers
+            self._waiting.setdefault(tags, []).append((file, (time.time(), step, numbers)))
+
+    def _numbers(self, file: EventFile, step: int, result: dict[str, Any]) -> dict[str, float]:
+        """The numbers of a report by their names; lists of numbers go into the file at once."""
         numbers: dict[str, float] = {}
         for name, value in result.items():
-            if type(value) is float:
-                if value == value and name not in _LEFT_OUT:
-                    numbers[name] = value
-            elif type(value) is int:
-                if name not in _LEFT_OUT:
-                    numbers[name] = value
-            elif type(value) not in (str, bool, type(None)) and name not in _LEFT_OUT:
+            if name in LEFT_OUT_OF_SCALARS or type(value) in (str, bool, type(None)):
+                continue
+            if type(value) is int or (type(value) is float and value == value):
+                numbers[name] = value
+            elif type(value) is not float:
                 for deep, one in flattened({name: value}).items():
                     self._add_other(file, step, numbers, deep, _plain(one))
-        self._unflushed.add(file)
-        if not numbers:
-            return
-        last = self._last.setdefault(trial, {})
-        last.update(numbers)
-        report = time.time(), step, tuple(numbers.values())
-        self._waiting.setdefault(tuple(numbers), []).append((file, report))
+        return numbers
 
     def _add_other(
         self, file: EventFile, step: int, numbers: dict[str, float], name: str, value: Any
@@ -83,8 +92,10 @@ class TBXLoggerCallback(LoggerCallback):
             tags = tuple(f"ray/tune/{name}" for name in names)
             records = self._templates.records(tags, [report for _, report in reports])
             for (file, _), record in zip(reports, records, strict=True):
-                with named(file.file):
+                try:
                     file.file.write(record)
+                except OSError as error:
+                    raise with_name(error, file.file) from error
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._write_waiting()
@@ -100,7 +111,12 @@ class TBXLoggerCallback(LoggerCallback):
         self._write_waiting()
         self._unflushed.discard(file)
         with named(file.file):
-            for made in _parameters(self._summaries, trial, self._last.pop(trial, {})):
+            last = {
+                name: number
+                for tags, numbers in self._last.pop(trial, {}).items()
+                for name, number in zip(tags, numbers, strict=True)
+            }
+            for made in _parameters(self._summaries, trial, last):
                 file.add(summary_event(0, made.SerializeToString()))
             file.file.close()
 

@@ -6,12 +6,14 @@ also by Ctrl-C, waits until the line is empty. What a logger raises ends the sea
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from heliostat.tune.callback import Callback
+from heliostat.tune.logger.columns import made_of
 
 logger = logging.getLogger("heliostat")
 
@@ -29,12 +31,22 @@ class Beside:
     Args:
         loggers: The ones; each hears of everything in order.
         behind: Those who hear of it when these have; they may be slow, and read what these have written.
+        makes_texts: Whether they are given reports as text, too.
     """
 
-    def __init__(self, loggers: Sequence[Callback], behind: Beside | None = None) -> None:
+    def __init__(
+        self,
+        loggers: Sequence[Callback],
+        behind: Beside | None = None,
+        makes_texts: bool = False,
+    ) -> None:
+        self._makes_texts = makes_texts
         self._hooks_of = {one: hooks_of(one) for one in loggers}
         self._behind = behind
-        self._hooks = {hook for hooks in self._hooks_of.values() for hook in hooks}
+        self._hears: set[str] = set().union(*self._hooks_of.values())
+        if behind is not None:
+            self._hears |= behind._hears
+        self._gathered: list[Told] = []  # told, and not in the line yet
         self._changed = threading.Condition()
         self._line: list[Told] = []
         self._is_busy = False  # with what was in the line
@@ -46,12 +58,20 @@ class Beside:
 
     def hears(self, hook: str) -> bool:
         """Whether anybody wants to know of it."""
-        return hook in self._hooks or (self._behind is not None and self._behind.hears(hook))
+        return hook in self._hears
 
     def tell(self, hook: str, **about: Any) -> None:
-        """Have the loggers' method called soon."""
-        if self.hears(hook):
-            self._extend([(hook, about)])
+        """Have the loggers' method called soon after ``pass_on``; called by one thread."""
+        if hook in self._hears:
+            self._gathered.append((hook, about))
+            if len(self._gathered) >= BATCH:
+                self.pass_on()
+
+    def pass_on(self) -> None:
+        """Let the thread have what was told; waits while the line is full."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._extend(gathered)
 
     def _extend(self, more: list[Told]) -> None:
         with self._changed:
@@ -75,6 +95,7 @@ class Beside:
 
     def drain(self) -> None:
         """Wait until everybody knows what was told."""
+        self.pass_on()
         with self._changed:
             self._is_hurried = True
             self._changed.notify_all()
@@ -85,6 +106,7 @@ class Beside:
 
     def close(self) -> None:
         """Wait until everybody knows what was told, and end the thread. Nothing is raised."""
+        self.pass_on()
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
@@ -105,6 +127,7 @@ class Beside:
                 batch, self._line = self._line, []
                 self._is_busy = True
                 self._changed.notify_all()
+            self._prepare(batch)
             for one, hooks in list(self._hooks_of.items()):
                 self._serve(one, hooks, batch)
             if self._behind is not None:
@@ -116,14 +139,23 @@ class Beside:
     def _is_due(self) -> bool:
         return len(self._line) >= BATCH or self._is_hurried or self._is_ending
 
+    def _prepare(self, batch: list[Told]) -> None:
+        """Make the texts of all reports of a batch together, which loggers of files share."""
+        if self._makes_texts:
+            reports = [about for hook, about in batch if hook == "on_trial_result"]
+            made = made_of([about["result"] for about in reports])
+            for about, one in zip(reports, made, strict=True):
+                about["made"] = one
+
     def _serve(self, one: Callback, hooks: set[str], batch: list[Told]) -> None:
         """Tell one logger; who raises hears no more, and what is told others still arrives."""
+        tell = {hook: getattr(one, hook) for hook in hooks}
+        if "on_checkpoint" in hooks:
+            tell["on_checkpoint"] = functools.partial(_warned, one)
         try:
             for hook, about in batch:
-                if hook == "on_checkpoint" and hook in hooks:
-                    _warned(one, about)
-                elif hook in hooks:
-                    getattr(one, hook)(**about)
+                if hook in tell:
+                    tell[hook](**about)
             one.on_step_end(iteration=0, trials=[])
         except BaseException as error:
             del self._hooks_of[one]
@@ -145,7 +177,7 @@ def hooks_of(callback: Callback) -> set[str]:
     }
 
 
-def _warned(callback: Callback, about: dict[str, Any]) -> None:
+def _warned(callback: Callback, **about: Any) -> None:
     """Tell of a checkpoint, which is there all the same where this fails."""
     try:
         callback.on_checkpoint(**about)

@@ -79,8 +79,9 @@ def read(folder: str) -> list[Known]:
             trials[trial_id] = Known(trial_id, name, os.path.join(folder, sub))
         elif trial is None:
             continue
-        elif kind in ("result", "changed"):
-            iteration = value.get("training_iteration")
+        elif kind in ("results", "result", "changed"):
+            last = value[-1] if kind == "results" else value
+            iteration = last.get("training_iteration")
             trial.iteration = iteration if isinstance(iteration, int) else trial.iteration
         elif kind == "begun":
             trial.actor_id, trial.resources = value

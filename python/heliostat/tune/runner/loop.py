@@ -6,13 +6,15 @@ not a process. Each running trial has one call under way, whose answer brings th
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import math
 import os
 import pickle
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import heliostat as ray
@@ -124,6 +126,10 @@ class Loop:
 
     def run(self, progress: Progress) -> None:
         """Run until the search is over, and show how it goes."""
+        with _heap_frozen():
+            self._run(progress)
+
+    def _run(self, progress: Progress) -> None:
         self._trainable_ref = ray.put(self._trainable)
         self._pending_max = self._suggested_pending()
         try:
@@ -134,6 +140,7 @@ class Loop:
                 self._give_way()
                 self._turn += 1
                 self._tell("on_step_end")
+                self._beside.pass_on()
                 self._beside.check()
                 progress.show(self._search)
                 self._save()
@@ -180,7 +187,8 @@ class Loop:
             for one in beside
         )
         others = [one for one in beside if one not in files]
-        return Beside([ResultFiles(), *files], Beside(others) if others else None)
+        behind = Beside(others) if others else None
+        return Beside([ResultFiles(), *files], behind, makes_texts=True)
 
     # --- starting trials ---
 
@@ -352,9 +360,9 @@ class Loop:
         decision = CONTINUE
         if isinstance(answer, BaseException):
             return decision
+        last = answer.results[-1] if answer.results else None
         for result in answer.results:
-            is_last = result is answer.results[-1]
-            decision = self._reported(trial, result, made if is_last else None)
+            decision = self._reported(trial, result, made if result is last else None)
             if decision != CONTINUE:
                 break  # what came behind it was made in vain
         return decision
@@ -671,6 +679,21 @@ def _answer(ref: Any) -> Batch | RayError:
     except RayError as error:
         return error
     return batch
+
+
+@contextlib.contextmanager
+def _heap_frozen() -> Iterator[None]:
+    """Keep what is there before the block out of the collector's rounds, of which reports, made by
+    the thousand, cause many. A program that does so itself is left alone.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _is_of_program(callback: Callback) -> bool:

@@ -196,10 +196,13 @@ class Search:
         trial.stopped_by = f"{type(by).__name__} stopped it at iteration {iteration}."
 
     def _check(self, result: dict[str, Any]) -> None:
-        missing = [name for name in self.limits.metrics if not _has(result, name)]
-        if not missing or not self.limits.check_metric:
+        for metric in self.limits.metrics:
+            if metric not in result and not _has(result, metric):
+                break
+        else:
             return
-        metric = missing[0]
+        if not self.limits.check_metric:
+            return
         own = sorted(name for name in result if name not in ADDED)
         raise TuneError(
             f"Trial returned a result which did not include the metric {metric!r}. It reported: "

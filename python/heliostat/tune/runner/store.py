@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from heliostat.tune.error import TuneTypeError
-from heliostat.tune.logger.files import as_json, complete, named
+from heliostat.tune.logger.columns import as_json
+from heliostat.tune.logger.files import complete, named
 from heliostat.tune.runner.mirror import JOURNAL, TUNER, Mirror
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.stopper import flattened
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("heliostat")
 
 SEARCHER = "searcher-state.pkl"
+RESULTS = (
+    "results"  # the record of reports of a trial; earlier releases wrote one "result" for each
+)
 CLOSED = "closed"  # the record with which a search ends that was not killed
 BUFFER = 1 << 20
 LOCK = ".lock"
@@ -76,6 +80,9 @@ class Store:
         self._mirror = Mirror(folder, storage) if storage is not None else None
         self._journal: Any = None
         self.has_results = True  # whether trials' folders have their reports
+        self.has_tables = False  # whether they have them as tables, too
+        self._taken: list[dict[str, Any]] = []  # reports of one trial that follow on each other
+        self._taken_of = ""
 
     def begin(self, settings: dict[str, Any], goes_on: bool) -> None:
         """Begin a journal, or go on with the one that is there."""
@@ -103,7 +110,7 @@ class Store:
         if self._mirror is not None:
             self._mirror.begin(is_there=goes_on)
         if was_killed and self.has_results:
-            _complete(self.folder)
+            _complete(self.folder, self.has_tables)
 
     def checkpoint_path(self, trial: Trial, name: str) -> str:
         """Where a checkpoint of a trial lies."""
@@ -122,11 +129,29 @@ class Store:
             logger.warning("The checkpoint %s is not removed: %s", path, error)
 
     def _record(self, kind: str, trial_id: str, value: Any) -> None:
+        self._record_taken()
+        self._append(kind, trial_id, value)
+
+    def _append(self, kind: str, trial_id: str, value: Any) -> None:
+        record = pickle.dumps((kind, trial_id, value))
         with named(self._journal):
-            pickle.dump((kind, trial_id, value), self._journal)
+            self._journal.write(record)
+
+    def _record_taken(self) -> None:
+        """Write the reports that were taken, in one record."""
+        taken, self._taken = self._taken, []
+        if not taken:
+            return
+        try:
+            self._append(RESULTS, self._taken_of, taken)
+        except (OSError, MemoryError):
+            raise
+        except Exception:  # a metric that cannot be pickled is kept as text
+            self._append(RESULTS, self._taken_of, [_picklable(one) for one in taken])
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""
+        self._record_taken()
         with named(self._journal):
             self._journal.flush()
 
@@ -162,11 +187,13 @@ class Store:
         """A trial has reported; or what it reported last was changed."""
         kept = result.copy()
         kept.pop("config", None)
-        kind = "changed" if is_changed else "result"
-        try:
-            self._record(kind, trial.trial_id, kept)
-        except Exception:  # a metric that cannot be pickled is kept as text
-            self._record(kind, trial.trial_id, json.loads(as_json(kept)))
+        if is_changed:
+            self._record("changed", trial.trial_id, _picklable(kept))
+            return
+        if self._taken_of != trial.trial_id:
+            self._record_taken()
+            self._taken_of = trial.trial_id
+        self._taken.append(kept)
 
     def configured(self, trial: Trial) -> None:
         """A trial has another configuration."""
@@ -194,8 +221,7 @@ class Store:
         if trial.stopped_by:
             self._record("stopped", trial.trial_id, trial.stopped_by)
         self._record("status", trial.trial_id, (trial.status, trial.num_failures, trial.error_text))
-        with named(self._journal):
-            self._journal.flush()
+        self.flush()
 
     def failed(self, trial: Trial) -> None:
         """A trial has failed."""
@@ -210,18 +236,30 @@ class Store:
         Args:
             is_complete: Whether all that it has of reports is in the trials' folders, too.
         """
-        journal, self._journal = self._journal, None
+        journal = self._journal
         if journal is None:
             return
         try:
+            self._record_taken()
             if is_complete:
                 with named(journal):
                     pickle.dump((CLOSED, "", None), journal)
         finally:
+            self._journal = None
             with named(journal):
                 journal.close()
         if self._mirror is not None:
             self._mirror.close()
+
+
+def _picklable(result: dict[str, Any]) -> dict[str, Any]:
+    """A report, where it cannot be pickled as text."""
+    try:
+        pickle.dumps(result)
+    except Exception:
+        told: dict[str, Any] = json.loads(as_json(result))
+        return told
+    return result
 
 
 def _unpicklable(config: dict[str, Any], error: Exception) -> str:
@@ -285,6 +323,8 @@ def read_trials(folder: str) -> list[Trial]:
             )
         elif trial is None:
             continue
+        elif kind == RESULTS:
+            trial.last_result = value[-1]
         elif kind in ("result", "changed"):
             trial.last_result = value
         elif kind == "config":
@@ -355,7 +395,7 @@ def _cut_torn_end(path: str) -> str:
     return last
 
 
-def _complete(folder: str) -> None:
+def _complete(folder: str, has_tables: bool) -> None:
     """Write reports that the journal has into the files of trials that a killed process left behind."""
     configs: dict[str, Any] = {}
     folders: dict[str, str] = {}
@@ -365,13 +405,14 @@ def _complete(folder: str) -> None:
             configs[trial_id], folders[trial_id] = pickle.loads(value[0]), value[4]
         elif kind == "config":
             configs[trial_id] = pickle.loads(value[0])
-        elif kind == "result":
-            row = {**value, "config": configs.get(trial_id)}
-            reports.setdefault(trial_id, []).append(row)
+        elif kind in (RESULTS, "result"):
+            config = configs.get(trial_id)
+            rows = ({**one, "config": config} for one in (value if kind == RESULTS else [value]))
+            reports.setdefault(trial_id, []).extend(rows)
         elif kind == "changed":
             reports[trial_id][-1] = {**value, "config": configs.get(trial_id)}
-    for trial_id, rows in reports.items():
-        complete(os.path.join(folder, folders[trial_id]), rows)
+    for trial_id, made in reports.items():
+        complete(os.path.join(folder, folders[trial_id]), made, has_tables)
 
 
 def _error(folder: str, text: str) -> BaseException:

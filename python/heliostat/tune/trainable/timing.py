@@ -27,6 +27,9 @@ class Timing:
         self.counts = dict(counts or {})  # by the names of the totals
         self._counted_at = self.counts.get(TIMESTEPS_TOTAL, 0)
         self._since_restore, self._restored_at = 0.0, iteration
+        self._stamp, self._date = 0, ""
+        self._pid = os.getpid()
+        self._node_ip = os.environ.get("HELIOSTAT_NODE_HOST", "127.0.0.1")
         self._last = time.perf_counter()
 
     def fill(self, metrics: dict[str, Any], trial_id: str) -> dict[str, Any]:
@@ -36,24 +39,27 @@ class Timing:
         self.iteration += 1
         self.total_s += took
         self._since_restore += took
-        stamp = datetime.datetime.now()
+        stamp = int(time.time())
+        if stamp != self._stamp:
+            self._stamp = stamp
+            date = datetime.datetime.fromtimestamp(stamp)
+            self._date = date.strftime("%Y-%m-%d_%H-%M-%S")
         added = {
-            "timestamp": int(stamp.timestamp()),
+            "timestamp": stamp,
             "checkpoint_dir_name": None,
             "done": False,
             "training_iteration": self.iteration,
             "trial_id": trial_id,
-            "date": stamp.strftime("%Y-%m-%d_%H-%M-%S"),
+            "date": self._date,
             "time_this_iter_s": took,
             "time_total_s": self.total_s,
-            "pid": os.getpid(),
+            "pid": self._pid,
             "hostname": HOSTNAME,
-            "node_ip": os.environ.get("HELIOSTAT_NODE_HOST", "127.0.0.1"),
+            "node_ip": self._node_ip,
             "time_since_restore": self._since_restore,
             "iterations_since_restore": self.iteration - self._restored_at,
         }
-        for name, value in added.items():
-            metrics.setdefault(name, value)
+        metrics.update({**added, **metrics})  # the metrics stay first
         for name, total in COUNTED.items():
             if isinstance(metrics.get(name), int | float):
                 self.counts[total] = self.counts.get(total, 0) + metrics[name]
