@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
 use crate::python::{self, Venv};
@@ -27,7 +28,6 @@ fn lint_python(venv: &Venv) -> Vec<Outcome> {
 }
 
 fn lint_rust() -> Vec<Outcome> {
-    let cargo = || command("cargo");
     let mut outcomes = vec![
         sh::run(cargo().args(["fmt", "--all", "--check"])),
         sh::run(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets"]).args(DENY)),
@@ -55,15 +55,21 @@ const REPEATED_MAX: usize = 10;
 const PASSED_ALONE: &str = "\nFailed beside others and passed alone, so look for what they race with (their reports are above):";
 
 /// Everything that must hold.
+///
+/// Two rows of work side by side, for none keeps the cores busy from its begin to its end: the linters and the tests
+/// of Rust, which compile most of the time, and those of Python, which wait a third of theirs.
 pub(crate) fn test(arguments: &[String]) -> Outcome {
-    let venv = lint_and_build()?;
-    // Most tests of Rust wait for timers, one at a time: beside Python's they take nobody's time.
+    let venv = python::tools()?;
+    let cancelled = AtomicBool::new(false);
     let (of_rust, of_python) = std::thread::scope(|scope| {
-        let of_rust = scope.spawn(test_rust);
-        let of_python = test_python(&venv, arguments);
+        let of_rust = scope.spawn(|| lint_and_test_rust(&cancelled));
+        let built = lint_and_build(&venv);
+        // Nobody waits half an hour for what a linter said in the first minute.
+        cancelled.store(built.is_err(), Ordering::Relaxed);
+        let of_python = built.and_then(|venv| test_python(&venv, arguments));
         (of_rust.join(), of_python)
     });
-    let of_rust = of_rust.unwrap_or_else(|_| Err(String::from("a thread has ended")));
+    let of_rust = of_rust.unwrap_or_else(|_| Err(ENDED.into()));
     all(vec![of_python, of_rust.and_then(|failed| rust_alone(&failed))])
 }
 
@@ -78,9 +84,9 @@ fn test_python(venv: &Venv, arguments: &[String]) -> Outcome {
     }
     let failures = sh::root().join(".pytest_cache/v/cache/lastfailed");
     let _ = std::fs::remove_file(&failures); // of an earlier run
-    // One more than there are cores, for tests wait much of their time. Those of a file share a
+    // Two more than there are cores, for tests wait much of their time. Those of a file share a
     // cluster and stay in one process; tests/longest.py says which files begin.
-    let processes = (1 + available_parallelism().map_or(1, usize::from).min(4)).to_string();
+    let processes = (2 + available_parallelism().map_or(1, usize::from).min(4)).to_string();
     let side_by_side = ["--dist", "loadfile", "--numprocesses", &processes];
     let outcome = sh::run(pytest().args(side_by_side));
     let failed = std::fs::read_to_string(&failures).unwrap_or_default();
@@ -95,42 +101,53 @@ fn test_python(venv: &Venv, arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// All that `lint` does, and what the tests run on: their packages, Heliostat, and the test programs of Rust.
-///
-/// Three rows of work side by side, for none of them keeps two cores busy from its begin to its end: mypy and pip
-/// use one, as does the end of each build.
-fn lint_and_build() -> Outcome<Venv> {
-    let venv = python::tools()?;
-    let ended = |_| vec![Err(String::from("a thread has ended"))];
-    let mut outcomes = std::thread::scope(|scope| {
-        let packages = scope.spawn(|| {
-            let mut outcomes = lint_python(&venv); // mypy reads packages: before there are others
+const ENDED: &str = "a thread has ended";
+
+/// Lints Python, and makes what its tests run on: their packages and Heliostat.
+fn lint_and_build(venv: &Venv) -> Outcome<Venv> {
+    let (of_packages, compiled) = std::thread::scope(|scope| {
+        let of_packages = scope.spawn(|| {
+            let mut outcomes = lint_python(venv); // mypy reads packages: before there are others
             outcomes.push(venv.locked("test"));
             outcomes
         });
-        let programs = scope.spawn(|| {
-            let mut outcomes = lint_rust();
-            outcomes.push(sh::run(cargo_test().arg("--no-run")));
-            outcomes
-        });
-        let mut outcomes = vec![python::compile(&venv)];
-        outcomes.extend(packages.join().unwrap_or_else(ended));
-        outcomes.extend(programs.join().unwrap_or_else(ended));
-        outcomes
+        let compiled = python::compile(venv);
+        (of_packages.join().unwrap_or_else(|_| vec![Err(ENDED.into())]), compiled)
     });
-    outcomes.push(crate::tidy::run());
-    all(outcomes)?;
+    all([of_packages, vec![compiled]].concat())?;
     python::tested()
+}
+
+/// Lints Rust and runs its tests, until they are cancelled; a step that has begun comes to its end.
+///
+/// Returns the test programs that failed, as arguments of cargo.
+fn lint_and_test_rust(cancelled: &AtomicBool) -> Outcome<Vec<String>> {
+    let lint = || all([lint_rust(), vec![crate::tidy::run()]].concat());
+    let compile = || sh::run(tests_of_rust(cargo()).arg("--no-run"));
+    let steps: [&dyn Fn() -> Outcome; 2] = [&lint, &compile];
+    for step in steps {
+        step()?;
+        if cancelled.load(Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+    }
+    test_rust()
 }
 
 /// The one test of Rust that takes minutes: two thousand simulated clusters.
 const OF_SEEDS: &str = "seeds_pass";
 
+/// Cargo for what nobody waits for: the rest of the machine's work comes first.
+fn cargo() -> Command {
+    let mut cargo = command("nice");
+    cargo.args(["-n", "19", "cargo"]);
+    cargo
+}
+
 /// All tests of Rust; documentation has none, and asking each crate takes a minute.
-fn cargo_test() -> Command {
-    let mut tests = command("cargo");
-    tests.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
-    tests
+fn tests_of_rust(mut cargo: Command) -> Command {
+    cargo.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
+    cargo
 }
 
 /// Runs the tests of Rust, and the simulated clusters behind them, which compute and wait for nothing: they take
@@ -140,7 +157,7 @@ fn cargo_test() -> Command {
 fn test_rust() -> Outcome<Vec<String>> {
     let error = |error| format!("`cargo test`: {error}");
     let report = sh::root().join("target/rust-tests.txt");
-    let mut tests = cargo_test();
+    let mut tests = tests_of_rust(command("cargo"));
     tests.args(["--quiet", "--no-fail-fast", "--", "--skip", OF_SEEDS]);
     tests.stdout(File::create(&report).map_err(error)?).stderr(Stdio::piped());
     let mut running = tests.spawn().map_err(error)?;
@@ -159,9 +176,8 @@ fn test_rust() -> Outcome<Vec<String>> {
             return Err("`cargo test --workspace` failed".into());
         }
     }
-    let mut seeds = command("nice");
-    seeds.args(["-n", "19", "cargo", "test", "--workspace", "--quiet"]);
-    sh::run(seeds.args(["--test", "seeds", OF_SEEDS]))?;
+    let seeds = ["test", "--workspace", "--quiet", "--test", "seeds", OF_SEEDS];
+    sh::run(cargo().args(seeds))?;
     Ok(failed)
 }
 
