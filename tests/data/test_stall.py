@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import threading
@@ -121,3 +122,28 @@ def test_each_operator_says_its_rows_its_backlog_and_what_bounds_it() -> None:
     assert said.endswith("bounded by its input")
     limit.over_budget = 1.0
     assert _line(limit, 2.0).endswith("bounded by memory")
+
+
+def test_a_terminal_shows_a_bar_for_each_operator_and_no_line_wraps() -> None:
+    console = pytest.importorskip("rich.console", reason="needs rich")
+    from heliostat.data.execute.bars import Bars
+    from heliostat.data.execute.physical import InputOperator, LimitOperator
+    from heliostat.data.plan.operators import Bundle
+
+    source = InputOperator((Bundle(None, 10, 2_000_000, None), Bundle(None, 5, 1_000_000, None)))
+    limit = LimitOperator("Limit" + "->Map(a_long_name)" * 9, source, 12)
+    limit.inboxes[0].extend(source.outbox)
+    limit.over_budget = 1.0
+
+    def drawn(width: int) -> list[str]:
+        screen = console.Console(width=width, record=True, file=io.StringIO(), color_system=None)
+        screen.print(Bars("Dataset_1: 12 rows, 3.0 MB in 2 s (6 rows/s)" * 4, [limit], 2.0))
+        return str(screen.export_text()).splitlines()
+
+    for width, waiting in ((80, False), (120, True)):
+        head, titles, row = drawn(width)
+        assert head.startswith("Dataset_1: 12 rows")
+        assert "bound by" in titles
+        assert row.lstrip().startswith("Limit->Map")
+        assert row.rstrip().endswith("memory")
+        assert ("2 of 3.0 MB" in row) is waiting

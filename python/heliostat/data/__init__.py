@@ -253,13 +253,6 @@ def set_progress_bars(enabled: bool) -> bool:
     Returns:
         What it was.
     """
-    from heliostat.data.catalog import (
-        Catalog,
-        CatalogAccessMode,
-        DatabricksUnityCatalog,
-        ReaderFormat,
-        ResolvedSource,
-    )
     from heliostat.data.context import DataContext
 
     context = DataContext.get_current()

@@ -5,10 +5,12 @@ Batches and rows are what users see of a block: a dict of arrays, a DataFrame, a
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -153,17 +155,23 @@ def from_rows(rows: list[Any]) -> Any:
     """A table of dicts; a key that a row lacks is null there. Other values are the column "item"."""
     if not rows:
         return pa.table({})
-    if not are_dicts(rows):
-        return pa.table({ITEM: tensors.from_list(rows)})
-    first = rows[0].keys()
-    alike = all(row.keys() == first for row in rows)
-    names = list(first if alike else dict.fromkeys(name for row in rows for name in row))
+    if are_dicts(rows):
+        return _from_dicts(rows)
+    return pa.table({ITEM: tensors.from_list(rows)})
+
+
+def _from_dicts(rows: list[Any]) -> Any:
+    names, columns = list(rows[0]), None
     check_names(names)
-    if alike:
-        columns = {n: tensors.from_list([row[n] for row in rows]) for n in names}
-    else:
-        columns = {n: tensors.from_list([row.get(n) for row in rows]) for n in names}
-    return pa.table(columns) if columns else no_columns(len(rows))
+    if len(set(map(len, rows))) == 1:
+        with contextlib.suppress(KeyError):  # as many keys, but others
+            columns = {name: list(map(itemgetter(name), rows)) for name in names}
+    if columns is None:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        check_names(names)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+    made = {name: tensors.from_list(values) for name, values in columns.items()}
+    return pa.table(made) if made else no_columns(len(rows))
 
 
 def are_dicts(rows: list[Any]) -> bool:
@@ -176,6 +184,18 @@ def tables_of(rows: Iterable[Any]) -> Iterator[Any]:
     left = iter(rows)
     while held := list(islice(left, ROWS_AT_ONCE)):
         yield from_rows(held)
+
+
+def tables_of_dicts(lists: Iterable[list[Any]]) -> Iterator[Any]:
+    """Tables of a few thousand dicts or more, given in lists of any length."""
+    held: list[Any] = []
+    for some in lists:
+        held = held + some if held else some
+        if len(held) >= ROWS_AT_ONCE:
+            yield _from_dicts(held)
+            held = []
+    if held:
+        yield _from_dicts(held)
 
 
 def no_columns(rows: int) -> Any:

@@ -1,4 +1,4 @@
-"""The progress of a long execution: a live line in a terminal, a rare line of text elsewhere."""
+"""The progress of a long execution: live bars in a terminal, rare lines of text elsewhere."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Progress:
         if self._is_live():
             if now - self._shown >= LIVE_EVERY_S:
                 self._shown = now
-                self._live.update(self._text(operators, now), refresh=True)
+                self._live.update(self._bars(operators, now), refresh=True)
         elif now - max(self._shown, self._begun) >= LINE_EVERY_S:
             self._shown = now
             self._lines += 1
@@ -76,6 +76,19 @@ class Progress:
         self._live = live
         return True
 
+    def _bars(self, operators: Sequence[Physical], now: float) -> Any:
+        from heliostat.data.execute.bars import Bars
+
+        shown = [one for one in operators if one.name != "Input"]
+        return Bars(self._head(now), shown, now - self._begun)
+
+    def _head(self, now: float) -> str:
+        elapsed = now - self._begun
+        return (
+            f"{self._label}: {self._rows:,} rows, {self._bytes / 1e6:,.1f} MB in {elapsed:.0f} s "
+            f"({self._rows / elapsed:,.0f} rows/s)"
+        )
+
     def _text(self, operators: Sequence[Physical], now: float) -> str:
         elapsed = now - self._begun
         parts = [
@@ -83,10 +96,7 @@ class Progress:
             for operator in operators
             if operator.stats.tasks or operator.running()
         ]
-        return (
-            f"{self._label}: {self._rows:,} rows, {self._bytes / 1e6:,.1f} MB in {elapsed:.0f} s "
-            f"({self._rows / elapsed:,.0f} rows/s) | " + " | ".join(parts)
-        )
+        return "\n  ".join([self._head(now), *parts])
 
     def close(self, operators: Sequence[Physical]) -> None:
         """The execution is over."""

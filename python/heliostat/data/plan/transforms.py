@@ -20,6 +20,7 @@ from heliostat.data.plan.udf import Opened, Udf
 Tables = Iterator[Any]
 Names = frozenset[str] | None  # of columns; None: all that there are
 AUTO_BATCH_BYTES = 16 << 20  # of a batch whose size is "auto"
+FLAT_ROWS_MAX = 1 << 16  # of the lists of some thousand rows that are put together at once
 
 
 class Transform:
@@ -76,9 +77,9 @@ class MapRows(_OfUdf):
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row."""
-        return block.tables_of(self._results(tables, fn))
+        return block.tables_of_dicts(self._results(tables, fn))
 
-    def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+    def _results(self, tables: Tables, fn: Opened) -> Iterator[list[Any]]:
         done = 0
         for results in _results_of_rows(tables, fn):
             if not block.are_dicts(results):
@@ -88,7 +89,7 @@ class MapRows(_OfUdf):
                     f"{task.place((done + wrong, 1))}; a function of `map` returns a dict."
                 )
             done += len(results)
-            yield from results
+            yield results
 
 
 @dataclass
@@ -99,10 +100,29 @@ class FlatMapRows(_OfUdf):
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row and take apart what it returns."""
-        return block.tables_of(self._results(tables, fn))
+        return block.tables_of_dicts(self._results(tables, fn))
 
-    def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
-        for number, result in enumerate(chain.from_iterable(_results_of_rows(tables, fn))):
+    def _results(self, tables: Tables, fn: Opened) -> Iterator[list[Any]]:
+        done = 0
+        for results in _results_of_rows(tables, fn):
+            lists = set(map(type, results)) == {list}
+            if lists and sum(map(len, results)) <= FLAT_ROWS_MAX:
+                rows = list(chain.from_iterable(results))
+                if not rows or block.are_dicts(rows):
+                    done += len(results)
+                    yield rows
+                    continue
+            rows = []
+            for row in self._checked(results, fn, done):
+                rows.append(row)
+                if len(rows) >= block.ROWS_AT_ONCE:
+                    yield rows
+                    rows = []
+            done += len(results)
+            yield rows
+
+    def _checked(self, results: list[Any], fn: Opened, done: int) -> Iterator[Any]:
+        for number, result in enumerate(results, done):
             fn.at = (number, 1)  # of a generator, which runs now
             if isinstance(result, Mapping) or not isinstance(result, Iterable):
                 raise ValueError(

@@ -6,8 +6,6 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -118,11 +116,14 @@ class Opened:
 
     def all(self, values: list[Any]) -> list[Any]:
         """The result for each of the values, of a function that is not async."""
-        call = partial(self._call, **self._udf.kwargs) if self._udf.kwargs else self._call
+        call, args, kwargs = self._call, self._udf.args, self._udf.kwargs
         left = iter(values)  # says how many it still has: the row costs nothing until one fails
         begun = time.perf_counter()
         try:
-            results = list(map(call, left, *map(repeat, self._udf.args)))
+            if args or kwargs:
+                results = [call(value, *args, **kwargs) for value in left]
+            else:
+                results = [call(value) for value in left]
         except Exception as error:
             failed = len(values) - length_hint(left) - 1
             row = values[failed]
