@@ -367,7 +367,7 @@ def _make_folder(uri: str, field: str, session: Path, folder: Path) -> None:
         draft = folder.with_name(f".{folder.name}.part")
         if not _recycle(folder.parent, draft):
             draft.mkdir(exist_ok=True)
-        trees.build(package, draft, node.named)
+        making.count(trees.build(package, draft, node.named))
         trees.move(draft, folder)
     else:
         with _draft(folder.parent) as draft:

@@ -176,12 +176,10 @@ def _by_uv(
 ) -> None:
     env = {**env, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}
     interpreters.stand_in_for_those_below(folder)
-    try:
-        run(uv, "pip", "install", "--python", str(python), *arguments, env=env)
-        if check:
-            run(uv, "pip", "check", "--python", str(python), env=env)
-    finally:
-        interpreters.dismiss_stand_ins(folder)
+    run(uv, "pip", "install", "--python", str(python), *arguments, env=env)
+    if check:
+        run(uv, "pip", "check", "--python", str(python), env=env)
+    interpreters.dismiss_stand_ins(folder)
 
 
 def find_uv() -> str | None:
@@ -244,7 +242,7 @@ def _pip(python: Path, env: Mapping[str, str]) -> list[str]:
 
 def _configured() -> list[str]:
     """Return the settings of pip from files and variables, as options of `pip install`."""
-    if importlib.util.find_spec("pip") is None:
+    if importlib.util.find_spec("pip") is None or not _may_be_configured():
         return []
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -265,6 +263,22 @@ def _configured() -> list[str]:
         several = text.replace("\\n", " ").split()
         options += [part for one in several for part in (name, one)]
     return options
+
+
+def _may_be_configured() -> bool:
+    """Whether pip has a variable or a file of settings; asking pip itself takes longer than a small build."""
+    if any(name.startswith("PIP_") for name in os.environ):
+        return True
+    home = Path(os.environ.get("HOME") or "~").expanduser()
+    folders = [
+        "/etc",
+        sys.prefix,
+        str(home / ".pip"),
+        os.path.join(os.environ.get("XDG_CONFIG_HOME") or str(home / ".config"), "pip"),
+    ]
+    shared = os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
+    folders += [os.path.join(one, "pip") for one in shared.split(os.pathsep)]
+    return any(os.path.exists(os.path.join(folder, "pip.conf")) for folder in folders)
 
 
 def run(*command: str, env: Mapping[str, str] | None = None) -> None:

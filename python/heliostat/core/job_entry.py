@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,20 +31,36 @@ _SHELL = "/bin/sh"
 def main() -> NoReturn:
     """Do what the variable says."""
     spec = json.loads(os.environ.pop(VARIABLE))
-    _fetch(spec["runtime_env"])
-    for tool in ("pip", "uv"):
-        if spec["runtime_env"].get(tool):
-            _enter(tool, spec["runtime_env"])
-    if conda := spec["runtime_env"].get("conda"):
-        _enter_conda(conda)
+    _make_ready(spec["runtime_env"])
     if spec["needs"]:
         sys.exit(_run_elsewhere(spec["entrypoint"], spec["needs"]))
+    _say(begun=True)
+    os.environ.pop(WAIT_FILE, None)
     os.execv(_SHELL, [_SHELL, "-c", spec["entrypoint"]])
+
+
+def _make_ready(env: Mapping[str, Any]) -> None:
+    from heliostat.core import code_packages, interpreters, making
+
+    begun = time.monotonic()
+    try:
+        _fetch(env)
+        for tool in ("pip", "uv"):
+            if env.get(tool):
+                _enter(tool, env)
+        if conda := env.get("conda"):
+            _enter_conda(conda)
+    except (interpreters.InstallError, code_packages.CodeError) as error:
+        _say(no_environment=str(error))
+        sys.exit(str(error))
+    took_ms = round((time.monotonic() - begun) * 1000)
+    if env:
+        _say(environment_ms=took_ms, environment_size=making.counted())
 
 
 def _fetch(env: Mapping[str, Any]) -> None:
     """Have the code that lies neither on the head nor was uploaded."""
-    from heliostat.core import code_packages, worker_setup
+    from heliostat.core import code_packages
 
     places = [
         code_packages.place(uri, "py_modules") for uri in _remote(env.get("py_modules") or [])
@@ -52,7 +69,7 @@ def _fetch(env: Mapping[str, Any]) -> None:
         given = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join([*places, *([given] if given else [])])
     for uri in _remote([env.get("working_dir") or ""]):
-        worker_setup.enter(uri)
+        os.chdir(code_packages.place(uri, "working_dir"))
 
 
 def _remote(given: list[str]) -> list[str]:
@@ -71,7 +88,9 @@ def _enter(tool: str, env: Mapping[str, Any]) -> None:
     try:
         made = packages.have(tool, wanted, folder)
     except interpreters.InstallError as error:
-        sys.exit(f"runtime_env[{tool!r}] cannot be installed: {error}")
+        raise interpreters.InstallError(
+            f"runtime_env[{tool!r}] cannot be installed: {error}"
+        ) from None
     os.environ.update(packages.enter_variables(made))
 
 
@@ -79,10 +98,7 @@ def _enter_conda(conda: Any) -> None:
     """Have `python` be conda's, which finds Heliostat behind what it has of its own."""
     from heliostat.core import env_commands, interpreters
 
-    try:
-        env_commands.command("conda", env_commands.conda_config(conda), ["python"])
-    except interpreters.InstallError as error:
-        sys.exit(str(error))
+    env_commands.command("conda", env_commands.conda_config(conda), ["python"])
     given = os.environ.get("PYTHONPATH")
     ours = interpreters.alone(Path(os.environ["HELIOSTAT_SESSION_DIR"]))
     os.environ["PYTHONPATH"] = os.pathsep.join([*([given] if given else []), str(ours)])
@@ -98,7 +114,6 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
         if needs.get(f"entrypoint_{name}"):
             options[name] = needs[f"entrypoint_{name}"]
     holder = api.remote(**options, max_concurrency=2)(JobEntrypoint).remote()
-    waits = os.environ.pop(WAIT_FILE, "")
 
     def stop(number: int, _: object) -> None:
         holder.stop.remote()
@@ -109,8 +124,9 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
         why = _heliostat.why(holder._actor_id.binary(), _LOOK_S)
         # It begins with the name of an actor that the user did not make.
         reason = why.partition(" is not there yet: ")[2] or why
-        _say(waits, {"why": f"The job waits for the resources of its entry point: {reason}"})
-    _say(waits, {"begun": True})
+        _say(why=f"The job waits for the resources of its entry point: {reason}")
+    _say(begun=True)
+    os.environ.pop(WAIT_FILE, None)
     code = 1
     stream = holder.run.options(num_returns="streaming").remote(
         entrypoint, dict(os.environ), os.getcwd()
@@ -129,13 +145,18 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
     return code
 
 
-def _say(path: str, what: Mapping[str, Any]) -> None:
+# What has been said so far.
+_said: dict[str, Any] = {}
+
+
+def _say(**what: Any) -> None:
     """Tell the head's server how far this is; it reads the file whole or not at all."""
-    if path:
+    _said.update(what)
+    if path := os.environ.get(WAIT_FILE):
         with contextlib.suppress(OSError):  # a full disk: it is not told
             draft = f"{path}.part"
             with open(draft, "w") as file:
-                json.dump(what, file)
+                json.dump(_said, file)
             os.replace(draft, path)
 
 

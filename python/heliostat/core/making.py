@@ -52,5 +52,19 @@ def done() -> None:
         _place().unlink(missing_ok=True)
 
 
+# Says to the daemon how large this process's environment is: the worker tells it when it registers.
+_BYTES = "HELIOSTAT_ENVIRONMENT_BYTES"
+
+
+def count(size: int) -> None:
+    """A part of this process's environment takes so many bytes of the disk."""
+    os.environ[_BYTES] = str(counted() + size)
+
+
+def counted() -> int:
+    """The size of all parts that this process found or made, in bytes."""
+    return int(os.environ.get(_BYTES) or 0)
+
+
 def _place() -> Path:
     return Path(os.environ["HELIOSTAT_SESSION_DIR"], _FOLDER, str(os.getpid()))

@@ -138,6 +138,7 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
                 _make_room(shelf, key)
     os.utime(folder)
     _locks.append(lock)
+    making.count(_about(folder).get("size", 0))
     with contextlib.suppress(OSError), open(folder / _USES, "ab") as uses:
         uses.write(b".")
     return folder
@@ -192,25 +193,32 @@ def all_made(shelf: Path) -> list[Made]:
 
 
 def _look_at(folder: Path) -> Made:
-    about: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        about = json.loads((folder / _ABOUT).read_text())
+    about = _about(folder)
     state = "ready" if (folder / "ready").exists() else "torn"
     if state == "torn" and _is_locked(folder.with_suffix(".making")):
         state = "making"
-    files = [path.lstat() for path in folder.rglob("*") if not path.is_dir()]
     uses = (folder / _USES).stat().st_size if (folder / _USES).exists() else 0
     return Made(
         folder.name,
         state,
         about.get("tool", ""),
         about.get("packages", []),
-        sum(file.st_size for file in files),
+        about.get("size") or _size(folder),
         about.get("built_s"),
         uses,
         folder.stat().st_mtime,
         "",
     )
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads((folder / _ABOUT).read_text()))
+    return {}
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
 def _is_locked(path: Path) -> bool:
@@ -227,7 +235,12 @@ def _is_locked(path: Path) -> bool:
 def _tell(folder: Path, tool: str, what: Any, built_s: float) -> None:
     """Write down what is in a folder, for those who list them."""
     wanted = what[0] if isinstance(what, list) and what and isinstance(what[0], Mapping) else {}
-    about = {"tool": tool, "packages": list(wanted.get("packages", [])), "built_s": built_s}
+    about = {
+        "tool": tool,
+        "packages": list(wanted.get("packages", [])),
+        "built_s": built_s,
+        "size": _size(folder),
+    }
     with contextlib.suppress(OSError):
         (folder / _ABOUT).write_text(json.dumps(about))
 
@@ -257,6 +270,24 @@ def leave_nothing() -> None:
     if (installers := sys.modules.get("heliostat.core.installers")) is not None:
         installers.stop()
     for folder in _drafts:
+        _discard(folder)
+
+
+def _discard(folder: Path) -> None:
+    """Have a folder of this machine's environments gone. Its files, thousands, another process removes: what
+    this one has to say does not wait for that."""
+    import subprocess
+
+    bin_ = folder.parent.parent / "removed"
+    try:
+        bin_.mkdir(exist_ok=True)
+        folder.rename(bin_ / f"{folder.name}-{secrets.token_hex(8)}")
+        # Those too of which somebody was ended in the middle.
+        gone = [str(path) for path in bin_.iterdir()]
+        subprocess.Popen(
+            ["rm", "-rf", "--", *gone], start_new_session=True, stderr=subprocess.DEVNULL
+        )
+    except OSError:
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -296,8 +327,8 @@ def _make_or_leave_nothing(folder: Path, failure: _Failure, make: Callable[[], N
         make()
         (folder / "ready").touch()
     except (InstallError, OSError) as error:
-        leave_nothing()
         failure.keep(str(error))
+        leave_nothing()
         raise InstallError(str(error)) from error
     except BaseException:
         leave_nothing()

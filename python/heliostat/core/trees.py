@@ -234,8 +234,8 @@ def is_tree(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def build(tree: Path, target: Path, have: Callable[[str], Path]) -> None:
-    """Put the folder together.
+def build(tree: Path, target: Path, have: Callable[[str], Path]) -> int:
+    """Put the folder together; returns how many bytes its files have.
 
     ``target``: an empty folder, or one that was built before: what somebody has changed or added there
     goes, and what is in it as the tree wants it is not written again.
@@ -272,6 +272,7 @@ def build(tree: Path, target: Path, have: Callable[[str], Path]) -> None:
     files = {name: [stamp, *wanted[name]] for name, stamp in stamps.items()}
     record.write_text(json.dumps(files, separators=(",", ":")))
     _await_step(record, max((stamp[-1] for stamp in stamps.values()), default=0))
+    return sum(size for _, size, *_ in stamps.values())
 
 
 def _await_step(record: Path, newest_ns: int) -> None:

@@ -166,7 +166,9 @@ def _with_packages(tool: str, wanted: Mapping[str, Any]) -> str:
 def _cannot_be_made(why: str) -> NoReturn:
     sys.stderr.write(f"{why}\n")
     sys.stderr.flush()
-    sys.exit(_CANNOT_BE_MADE)
+    os._exit(
+        _CANNOT_BE_MADE
+    )  # the caller waits: what this interpreter has loaded needs no farewell
 
 
 def interpreter_flags() -> list[str]:
