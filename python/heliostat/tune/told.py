@@ -29,7 +29,8 @@ class ToldSearch(Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         if self._told.is_due:
-            self._write(trials, "RUNNING")
+            with self._told.measured():
+                self._write(trials, "RUNNING")
 
     def on_trial_result(
         self,

@@ -9,6 +9,7 @@ import contextlib
 import json
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import heliostat as ray
@@ -16,6 +17,8 @@ from heliostat.experimental import internal_kv
 
 # Rows that a cluster keeps of one kind.
 KEPT = 100
+# The most of a core that rows may take: those that are large are written less often.
+SHARE = 0.01
 
 
 class Told:
@@ -37,17 +40,25 @@ class Told:
         begun_ns = time.time_ns() if run_id is None else 0
         self._key = f"{begun_ns:020d}-{self.run_id}"
         self._written_at = time.monotonic()
+        self._costs_s = 0.0  # of the processor, for the last row
         self._has_begun = False
 
     @property
     def is_due(self) -> bool:
         """Whether it is time for another row."""
-        return time.monotonic() - self._written_at >= self._every_s
+        return time.monotonic() - self._written_at >= max(self._every_s, self._costs_s / SHARE)
 
     @property
     def has_begun(self) -> bool:
         """Whether there is a row."""
         return self._has_begun
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        """What the block makes a row of is counted to its cost."""
+        began = time.thread_time()
+        yield
+        self._costs_s = time.thread_time() - began
 
     def write(self, seen: dict[str, Any], *, is_over: bool = False) -> None:
         """Write what there is to see; whatever fails in it is no matter of the run."""
@@ -62,7 +73,10 @@ class Told:
             "seen": seen,
         }
         # Names come from users: what is no number of JSON, or no UTF-8, must not hide the rest.
-        text = json.dumps(_finite(about), ensure_ascii=False, default=str)
+        try:
+            text = json.dumps(about, ensure_ascii=False, default=str, allow_nan=False)
+        except (ValueError, TypeError):
+            text = json.dumps(_finite(about), ensure_ascii=False, default=str)
         with contextlib.suppress(ray.exceptions.RayError):
             if not self._has_begun:
                 self._make_room()

@@ -40,13 +40,16 @@ class PlacementGroupFactory:
         self.head_bundle_is_empty = not kept[0]
         self._bundles = kept[1:] if self.head_bundle_is_empty and len(kept) > 1 else kept
         self.strategy = strategy
-        try:
-            inspect.signature(placement_group).bind(kept, strategy, *args, **kwargs)
-        except TypeError as error:
-            raise RuntimeError(
-                f"PlacementGroupFactory takes the options of ray.util.placement_group: {error}."
-            ) from error
+        if args or kwargs:
+            try:
+                inspect.signature(placement_group).bind(kept, strategy, *args, **kwargs)
+            except TypeError as error:
+                raise RuntimeError(
+                    f"PlacementGroupFactory takes the options of ray.util.placement_group: {error}."
+                ) from error
         self._args, self._kwargs = args, kwargs
+        known = tuple(tuple(sorted(bundle.items())) for bundle in self._bundles)
+        self._key = self.head_bundle_is_empty, known, strategy  # searches count by it
 
     def check(self) -> PlacementGroupFactory:
         """Return this.
@@ -86,15 +89,11 @@ class PlacementGroupFactory:
     def __call__(self) -> Any:
         return self.to_placement_group()
 
-    def _key(self) -> tuple[Any, ...]:
-        bundles = tuple(tuple(sorted(bundle.items())) for bundle in self._bundles)
-        return self.head_bundle_is_empty, bundles, self.strategy
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PlacementGroupFactory) and self._key() == other._key()
+        return isinstance(other, PlacementGroupFactory) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self._key)
 
     def __repr__(self) -> str:
         return f"PlacementGroupFactory(bundles={self.bundles}, strategy={self.strategy!r})"
