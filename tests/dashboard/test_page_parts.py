@@ -239,6 +239,8 @@ def trains(config):
     for step in range(3):
         tune.report({"loss": config["lr"] * (3 - step)})
     waits()
+    if config["lr"] > 0.4 and config["kind"] == "b":
+        raise ValueError(f"too much for {id(config)}")
 
 def slow(batch):
     time.sleep(0.3)
@@ -256,10 +258,10 @@ for _ in range(20):
     handle.remote("x").result()
 for _ in ray.data.range(80, override_num_blocks=8).map_batches(slow, batch_size=None).iter_batches():
     pass
-space = {"lr": tune.grid_search([0.25, 0.5]), "kind": tune.choice(["a", "b"])}
+space = {"lr": tune.grid_search([0.25, 0.5]), "kind": tune.grid_search(["a", "b"])}
 run = tune.RunConfig(name="the-search", storage_path=sys.argv[1], verbose=0)
-tune.Tuner(tune.with_resources(trains, {"cpu": 0.5}), param_space=space, run_config=run,
-           tune_config=tune.TuneConfig(metric="loss", mode="min")).fit()
+tune.Tuner(tune.with_resources(trains, {"cpu": 0.1}), param_space=space, run_config=run,
+           tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=2)).fit()
 time.sleep(1000)
 """
 
@@ -286,9 +288,11 @@ def test_datasets_searches_and_applications(own_head: Head, tmp_path: Path) -> N
             goto(page, head, "tuning")
             page.get_by_role("link", name="the-search").click(timeout=WAIT)
             page.get_by_role("heading", name="the-search RUNNING").wait_for(timeout=WAIT)
-            lines = page.get_by_role("img", name="Parallel coordinates of 2 trials: kind, lr, loss")
+            lines = page.get_by_role("img", name="Parallel coordinates of 8 trials: kind, lr, loss")
             lines.wait_for(timeout=WAIT)
-            assert lines.locator("path").count() == 2
+            assert lines.locator("path").count() == 8
+            shares = page.get_by_role("table", name="Importance of parameters").get_by_role("row")
+            shares.filter(has_text="lr").filter(has_text="100 %").wait_for(timeout=WAIT)
             accessible(page)
             fits(page, 400)
             fits(page, 1280)
@@ -296,6 +300,13 @@ def test_datasets_searches_and_applications(own_head: Head, tmp_path: Path) -> N
             page.get_by_role("heading", name="the-search FINISHED").wait_for(timeout=WAIT)
             best = page.locator("p", has_text="The best trial")
             best.get_by_text("lr=0.25").wait_for(timeout=WAIT)
+            page.get_by_role("img", name="Best loss so far").wait_for(timeout=WAIT)
+            failed = page.get_by_role("table", name="Errors").get_by_role("row")
+            failed.filter(has_text="too much for").get_by_role(
+                "cell", name="2", exact=True
+            ).wait_for(timeout=WAIT)
+            accessible(page)
+            fits(page, 400)
             # An execution that has ended.
             goto(page, head, "datasets")
             page.get_by_role("link", name=re.compile("Dataset_")).first.click(timeout=WAIT)

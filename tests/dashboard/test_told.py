@@ -210,6 +210,11 @@ def test_searches_are_told_of_while_they_go_on(head: Head, tmp_path: Path) -> No
         states = {trial["state"]: trial for trial in run["seen"]["trials"]}
         assert sorted(states) == ["ERROR", "TERMINATED"]
         assert "too much" in states["ERROR"]["error"]
+        (failed,) = run["seen"]["errors"]
+        assert (failed["text"], failed["count"]) == ("ValueError: too much", 1)
+        assert failed["trials"] == [states["ERROR"]["name"]]
+        assert run["seen"]["best_so_far"][-1][1] == 0.25
+        assert run["seen"]["importance"] == []  # of two trials nothing is said
     finally:
         driver.kill()
 

@@ -8,6 +8,8 @@ from typing import Any
 from heliostat.tune.callback import Callback
 from heliostat.tune.progress import best_trial
 from heliostat.tune.runner.trial import Trial, rank
+from heliostat.tune.view.importance import importance
+from heliostat.tune.view.rows import Row, errors_of, rows_of
 from heliostat.util.told import Past, Told
 
 NAMESPACE = "_tune_runs"
@@ -15,6 +17,7 @@ EVERY_S = 2.0
 # LIMIT-1: trials that are told of, and the best of them with curves; points of a curve; parameters.
 _TRIALS, _CURVES, _POINTS, _PARAMETERS = 1000, 20, 60, 16
 _ERROR = 500
+_ERRORS, _EXAMPLES = 20, 5  # kinds of errors, and trials that are named of each
 
 
 class ToldSearch(Callback):
@@ -68,6 +71,7 @@ class ToldSearch(Callback):
 
     def _write(self, trials: list[Trial], state: str, is_over: bool = False) -> None:
         best = best_trial(trials, self.metric, self.mode)
+        rows = rows_of(trials, self.metric)
         shown = [self._trial(trial) for trial in trials[-_TRIALS:]]
         known = [row for row in shown if row["value"] is not None]
         known.sort(key=lambda row: row["value"], reverse=self.mode == "max")
@@ -83,11 +87,39 @@ class ToldSearch(Callback):
                 "total": self._total,
                 "took_s": time.time() - self._told.started_at,
                 "best": best.trial_id if best else None,
+                "best_so_far": self._best_so_far(rows),
+                "importance": importance(rows)[:_PARAMETERS],
+                "errors": [
+                    {
+                        "text": text[:_ERROR],
+                        "count": len(group),
+                        "trials": [row.name for row in group[:_EXAMPLES]],
+                    }
+                    for text, group in errors_of(rows)[:_ERRORS]
+                ],
                 "left_out": max(0, len(trials) - _TRIALS),
                 "trials": shown,
             },
             is_over=is_over,
         )
+
+    def _best_so_far(self, rows: list[Row]) -> list[tuple[float, float]]:
+        """The best result at moments at which it became better, in seconds since 1970, and now."""
+        if self.mode is None:
+            return []
+        better = max if self.mode == "max" else min
+        ended = sorted(
+            (row.ended, row.value)
+            for row in rows
+            if row.ended is not None and row.value is not None
+        )
+        points: list[tuple[float, float]] = []
+        for when, value in ended:
+            best = better(points[-1][1], value) if points else value
+            if not points or best != points[-1][1]:
+                points.append((when, best))
+        step = max(1, len(points) // _POINTS)
+        return [*points[:-1][::step], points[-1], (ended[-1][0], points[-1][1])] if points else []
 
     def _trial(self, trial: Trial) -> dict[str, Any]:
         result = trial.last_result

@@ -37,6 +37,11 @@ interface Search {
     took_s: number;
     best: string | null;
     left_out: number;
+    /** Moments in seconds since the epoch, and the best result from then on. */
+    best_so_far?: [number, number][];
+    /** Parameters and the share of the differences between trials that each explains. */
+    importance?: [string, number][];
+    errors?: { text: string; count: number; trials: string[] }[];
     trials: Trial[];
   };
 }
@@ -158,6 +163,59 @@ function Curves({ run }: { run: Search }): JSX.Element | null {
   );
 }
 
+function BestSoFar({ run }: { run: Search }): JSX.Element | null {
+  const points = run.seen.best_so_far ?? [];
+  if (points.length < 2) return null;
+  const began = points[0]![0];
+  const steps = new Map<number, number>();
+  for (const [at, value] of points) steps.set(at - began, value);
+  const times = [...steps.keys()].sort((a, b) => a - b);
+  const label = `Best ${run.seen.metric} so far`;
+  return (
+    <Card title={label}>
+      <Chart label={label} times={times} series={[{ label: "best", values: times.map((at) => steps.get(at)!) }]} isMoment={false} across="seconds" fromZero={false} />
+    </Card>
+  );
+}
+
+function Importance({ run }: { run: Search }): JSX.Element | null {
+  const found = run.seen.importance ?? [];
+  if (found.length === 0) return null;
+  return (
+    <Card title="Importance of parameters">
+      <Table
+        label="Importance of parameters"
+        empty=""
+        rows={found}
+        columns={[
+          { title: "Parameter", of: ([name]) => <code>{name}</code> },
+          { title: "Share", of: ([, share]) => <><meter min={0} max={1} value={share} aria-label="share" /> {(100 * share).toFixed(0)} %</> },
+        ]}
+      />
+      <p class="legend">The share of the differences in the order of trials that a parameter explains alone.</p>
+    </Card>
+  );
+}
+
+function Errors({ run }: { run: Search }): JSX.Element | null {
+  const found = run.seen.errors ?? [];
+  if (found.length === 0) return null;
+  return (
+    <Card title="Errors">
+      <Table
+        label="Errors"
+        empty=""
+        rows={found}
+        columns={[
+          { title: "Trials", of: (error) => count(error.count), number: true },
+          { title: "Error", of: (error) => <code class="lines">{error.text}</code> },
+          { title: "Of them", of: (error) => <span class="lines">{error.trials.join(", ")}{error.count > error.trials.length ? ", …" : ""}</span> },
+        ]}
+      />
+    </Card>
+  );
+}
+
 function One({ run }: { run: Search }): JSX.Element {
   const { seen } = run;
   const [order, setOrder] = useState("value");
@@ -191,7 +249,10 @@ function One({ run }: { run: Search }): JSX.Element {
           The best trial, {best.name}: <code>{Object.entries(best.parameters).map(([name, value]) => `${name}=${short(value)}`).join(", ")}</code>
         </p>
       )}
+      <Errors run={run} />
+      <BestSoFar run={run} />
       <Parallel run={run} />
+      <Importance run={run} />
       <Curves run={run} />
       <Card title="Trials">
         <form class="filters" onSubmit={(event) => event.preventDefault()}>
