@@ -71,6 +71,7 @@ LIBRARIES = (
     "tfrecord",
     "video",
     "wandb",
+    "zarr",
     "zoopt",
 )
 # PyTorch's compiler for GPUs, and those libraries of CUDA that it loads when they are asked for.

@@ -116,3 +116,70 @@ def test_recordings(rd: Any, recording: Path) -> None:
     recording.write_bytes(recording.read_bytes()[:200])
     with pytest.raises(Exception, match=r"run\.mcap is not a complete MCAP recording"):
         rd.read_mcap(path).take_all()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    zarr = pytest.importorskip("zarr", reason="needs zarr")
+    path = tmp_path / "store.zarr"
+    newer = hasattr(zarr, "create_array")
+    root = zarr.open_group(str(path), mode="w", **({"zarr_format": 2} if newer else {}))
+    for name, values, chunks in (
+        ("a", np.arange(10, dtype="i4"), (4,)),
+        ("b/c", np.arange(20, dtype="f8").reshape(10, 2), (4, 1)),
+        ("one", np.array(5.5), None),
+    ):
+        made: dict[str, Any] = {"shape": values.shape, "dtype": values.dtype}
+        make = root.create_array if newer else root.create_dataset
+        make(name, **made, **({"chunks": chunks} if chunks else {}))[...] = values
+    return path
+
+
+@pytest.mark.contract("F10.04")
+def test_arrays_of_zarr(rd: Any, store: Path) -> None:
+    path = str(store)
+    with pytest.raises(ValueError, match="allow_full_metadata_scan=True"):
+        rd.read_zarr(path)
+    rows = rd.read_zarr(path, allow_full_metadata_scan=True).take_all()
+    assert [row["array"] for row in rows] == ["a"] * 3 + ["b/c"] * 6 + ["one"]
+    assert rows[2]["chunk_index"] == [2]
+    assert rows[2]["chunk_slices"] == [[8, 10]]
+    assert rows[2]["chunk"].tolist() == [8, 9]
+    assert rows[4]["chunk_slices"] == [[0, 4], [1, 2]]
+    assert rows[4]["chunk"].tolist() == [[1.0], [3.0], [5.0], [7.0]]
+    assert (rows[9]["chunk_index"], rows[9]["chunk"]) == ([], 5.5)
+    import zarr
+
+    zarr.consolidate_metadata(path)
+    assert rd.read_zarr(path).count() == 10
+    some = rd.read_zarr(path, array_paths=["b/c"], chunk_shapes=[5], override_num_blocks=3)
+    assert [row["chunk"].shape for row in some.take_all()] == [(5, 1)] * 4
+    both = rd.read_zarr(path, array_paths=["a", "b/c"], align_axis_0=True, overlap=2).take_all()
+    assert [(row["t_start"], row["t_stop"]) for row in both] == [(0, 4), (4, 8), (8, 10)]
+    assert [row["a"].tolist() for row in both] == [[*range(6)], [*range(4, 10)], [8, 9]]
+    assert [row["b/c"].shape for row in both] == [(6, 2), (6, 2), (2, 2)]
+
+
+@pytest.mark.contract("F10.04")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"array_paths": ["zz"]}, r"Array\(s\) not found"),
+        ({"array_paths": ["a", "b/c"], "chunk_shapes": [5, 2]}, "has 2 axes"),
+        ({"array_paths": ["a"], "chunk_shapes": [0]}, "sequence of positive integers"),
+        ({"array_paths": ["a"], "chunk_shapes": {"zz": [3]}}, "Unknown array path"),
+        ({"array_paths": ["a"], "overlap": 2}, "requires align_axis_0=True"),
+        ({"array_paths": ["a"], "overlap": -1, "align_axis_0": True}, "non-negative integer"),
+        ({"array_paths": ["a", "one"], "align_axis_0": True}, "one"),
+    ],
+)
+def test_wrong_options_of_zarr(rd: Any, store: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        rd.read_zarr(str(store), **options)
+
+
+@pytest.mark.contract("F10.04")
+def test_a_zarr_store_that_is_not_there(rd: Any, tmp_path: Path) -> None:
+    pytest.importorskip("zarr", reason="needs zarr")
+    with pytest.raises(OSError, match=r"nothing\.zarr|nothing found"):
+        rd.read_zarr(str(tmp_path / "nothing.zarr"))

@@ -21,6 +21,7 @@ const OF_EXTRAS: [&str; 26] = [
     "tests/dashboard/test_rays_own_client.py",
     "tests/data/test_jax_batches.py",
     "tests/data/test_lakes.py",
+    "tests/data/test_lerobot.py",
     "tests/data/test_media.py",
     "tests/data/test_record_files.py",
     "tests/frameworks/test_table.py",

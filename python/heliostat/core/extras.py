@@ -86,6 +86,7 @@ _BRINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "video": (("av", "av"),),
     "wandb": (("wandb", "wandb"),),
     "xgboost": (("xgboost", "xgboost"),),
+    "zarr": (("zarr", "zarr"),),
     "zoopt": (("zoopt", "zoopt"),),
 }
 _PACKAGES = {

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from heliostat.data.sources.iceberg import read_iceberg
     from heliostat.data.sources.kafka import KafkaAuthConfig, read_kafka
     from heliostat.data.sources.lance import read_lance
+    from heliostat.data.sources.lerobot import read_lerobot
     from heliostat.data.sources.libraries import (
         from_daft,
         from_dask,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     )
     from heliostat.data.sources.sharing import read_delta_sharing_tables
     from heliostat.data.sources.sql import read_snowflake, read_sql
+    from heliostat.data.sources.zarr import read_zarr
 
 # name: module
 _HOME = {
@@ -116,6 +118,7 @@ _HOME = {
         "sources.iceberg": "read_iceberg",
         "sources.kafka": "KafkaAuthConfig read_kafka",
         "sources.lance": "read_lance",
+        "sources.lerobot": "read_lerobot",
         "sources.memory": (
             "from_arrow from_arrow_refs from_blocks from_huggingface from_items from_numpy "
             "from_numpy_refs from_pandas from_pandas_refs from_torch range range_tensor"
@@ -124,6 +127,7 @@ _HOME = {
         "sources.mongo": "read_mongo",
         "sources.sharing": "read_delta_sharing_tables",
         "sources.sql": "read_snowflake read_sql",
+        "sources.zarr": "read_zarr",
         "sources.libraries": ("from_daft from_dask from_mars from_modin from_spark from_tf"),
         "sources.read": (
             "read_avro read_binary_files read_csv read_images read_json read_numpy read_orc "
@@ -220,6 +224,7 @@ __all__ = [
     "read_json",
     "read_kafka",
     "read_lance",
+    "read_lerobot",
     "read_mcap",
     "read_mongo",
     "read_numpy",
@@ -239,6 +244,7 @@ __all__ = [
     "read_avro",
     "read_tfrecords",
     "read_webdataset",
+    "read_zarr",
     "list_stats_summaries",
     "set_progress_bars",
 ]
