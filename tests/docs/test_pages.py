@@ -14,6 +14,37 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SAID = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 # Pages for users; the others are about the inside, and have no programs.
 PAGES = sorted([DOCS / "index.md", *DOCS.glob("guide/*.md")])
+# Programs of files and commands between them, which a test of its own does step by step.
+TUTORIAL = DOCS / "guide/tutorial.md"
+
+CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# What the commands of a terminal begin with, besides ours (tests/packaging/test_named_commands.py asks the
+# parsers of those): programs of the system and of others, which a page may name and the tests do not start.
+OUTSIDE = {
+    "aws",
+    "buildah",
+    "cp",
+    "curl",
+    "docker",
+    "export",
+    "for",
+    "kubectl",
+    "openssl",
+    "python",
+    "ssh",
+}
+OURS = {"heliostat", "ray", "serve", "tune"}
+
+# Packages that a program imports, and the extra that has them.
+EXTRA_OF = {
+    r"ray\.data|from ray import data": ("data", "train", "rllib"),
+    r"ray\.train|from ray import .*train": ("train",),
+    r"ray\.tune|from ray import .*tune": ("tune", "train", "rllib"),
+    r"ray\.rllib": ("rllib",),
+    r"from (?:ray|heliostat) import serve": ("serve",),
+    r"import dask": ("dask",),
+    r"import joblib": ("joblib",),
+}
 
 pytestmark = pytest.mark.heliostat_only("they are our pages")
 
@@ -23,7 +54,7 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.timeout(270)
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != TUTORIAL], ids=name_of)
 def test_the_programs_of_a_page_print_what_they_say(
     run_driver: Any, tmp_path: Path, page: Path
 ) -> None:
@@ -46,6 +77,60 @@ def test_every_page_is_reached_and_every_link_leads_somewhere() -> None:
             assert target.exists(), f"{name_of(page)}: {link}"
             linked.add(target)
     assert {page for page in PAGES if page.name != "index.md"} <= linked
+
+
+def commands(text: str) -> list[str]:
+    """The commands of the terminals that a page shows, without what is a variable or a comment."""
+    lines = [line for block in CONSOLE.findall(text) for line in block.splitlines()]
+    shown = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return [
+        re.sub(r"^(?:[A-Za-z_]+=(?:\$\([^)]*\)|\"[^\"]*\"|'[^']*'|\S*) ?)+", "", line)
+        for line in shown
+    ]
+
+
+def test_commands_are_found() -> None:
+    text = "```console\n$ A=b ray status   # x\noutput\n$ a=1 b='2'\n$ make docs\n```\n"
+    assert commands(text) == ["ray status   # x", "", "make docs"]
+
+
+def test_what_is_typed_is_there() -> None:
+    root = DOCS.parent
+    tasks = re.search(r"^TASKS := (.*)$", (root / "Makefile").read_text(), re.MULTILINE)
+    assert tasks is not None
+    extras = set(
+        re.findall(r"^([a-z-]+) = \[", (root / "pyproject.toml").read_text(), re.MULTILINE)
+    )
+    for page in [*PAGES, *DOCS.glob("*.md")]:
+        for command in filter(None, commands(page.read_text())):
+            words = command.split()
+            where = f"{name_of(page)}: {command}"
+            if words[0] == "make":
+                assert words[1] in tasks[1].split(), where
+            elif words[0] == "pip":
+                assert words[1] == "install", where
+                for named in re.findall(r"heliostat\[([a-z,-]+)\]", command):
+                    assert set(named.split(",")) <= extras, where
+            elif words[0].startswith("."):
+                assert words[0].startswith(".venv/bin/"), where
+            else:
+                assert words[0] in OURS | OUTSIDE, where
+            for path in re.findall(r"\bexamples/[\w./-]+", command):
+                assert (root / path).exists(), where
+
+
+def test_a_page_says_first_what_it_needs() -> None:
+    for page in [*DOCS.glob("guide/*.md"), DOCS / "serve.md"]:
+        text = page.read_text()
+        program = "\n".join(re.findall(r"^```python.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+        before = text.partition("```python")[0]
+        lists = re.findall(r"pip install 'heliostat\[([a-z,-]+)\]'", before)
+        installed = {extra for named in lists for extra in named.split(",")}
+        for imported, extras in EXTRA_OF.items():
+            if re.search(imported, program):
+                assert installed & set(extras), (
+                    f"{name_of(page)}: pip install 'heliostat[{extras[0]}]'"
+                )
 
 
 def test_every_error_is_explained() -> None:

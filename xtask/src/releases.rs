@@ -11,7 +11,7 @@ use crate::sh::{self, Outcome, cache, command, root};
 
 /// The tests that `make test` skips where their library or their program is not installed, and those of which it
 /// runs a part.
-const OF_EXTRAS: [&str; 26] = [
+const OF_EXTRAS: [&str; 27] = [
     "tests/cli/test_control_store.py",
     "tests/cli/test_metrics_command.py",
     "tests/cli/test_takeover.py",
@@ -24,6 +24,7 @@ const OF_EXTRAS: [&str; 26] = [
     "tests/data/test_lerobot.py",
     "tests/data/test_media.py",
     "tests/data/test_record_files.py",
+    "tests/docs/test_tutorial.py",
     "tests/frameworks/test_table.py",
     "tests/gpu/test_check.py",
     "tests/machines/test_launcher.py",

@@ -1,0 +1,37 @@
+// Search from a folder: browsers start no worker for a page of file://, so that a hidden frame takes its place.
+// The theme's worker asks for `IFrameWorker` where it looks for its own files.
+if (location.protocol === "file:") {
+  class IFrameWorker extends EventTarget {
+    constructor(url) {
+      super();
+      const frame = document.createElement("iframe");
+      frame.hidden = true;
+      document.body.appendChild(frame);
+      this.inside = frame.contentWindow;
+      const page = frame.contentDocument;
+      addEventListener("message", (event) => {
+        if (event.source === this.inside)
+          this.dispatchEvent(new MessageEvent("message", { data: event.data }));
+      });
+      // What the worker sends goes to this page.
+      this.inside.postMessage = (data) => this.inside.eval("parent").postMessage(data, "*");
+      this.ready = new Promise((resolve, reject) => {
+        const script = page.createElement("script");
+        script.onload = resolve;
+        script.onerror = reject;
+        script.src = url;
+        page.body.appendChild(script);
+      });
+    }
+
+    postMessage(data) {
+      this.ready.then(() => this.inside.dispatchEvent(new this.inside.MessageEvent("message", { data })));
+    }
+
+    terminate() {
+      this.inside.frameElement.remove();
+    }
+  }
+  window.IFrameWorker = IFrameWorker;
+  window.Worker = IFrameWorker;
+}
