@@ -136,13 +136,20 @@ def test_a_file_is_deployed_changed_and_shut_down(cluster: Cluster) -> None:
         assert one.worker_id
         assert one.log_file_path is not None
         assert one.log_file_path.startswith("/serve/replica_one_Greeter")
+    fares = whole.controller_health_metrics
+    assert fares.num_control_loops > 0
+    assert fares.loop_duration_s.max >= fares.loop_duration_s.mean > 0
+    assert 0 < fares.controller_start_time <= fares.last_control_loop_time <= fares.timestamp
+    assert fares.process_memory_mb > 1
+    told = yaml.safe_load(cluster.serve("controller-health"))
+    assert set(told) == set(fares.model_dump())
+    assert json.loads(cluster.serve("controller-health", "--json"))["uptime_s"] > told["uptime_s"]
     [group] = whole.target_groups
     assert (group.protocol, group.route_prefix) == ("HTTP", "/")
     assert [one.port for one in group.targets] == [cluster.web.port]
     topology = whole.applications["one"].deployment_topology
-    told = topology if isinstance(topology, dict) else topology.model_dump(mode="json")
-    assert told["ingress_deployment"] == "Greeter"
-    assert told["nodes"]["Greeter"]["outbound_deployments"] == []
+    assert topology.ingress_deployment == "Greeter"
+    assert topology.nodes["Greeter"].outbound_deployments == []
     # What nobody has said applies, and is told, too.
     deployment = cluster.details()["applications"]["one"]["deployments"]["Greeter"]
     said = deployment["deployment_config"]

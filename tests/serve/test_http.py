@@ -304,6 +304,38 @@ def test_any_asgi_application_answers(web: Client) -> None:
     answer = web.ask("PUT", "/asgi/x", b"body")
     assert (answer.status, answer.body, answer.headers["x-root"]) == (201, b"body!", "/asgi")
 
+    # Without a class, by a function in the replica, and by the class once it is constructed.
+    def build() -> Any:
+        made = FastAPI()
+
+        @made.get("/hi")
+        def hi() -> str:
+            return "built"
+
+        return made
+
+    @serve.deployment
+    @serve.ingress()
+    class Late:
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        def __serve_build_asgi_app__(self) -> Any:
+            made = FastAPI()
+            made.get("/hi")(lambda: self.word)
+            return made
+
+    for name, bound in (
+        ("alone", serve.deployment(serve.ingress(app)()).bind()),
+        ("built", serve.deployment(serve.ingress(build)()).bind()),
+        ("late", Late.bind("late")),
+    ):
+        serve.run(bound, name=name, route_prefix=f"/{name}")
+    assert web.ask("PUT", "/alone", b"body").body == b"body!"
+    assert [web.get(f"/{name}/hi").json() for name in ("built", "late")] == ["built", "late"]
+    with pytest.raises(ValueError, match="__serve_build_asgi_app__"):
+        serve.ingress()(type("Empty", (), {}))
+
 
 @pytest.mark.contract("F12.09")
 def test_a_port_that_is_taken_is_named(web: Client, ray_start: Any) -> None:

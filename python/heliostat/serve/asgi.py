@@ -14,31 +14,51 @@ from typing import Any
 from heliostat import cloudpickle
 from heliostat.serve.context import get_servable
 
+# Instead of an application: the class makes it.
+_BUILT_LATE = "__serve_build_asgi_app__"
 
-def ingress(app: Any) -> Callable[[type], type]:
+
+class ASGIIngressDeployment:
+    """Has the arguments of ``bind``, where an application answers without a class of the user's."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args = args
+        self.kwargs = kwargs
+
+
+def ingress(app: Any = None) -> Callable[..., type]:
     """Have an ASGI application answer the HTTP requests of a class.
 
     Routes of FastAPI that are methods of the class get the replica's instance as ``self``.
 
     Args:
-        app: A FastAPI or other ASGI application, or a function that makes one in the replica.
+        app: A FastAPI or other ASGI application, or a function that makes one in the replica. Default: what
+            the class's method ``__serve_build_asgi_app__`` returns after the constructor.
 
     Returns:
-        A decorator of the class; ``@serve.deployment`` stands above it.
+        A decorator of the class; ``@serve.deployment`` stands above it. Called without one it returns a class
+        that has the application alone, for ``serve.deployment(serve.ingress(app)())``.
 
     Raises:
-        ValueError: What is decorated is not a class, or has a method ``__call__``.
+        ValueError: What is decorated is not a class, has a method ``__call__``, or has to make the
+            application and cannot.
     """
 
-    def decorate(cls: type) -> type:
+    def decorate(cls: type = ASGIIngressDeployment) -> type:
         if not inspect.isclass(cls):
             raise ValueError("@serve.ingress must be used with a class.")
         if "__call__" in vars(cls) and not hasattr(cls, "_serve_asgi_app"):
             raise ValueError("A class with @serve.ingress cannot have a method `__call__`.")
+        if app is None and not hasattr(cls, _BUILT_LATE):
+            raise ValueError(
+                f"serve.ingress() without an application needs a method `{_BUILT_LATE}` of "
+                f"{cls.__name__}, which returns one."
+            )
         if hasattr(app, "include_router") and hasattr(app, "routes"):
             _bind_methods(app, cls)
+        held = staticmethod(app) if inspect.isfunction(app) else app
         body = {
-            "_serve_asgi_app": staticmethod(app) if inspect.isfunction(app) else app,
+            "_serve_asgi_app": _BUILT_LATE if app is None else held,
             "__module__": cls.__module__,
             "__qualname__": cls.__qualname__,
             "__doc__": cls.__doc__,
@@ -48,11 +68,13 @@ def ingress(app: Any) -> Callable[[type], type]:
     return decorate
 
 
-def resolve(app: Any) -> Any:
-    """The application itself, from what may make one."""
-    if inspect.isfunction(app) and not inspect.signature(app).parameters:
-        return app()
-    return app
+async def resolve(app: Any, servable: Any) -> Any:
+    """The application itself, from what may make one; raises what that raises."""
+    if app == _BUILT_LATE:
+        app = getattr(servable, _BUILT_LATE)()
+    elif inspect.isfunction(app) and not inspect.signature(app).parameters:
+        app = app()
+    return await app if inspect.isawaitable(app) else app
 
 
 def _bind_methods(app: Any, cls: type) -> None:

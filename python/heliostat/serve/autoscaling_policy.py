@@ -5,8 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.serve.options import AutoscalingContext
+from heliostat.serve.prometheus import (
+    PrometheusQueryMixin,
+    PrometheusSample,
+    PrometheusScalar,
+    PrometheusVector,
+)
 
-__all__ = ["default_autoscaling_policy", "replica_queue_length_autoscaling_policy"]
+__all__ = [
+    "PrometheusQueryMixin",
+    "PrometheusSample",
+    "PrometheusScalar",
+    "PrometheusVector",
+    "default_autoscaling_policy",
+    "replica_queue_length_autoscaling_policy",
+]
 
 
 def replica_queue_length_autoscaling_policy(

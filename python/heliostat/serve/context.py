@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import json
 import os
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,16 +40,20 @@ request_context: contextvars.ContextVar[RequestContext] = contextvars.ContextVar
 _serve_request_context = request_context
 
 
-# Not the operating system's own randomness, which costs a call of the kernel: these ids tell requests apart
-# in logs and keep no secret. A forked process has others than its parent.
-_ids = random.Random()
-os.register_at_fork(after_in_child=_ids.seed)
+# Random bytes that are drawn together: each draw is a call of the kernel. A forked process draws its own.
+_drawn: list[bytes] = []
+os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def new_request_id() -> str:
     """A random id of a request, as a UUID is written."""
-    digits = f"{_ids.getrandbits(128) & ~(0xF << 76) & ~(3 << 62) | (4 << 76) | (2 << 62):032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    try:
+        digits = _drawn.pop().hex()
+    except IndexError:
+        several = os.urandom(16 * 256)
+        digits = several[:16].hex()
+        _drawn.extend(several[at : at + 16] for at in range(16, len(several), 16))
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 class ReplicaID(NamedTuple):
@@ -223,3 +226,15 @@ def get_servable() -> Any:
 def in_replica() -> bool:
     """Whether this process is a replica."""
     return _replica is not None
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ReplicaRank":
+        from heliostat.serve.models import ReplicaRank
+
+        return ReplicaRank
+    if name == "RayServegRPCContext":
+        from heliostat.serve.grpc_util import RayServegRPCContext
+
+        return RayServegRPCContext
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

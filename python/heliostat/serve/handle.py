@@ -18,7 +18,7 @@ from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve import tracing
 from heliostat.serve.context import RequestContext, new_request_id, request_context
 from heliostat.serve.exceptions import RayServeException, RequestCancelledError
-from heliostat.serve.router import Call, Reservation, router_of, was_not_begun
+from heliostat.serve.router import Call, Reservation, is_known, router_of, was_not_begun
 from heliostat.serve.specs import DeploymentID
 
 __all__ = [
@@ -409,6 +409,21 @@ class DeploymentHandle:
     def deployment_id(self) -> DeploymentID:
         """Both."""
         return self._id
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether this process knows the deployment's replicas, or asks for them, in this session."""
+        return is_known(self._id)
+
+    def running_replicas_populated(self) -> bool:
+        """Whether this process knows of a replica that runs."""
+        return is_known(self._id) and bool(router_of(self._id).loads)
+
+    def shutdown(self) -> None:
+        """Do nothing: handles of a process share what they know, which ends with the session."""
+
+    async def shutdown_async(self) -> None:
+        """Do nothing, as ``shutdown``."""
 
     def options(
         self,

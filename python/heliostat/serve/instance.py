@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
+from heliostat.serve.controller.health import statistics
 from heliostat.serve.declaration import (
     DeploymentSchema,
     HTTPOptionsSchema,
@@ -26,11 +27,19 @@ from heliostat.serve.schema import (
 __all__ = [
     "APIType",
     "ApplicationDetails",
+    "AutoscalingMetricsHealth",
+    "AutoscalingStatus",
+    "ControllerHealthMetrics",
+    "DeploymentAutoscalingDetail",
     "DeploymentDetails",
+    "DeploymentNode",
     "DeploymentStatusTrigger",
+    "DeploymentTopology",
+    "DurationStats",
     "ProxyDetails",
     "ReplicaDetails",
     "ScaleDeploymentRequest",
+    "ScalingDecision",
     "ServeActorDetails",
     "ServeInstanceDetails",
     "Target",
@@ -108,6 +117,109 @@ class ProxyDetails(ServeActorDetails):
     status: ProxyStatus
 
 
+class AutoscalingMetricsHealth(str, Enum):
+    """Whether the controller hears of the load in time."""
+
+    HEALTHY = "healthy"
+    DELAYED = "delayed"
+    UNAVAILABLE = "unavailable"
+
+
+class AutoscalingStatus(str, Enum):
+    """Where the number of a deployment's replicas goes."""
+
+    UPSCALING = "UPSCALING"
+    DOWNSCALING = "DOWNSCALING"
+    STABLE = "STABLE"
+
+
+class ScalingDecision(BaseModel):  # type: ignore[misc] # without types
+    """One time that a policy has changed the number of replicas; ``timestamp_s`` is Unix time."""
+
+    timestamp_s: float
+    reason: str
+    prev_num_replicas: NonNegativeInt
+    curr_num_replicas: NonNegativeInt
+    policy: str | None = None
+
+
+class DeploymentAutoscalingDetail(BaseModel):  # type: ignore[misc] # without types
+    """What autoscaling has done with a deployment."""
+
+    scaling_status: AutoscalingStatus
+    decisions: list[ScalingDecision] = Field(default_factory=list)
+    metrics: dict[str, Any] | None = None
+    metrics_health: AutoscalingMetricsHealth = AutoscalingMetricsHealth.HEALTHY
+    errors: list[str] = Field(default_factory=list)
+
+
+class DeploymentNode(BaseModel):  # type: ignore[misc] # without types
+    """A deployment, and those of which it has handles: each by ``name`` and ``app_name``."""
+
+    name: str
+    app_name: str
+    outbound_deployments: list[dict[str, Any]] = Field(default_factory=list)
+    is_ingress: bool = False
+
+
+class DeploymentTopology(BaseModel):  # type: ignore[misc] # without types
+    """Which deployments of an application have handles of which."""
+
+    app_name: str
+    nodes: dict[str, DeploymentNode]
+    ingress_deployment: str | None = None
+
+
+class DurationStats(BaseModel):  # type: ignore[misc] # without types
+    """Of the last of some durations; the fields' names have the unit."""
+
+    mean: float = 0.0
+    std: float = 0.0
+    min: float = 0.0
+    max: float = 0.0
+
+    @classmethod
+    def from_values(cls, values: list[float]) -> DurationStats:
+        """Those of the values; zeros of none."""
+        return cls(**statistics(values))
+
+
+class ControllerHealthMetrics(BaseModel):  # type: ignore[misc] # without types
+    """How Serve's controller fares: times in seconds (Unix time where they are none of a duration) or, where
+    the name says so, milliseconds.
+
+    A "control loop" is one time that the controller has acted on what it heard. Statistics of work that it
+    does not do are zeros.
+    """
+
+    timestamp: float = 0.0
+    controller_start_time: float = 0.0
+    uptime_s: float = 0.0
+    last_control_loop_time: float = 0.0
+    num_control_loops: int = 0
+    loop_duration_s: DurationStats | None = None
+    loops_per_second: float = 0.0
+    last_sleep_duration_s: float = 0.0
+    expected_sleep_duration_s: float = 0.0
+    event_loop_delay_s: float = 0.0
+    num_asyncio_tasks: int = 0
+    handle_ingest_duration_ms: DurationStats | None = None
+    replica_ingest_duration_ms: DurationStats | None = None
+    metrics_decompress_duration_ms: DurationStats | None = None
+    columnar_decode_duration_ms: DurationStats | None = None
+    handle_reports_received: int = 0
+    replica_reports_received: int = 0
+    ingest_reports_received: int = 0
+    ingest_cpu_fraction: float = 0.0
+    deployment_state_update_duration_s: DurationStats | None = None
+    application_state_update_duration_s: DurationStats | None = None
+    proxy_state_update_duration_s: DurationStats | None = None
+    node_update_duration_s: DurationStats | None = None
+    handle_metrics_delay_ms: DurationStats | None = None
+    replica_metrics_delay_ms: DurationStats | None = None
+    process_memory_mb: float = 0.0
+
+
 class DeploymentDetails(_Closed):
     """A deployment, with the options that it has now."""
 
@@ -120,7 +232,7 @@ class DeploymentDetails(_Closed):
     required_resources: dict[str, float]
     replicas: list[ReplicaDetails]
     recent_dead_replicas: list[ReplicaDetails] = Field(default_factory=list)
-    autoscaling_detail: dict[str, Any] | None = None
+    autoscaling_detail: DeploymentAutoscalingDetail | None = None
 
 
 class ApplicationDetails(_Closed):
@@ -136,7 +248,7 @@ class ApplicationDetails(_Closed):
     source: APIType
     deployments: dict[str, DeploymentDetails]
     external_scaler_enabled: bool
-    deployment_topology: dict[str, Any] | None = None
+    deployment_topology: DeploymentTopology | None = None
 
 
 class Target(_Frozen):
@@ -172,6 +284,9 @@ class ServeInstanceDetails(BaseModel):  # type: ignore[misc] # without types
     applications: dict[str, ApplicationDetails]
     target_capacity: float | None = Field(None, ge=0, le=100)
     target_groups: list[TargetGroup] = Field(default_factory=list)
+    controller_health_metrics: ControllerHealthMetrics = Field(
+        default_factory=ControllerHealthMetrics
+    )
     restores_unset_config_options: bool = False
 
     @staticmethod

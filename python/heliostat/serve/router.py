@@ -557,6 +557,12 @@ def router_of(deployment: DeploymentID) -> Router:
     return found
 
 
+def is_known(deployment: DeploymentID) -> bool:
+    """Whether this process has a router for a deployment in the present session."""
+    found = _routers.get(deployment)
+    return found is not None and found.epoch == serving.session_epoch()
+
+
 def forget_all() -> None:
     """Serve has ended: what comes after it begins anew."""
     with _lock:

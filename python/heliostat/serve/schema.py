@@ -159,11 +159,19 @@ _DECLARED = (
 _INSTANCE = (
     "APIType",
     "ApplicationDetails",
+    "AutoscalingMetricsHealth",
+    "AutoscalingStatus",
+    "ControllerHealthMetrics",
+    "DeploymentAutoscalingDetail",
     "DeploymentDetails",
+    "DeploymentNode",
     "DeploymentStatusTrigger",
+    "DeploymentTopology",
+    "DurationStats",
     "ProxyDetails",
     "ReplicaDetails",
     "ScaleDeploymentRequest",
+    "ScalingDecision",
     "ServeActorDetails",
     "ServeInstanceDetails",
     "Target",
@@ -189,6 +197,10 @@ _PARTS = {"models": _MODELS, "tasks": _TASKS, "instance": _INSTANCE, "declaratio
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ProxyLocation":
+        from heliostat.serve.options import ProxyLocation
+
+        return ProxyLocation
     for module, names in _PARTS.items():
         if name in names:
             whose = part(f"heliostat.serve.{module}", f"ray.serve.schema.{name}", "serve")

@@ -141,6 +141,10 @@ def _parser() -> argparse.ArgumentParser:
     why.add_argument("name", help="its name, or application#deployment")
     at_cluster(why)
 
+    health = action("controller-health", _controller_health, "Say how Serve's controller fares.")
+    at_cluster(health)
+    health.add_argument("--json", action="store_true", help="as JSON [default: YAML]")
+
     shutdown = action("shutdown", _shutdown, "End Serve and delete all its applications.")
     at_dashboard(shutdown)
     shutdown.add_argument("-y", "--yes", action="store_true", help="do not ask")
@@ -338,7 +342,7 @@ def _delete(options: argparse.Namespace) -> None:
     print(f"Application '{options.name}' is deleted.")
 
 
-def _why(options: argparse.Namespace) -> None:
+def _controller(options: argparse.Namespace) -> Any:
     import heliostat as ray
     from heliostat.serve import api, specs
 
@@ -354,6 +358,20 @@ def _why(options: argparse.Namespace) -> None:
         raise RuntimeError(
             "Serve does not run on the cluster. `serve run` or `serve start` starts it."
         )
+    return controller
+
+
+def _controller_health(options: argparse.Namespace) -> None:
+    import heliostat as ray
+
+    told = ray.get(_controller(options).get_health_metrics.remote())
+    print(json.dumps(told, indent=2) if options.json else _dumped(told).rstrip())
+
+
+def _why(options: argparse.Namespace) -> None:
+    import heliostat as ray
+
+    controller = _controller(options)
     text = ray.get(controller.why.remote(options.name))
     if text is None:
         raise ValueError(

@@ -23,6 +23,7 @@ from heliostat.serve.controller import details, reasons, spread
 from heliostat.serve.controller.actor_care import ActorCare
 from heliostat.serve.controller.clock import Clock
 from heliostat.serve.controller.deployment_actors import ActorID, StartActor, StopActor
+from heliostat.serve.controller.health import EXPECTED_SLEEP_S, Health
 from heliostat.serve.controller.ingress import Ingress
 from heliostat.serve.controller.machine import Machine, restored, saved
 from heliostat.serve.controller.measurements import Measurements
@@ -30,7 +31,7 @@ from heliostat.serve.controller.parts import Action, App, Build, Publish, Reconf
 from heliostat.serve.controller.proxies import Proxies
 from heliostat.serve.controller.ranks import News, Rank, Worlds
 from heliostat.serve.controller.storage import Storage
-from heliostat.serve.controller.told import EVERY_S, ToldApplications
+from heliostat.serve.controller.told import EVERY_S, ToldApplications, written
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.options import (
@@ -52,11 +53,9 @@ from heliostat.serve.specs import (
     Whereabouts,
 )
 from heliostat.util.explanation import why as explain
-from heliostat.util.told import Told
 
 logger = logging.getLogger("ray.serve")
 
-_TICK_S = 0.1
 # Calls that a replica may hold besides those that its deployment has at a time: they wait within it.
 _CALLS_MAX = 1_000_000
 # How long routers may take to say that they know of a change, before a replica is stopped all the same.
@@ -86,6 +85,7 @@ class ServeController:
         self._location = location
         self._machine = Machine()
         self._measured = Measurements()
+        self._health = Health()
         self._told = ToldApplications()
         self._telling: asyncio.Task[None] | None = None
         self._tells = asyncio.Lock()
@@ -274,7 +274,11 @@ class ServeController:
         apps = {name: row for name, row in rows.items() if row is not None}
         return ServeStatus(proxies, apps, self._machine.capacity)
 
-    def details(self, source: str | None = None) -> dict[str, Any]:
+    async def get_health_metrics(self) -> dict[str, Any]:
+        """How this process fares, as Ray's ``ControllerHealthMetrics`` has it."""
+        return self._health.row()
+
+    async def details(self, source: str | None = None) -> dict[str, Any]:
         """Return the details for the REST routes; ``source``: only ``imperative`` or
         ``declarative`` ones.
         """
@@ -291,6 +295,7 @@ class ServeController:
                 one: details.place_row(self._actors.get(one), self._where.get(one))
                 for one in {*self._actors, *self._where}
             },
+            self._health.row(),
         )
         if source is not None:
             rows = told["applications"].items()
@@ -339,17 +344,20 @@ class ServeController:
 
     def count(self, key: DeploymentID, replica: str, requests: int) -> None:
         """A replica has so many requests."""
-        self._do(self._machine.counted(key, replica, requests, self._now()))
+        with self._health.report("replica"):
+            self._do(self._machine.counted(key, replica, requests, self._now()))
 
     def queue(self, key: DeploymentID, router: str, requests: int) -> None:
         """So many calls wait at a router."""
         source = f"router {router}"
-        self._told.counted(source, key, requests, requests)
-        self._do(self._machine.counted(key, source, requests, self._now(), waiting=True))
+        with self._health.report("handle"):
+            self._told.counted(source, key, requests, requests)
+            self._do(self._machine.counted(key, source, requests, self._now(), waiting=True))
 
     def record(self, key: DeploymentID, replica: str, stats: dict[str, float]) -> None:
         """Record the result of a replica's `record_autoscaling_stats`."""
-        self._machine.recorded(key, replica, stats, self._now())
+        with self._health.report("replica"):
+            self._machine.recorded(key, replica, stats, self._now())
 
     def record_routing(
         self, key: DeploymentID, replica: str, models: tuple[str, ...], stats: dict[str, Any]
@@ -382,7 +390,7 @@ class ServeController:
             http = {"host": self._options.host, "port": self._options.port}
             nodes = {one: place.node for one, place in self._where.items()}
             rows = list(self._told.rows(self._machine, actors, nodes, http))
-            await asyncio.get_running_loop().run_in_executor(None, _write, rows)
+            await asyncio.get_running_loop().run_in_executor(None, written, rows)
 
     def _targets(self, key: DeploymentID) -> Targets:
         known = self._machine.deployments.get(key)
@@ -446,8 +454,10 @@ class ServeController:
         self._wake()
         if self._ticking is None and self._machine.wants_time():
             self._ticking = asyncio.get_running_loop().create_task(self._tick())
+        took = time.perf_counter() - began
+        self._health.acted(took)
         if actions:
-            self._measured.acted(self._machine, time.perf_counter() - began)
+            self._measured.acted(self._machine, took)
 
     def _rank(self, key: DeploymentID) -> None:
         """Have the replicas of a deployment know their ranks, now that some of them may have come or gone."""
@@ -482,7 +492,7 @@ class ServeController:
 
     async def _tick(self) -> None:
         while self._machine.wants_time():
-            await asyncio.sleep(_TICK_S)
+            await self._health.sleep()
             self._do(self._machine.tick(self._now()))
         self._ticking = None
 
@@ -545,7 +555,7 @@ class ServeController:
                 self._chosen[action.replica] = node
                 return node
             # Nothing tells that resources are free again.
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(EXPECTED_SLEEP_S)
 
     def _node_of(self, replica: str) -> str:
         where = self._where.get(replica)
@@ -786,11 +796,3 @@ class ServeController:
     def _lost(self, replica: str, why: str) -> None:
         self._unplace(replica)
         self._do(self._machine.died(replica, why, self._now()))
-
-
-def _write(rows: list[tuple[Told, dict[str, Any], bool]]) -> None:
-    for row, seen, is_gone in rows:
-        if is_gone:
-            row.remove()
-        else:
-            row.write(seen)

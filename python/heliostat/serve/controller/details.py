@@ -12,6 +12,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.serve import specs
+from heliostat.serve.controller import health
 from heliostat.serve.controller.machine import Machine
 from heliostat.serve.controller.parts import App, Deployment, Replica
 from heliostat.serve.options import (
@@ -53,6 +54,7 @@ def empty() -> dict[str, Any]:
         "applications": {},
         "target_capacity": None,
         "target_groups": [],
+        "controller_health_metrics": health.unknown(),
         "restores_unset_config_options": True,
     }
 
@@ -66,11 +68,12 @@ def of(
     proxies: dict[str, ProxyStatus],
     hosts: dict[str, str],
     actors: dict[str, Any],
+    fares: dict[str, Any],
 ) -> dict[str, Any]:
     """All of it.
 
     ``controller``: what is known of its actor; ``hosts``: the machines of servers that are not beside it, by
-    node; ``actors``: what is known of replicas, by their ids.
+    node; ``actors``: what is known of replicas, by their ids; ``fares``: how the controller does.
     """
     http = {
         key: value
@@ -94,6 +97,7 @@ def of(
         for node, status in proxies.items()
     }
     told["target_groups"] = _target_groups(told["proxies"], options, grpc)
+    told["controller_health_metrics"] = fares
     told["target_capacity"] = machine.capacity
     told["applications"] = {
         name: app_of(machine, app, actors) for name, app in machine.apps.items()

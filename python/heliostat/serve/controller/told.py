@@ -175,3 +175,12 @@ class ToldApplications:
             one.measured = (0.0, 0.0, None, None)
         one.past.add(time.time(), float(running), float(ongoing), float(waiting), *one.measured)
         return one.past.points
+
+
+def written(rows: Iterable[tuple[Told, dict[str, Any], bool]]) -> None:
+    """Write the rows where the page reads them; those that are gone are removed."""
+    for row, seen, is_gone in rows:
+        if is_gone:
+            row.remove()
+        else:
+            row.write(seen)

@@ -280,7 +280,7 @@ class ReplicaActor:
         if starts_tasks is not None:
             await self._in_thread(starts_tasks, self._config.max_ongoing_requests)
         if self._app is not None:
-            self._app = asgi.resolve(self._app)
+            self._app = await asgi.resolve(self._app, made)
             self._lifespan = asgi.Lifespan(self._app)
             await self._lifespan.start()
         else:
