@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,12 @@ if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)
 
 from heliostat.serve.controller.clock import Clock
-from heliostat.serve.controller.deployment_actors import ActorID, StartActor, StopActor
+from heliostat.serve.controller.deployment_actors import (
+    ActorID,
+    DeploymentActors,
+    StartActor,
+    StopActor,
+)
 from heliostat.serve.controller.machine import Machine, restored, saved
 from heliostat.serve.controller.parts import Publish, Reconfigure, Start, Stop
 from heliostat.serve.options import AutoscalingConfig, DeploymentActorConfig, DeploymentConfig
@@ -30,6 +36,8 @@ from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 SEEDS = [int(os.environ["SERVE_SEED"])] if "SERVE_SEED" in os.environ else range(300)
 APPS = ("a", "b")
 EVENTS = 120
+# In so many histories a planted bug is found.
+SEEDS_OF_A_BUG = 40
 # Seconds until everything is at rest that is not disturbed: longer than every pause, delay and look for room.
 REST_S = 120.0
 
@@ -90,8 +98,7 @@ class World:
             if isinstance(action, Start):
                 assert action.replica not in self.started, "a replica's name is used twice"
                 self.started.add(action.replica)
-                owner = self.machine.deployments[action.deployment]
-                assert owner.actors.are_there(action.spec), "a replica does not find its actors"
+                self.judge_actors(action)
             if isinstance(action, Stop):
                 serving = {one.id for one in self.machine.running(action.deployment)}
                 assert action.replica not in serving, "what is to stop gets requests"
@@ -100,6 +107,14 @@ class World:
         if actions:  # it saves before it acts
             self.state = pickle.dumps(saved(self.machine))
         self.judge()
+
+    def judge_actors(self, action: Start) -> None:
+        """What a replica looks for is there, or has ended without the controller's knowing."""
+        known = {_named(one) for one in self.over}
+        known |= {name for name, one in self.shared.items() if one not in self.begun}
+        for config in action.spec.config.deployment_actors or ():
+            name = (action.deployment, action.spec.code_version, config.name)
+            assert name in known, f"{action.replica} does not find the actor {config.name!r}"
 
     def judge(self) -> None:
         """What the machine says serves is there, or has ended without its knowing."""
@@ -262,6 +277,10 @@ def _named(one: ActorID) -> tuple[DeploymentID, str, str]:
 @pytest.mark.contract("F12.01", "F12.07")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history_comes_to_rest(seed: int) -> None:
+    play(seed)
+
+
+def play(seed: int) -> None:
     rng = random.Random(seed)
     world = World(rng)
     events = [
@@ -294,8 +313,8 @@ def test_a_history_comes_to_rest(seed: int) -> None:
         spec = app(name, number, "last", None, gang=gang, actors=("x",))
         world.do(world.machine.deploy(spec, world.now()))
     if rng.random() < 0.5:  # a constructor fails, and somebody sets the clock
-        while world.to_do:
-            world.act()
+        while world.to_do or world.begun:
+            world.act() if world.to_do else world.get_actor_ready()
         world.fail()
     if rng.random() < 0.5:
         world.set_time()
@@ -319,3 +338,98 @@ def test_a_history_comes_to_rest(seed: int) -> None:
     assert not world.shared, "what is deleted leaves actors"
     assert not world.machine.apps
     assert not world.machine.deployments
+
+
+# ---- the judge: bugs that it has to find ----
+
+
+def _lost_stop(machine: Machine, replica: str, now: float) -> list[Any]:
+    """The end of a replica that was told to stop is not taken in."""
+    return []
+
+
+def _deaf(machine: Machine, replica: str, why: str, now: float, **_: Any) -> list[Any]:
+    """The death of a replica is not taken in."""
+    return []
+
+
+def _left_in_gang(machine: Machine, known: Any, one: Any) -> list[Any]:
+    """The rest of a gang goes on without one of its replicas."""
+    return []
+
+
+def _saved_without(*names: str) -> Any:
+    """What is saved lacks these."""
+
+    def less(machine: Machine) -> dict[str, Any]:
+        return {**_saved(machine), **{name: [] for name in names}}
+
+    return less
+
+
+def _saved_with_count_of_before(machine: Machine) -> dict[str, Any]:
+    """Another controller gives names that were given before."""
+    return {**_saved(machine), "count": 0}
+
+
+_saved = saved
+
+
+def _never_again(self: Machine, known: Any, why: str, now: float, trigger: str, **_: Any) -> None:
+    """What failed once is never tried again."""
+    known.has_failed = True
+
+
+def _without_actors(self: Any, spec: Any) -> bool:
+    """Replicas start before what they look for is there."""
+    return True
+
+
+def _no_old_actor_ends(self: Any, versions: set[str]) -> list[Any]:
+    """Actors of earlier versions stay."""
+    return []
+
+
+def _youngest_time(self: Clock) -> float:
+    """The clock is the computer's, which somebody sets."""
+    return self.wall()  # type: ignore[attr-defined]
+
+
+def _wall(self: Clock, wall: Any, steady: Any) -> None:
+    self.wall = wall  # type: ignore[attr-defined]
+
+
+def _all_old_at_once(self: Machine, known: Any, now: float) -> list[Any]:
+    """Nothing is ever stopped that is too much or too old."""
+    return []
+
+
+BUGS: dict[str, list[tuple[Any, str, Any]]] = {
+    "the end of what was to stop is not heard": [(Machine, "stopped", _lost_stop)],
+    "a death is not heard": [(Machine, "died", _deaf)],
+    "half a gang goes on": [(Machine, "_end_with", _left_in_gang)],
+    "what was to stop is not saved": [(sys.modules[__name__], "saved", _saved_without("stopping"))],
+    "replicas are not saved": [(sys.modules[__name__], "saved", _saved_without("replicas"))],
+    "the applications are not saved": [(sys.modules[__name__], "saved", _saved_without("apps"))],
+    "names are given twice": [(sys.modules[__name__], "saved", _saved_with_count_of_before)],
+    "what failed once is not tried again": [(Machine, "_fail", _never_again)],
+    "replicas do not wait for their actors": [(DeploymentActors, "are_there", _without_actors)],
+    "actors of earlier versions stay": [(DeploymentActors, "end", _no_old_actor_ends)],
+    "the clock is the computer's": [
+        (Clock, "__init__", _wall),
+        (Clock, "__call__", _youngest_time),
+    ],
+    "what is old or too much stays": [(Machine, "_surplus", _all_old_at_once)],
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_judge_finds_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, name, instead in BUGS[bug]:
+        monkeypatch.setattr(owner, name, instead)
+    for seed in range(SEEDS_OF_A_BUG):
+        try:
+            play(seed)
+        except (AssertionError, KeyError, TypeError):
+            return
+    pytest.fail("no history shows it")

@@ -39,6 +39,8 @@ SEEDS = [int(os.environ["TUNE_SEED"])] if "TUNE_SEED" in os.environ else range(2
 LAST = 12
 # More steps than any search takes that goes on.
 STEPS_MAX = 6_000
+# In so many histories a planted bug is found.
+SEEDS_OF_A_BUG = 40
 
 
 class Numbered:
@@ -181,6 +183,7 @@ class World:
         path = os.path.join(
             trial.path, f"checkpoint_{one.iteration:06d}_{self.rng.randrange(10**9)}"
         )
+        os.makedirs(path)
         self.saved[path] = (one.iteration, one.quality)
         trial.checkpoint_path, trial.checkpoint_count = path, trial.checkpoint_count + 1
         trial.restore_iteration = one.iteration
@@ -260,10 +263,14 @@ def schedulers(rng: random.Random) -> Any:
 @pytest.mark.contract("F11.01", "F11.06")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_search_comes_to_its_end(seed: int, tmp_path: Path) -> None:
+    run(seed, tmp_path)
+
+
+def run(seed: int, folder: Path) -> None:
     rng = random.Random(seed)
     random.seed(seed)  # schedulers draw from it
     limits = Limits(max_failures=rng.choice((0, 1, 3, -1)))
-    world = World(rng, str(tmp_path), schedulers(rng), rng.randint(1, 12), limits)
+    world = World(rng, str(folder), schedulers(rng), rng.randint(1, 12), limits)
     world.begin([])
     try:
         play(world)
@@ -297,3 +304,78 @@ def play(world: World) -> None:
         else:
             world.report()
         world.judge()
+
+
+# ---- the judge: bugs that it has to find ----
+
+
+def _fails_on(self: Search, trial: Trial, *_: Any, **__: Any) -> bool:
+    """A trial is tried again without end."""
+    trial.status = PENDING
+    return True
+
+
+def _forgets_ends(self: Store, trial: Trial) -> None:
+    """The journal does not say that a trial has ended."""
+
+
+def _tells_late(self: Store, trial: Trial) -> None:
+    """An end is written, and may be lost with the driver."""
+    self._record("status", trial.trial_id, (trial.status, trial.num_failures, trial.error_text))
+
+
+def _ended_twice(self: Search, trial: Trial) -> None:
+    """Who suggests trials hears twice of an end."""
+    _completed(self, trial)
+    self.source.on_complete(trial, failed=False)
+
+
+def _still_live(self: Search, trial: Trial) -> None:
+    """A trial that has ended counts as one that goes on."""
+    _completed(self, trial)
+    self._live[trial.trial_id] = trial
+
+
+def _runs_on(self: Search, trial: Trial) -> None:
+    """A trial that gave up its place counts as one that runs."""
+
+
+def _counts_from_its_start(self: Store, trial: Trial) -> None:
+    """The journal does not say how far a checkpoint is."""
+    self._record("checkpoints", trial.trial_id, (trial.checkpoint_path, trial.checkpoints, 0, 0.0))
+
+
+def _two_at_once(self: Search) -> Trial | None:
+    """A trial that runs is chosen once more."""
+    running = [one for one in self.trials if one.status == RUNNING]
+    return running[0] if running else _choose(self)
+
+
+_choose, _completed = Search.choose, Search.completed
+
+BUGS: dict[str, tuple[Any, str, Any]] = {
+    "failures are not counted": (Search, "failed", _fails_on),
+    "ends are not in the journal": (Store, "status", _forgets_ends),
+    "ends may be lost with the driver": (Store, "status", _tells_late),
+    "an end is told twice": (Search, "completed", _ended_twice),
+    "what has ended goes on": (Search, "completed", _still_live),
+    "what is paused runs": (Search, "paused", _runs_on),
+    "what goes on counts from its start": (Store, "checkpointed", _counts_from_its_start),
+    "a trial runs twice": (Search, "choose", _two_at_once),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_judge_finds_a_planted_bug(
+    bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, instead = BUGS[bug]
+    monkeypatch.setattr(owner, name, instead)
+    for seed in range(SEEDS_OF_A_BUG):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        try:
+            run(seed, folder)
+        except AssertionError:
+            return
+    pytest.fail("no history shows it")
