@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,3 +104,20 @@ def test_tensorboard_has_the_numbers(fit: Any) -> None:
     assert b"ray/tune/text" not in data
     assert b"_hparams_/session_start_info" in data
     assert b"rate" in data
+
+
+def test_loggers_write_without_a_search(tmp_path: Path) -> None:
+    trial: Any = type(
+        "Trial", (), {"local_path": str(tmp_path), "config": {"x": 2}, "trial_id": "t"}
+    )()
+    for logger in (JsonLoggerCallback(), CSVLoggerCallback()):
+        logger.on_trial_start(0, [], trial)
+        for score in (4, 5, 6):
+            logger.on_trial_result(score, [], trial, {"score": score, "config": {"x": 2}})
+        logger.on_trial_complete(0, [], trial)
+    assert json.loads((tmp_path / "params.json").read_text()) == {"x": 2}
+    assert pickle.loads((tmp_path / "params.pkl").read_bytes()) == {"x": 2}
+    lines = (tmp_path / "result.json").read_text().splitlines()
+    assert [json.loads(line)["score"] for line in lines] == [4, 5, 6]
+    with open(tmp_path / "progress.csv", newline="") as file:
+        assert [row["score"] for row in csv.DictReader(file)] == ["4", "5", "6"]

@@ -526,11 +526,15 @@ def test_restoring_failed_trials(fit: Any, tmp_path: Path) -> None:
     path = grid.experiment_path
     same = tune.Tuner.restore(path, trainable=fails)
     assert same.get_results().num_errors == 1
+    assert same.get_results()[0].metrics["done"]
     assert same.fit().num_errors == 1, "failed ones stay as they are"
     mended.touch()
     grid = tune.Tuner.restore(path, trainable=fails, resume_errored=True).fit()
     assert (grid.num_errors, [r.metrics["score"] for r in grid]) == (0, [5, 5])
     assert grid[1].metrics["went_on"]
+    shown = repr(grid[1])  # without what the search adds
+    assert "went_on=True" in shown
+    assert not any(f"{name}=" in shown for name in ("pid", "hostname", "time_total_s", "config"))
     with pytest.raises(ValueError, match="restart_errored"):
         tune.Tuner.restore(path, trainable=fails, resume_errored=True, restart_errored=True)
 

@@ -166,11 +166,34 @@ class Result:
         return "\n".join([*lines, ")"])
 
 
+# What a search adds to each report; it is in `metrics`, and would hide the trial's own where that is printed.
+ADDED_BY_TUNE = (
+    "training_iteration",
+    "time_total_s",
+    "episodes_total",
+    "timesteps_total",
+    "node_ip",
+    "hostname",
+    "pid",
+    "time_this_iter_s",
+    "timestamp",
+    "date",
+    "time_since_restore",
+    "timesteps_since_restore",
+    "iterations_since_restore",
+    "config",
+    "checkpoint_dir_name",
+)
+
+
 def _pairs(metrics: dict[str, Any] | None) -> str:
     if metrics is None:
         return "none reported"
     parts = []
+    is_of_trial = "trial_id" in metrics
     for key, value in metrics.items():
+        if is_of_trial and key in ADDED_BY_TUNE:
+            continue
         text = f"{value:.6g}" if isinstance(value, float) else str(value)
         parts.append(f"{key}={text if len(text) <= 60 else text[:57] + '...'}")
     return "  ".join(parts) or "{}"

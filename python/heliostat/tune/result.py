@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heliostat.train.result import ADDED_BY_TUNE
+
 DEFAULT_METRIC = "_metric"  # what a function returned
 TRAINING_ITERATION = "training_iteration"
 TIME_TOTAL_S = "time_total_s"
@@ -39,21 +41,4 @@ DEFAULT_RESULT_KEYS = (TRAINING_ITERATION, TIME_TOTAL_S, MEAN_ACCURACY, MEAN_LOS
 
 # What says where and when a result was made, and what is added to each.
 DEBUG_METRICS = (TRIAL_ID, "experiment_id", "date", TIMESTAMP, PID, HOSTNAME, NODE_IP, CONFIG)
-AUTO_RESULT_KEYS = (
-    TRAINING_ITERATION,
-    TIME_TOTAL_S,
-    EPISODES_TOTAL,
-    TIMESTEPS_TOTAL,
-    NODE_IP,
-    HOSTNAME,
-    PID,
-    TIME_TOTAL_S,
-    TIME_THIS_ITER_S,
-    TIMESTAMP,
-    "date",
-    "time_since_restore",
-    "timesteps_since_restore",
-    "iterations_since_restore",
-    CONFIG,
-    "checkpoint_dir_name",
-)
+AUTO_RESULT_KEYS = ADDED_BY_TUNE

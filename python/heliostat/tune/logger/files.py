@@ -157,13 +157,42 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
     return flattened(kept)
 
 
-class JsonLoggerCallback(LoggerCallback):
-    """Stands for result.json, params.json and params.pkl, which searches always write.
+class JsonLoggerCallback(ResultFiles):
+    """Writes result.json, params.json and params.pkl into the trial's folder.
 
-    Programs that pass it to a search get the same files once.
+    Searches always write these: programs that pass it to one get the same files once.
     """
 
     _runs_beside = True
+    is_of_search = False  # whether a search writes these files
+
+    def log_trial_start(self, trial: Trial) -> None:
+        self.update_config(trial, trial.config)
+
+    def update_config(self, trial: Trial, config: dict[str, Any]) -> None:
+        """Write a trial's configuration.
+
+        Args:
+            trial: The trial.
+            config: What its files are to say.
+        """
+        from heliostat import cloudpickle
+
+        if self.is_of_search:
+            return
+        os.makedirs(trial.local_path, exist_ok=True)
+        with open(os.path.join(trial.local_path, "params.json"), "w") as text:
+            text.write(as_json(config))
+        with open(os.path.join(trial.local_path, "params.pkl"), "wb") as pickled:
+            cloudpickle.dump(config, pickled)
+
+    def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+        if not self.is_of_search:
+            super()._log(trial, result, made)
+            self.on_step_end(0, [])
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        self.on_left(trial)
 
 
 def complete(folder: str, reports: list[dict[str, Any]], has_table: bool) -> None:

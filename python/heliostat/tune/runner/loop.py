@@ -24,7 +24,7 @@ from heliostat.tune.config import CheckpointConfig
 from heliostat.tune.environment import Variables
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 from heliostat.tune.logger import LoggerCallback
-from heliostat.tune.logger.files import CSVLoggerCallback, ResultFiles
+from heliostat.tune.logger.files import CSVLoggerCallback, JsonLoggerCallback, ResultFiles
 from heliostat.tune.logger.tensorboardx import TBXLoggerCallback
 from heliostat.tune.progress import Progress
 from heliostat.tune.result import SHOULD_CHECKPOINT
@@ -173,6 +173,9 @@ class Loop:
         """Divide the callbacks into those that are told in the loop, and those in a thread: loggers
         that only write, each in a class of ours.
         """
+        for one in self._callbacks:
+            if isinstance(one, JsonLoggerCallback):
+                one.is_of_search = True
         beside = [one for one in self._callbacks if type(one).__dict__.get("_runs_beside")]
         files = [one for one in beside if isinstance(one, CSVLoggerCallback | TBXLoggerCallback)]
         inline = [one for one in self._callbacks if one not in beside]

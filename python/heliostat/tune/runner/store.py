@@ -23,7 +23,7 @@ from heliostat.tune.error import TuneTypeError
 from heliostat.tune.logger.columns import as_json
 from heliostat.tune.logger.files import complete, named
 from heliostat.tune.runner.mirror import JOURNAL, TUNER, Mirror
-from heliostat.tune.runner.trial import Trial
+from heliostat.tune.runner.trial import TERMINATED, Trial
 from heliostat.tune.stopper import flattened
 
 if TYPE_CHECKING:
@@ -342,6 +342,8 @@ def read_trials(folder: str) -> list[Trial]:
         trial.checkpoints = [(_moved(path, folder), row) for path, row in trial.checkpoints]
         if trial.last_result:
             trial.last_result["config"] = trial.config
+            if trial.status == TERMINATED:
+                trial.last_result["done"] = True
         if trial.status == "ERROR":
             trial.error = _error(os.path.join(folder, trial.folder), trial.error_text)
     return list(trials.values())
