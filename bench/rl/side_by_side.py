@@ -1,24 +1,78 @@
 """Reinforcement learning here and on Ray's RLlib, by turns, with the same settings.
 
-    python bench/rl/side_by_side.py [--ray PYTHON] [--seconds 10] [--rounds 3] [--rows sampling,ppo]
+    python bench/rl/side_by_side.py [--ray PYTHON] [--rounds 3] [--rows sampling,ppo,...]
 
-`sampling`: transitions a second of one runner with 32 CartPoles, weights of a network of 2 x 64 units.
-`ppo`: seconds of PPO on CartPole with two runners, to a mean return of 450. `--ray` names the interpreter of
-an environment that has `ray[rllib]`, torch and gymnasium; without it, only Heliostat's figures are taken.
-Prints a line for each figure, and the median of the rounds.
+`sampling`: transitions of one runner with 32 CartPoles, weights of a network of 2 x 64 units.
+`ppo`: PPO on CartPole with two runners, to a mean return of 450.
+`sac`: environment steps of Pendulum, each with a gradient of 256 transitions.
+`impala`: transitions that IMPALA learned from, CartPole with two runners.
+`start`: from `build_algo` to the first sample.
+`memory`: MB of a runner's process, and of a process with torch, gymnasium and such a network.
+`weights`: 100 MB given to 16 actors of a node, and one memcpy of 100 MB.
+
+Each row has two figures: by the clock, and by the seconds of CPU of all processes that took part, which a
+busy machine changes less. `--ray` names the interpreter of an environment that has `ray[rllib]`, torch and
+gymnasium (`RL_BENCH_RAY_PATH` is its PYTHONPATH); without it, only Heliostat's figures are taken. Prints a line for
+each figure with the medians of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
+import uuid
+from pathlib import Path
 from typing import Any
 
-ROWS = ("sampling", "ppo")
+# By row: what its figures are, and whether more of it is better.
+ROWS = {
+    "sampling": ("transitions/s", True),
+    "ppo": ("s", False),
+    "sac": ("steps/s", True),
+    "impala": ("transitions/s", True),
+    "start": ("s", False),
+    "memory": ("MB", False),
+    "weights": ("s", False),
+}
+_MARK = "RL_BENCH_RUN"
+
+
+def cpu() -> float:
+    """Seconds of CPU of all processes of this run so far."""
+    mark = f"{_MARK}={os.environ[_MARK]}".encode()
+    ticks = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                ticks += sum(int(field) for field in fields[11:15])
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Taken:
+    """Seconds by the clock and of CPU, between the begin and the end of a block."""
+
+    def __enter__(self) -> Taken:
+        self._cpu, self._clock = cpu(), time.perf_counter()
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self.clock, self.cpu = time.perf_counter() - self._clock, cpu() - self._cpu
+
+    def rate(self, count: float) -> dict[str, float]:
+        """How many a second."""
+        return {"clock": count / self.clock, "cpu": count / self.cpu}
+
+    def seconds(self) -> dict[str, float]:
+        """How long."""
+        return {"clock": self.clock, "cpu": self.cpu}
 
 
 def settings(runners: int, environments: int) -> Any:
@@ -43,81 +97,203 @@ def settings(runners: int, environments: int) -> Any:
     )
 
 
-def sampling(seconds: float) -> float:
-    """Transitions a second."""
+def sampling() -> dict[str, float]:
     algo = settings(0, 32).build_algo()
     runner = algo.env_runner
     runner.sample(num_timesteps=3200)
-    began, steps = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        steps += sum(len(episode) for episode in runner.sample(num_timesteps=3200))
-    rate = steps / (time.perf_counter() - began)
+    steps = 0
+    with Taken() as taken:
+        while steps < 32_000:
+            steps += sum(len(episode) for episode in runner.sample(num_timesteps=3200))
     algo.stop()
-    return rate
+    return taken.rate(steps)
 
 
-def ppo(seconds: float) -> float:
-    """Seconds to a mean return of 450; fails after 300,000 steps."""
+def ppo() -> dict[str, float]:
     algo = settings(2, 8).build_algo()
-    began, steps, mean = time.perf_counter(), 0, 0.0
-    while mean < 450.0:
-        result = algo.train()
-        mean = result["env_runners"].get("episode_return_mean", 0.0)
-        steps = result["env_runners"]["num_env_steps_sampled_lifetime"]
-        if steps > 300_000:
-            raise RuntimeError(f"after {steps} steps the mean return is {mean:.0f}")
-    took = time.perf_counter() - began
+    mean = 0.0
+    with Taken() as taken:
+        while mean < 450.0:
+            result = algo.train()
+            mean = result["env_runners"].get("episode_return_mean", 0.0)
+            steps = result["env_runners"]["num_env_steps_sampled_lifetime"]
+            if steps > 300_000:
+                raise RuntimeError(f"after {steps} steps the mean return is {mean:.0f}")
     algo.stop()
-    return took
+    return taken.seconds()
 
 
-def one(row: str, seconds: float) -> None:
-    """Take one figure with the `ray` of this interpreter, and print it as JSON."""
+def sac() -> dict[str, float]:
+    from ray.rllib.algorithms.sac import SACConfig
+
+    algo = (
+        SACConfig()
+        .environment("Pendulum-v1")
+        .training(train_batch_size_per_learner=256, num_steps_sampled_before_learning_starts=300)
+        .rl_module(model_config={"fcnet_hiddens": [64, 64]})
+        .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=100)
+        .debugging(seed=1)
+    ).build_algo()
+    for _ in range(4):
+        algo.train()
+    steps = 0
+    with Taken() as taken:
+        for _ in range(4):
+            steps += algo.train()["env_runners"]["num_env_steps_sampled"]
+    algo.stop()
+    return taken.rate(steps)
+
+
+def impala() -> dict[str, float]:
+    from ray.rllib.algorithms.impala import IMPALAConfig
+
+    algo = (
+        IMPALAConfig()
+        .environment("CartPole-v1")
+        .env_runners(num_env_runners=2, num_envs_per_env_runner=8)
+        .learners(num_learners=0)
+        .training(train_batch_size_per_learner=500, lr=5e-4)
+        .rl_module(model_config={"fcnet_hiddens": [64, 64]})
+        .reporting(min_time_s_per_iteration=2)
+        .debugging(seed=1)
+    ).build_algo()
+    key = "num_env_steps_trained_lifetime"
+    first = algo.train()["learners"]["__all_modules__"][key]
+    last = first
+    with Taken() as taken:
+        for _ in range(3):
+            found = algo.train()["learners"].get("__all_modules__", {})
+            last = found.get(key, last)
+    algo.stop()
+    return taken.rate(last - first)
+
+
+def start() -> dict[str, float]:
+    import ray.rllib.algorithms.ppo  # noqa: F401 - imports are not what is measured
+    import torch  # noqa: F401
+
+    config = settings(1, 1)
+    with Taken() as taken:
+        algo = config.build_algo()
+        algo.env_runner_group.foreach_env_runner(
+            lambda runner: len(runner.sample(num_timesteps=8)), local_env_runner=False
+        )
+    algo.stop()
+    return taken.seconds()
+
+
+def _megabytes(kind: str) -> float:
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith(f"{kind}:"):
+            return int(line.split()[1]) / 1024
+    return float("nan")
+
+
+ALONE = """
+import gymnasium, torch
+torch.set_num_threads(1)
+env = gymnasium.make("CartPole-v1")
+net = torch.nn.Sequential(torch.nn.Linear(4, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(),
+                          torch.nn.Linear(64, 2))
+seen, _ = env.reset()
+with torch.no_grad():
+    net(torch.from_numpy(seen))
+print(*[int(l.split()[1]) / 1024 for l in open("/proc/self/smaps_rollup") if l.startswith("Rss:")])
+"""
+
+
+def memory() -> dict[str, float]:
+    algo = settings(1, 1).build_algo()
+    algo.train()
+    found = algo.env_runner_group.foreach_env_runner(
+        lambda runner: (_megabytes("Rss"), _megabytes("Pss")), local_env_runner=False
+    )[0]
+    algo.stop()
+    done = subprocess.run([sys.executable, "-c", ALONE], check=True, capture_output=True, text=True)
+    return {"rss": found[0], "pss": found[1], "alone": float(done.stdout)}
+
+
+def weights() -> dict[str, float]:
+    import numpy as np
     import ray
 
-    ray.init(num_cpus=4, log_to_driver=False)
-    print(json.dumps({"value": {"sampling": sampling, "ppo": ppo}[row](seconds)}), flush=True)
+    @ray.remote(num_cpus=0)
+    class Runner:
+        def take(self, held: Any) -> float:
+            return float(held[-1])
+
+    size = 100_000_000
+    array = np.ones(size // 8)
+    runners = [Runner.remote() for _ in range(16)]
+    ray.get([runner.take.remote(array[:8]) for runner in runners])
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        ref = ray.put(array)
+        ray.get([runner.take.remote(ref) for runner in runners])
+        seconds.append(time.perf_counter() - began)
+    target = np.empty_like(array)
+    target[:] = 0  # its pages are there
+    began = time.perf_counter()
+    target[:] = array
+    copied = time.perf_counter() - began
+    return {"clock": min(seconds), "memcpy": copied}
+
+
+def one(row: str) -> None:
+    """Take the figures of a row with the `ray` of this interpreter, and print them as JSON."""
+    import ray
+
+    ray.init(num_cpus=4, log_to_driver=False, include_dashboard=False)
+    print(json.dumps({"value": globals()[row]()}), flush=True)
     ray.shutdown()
 
 
-def asked(interpreter: str, row: str, seconds: float) -> float | None:
-    """The figure of another process; None where it failed, which says why."""
-    command = [interpreter, __file__, "--one", row, "--seconds", str(seconds)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
+def asked(interpreter: str, row: str) -> dict[str, float] | None:
+    """The figures of another process; None where it failed, which says why."""
+    command = [interpreter, __file__, "--one", row]
+    environment = {**os.environ, _MARK: uuid.uuid4().hex}
+    if interpreter != sys.executable:  # only its own packages
+        environment["PYTHONPATH"] = os.environ.get("RL_BENCH_RAY_PATH", "")
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=900, env=environment
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"value"')]
     if done.returncode or not lines:
-        print(f"{row}: {interpreter} failed:\n{done.stderr[-1000:]}", file=sys.stderr)
+        print(f"{row}: {interpreter} failed:\n{done.stderr[-1500:]}", file=sys.stderr)
         return None
-    return float(json.loads(lines[-1])["value"])
+    found: dict[str, float] = json.loads(lines[-1])["value"]
+    return found
 
 
 def main() -> None:
     """Take figures by turns, and print their medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ray", help="the interpreter of an environment with ray[rllib]")
-    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--one", choices=ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--one", choices=list(ROWS), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        one(given.one, given.seconds)
+        one(given.one)
         return
     sides = {"heliostat": sys.executable, **({"ray": given.ray} if given.ray else {})}
     for row in given.rows.split(","):
         if row not in ROWS:
             parser.error(f"there is no row {row!r}: there are {', '.join(ROWS)}")
-        found: dict[str, list[float]] = {side: [] for side in sides}
+        unit, more = ROWS[row]
+        found: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
         for _ in range(given.rounds):
             for side, interpreter in sides.items():
-                value = asked(interpreter, row, given.seconds)
-                if value is not None:
-                    found[side].append(value)
-                    print(f"{row}, {side}: {value:.1f}", flush=True)
-        unit = "transitions/s" if row == "sampling" else "s"
-        medians = {side: statistics.median(v) for side, v in found.items() if v}
-        said = ", ".join(f"{side} {value:.1f} {unit}" for side, value in medians.items())
-        print(f"{row}, medians: {said}", flush=True)
+                for name, value in (asked(interpreter, row) or {}).items():
+                    found[side].setdefault(name, []).append(value)
+        for name in found["heliostat"]:
+            medians = {s: statistics.median(v[name]) for s, v in found.items() if name in v}
+            said = ", ".join(f"{side} {value:.4g}" for side, value in medians.items())
+            if len(medians) == 2:
+                ours, theirs = medians["heliostat"], medians["ray"]
+                said += f": {(ours / theirs if more else theirs / ours):.2f} times better"
+            print(f"{row}, {name} ({unit}): {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,8 @@ def sac() -> Any:
             num_steps_sampled_before_learning_starts=1000,
         )
         .rl_module(model_config={"fcnet_hiddens": [128, 128]})
+        # An episode is 200 steps: a mean over 100 of them would still have those of the beginning.
+        .reporting(metrics_num_episodes_for_smoothing=10)
     )
 
 

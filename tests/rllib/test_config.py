@@ -94,12 +94,12 @@ def test_what_is_not_built_is_refused() -> None:
 
 @ours
 def test_what_has_no_effect_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    PPOConfig().env_runners(merge_env_runner_states="training_only", num_env_runners=1)
+    PPOConfig().env_runners(create_env_on_local_worker=False, num_env_runners=1)
     assert caplog.text == ""
-    PPOConfig().env_runners(merge_env_runner_states=False)
+    PPOConfig().env_runners(create_env_on_local_worker=True)
     PPOConfig().offline_data(map_batches_kwargs={"concurrency": 2})
     assert caplog.messages == [
-        "merge_env_runner_states has no effect in this release of Heliostat.",
+        "create_env_on_local_worker has no effect in this release of Heliostat.",
         "map_batches_kwargs has no effect in this release of Heliostat.",
     ]
 

@@ -10,7 +10,7 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
-from ray.rllib.algorithms import DQNConfig, PPOConfig
+from ray.rllib.algorithms import CQLConfig, DQNConfig, PPOConfig
 from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
 from ray.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
@@ -297,8 +297,14 @@ def test_what_does_not_fit_is_named(ray_start: Any) -> None:
     config = of(lambda agent, *a, **kw: by_side[agent]).multi_agent(policies_to_train=["two"])
     with pytest.raises(ValueError, match="policies_to_train has 'two'"):
         config.build_algo()
-    with pytest.raises(ValueError, match="not built for DQNConfig"):
-        DQNConfig().environment(Turns).multi_agent(policies={"a"}).build_algo()
+    with pytest.raises(ValueError, match="not built for CQL"):
+        CQLConfig().environment(Turns).multi_agent(policies={"a"}).offline_data(
+            input_=["nowhere"]
+        ).build_algo()
+    with pytest.raises(ValueError, match="multi_agent"):
+        DQNConfig().environment("CartPole-v1").training(
+            replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer"}
+        ).build_algo()
     with pytest.raises(ValueError, match="Turns is a MultiAgentEnv: set multi_agent"):
         small().environment(Turns).build_algo()
     with pytest.raises(ValueError, match="is not a MultiAgentEnv"):

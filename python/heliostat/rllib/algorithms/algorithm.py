@@ -248,6 +248,7 @@ class Algorithm(Checkpointable, Trainable):
                     rollouts.append(rollout)
                     have += rollout.env_steps
                 self._measured([stats for _, stats in found])
+                self.env_runner_group.merge_connectors([rollout for rollout, _ in found])
                 if not found:
                     self._restore_runners()
         return rollouts
@@ -329,7 +330,10 @@ class Algorithm(Checkpointable, Trainable):
         self.callbacks.call("on_evaluate_start", algorithm=self, metrics_logger=self.metrics)
         with self.metrics.log_time((names.TIMERS, "evaluation_iteration")):
             weights = self.learner_group.get_weights(inference_only=True)
-            ref = group.sync_weights(weights_of(weights), self._seq_no, self._timesteps)
+            own = getattr(self.env_runner, "connector_states", None)
+            ref = group.sync_weights(
+                weights_of(weights), self._seq_no, self._timesteps, own() if own else None
+            )
             if config.custom_evaluation_function is not None:
                 found = config.custom_evaluation_function(self, group)
                 results = found[0] if isinstance(found, tuple) else found
@@ -487,6 +491,9 @@ class Algorithm(Checkpointable, Trainable):
         }
         if chosen("learner_group", components, not_components):
             found["learner_group"] = self.learner_group.get_state()
+        own = getattr(self.env_runner, "connector_states", None)
+        if own is not None and chosen("env_runner", components, not_components):
+            found["env_runner"] = own()
         return found
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -515,6 +522,8 @@ class Algorithm(Checkpointable, Trainable):
         self._set_own_state(state.get("own") or {})
         if "learner_group" in state:
             self.learner_group.set_state(state["learner_group"])
+            if state.get("env_runner"):
+                self.env_runner.set_connector_states(state["env_runner"])
             self.publish_weights()
 
     def _own_state(self) -> dict[str, Any]:
@@ -529,8 +538,11 @@ class Algorithm(Checkpointable, Trainable):
         return (), {"config": self.config.copy(copy_frozen=False)}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """Return the learners."""
-        return [("learner_group", self.learner_group)]
+        """Return the learners, and the runner of this process."""
+        found: list[tuple[str, Any]] = [("learner_group", self.learner_group)]
+        if self.env_runner is not None:
+            found.append(("env_runner", self.env_runner))
+        return found
 
     def save_to_path(self, path: Any = None, *, state: dict[str, Any] | None = None) -> str:
         """Save into a folder; :meth:`from_checkpoint` makes the algorithm of it.

@@ -63,6 +63,8 @@ class AlgorithmConfig:
     own: ClassVar[dict[str, Any]] = {}
     # Settings of every algorithm with another default in this one.
     changed: ClassVar[dict[str, Any]] = {}
+    # What one algorithm's learners have in their pipelines besides: names of `connectors.building.ADDED`.
+    learner_pieces: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, algo_class: type | None = None) -> None:
         object.__setattr__(self, "_is_frozen", False)
@@ -446,6 +448,20 @@ class AlgorithmConfig:
         return False
 
     @property
+    def uses_connectors(self) -> bool:
+        """Whether samples go through pipelines of connectors: those of the program, or states of several
+        agents' modules.
+        """
+        kinds = ("env_to_module", "module_to_env", "learner")
+        return (
+            any(getattr(self, f"_{kind}_connector") for kind in kinds)
+            or not all(
+                getattr(self, f"add_default_connectors_to_{kind}_pipeline") for kind in kinds
+            )
+            or (self.is_multi_agent and bool(self.model_config.get("use_lstm")))
+        )
+
+    @property
     def is_online(self) -> bool:
         """Whether episodes come from environments, and not from files."""
         return True
@@ -498,6 +514,53 @@ class AlgorithmConfig:
             NotImplementedError: The algorithm names none.
         """
         raise NotImplementedError(f"{type(self).__name__} names no learner of its own.")
+
+    def build_env_to_module_connector(
+        self, env: Any = None, spaces: Any = None, device: Any = None
+    ) -> Any:
+        """Return the pipeline between environments and the module, an ``EnvToModulePipeline``.
+
+        Args:
+            env: The environments.
+            spaces: Their spaces as a runner's ``get_spaces()`` gives them. Default: those of ``env``, or of
+                the settings.
+            device: Where tensors go. Default: the CPU.
+        """
+        from heliostat.rllib.connectors import building
+
+        return building.env_to_module(self, env, spaces, device)
+
+    def build_module_to_env_connector(self, env: Any = None, spaces: Any = None) -> Any:
+        """Return the pipeline between the module and environments, a ``ModuleToEnvPipeline``.
+
+        Args:
+            env: The environments.
+            spaces: As of :meth:`build_env_to_module_connector`.
+        """
+        from heliostat.rllib.connectors import building
+
+        return building.module_to_env(self, env, spaces)
+
+    def build_learner_connector(
+        self,
+        input_observation_space: Any = None,
+        input_action_space: Any = None,
+        device: Any = None,
+    ) -> Any:
+        """Return the pipeline between episodes and losses, a ``LearnerConnectorPipeline``.
+
+        Args:
+            input_observation_space: The space of observations. Default: connectors are given none.
+            input_action_space: The space of actions. Default: connectors are given none.
+            device: Where tensors go. Default: the CPU.
+        """
+        from heliostat.rllib.connectors import building
+
+        pipeline = building.learner(self, input_observation_space, input_action_space, device)
+        if self.add_default_connectors_to_learner_pipeline:
+            for add in self.learner_pieces:
+                building.ADDED[add](pipeline, self)
+        return pipeline
 
     def get_config_for_module(self: Self, module_id: str) -> Self:
         """Return the settings with those of one module.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from heliostat.rllib.algorithms import metrics_names as names
 from heliostat.rllib.algorithms.algorithm import Algorithm
 from heliostat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from heliostat.rllib.core import DEFAULT_MODULE_ID
+from heliostat.rllib.core.learner.batches import transitions
 from heliostat.rllib.core.learner.torch.torch_learner import TorchLearner
-from heliostat.rllib.utils.replay_buffers.episode_replay_buffer import buffer_of
+from heliostat.rllib.utils.replay_buffers.choosing import buffer_of
 
 torch = required("torch", "ray.rllib", "rllib")
 
@@ -36,6 +37,13 @@ OWN: dict[str, Any] = {
 
 class ReplayingConfig(AlgorithmConfig):
     """The settings that DQN and SAC share."""
+
+    learner_pieces: ClassVar[tuple[str, ...]] = ("next_observations",)
+
+    @property
+    def supports_multi_agent(self) -> bool:
+        """True."""
+        return True
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
         """Return how many steps of each environment make one sample of a runner.
@@ -102,21 +110,37 @@ class ReplayingAlgorithm(Algorithm):
         return False
 
     def _train_once(self, size: int) -> None:
+        config = self.config
         with self.metrics.log_time((names.TIMERS, "replay_buffer_sampling_timer")):
-            batch = self.local_replay_buffer.sample(size)
-        indices = batch.pop("indices")
+            found = self.local_replay_buffer.sample(size)
+        batches = found if config.is_multi_agent else {DEFAULT_MODULE_ID: found}
+        indices = {module_id: batch.pop("indices") for module_id, batch in batches.items()}
+        given: dict[str, Any] = {"batch": batches}
+        before: dict[str, int] = dict.fromkeys(batches, 0)  # rows in front of a module's
+        if config.uses_connectors:
+            episodes: list[Any] = []
+            for module_id, batch in batches.items():
+                before[module_id] = len(episodes)
+                episodes += transitions(batch, module_id if config.is_multi_agent else None)
+            given = {"episodes": episodes}
         with self.metrics.log_time((names.TIMERS, "learner_update_timer")):
             stats = self.learner_group.update(
-                batch={DEFAULT_MODULE_ID: batch},
-                timesteps={"num_env_steps_sampled_lifetime": self._timesteps},
+                **given, timesteps={"num_env_steps_sampled_lifetime": self._timesteps}
             )
         # Each learner had every so-many-th row.
-        errors = np.empty(len(indices), np.float32)
-        for rank, found in enumerate(stats):
-            own = found.pop((DEFAULT_MODULE_ID, "td_error"), None)
-            if own is not None:
-                errors[rank :: len(stats)] = own.last
-        self.local_replay_buffer.update_priorities(errors, indices)
+        priorities: dict[str, Any] = {}
+        for rank, logged in enumerate(stats):
+            for module_id, places in indices.items():
+                own = logged.pop((module_id, "td_error"), None)
+                if own is not None:
+                    errors = priorities.setdefault(module_id, np.zeros(len(places), np.float32))
+                    errors[(rank - before[module_id]) % len(stats) :: len(stats)] = own.last
+        if config.is_multi_agent:
+            self.local_replay_buffer.update_priorities(priorities, indices)
+        else:
+            self.local_replay_buffer.update_priorities(
+                priorities[DEFAULT_MODULE_ID], indices[DEFAULT_MODULE_ID]
+            )
         self.metrics.aggregate(stats, key=names.LEARNERS)
 
     def _own_state(self) -> dict[str, Any]:

@@ -319,9 +319,6 @@ NOT_BUILT = {
     "_torch_lr_scheduler_classes": f"{_LATER}: give training(lr=...) a schedule",
     "custom_stats_cls_lookup": f"{_LATER}: use MetricsLogger's own kinds of `reduce`",
     "evaluation_parallel_to_training": f"{_LATER}: evaluation follows training",
-    "env_to_module_connector": f"{_LATER}: wrap the environment",
-    "module_to_env_connector": f"{_LATER}: wrap the environment",
-    "learner_connector": f"{_LATER}: override batch_of_rollouts() of a Learner",
     "input_filesystem": f"{_LATER}: input_read_method_kwargs={{'filesystem': ...}}",
     "input_filesystem_kwargs": f"{_LATER}: input_read_method_kwargs={{'filesystem': ...}}",
     "output_filesystem": f"{_LATER}: output_write_method_kwargs={{'filesystem': ...}}",
@@ -329,14 +326,10 @@ NOT_BUILT = {
     "action_mask_key": f"{_LATER}: name the mask 'action_mask'",
     "is_atari": f"{_LATER}: wrap the environment",
     "torch_ddp_kwargs": f"{_LATER}: leave it empty",
-    "add_default_connectors_to_env_to_module_pipeline": f"{_LATER}: leave it True",
-    "add_default_connectors_to_module_to_env_pipeline": f"{_LATER}: leave it True",
-    "add_default_connectors_to_learner_pipeline": f"{_LATER}: leave it True",
 }
 # Settings that change no result, and that nothing here acts on: a line says so.
 WITHOUT_EFFECT = {
-    *("create_env_on_local_worker", "episode_lookback_horizon", "merge_env_runner_states"),
-    *("broadcast_env_runner_states", "episodes_to_numpy", "max_requests_in_flight_per_learner"),
+    *("create_env_on_local_worker", "max_requests_in_flight_per_learner"),
     *("max_requests_in_flight_per_aggregator_actor", "keep_per_episode_custom_metrics"),
     *("metrics_episode_collection_timeout_s", "log_level", "log_sys_usage"),
     *("env_runner_health_probe_timeout_s", "env_runner_restore_timeout_s"),

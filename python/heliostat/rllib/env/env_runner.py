@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.rllib.callbacks.callbacks import Callbacks
+from heliostat.rllib.core import (
+    COMPONENT_ENV_TO_MODULE_CONNECTOR,
+    COMPONENT_MODULE_TO_ENV_CONNECTOR,
+)
 from heliostat.rllib.env.making import creator
 from heliostat.rllib.utils.checkpoints import Checkpointable
 from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
@@ -106,6 +110,24 @@ class EnvRunner(Checkpointable):
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments that make such a runner."""
         return (), {"config": self.config, "worker_index": self.worker_index}
+
+    _env_to_module: Any = None
+    _module_to_env: Any = None
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """Return the pipelines of connectors; a runner that needs none makes them for this."""
+        if self._env_to_module is None:
+            self._env_to_module = self.config.build_env_to_module_connector(env=self.env)
+            self._module_to_env = self.config.build_module_to_env_connector(env=self.env)
+        return [
+            (COMPONENT_ENV_TO_MODULE_CONNECTOR, self._env_to_module),
+            (COMPONENT_MODULE_TO_ENV_CONNECTOR, self._module_to_env),
+        ]
+
+    def save_to_path(self, path: Any = None, *, state: dict[str, Any] | None = None) -> str:
+        """Save the pipelines into a folder; weights are in the learners' one."""
+        given = {"weights_seq_no": self.weights_seq_no} if state is None else state
+        return super().save_to_path(path, state=given)
 
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any

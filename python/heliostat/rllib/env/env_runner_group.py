@@ -18,11 +18,22 @@ def runner_class(config: Any) -> Any:
     """The class of an algorithm's runners."""
     if config.env_runner_cls is not None:
         return config.env_runner_cls
+    writes = config.output is not None and not config.in_evaluation
+    if config.uses_connectors:
+        from heliostat.rllib.env import connected_env_runner as connected
+
+        if config.is_multi_agent:
+            return connected.ConnectedMultiAgentEnvRunner
+        if writes:
+            from heliostat.rllib.offline.offline_env_runner import OfflineConnectedEnvRunner
+
+            return OfflineConnectedEnvRunner
+        return connected.ConnectedEnvRunner
     if config.is_multi_agent:
         from heliostat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
         return MultiAgentEnvRunner
-    if config.output is not None and not config.in_evaluation:
+    if writes:
         from heliostat.rllib.offline.offline_env_runner import OfflineSingleAgentEnvRunner
 
         return OfflineSingleAgentEnvRunner
@@ -141,16 +152,46 @@ class EnvRunnerGroup:
         self._judge(failed)
         return found + [results[index] for index in sorted(results)]
 
-    def sync_weights(self, weights: Any, seq_no: int, timesteps: int = 0) -> Any:
-        """Give every runner the weights: one object, read where the runners are. Return its reference."""
+    def sync_weights(
+        self, weights: Any, seq_no: int, timesteps: int = 0, connectors: Any = None
+    ) -> Any:
+        """Give every runner the weights: one object, read where the runners are. Return its reference.
+
+        Args:
+            weights: The weights by module id.
+            seq_no: Their number.
+            timesteps: How many steps were sampled so far.
+            connectors: States of pipelines, by their names. Default: those of the runner in this process.
+        """
         state = {
             "rl_module": weights,
             "weights_seq_no": seq_no,
             "num_env_steps_sampled_lifetime": timesteps,
         }
         if self._local is not None:
-            self._local.set_state(state)
-        return heliostat.put(state) if self._actors else None
+            self._local.set_state({**state, **(connectors or {})})
+        if not self._actors:
+            return None
+        if connectors is None and self.config.broadcast_env_runner_states:
+            own = getattr(self._local, "connector_states", None)
+            connectors = own() if own is not None else None
+        return heliostat.put({**state, **(connectors or {})})
+
+    def merge_connectors(self, rollouts: list[Any]) -> None:
+        """Add what runners' pipelines saw to that of this process.
+
+        Args:
+            rollouts: What they sampled.
+        """
+        states = [r.connectors for r in rollouts if getattr(r, "connectors", None)]
+        if not states or not self.config.merge_env_runner_states or self._local is None:
+            return
+        merged = {}
+        for name, pipeline in self._local.get_checkpointable_components():
+            own = [state[name] for state in states if name in state]
+            if own:
+                merged[name] = pipeline.merge_states(own)
+        self._local.set_connector_states(merged)
 
     def sample(
         self, *, weights: Any = None, timeout_s: float | None = None, **how: Any

@@ -28,6 +28,8 @@ class MultiAgentEnvRunner(EnvRunner):
     In each step every module is asked once, for all the agents of all environments that it acts for.
     """
 
+    states_allowed = False  # of modules
+
     def make_env(self) -> None:
         """Make the environments, and forget episodes that are not over."""
         if self.env is not None:
@@ -51,6 +53,9 @@ class MultiAgentEnvRunner(EnvRunner):
                 )
             self.envs.append(env)
         self.env = self.envs[0]
+        for place, agent in enumerate(self.env.possible_agents or self.env.agents):
+            if self.seed is not None:  # of random actions
+                self.env.get_action_space(agent).seed(self.seed + place)
         self._episodes: list[MultiAgentEpisode] | None = None
         self._callbacks.call(
             "on_environment_created",
@@ -69,7 +74,7 @@ class MultiAgentEnvRunner(EnvRunner):
         spec = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
         self.module = spec.build()
         for name, module in self.module.items():
-            if module.is_stateful():
+            if module.is_stateful() and not self.states_allowed:
                 raise ValueError(
                     f"Module {name!r} has a state (use_lstm=True), which is not built for several agents."
                 )
@@ -165,6 +170,7 @@ class MultiAgentEnvRunner(EnvRunner):
         wanted = num_timesteps or wanted
         if self._episodes is None or force_reset or whole:
             self._reset()
+            self._look(self._episodes or [], explore)
         assert self._episodes is not None
         done: list[MultiAgentEpisode] = []
         steps = finished = 0
@@ -177,7 +183,9 @@ class MultiAgentEnvRunner(EnvRunner):
                     if episode.is_done:
                         done.append(episode)
                         finished += episode.env_steps()
+                        self._look([episode], explore)
                         self._begin(index)
+                self._look(self._episodes, explore)
                 if num_episodes is not None:
                     if len(done) >= num_episodes:
                         break
@@ -201,6 +209,9 @@ class MultiAgentEnvRunner(EnvRunner):
         return MultiAgentRollout(self.sample(**how)), self.get_metrics()
 
     # --- how ---
+
+    def _look(self, episodes: list[MultiAgentEpisode], explore: bool) -> None:
+        """Called with the episodes that have new observations; last with all that go on."""
 
     def _reset(self) -> None:
         self._episodes = [self._episode() for _ in self.envs]

@@ -246,8 +246,8 @@ class MultiAgentEpisode:
         return {agent for agent in last if not self.agent_episodes[agent].is_done}
 
     def get_agents_that_stepped(self) -> set[Any]:
-        """Return the agents that acted in the last step."""
-        return set(self._log["actions"][-1]) if self._log["actions"] else set()
+        """Return the agents that saw something in the last step, those that are done included."""
+        return set(self._log["observations"][-1]) & set(self.agent_episodes)
 
     def get_observations(
         self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
@@ -373,11 +373,19 @@ class MultiAgentRollout:
     Attributes:
         episodes: Each agent's steps, with the module that acted.
         env_steps: How many steps of environments.
+        parts: The episodes of all agents, where connectors of learners look at them; empty otherwise.
+        connectors: The states of the runner's pipelines, which are merged; None where none has a state.
+
+    Args:
+        parts: The episodes.
+        keep_parts: Whether they are kept.
     """
 
-    def __init__(self, parts: Collection[MultiAgentEpisode]) -> None:
+    def __init__(self, parts: Collection[MultiAgentEpisode], keep_parts: bool = False) -> None:
         self.env_steps = sum(part.env_steps() for part in parts)
         self.episodes: list[SingleAgentEpisode] = list(_agents(parts))
+        self.parts = list(parts) if keep_parts else []
+        self.connectors: Any = None
 
 
 def _agents(parts: Collection[MultiAgentEpisode]) -> Iterator[SingleAgentEpisode]:

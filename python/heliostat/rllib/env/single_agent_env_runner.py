@@ -42,6 +42,8 @@ class SingleAgentEnvRunner(EnvRunner):
         self.num_envs = self.env.num_envs
         self._observation_space = self.env.single_observation_space
         self._action_space = self.env.single_action_space
+        if self.seed is not None:  # of random actions
+            self._action_space.seed(self.seed)
         self._later = resets_later(self.env)
         self._obs: Any = None
         self._heard = {event for event in _EVENTS if self._callbacks.wanted(event)}
@@ -121,6 +123,26 @@ class SingleAgentEnvRunner(EnvRunner):
         force_reset: bool = False,
     ) -> Rollout:
         """Return what :meth:`sample` makes episodes of."""
+        steps, explore, whole = self._asked(num_timesteps, num_episodes, explore)
+        began = time.perf_counter()
+        if self._obs is None or force_reset or whole:
+            self._reset()
+        with threads_for(work_of(self.module, self.num_envs)):
+            rollout = self._run(steps, num_episodes, explore, random_actions, whole)
+        self._log_sample(rollout.env_steps, began)
+        if self._callbacks.wanted("on_sample_end"):
+            samples = rollout.episodes(self._observation_space, self._action_space)
+            self._callbacks.call(
+                "on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=samples
+            )
+        return rollout
+
+    # --- how ---
+
+    def _asked(
+        self, num_timesteps: int | None, num_episodes: int | None, explore: bool | None
+    ) -> tuple[int, bool, bool]:
+        """Steps of each environment, whether actions are drawn, whether episodes are whole ones."""
         config = self.config
         if num_timesteps is not None and num_episodes is not None:
             raise ValueError("sample() takes num_timesteps or num_episodes, not both.")
@@ -129,12 +151,9 @@ class SingleAgentEnvRunner(EnvRunner):
         steps = config.get_rollout_fragment_length(self.worker_index)
         if num_timesteps is not None:
             steps = max(1, -(-num_timesteps // self.num_envs))
-        began = time.perf_counter()
-        if self._obs is None or force_reset or whole:
-            self._reset()
-        with threads_for(work_of(self.module, self.num_envs)):
-            rollout = self._run(steps, num_episodes, explore, random_actions, whole)
-        count = rollout.env_steps
+        return steps, explore, whole
+
+    def _log_sample(self, count: int, began: float) -> None:
         self.timesteps += count * max(1, self.num_workers or 0)
         log = self.metrics.log_value
         for name in ("num_env_steps_sampled", "num_env_steps_sampled_lifetime"):
@@ -145,14 +164,20 @@ class SingleAgentEnvRunner(EnvRunner):
             log((f"num_module{tail}", DEFAULT_MODULE_ID), count, reduce=kind)
         log("sample", time.perf_counter() - began)
         log("weights_seq_no", self.weights_seq_no, reduce="mean")
-        if self._callbacks.wanted("on_sample_end"):
-            samples = rollout.episodes(self._observation_space, self._action_space)
-            self._callbacks.call(
-                "on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=samples
-            )
-        return rollout
 
-    # --- how ---
+    def _log_end(self, value: float, length: int, began: float) -> None:
+        window = self.config.metrics_num_episodes_for_smoothing
+        log = self.metrics.log_value
+        log("episode_return_mean", value, window=window)
+        log("episode_len_mean", length, window=window)
+        log("episode_duration_sec_mean", time.perf_counter() - began, window=window)
+        log(("agent_episode_return_mean", DEFAULT_AGENT_ID), value, window=window)
+        log(("module_episode_return_mean", DEFAULT_MODULE_ID), value, window=window)
+        for kind in ("min", "max"):
+            log(f"episode_return_{kind}", value, reduce=kind, window=window)
+            log(f"episode_len_{kind}", length, reduce=kind, window=window)
+        log("num_episodes", 1, reduce="sum")
+        log("num_episodes_lifetime", 1, reduce="lifetime_sum")
 
     def _reset(self) -> None:
         count = self.num_envs
@@ -384,19 +409,7 @@ class SingleAgentEnvRunner(EnvRunner):
             episode = self._part(kept, begins[env], step + 1, env, infos, last)
             self._tell("on_episode_step", episode, env)
             self._tell("on_episode_end", episode, env, prev_episode_chunks=self._chunks[env])
-        window = self.config.metrics_num_episodes_for_smoothing
-        log = self.metrics.log_value
-        value, length = float(self._returns[env]), int(self._lengths[env])
-        log("episode_return_mean", value, window=window)
-        log("episode_len_mean", length, window=window)
-        log("episode_duration_sec_mean", now - self._began[env], window=window)
-        log(("agent_episode_return_mean", DEFAULT_AGENT_ID), value, window=window)
-        log(("module_episode_return_mean", DEFAULT_MODULE_ID), value, window=window)
-        for kind in ("min", "max"):
-            log(f"episode_return_{kind}", value, reduce=kind, window=window)
-            log(f"episode_len_{kind}", length, reduce=kind, window=window)
-        log("num_episodes", 1, reduce="sum")
-        log("num_episodes_lifetime", 1, reduce="lifetime_sum")
+        self._log_end(float(self._returns[env]), int(self._lengths[env]), float(self._began[env]))
         self._returns[env], self._lengths[env], self._began[env] = 0.0, 0, now
         self._ids[env], self._custom[env] = uuid.uuid4().hex, {}
         self._skip[env] = self._later

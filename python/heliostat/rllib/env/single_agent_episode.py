@@ -244,8 +244,13 @@ class SingleAgentEpisode:
             fill: What stands for steps that are not there. Default: an IndexError.
             one_hot_discrete: Whether numbers of ``Discrete`` spaces become one-hot.
         """
-        found = self._chosen(self.observations, indices, neg_index_as_lookback, fill)
-        return self._hot(self.observation_space, found) if one_hot_discrete else found
+        return self._read(
+            self.observations,
+            self.observation_space if one_hot_discrete else None,
+            indices,
+            neg_index_as_lookback,
+            fill,
+        )
 
     def get_actions(
         self,
@@ -264,8 +269,13 @@ class SingleAgentEpisode:
             fill: What stands for steps that there are not. Default: they are an error.
             one_hot_discrete: Numbers of actions become vectors. Default False.
         """
-        found = self._chosen(self.actions, indices, neg_index_as_lookback, fill)
-        return self._hot(self.action_space, found) if one_hot_discrete else found
+        return self._read(
+            self.actions,
+            self.action_space if one_hot_discrete else None,
+            indices,
+            neg_index_as_lookback,
+            fill,
+        )
 
     def get_rewards(
         self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None
@@ -470,23 +480,44 @@ class SingleAgentEpisode:
             return self._lookback + index
         return length + index
 
-    def _chosen(self, values: Any, indices: Any, lookback: bool, fill: Any) -> Any:
+    def _places(self, values: Any, indices: Any, lookback: bool) -> list[int]:
         length = _length(values)
-        if indices is None:
-            return _part(values, self._lookback, length)
         if isinstance(indices, slice):
             own = length - self._lookback
             begin = 0 if indices.start is None else indices.start
             end = own if indices.stop is None else indices.stop
             if not lookback:
                 begin, end = (own + i if i < 0 else i for i in (begin, end))
-            places = [self._lookback + i for i in range(begin, end, indices.step or 1)]
-            if fill is None:
+            return [self._lookback + i for i in range(begin, end, indices.step or 1)]
+        return [self._at(int(i), lookback, length) for i in indices]
+
+    def _read(self, values: Any, space: Any, indices: Any, lookback: bool, fill: Any) -> Any:
+        # With a Discrete space numbers become vectors; those that are filled in have no place of their own.
+        if not hasattr(space, "n"):
+            return self._chosen(values, indices, lookback, fill)
+        if fill is None or indices is None:
+            return self._hot(space, self._chosen(values, indices, lookback, fill))
+        one = isinstance(indices, (int, np.integer))
+        found = [
+            self._hot(space, values[place])
+            if 0 <= place < _length(values)
+            else np.full(int(space.n), fill, np.float32)
+            for place in self._places(values, [indices] if one else indices, lookback)
+        ]
+        if one:
+            return found[0]
+        return found if isinstance(values, list) else np.stack(found)
+
+    def _chosen(self, values: Any, indices: Any, lookback: bool, fill: Any) -> Any:
+        length = _length(values)
+        if indices is None:
+            return _part(values, self._lookback, length)
+        if isinstance(indices, (slice, list, tuple, np.ndarray)):
+            places = self._places(values, indices, lookback)
+            if fill is None and isinstance(indices, slice):
                 places = [p for p in places if 0 <= p < length]
                 if places and places == list(range(places[0], places[-1] + 1)):
                     return _part(values, places[0], places[-1] + 1)
-        elif isinstance(indices, (list, tuple, np.ndarray)):
-            places = [self._at(int(i), lookback, length) for i in indices]
         else:
             return self._one(values, self._at(int(indices), lookback, length), length, fill)
         found = [self._one(values, place, length, fill) for place in places]
@@ -516,6 +547,9 @@ class SingleAgentEpisode:
 
     def _replaced(self, values: Any, new: Any, indices: Any, lookback: bool) -> Any:
         length = _length(values)
+        if isinstance(indices, (int, np.integer)) and isinstance(values, list):
+            values[self._at(int(indices), lookback, length)] = new
+            return values
         if indices is None:
             given = _length(new)
             if given == length - self._lookback and self._lookback:

@@ -31,7 +31,7 @@ class OfflineAlgorithm(Algorithm):
             with self.metrics.log_time((names.TIMERS, "offline_sampling")):
                 given: dict[str, Any] = (
                     {"episodes": self.offline_data.sample_episodes(size)}
-                    if self.whole_episodes
+                    if self.whole_episodes or config.uses_connectors
                     else {"batch": {self._module_id: self.offline_data.sample_steps(size)}}
                 )
             self._timesteps += size

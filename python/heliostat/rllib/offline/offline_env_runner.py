@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.rllib.env.rollout import Rollout
+from heliostat.rllib.env.connected_env_runner import ConnectedEnvRunner
 from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from heliostat.rllib.offline.recorded import packed, rows
 
 
-class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
-    """Writes what it samples: with each sample a folder ``output/environment/run-<runner>-<sample>``.
+class _Writes:
+    """What writing runners share."""
 
-    ``offline_data(output_write_episodes=True)`` writes episodes, each as MessagePack in the column ``item``;
-    with False each step is a row. ``output_max_rows_per_file`` keeps rows back until there are as many; those
-    left when the runner ends are written with ``output_write_remaining_data=True``.
-
-    Args:
-        **kwargs: Those of ``SingleAgentEnvRunner``.
-    """
+    config: Any
+    metrics: Any
+    worker_index: int
 
     def __init__(self, **kwargs: Any) -> None:
         self._rows: list[Any] = []
         self._samples = 0
         super().__init__(**kwargs)
 
-    def sample_rollout(self, *arguments: Any, **how: Any) -> Rollout:
+    def sample_rollout(self, *arguments: Any, **how: Any) -> Any:
         """Sample, and write.
 
         Args:
@@ -35,10 +31,10 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
         Returns:
             What was sampled.
         """
-        rollout = super().sample_rollout(*arguments, **how)
+        rollout: Any = super().sample_rollout(*arguments, **how)  # type: ignore[misc]
         config = self.config
         self._samples += 1
-        for episode in rollout.episodes(self._observation_space, self._action_space):
+        for episode in self._episodes_of(rollout):
             if config.output_write_episodes:
                 self._rows.append(packed(episode))
             else:
@@ -59,7 +55,10 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
             self._samples += 1
             self._write(self._rows, 0)
             self._rows = []
-        super().stop()
+        super().stop()  # type: ignore[misc]
+
+    def _episodes_of(self, rollout: Any) -> list[Any]:
+        raise NotImplementedError
 
     def _write(self, written: list[Any], part: int) -> None:
         from heliostat import data
@@ -75,3 +74,25 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
             data.from_items(written, override_num_blocks=1), config.output_write_method
         )
         method(f"{folder}/{run}", **how)
+
+
+class OfflineSingleAgentEnvRunner(_Writes, SingleAgentEnvRunner):
+    """Writes what it samples: with each sample a folder ``output/environment/run-<runner>-<sample>``.
+
+    ``offline_data(output_write_episodes=True)`` writes episodes, each as MessagePack in the column ``item``;
+    with False each step is a row. ``output_max_rows_per_file`` keeps rows back until there are as many; those
+    left when the runner ends are written with ``output_write_remaining_data=True``.
+
+    Args:
+        **kwargs: Those of ``SingleAgentEnvRunner``.
+    """
+
+    def _episodes_of(self, rollout: Any) -> list[Any]:
+        return list(rollout.episodes(self._observation_space, self._action_space))
+
+
+class OfflineConnectedEnvRunner(_Writes, ConnectedEnvRunner):
+    """The same with connectors: what they made of observations is written."""
+
+    def _episodes_of(self, rollout: Any) -> list[Any]:
+        return [episode for episode in rollout.episodes if len(episode)]

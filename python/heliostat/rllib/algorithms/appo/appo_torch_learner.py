@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
+
 from heliostat.core.extras import required
 from heliostat.rllib.algorithms.impala.impala_torch_learner import IMPALATorchLearner
 from heliostat.rllib.core.columns import Columns
@@ -29,15 +31,13 @@ class APPOTorchLearner(IMPALATorchLearner):
                 self._targets[name] = copy.deepcopy(module).requires_grad_(False)
                 self._kl_coeffs[name] = self.config.get_config_for_module(name).kl_coeff
 
-    def _targets_of(self, rollout: Any, module: Any, config: Any) -> dict[str, Any]:
-        found = super()._targets_of(rollout, module, config)
-        return {**found, _TARGET_LOGP: self._then}
+    def traced(self, config: Any, **steps: Any) -> dict[str, Any]:
+        """Return V-trace's targets and advantages, and how likely the target policy takes the actions."""
+        return {**super().traced(config, **steps), _TARGET_LOGP: steps["logp"].astype(np.float32)}
 
-    def logp_now(self, rollout: Any, module: Any) -> Any:
-        """How likely the target policy takes the actions of a rollout, as logs."""
-        name = next(n for n, m in self.module.items() if m is module)
-        self._then = super().logp_now(rollout, self._targets[name])
-        return self._then
+    def judge(self, module_id: str) -> Any:
+        """Return the target: it is compared with the runners' policies."""
+        return self._targets[module_id]
 
     def policy_loss(
         self, module_id: str, config: Any, batch: dict[str, Any], dist: Any, logp: Any

@@ -13,6 +13,8 @@ class BCConfig(MARWILConfig):
     own: ClassVar[dict[str, Any]] = {"beta": 0.0}
     changed: ClassVar[dict[str, Any]] = {"materialize_data": False, "materialize_mapped_data": True}
 
+    learner_pieces: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or BC)
 

@@ -34,6 +34,8 @@ class CQLConfig(SACConfig):
         "materialize_mapped_data": True,
     }
 
+    learner_pieces: ClassVar[tuple[str, ...]] = ("next_observations",)
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or CQL)
 

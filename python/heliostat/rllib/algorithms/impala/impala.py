@@ -41,6 +41,8 @@ class IMPALAConfig(AlgorithmConfig):
         "min_time_s_per_iteration": 10,
     }
 
+    learner_pieces: ClassVar[tuple[str, ...]] = ("one_more_step",)
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or IMPALA)
 
@@ -58,6 +60,11 @@ class IMPALAConfig(AlgorithmConfig):
         from heliostat.rllib.algorithms.impala.impala_torch_learner import IMPALATorchLearner
 
         return IMPALATorchLearner
+
+    @property
+    def supports_multi_agent(self) -> bool:
+        """True."""
+        return True
 
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
@@ -93,6 +100,7 @@ class IMPALA(Algorithm):
         with self.metrics.log_time((names.TIMERS, "env_runner_sampling_timer")):
             found = self.env_runner_group.sample_some(self._weights_ref)
         self._measured([stats for _, stats in found])
+        self.env_runner_group.merge_connectors([rollout for rollout, _ in found])
         self._waiting += [rollout for rollout, _ in found]
         if sum(rollout.env_steps for rollout in self._waiting) < config.total_train_batch_size:
             if not found:

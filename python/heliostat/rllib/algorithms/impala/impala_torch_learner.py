@@ -8,9 +8,10 @@ import numpy as np
 
 from heliostat.core.extras import required
 from heliostat.rllib.algorithms.ppo.ppo_torch_learner import ValueLearner
+from heliostat.rllib.connectors.learner.general_advantage_estimation import Steps
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
-from heliostat.rllib.core.learner.batches import flat, flat_columns, rows_of, seq_len
+from heliostat.rllib.core.learner.batches import ends_of, flat, flat_columns, rows_of, seq_len
 from heliostat.rllib.core.learner.torch.torch_learner import masked_mean
 from heliostat.rllib.utils.nest import mapped
 from heliostat.rllib.utils.postprocessing import vtrace
@@ -53,16 +54,51 @@ class IMPALATorchLearner(ValueLearner):
         """Return the columns of rollouts with V-trace's targets and advantages."""
         module_id = DEFAULT_MODULE_ID
         module, config = self.module[module_id], self.config.get_config_for_module(module_id)
-        parts = [flat_columns(r, self._targets_of(r, module, config)) for r in rollouts]
+        parts = [flat_columns(r, self._targets_of(r, module_id, module, config)) for r in rollouts]
         return {module_id: rows_of(parts, module, seq_len(module))}
 
-    def _targets_of(self, rollout: Any, module: Any, config: Any) -> dict[str, Any]:
+    def _targets_of(self, rollout: Any, module_id: str, module: Any, config: Any) -> dict[str, Any]:
         values, following, over = self.valued(rollout, module, config)
-        rewards = rollout.columns[Columns.REWARDS]
-        logp = self.logp_now(rollout, module)
-        ratios = logp - rollout.columns[Columns.ACTION_LOGP]
-        if not config.vtrace:
-            ratios = np.zeros_like(ratios)
+        columns = {
+            key: mapped(flat, rollout.columns[key])
+            for key in (Columns.OBS, Columns.ACTIONS, Columns.STATE_IN)
+            if key in rollout.columns
+        }
+        steps, count = rollout.shape
+        logp = self.logp_now(columns, module_id).reshape(count, steps).T
+        return self.traced(
+            config,
+            logp=logp,
+            behaviour=rollout.columns[Columns.ACTION_LOGP],
+            rewards=rollout.columns[Columns.REWARDS],
+            values=values,
+            following=following,
+            over=over,
+        )
+
+    def traced(
+        self,
+        config: Any,
+        *,
+        logp: Any,
+        behaviour: Any,
+        rewards: Any,
+        values: Any,
+        following: Any,
+        over: Any,
+    ) -> dict[str, Any]:
+        """Return V-trace's targets and advantages of steps in their order, of the shape of ``rewards``.
+
+        Args:
+            config: The module's settings.
+            logp: How likely the actions are now, as logs.
+            behaviour: How likely they were when they were chosen, as logs.
+            rewards: Of each step, ``(steps, environments)``.
+            values: Of what was observed before each step.
+            following: Of what each step led to.
+            over: Where episodes, or parts of them, ended.
+        """
+        ratios = logp - behaviour if config.vtrace else np.zeros_like(logp)
         targets, advantage = vtrace(
             ratios,
             rewards,
@@ -78,23 +114,85 @@ class IMPALATorchLearner(ValueLearner):
             Columns.ADVANTAGES: advantage.astype(np.float32),
         }
 
-    def logp_now(self, rollout: Any, module: Any) -> Any:
-        """How likely the policy of now takes the actions of a rollout, as logs."""
-        columns = {
-            key: mapped(flat, rollout.columns[key])
-            for key in (Columns.OBS, Columns.ACTIONS, Columns.STATE_IN)
-            if key in rollout.columns
-        }
-        if module.is_stateful():
-            columns[Columns.OBS] = mapped(lambda leaf: leaf[:, None], columns[Columns.OBS])
+    def judge(self, module_id: str) -> Any:
+        """Return the module whose likelihoods of actions V-trace compares with those of the runners.
+
+        Args:
+            module_id: The module that is trained.
+        """
+        return self.module[module_id]
+
+    def logp_now(self, columns: dict[str, Any], module_id: str) -> Any:
+        """Return how likely the policy of now takes the actions of rows, as logs.
+
+        Args:
+            columns: Observations, actions and states, by column.
+            module_id: The module.
+        """
+        module = self.judge(module_id)
+        single = module.is_stateful() and Columns.SEQ_LENS not in columns
+        if single:  # each row is a step with its own state
+            seen = mapped(lambda leaf: leaf[:, None], columns[Columns.OBS])
+            columns = {**columns, Columns.OBS: seen}
         batch = self._convert_batch_type(columns)
         with torch.no_grad():
             out = module.forward_train(batch)[Columns.ACTION_DIST_INPUTS]
-            if module.is_stateful():
-                out = out.squeeze(1)
+            out = out.squeeze(1) if single else out
             found = module.get_train_action_dist_cls().from_logits(out).logp(batch[Columns.ACTIONS])
-        steps, count = rollout.shape
-        return found.cpu().numpy().reshape(count, steps).T
+        return found.cpu().numpy()
+
+    def batch_of_episodes(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
+        """Return the columns of episodes with V-trace's targets and advantages."""
+        found = {}
+        for module_id, (columns, segments) in self.columns_of(episodes).items():
+            module, config = self.module[module_id], self.config.get_config_for_module(module_id)
+            values, following = self.values_of(columns, module)
+            traced = self.traced(
+                config,
+                logp=self.logp_now(columns, module_id)[:, None],
+                behaviour=columns[Columns.ACTION_LOGP][:, None],
+                rewards=columns[Columns.REWARDS].astype(np.float32)[:, None],
+                values=values[:, None],
+                following=following[:, None],
+                over=ends_of(segments)[:, None],
+            )
+            columns |= {key: value[:, 0] for key, value in traced.items()}
+            found[module_id] = rows_of([(columns, segments)], module, seq_len(module))
+        return found
+
+    def completed_by_pipeline(self, batch: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return the batch of the learner's pipeline with V-trace's targets and advantages."""
+        for module_id, columns in batch.items():
+            if Columns.LOSS_MASK not in columns:
+                raise ValueError(
+                    "V-trace needs AddOneTsToEpisodesAndTruncate in the learner's pipeline: leave "
+                    "add_default_connectors_to_learner_pipeline=True, or prepend it."
+                )
+            module, config = self.module[module_id], self.config.get_config_for_module(module_id)
+            with torch.no_grad():
+                values = module.compute_values(columns)
+            steps = Steps(columns)
+            own, real = steps.flat(values), steps.real
+            logp = self.logp_now(columns, module_id).reshape(-1)
+            logp = logp if steps.kept is None else logp[steps.kept]
+
+            def of(column: str, columns: Any = columns, steps: Any = steps) -> Any:
+                return steps.flat(columns[column])[steps.real][:, None].astype(np.float32)
+
+            traced = self.traced(
+                config,
+                logp=logp[real][:, None],
+                behaviour=of(Columns.ACTION_LOGP),
+                rewards=of(Columns.REWARDS),
+                values=own[real][:, None],
+                following=steps.following(own)[:, None],
+                over=steps.ends[:, None],
+            )
+            for key, value in traced.items():
+                whole = np.zeros_like(own)
+                whole[real] = value[:, 0]
+                columns[key] = steps.back(whole)
+        return batch
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]

@@ -33,6 +33,8 @@ class MARWILConfig(AlgorithmConfig):
         "materialize_mapped_data": False,
     }
 
+    learner_pieces: ClassVar[tuple[str, ...]] = ("one_more_step", "next_observations", "advantages")
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or MARWIL)
 

@@ -40,6 +40,8 @@ class PPOConfig(AlgorithmConfig):
         "num_env_runners": 2,
     }
 
+    learner_pieces: ClassVar[tuple[str, ...]] = ("one_more_step", "next_observations", "advantages")
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or PPO)
 

@@ -9,7 +9,13 @@ import numpy as np
 from heliostat.core.extras import required
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
-from heliostat.rllib.core.learner.batches import flat_columns, of_episodes, rows_of, seq_len
+from heliostat.rllib.core.learner.batches import (
+    ends_of,
+    flat_columns,
+    of_episodes,
+    rows_of,
+    seq_len,
+)
 from heliostat.rllib.core.learner.torch.torch_learner import TorchLearner, masked_mean
 from heliostat.rllib.utils.nest import mapped
 from heliostat.rllib.utils.postprocessing import advantages, next_values
@@ -74,37 +80,50 @@ class ValueLearner(TorchLearner):
             final = of(rollout.final_obs, mapped(lambda leaf: leaf[at], states))
         return values.reshape(steps, count), last, final
 
-    def batch_of_episodes(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
-        """Return the columns of episodes with advantages and targets of values."""
+    def columns_of(self, episodes: list[Any]) -> dict[str, tuple[dict[str, Any], Any]]:
+        """Return the columns of each module's episodes as rows, and the rows of each episode.
+
+        Args:
+            episodes: Those of modules that are not trained are left out.
+        """
         by_module: dict[str, list[Any]] = {}
         for episode in episodes:
-            by_module.setdefault(episode.module_id or DEFAULT_MODULE_ID, []).append(episode)
+            if len(episode):
+                by_module.setdefault(episode.module_id or DEFAULT_MODULE_ID, []).append(episode)
+        return {
+            module_id: of_episodes(own)
+            for module_id, own in by_module.items()
+            if self.should_module_be_updated(module_id)
+        }
+
+    def values_of(self, columns: dict[str, Any], module: Any) -> tuple[Any, Any]:
+        """Return values of rows, and of what they led to: 0 where that was the end.
+
+        Args:
+            columns: The rows by column.
+            module: Whose values.
+        """
+        with torch.no_grad():
+            seen = self._convert_batch_type({Columns.OBS: columns[Columns.OBS]})
+            led = self._convert_batch_type({Columns.OBS: columns[Columns.NEXT_OBS]})
+            values = module.compute_values(seen).cpu().numpy()
+            following = module.compute_values(led).cpu().numpy()
+        return values, np.where(columns[Columns.TERMINATEDS], 0.0, following).astype(np.float32)
+
+    def batch_of_episodes(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
+        """Return the columns of episodes with advantages and targets of values."""
         found = {}
-        for module_id, own in by_module.items():
-            if not self.should_module_be_updated(module_id):
-                continue
+        for module_id, (columns, segments) in self.columns_of(episodes).items():
             module, config = self.module[module_id], self.config.get_config_for_module(module_id)
-            columns, segments = of_episodes([e for e in own if len(e)])
-            if not segments:
-                continue
-            with torch.no_grad():
-                seen = self._convert_batch_type({Columns.OBS: columns[Columns.OBS]})
-                led = self._convert_batch_type({Columns.OBS: columns[Columns.NEXT_OBS]})
-                values = module.compute_values(seen).cpu().numpy()
-                following = module.compute_values(led).cpu().numpy()
-            following = np.where(columns[Columns.TERMINATEDS], 0.0, following)
-            advantage = np.zeros(len(values), np.float32)
-            lambda_ = config.lambda_ if config.get("use_gae", True) else 1.0
-            for begin, end in segments:
-                part = slice(begin, end)
-                advantage[part] = advantages(
-                    columns[Columns.REWARDS][part].astype(np.float32)[:, None],
-                    values[part][:, None],
-                    following[part][:, None].astype(np.float32),
-                    np.zeros((end - begin, 1), bool),
-                    config.gamma,
-                    lambda_,
-                )[:, 0]
+            values, following = self.values_of(columns, module)
+            advantage = advantages(
+                columns[Columns.REWARDS].astype(np.float32)[:, None],
+                values[:, None],
+                following[:, None],
+                ends_of(segments)[:, None],
+                config.gamma,
+                config.lambda_ if config.get("use_gae", True) else 1.0,
+            )[:, 0]
             columns |= {
                 Columns.ADVANTAGES: advantage,
                 Columns.VALUE_TARGETS: (advantage + values).astype(np.float32),

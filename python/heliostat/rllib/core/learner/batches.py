@@ -8,6 +8,7 @@ import numpy as np
 
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
+from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
 from heliostat.rllib.utils.nest import at, mapped
 
 _PLAIN = (Columns.STATE_IN,)
@@ -106,10 +107,63 @@ def of_episodes(episodes: list[Any]) -> tuple[dict[str, Any], list[tuple[int, in
     return joined, segments
 
 
+def ends_of(segments: list[tuple[int, int]]) -> Any:
+    """Which rows are the last ones of an episode, or of a part."""
+    found = np.zeros(segments[-1][1], bool)
+    found[[end - 1 for _, end in segments]] = True
+    return found
+
+
 def flat_of_episodes(learner: Any, episodes: list[Any]) -> dict[str, dict[str, Any]]:
     """The columns of episodes, for the one module."""
     module = learner.module[DEFAULT_MODULE_ID]
     return {DEFAULT_MODULE_ID: rows_of([of_episodes(episodes)], module, seq_len(module))}
+
+
+def copied(episode: Any) -> Any:
+    """An episode whose columns connectors may replace, while others keep theirs; its steps are shared."""
+    kind: Any = type(episode)
+    made = kind.__new__(kind)
+    made.__dict__.update(vars(episode))
+    if hasattr(episode, "agent_episodes"):
+        made.agent_episodes = {
+            agent: copied(own) for agent, own in episode.agent_episodes.items() if len(own)
+        }
+    else:
+        made.infos = list(episode.infos)
+        made.extra_model_outputs = dict(episode.extra_model_outputs)
+    return made
+
+
+def transitions(columns: dict[str, Any], module_id: str | None = None) -> list[Any]:
+    """Rows of a replay buffer as episodes of one step each, for pipelines of learners."""
+    given = {
+        key: value
+        for key, value in columns.items()
+        if key
+        not in (
+            *(Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS),
+            *(Columns.TERMINATEDS, Columns.TRUNCATEDS),
+        )
+    }
+    found = []
+    cut = columns.get(Columns.TRUNCATEDS)
+    for row in range(len(columns[Columns.REWARDS])):
+        pair = (at(columns[Columns.OBS], row), at(columns[Columns.NEXT_OBS], row))
+        episode = SingleAgentEpisode(
+            observations=mapped(lambda *leaves: np.stack(leaves), *pair),
+            actions=at(columns[Columns.ACTIONS], slice(row, row + 1)),
+            rewards=columns[Columns.REWARDS][row : row + 1],
+            terminated=bool(columns[Columns.TERMINATEDS][row]),
+            truncated=cut is not None and bool(cut[row]),
+            extra_model_outputs={key: value[row : row + 1] for key, value in given.items()},
+            len_lookback_buffer=0,
+        )
+        if module_id is not None:
+            episode.agent_id, episode.module_id = module_id, module_id
+            episode.multi_agent_episode_id = episode.id_
+        found.append(episode)
+    return found
 
 
 def seq_len(module: Any) -> int:

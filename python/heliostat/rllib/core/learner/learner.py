@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from heliostat.rllib.core import ALL_MODULES, DEFAULT_MODULE_ID
+from heliostat.rllib.core.learner.batches import copied
 from heliostat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
 from heliostat.rllib.utils.checkpoints import Checkpointable, chosen
@@ -51,6 +52,7 @@ class Learner(Checkpointable):
         self.weights_seq_no = 0
         self._built = False
         self._timestep = 0
+        self._learner_connector: Any = None
 
     # --- what is there ---
 
@@ -83,6 +85,8 @@ class Learner(Checkpointable):
             self._module = self._module_spec.build()
         self._place()
         self.configure_optimizers()
+        if self.config.uses_connectors:
+            self._learner_connector = self.config.build_learner_connector(device=self.device)
         self._built = True
 
     def shutdown(self) -> None:
@@ -312,10 +316,14 @@ class Learner(Checkpointable):
     ) -> dict[Any, Any]:
         timesteps = timesteps or {}
         self._timestep = int(timesteps.get("num_env_steps_sampled_lifetime", 0))
-        if rollouts and hasattr(rollouts[0], "episodes") and not hasattr(rollouts[0], "columns"):
-            episodes = [episode for rollout in rollouts for episode in rollout.episodes]
-            rollouts = None  # of several agents
-        if batch is None:
+        piped = self._learner_connector is not None and batch is None
+        if rollouts and not hasattr(rollouts[0], "columns"):
+            # Of several agents, or of runners with connectors.
+            kept = [(getattr(r, "parts", None) if piped else None) or r.episodes for r in rollouts]
+            episodes, rollouts = [episode for own in kept for episode in own], None
+        if piped:
+            batch = self._piped(episodes or [e for r in rollouts or [] for e in r.episodes()])
+        elif batch is None:
             batch = (
                 self.batch_of_rollouts(rollouts)
                 if rollouts
@@ -339,6 +347,30 @@ class Learner(Checkpointable):
         self.after_gradient_based_update(timesteps=timesteps)
         self._log(sizes)
         return self.metrics.reduce()
+
+    def _piped(self, episodes: list[Any]) -> dict[str, dict[str, Any]]:
+        found = self._learner_connector(
+            rl_module=self.module,
+            batch={},
+            episodes=[copied(episode) for episode in episodes if len(episode)],
+            shared_data={},
+            metrics=self.metrics,
+        )
+        other = [name for name in found if name not in self.module]
+        if other:
+            raise ValueError(
+                f"The learner's pipeline returned {other[0]!r}, which is not a module: its batch must be "
+                f"by module id ({', '.join(self.module.keys())}), as BatchIndividualItems makes it."
+            )
+        return self.completed_by_pipeline(found)
+
+    def completed_by_pipeline(self, batch: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return the batch of the learner's pipeline with what losses need besides.
+
+        Args:
+            batch: Tensors by column, for each module id.
+        """
+        return batch
 
     def _update(self, batch: dict[str, Any], **kwargs: Any) -> None:
         raise NotImplementedError
@@ -373,7 +405,12 @@ class Learner(Checkpointable):
                     chosen_rows = order[n][begin : begin + wanted[n]]
                     if not len(chosen_rows):  # another module, or learner, has more
                         chosen_rows = order[n][: wanted[n]]
-                    part[n] = at(columns, chosen_rows)
+                    part[n] = {
+                        key: [value[int(row)] for row in chosen_rows]
+                        if isinstance(value, list)
+                        else at(value, chosen_rows)
+                        for key, value in columns.items()
+                    }
                 yield part
 
     def _order(self, rows: int, shuffle: bool) -> Any:
@@ -467,6 +504,8 @@ class Learner(Checkpointable):
             **kwargs: More, in later releases.
         """
         found: dict[str, Any] = {"weights_seq_no": self.weights_seq_no, "own": self._own_state()}
+        if self._learner_connector is not None:
+            found["learner_connector"] = self._learner_connector.get_state()
         if chosen("rl_module", components, not_components):
             found["rl_module"] = self.module.get_state(**kwargs)
         if chosen("optimizer", components, not_components):
@@ -486,6 +525,8 @@ class Learner(Checkpointable):
         if "optimizer" in state:
             self._set_optimizer_state(state["optimizer"])
         self._set_own_state(state.get("own") or {})
+        if self._learner_connector is not None:
+            self._learner_connector.set_state(state.get("learner_connector") or {})
 
     def _own_state(self) -> dict[str, Any]:
         """Return the state of the learner besides weights: coefficients that adapt."""

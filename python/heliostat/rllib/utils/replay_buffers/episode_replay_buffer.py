@@ -56,6 +56,7 @@ class EpisodeReplayBuffer:
         if hasattr(episodes, "columns"):
             self._insert(self._of_rollout(episodes))
             return
+        episodes = getattr(episodes, "episodes", episodes)
         for episode in episodes if isinstance(episodes, (list, tuple)) else [episodes]:
             if len(episode):
                 self._insert(self._of_episode(episode))
@@ -219,29 +220,3 @@ class PrioritizedEpisodeReplayBuffer(EpisodeReplayBuffer):
         errors = np.abs(np.asarray(priorities, np.float64)) + 1e-6
         self._largest = max(self._largest, float(errors.max()))
         self._set(indices, errors**self.alpha)
-
-
-_KINDS = {
-    "EpisodeReplayBuffer": EpisodeReplayBuffer,
-    "PrioritizedEpisodeReplayBuffer": PrioritizedEpisodeReplayBuffer,
-}
-
-
-def buffer_of(config: Any, n_step: Any = 1) -> EpisodeReplayBuffer:
-    """The replay buffer that ``replay_buffer_config`` describes.
-
-    Raises:
-        ValueError: There is no such kind, or no such argument.
-    """
-    given = dict(config.replay_buffer_config)
-    kind = given.pop("type", "PrioritizedEpisodeReplayBuffer")
-    name = kind if isinstance(kind, str) else kind.__name__
-    found = _KINDS.get(name.rsplit(".", 1)[-1]) if isinstance(kind, str) else kind
-    if found is None:
-        from heliostat.rllib.algorithms.settings import nearest
-
-        raise ValueError(
-            f"replay_buffer_config has type={name!r}; there are {', '.join(_KINDS)}.{nearest(name, _KINDS)}"
-        )
-    made: EpisodeReplayBuffer = found(n_step=n_step, gamma=config.gamma, seed=config.seed, **given)
-    return made

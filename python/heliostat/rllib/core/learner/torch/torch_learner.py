@@ -165,6 +165,8 @@ class TorchLearner(Learner):
 
     def _convert_batch_type(self, batch: dict[str, Any]) -> dict[str, Any]:
         def tensor(leaf: Any) -> Any:
+            if isinstance(leaf, list):  # infos
+                return leaf
             if isinstance(leaf, np.ndarray):
                 if leaf.dtype == object or leaf.dtype.kind in "US":
                     return None

@@ -1,0 +1,1 @@
+"""Pieces between environments, modules and learners, and pipelines of them."""

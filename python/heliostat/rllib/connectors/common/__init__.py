@@ -1,0 +1,1 @@
+"""Connectors that stand in more than one kind of pipeline."""

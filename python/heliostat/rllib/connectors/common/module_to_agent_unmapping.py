@@ -1,0 +1,19 @@
+"""From modules to the agents that they act for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliostat.rllib.connectors.connector_v2 import ConnectorV2
+
+
+class ModuleToAgentUnmapping(ConnectorV2):
+    """Turns a batch of columns by module id into one of columns by episode, agent and module."""
+
+    def __call__(self, *, batch: Any, **kwargs: Any) -> Any:
+        """Return the batch by column."""
+        found: dict[str, dict[Any, Any]] = {}
+        for columns in batch.values():
+            for column, by_agent in columns.items():
+                found.setdefault(column, {}).update(by_agent)
+        return found
