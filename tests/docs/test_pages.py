@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from ray import exceptions
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SAID = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 # Pages for users; the others are about the inside, and have no programs.
@@ -131,6 +132,29 @@ def test_a_page_says_first_what_it_needs() -> None:
                 assert installed & set(extras), (
                     f"{name_of(page)}: pip install 'heliostat[{extras[0]}]'"
                 )
+
+
+def test_every_decision_is_in_the_list_of_decisions_once() -> None:
+    folder = DOCS / "decisions"
+    linked = re.findall(r"\]\((\d+-[^)]*\.md)\)", (folder / "README.md").read_text())
+    assert sorted(linked) == sorted(page.name for page in folder.glob("[0-9]*.md"))
+
+
+def test_pages_about_the_inside_name_files_that_are_there() -> None:
+    files = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("bench", "crates", "python", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".rs", ".tsx", ".ts")
+    }
+    named = {
+        (page.name, name)
+        for page in (DOCS / "internals").glob("*.md")
+        for name in re.findall(r"`([\w/-]+\.(?:py|rs|tsx?))`", page.read_text())
+    }
+    assert named
+    missing = [one for one in named if not any(f"/{path}".endswith(f"/{one[1]}") for path in files)]
+    assert not missing
 
 
 def test_every_error_is_explained() -> None:

@@ -115,14 +115,16 @@ fn lint_and_build(venv: &Venv) -> Outcome<Venv> {
         (of_packages.join().unwrap_or_else(|_| vec![Err(ENDED.into())]), compiled)
     });
     all([of_packages, vec![compiled]].concat())?;
-    python::tested()
+    let venv = python::tested()?;
+    crate::tidy::run()?; // looks at the package that is installed
+    Ok(venv)
 }
 
 /// Lints Rust and runs its tests, until they are cancelled; a step that has begun comes to its end.
 ///
 /// Returns the test programs that failed, as arguments of cargo.
 fn lint_and_test_rust(cancelled: &AtomicBool) -> Outcome<Vec<String>> {
-    let lint = || all([lint_rust(), vec![crate::tidy::run()]].concat());
+    let lint = || all(lint_rust());
     let compile = || sh::run(tests_of_rust(cargo()).arg("--no-run"));
     let steps: [&dyn Fn() -> Outcome; 2] = [&lint, &compile];
     for step in steps {
