@@ -86,7 +86,7 @@ pub(crate) fn extras(arguments: &[String]) -> Outcome {
         test.env("HELIOSTAT_RAY_PYTHON", &ray);
         sh::run(test.args(files).args(arguments))
     };
-    run(&OF_TENSORFLOW).and(run(&OF_EXTRAS))
+    run(&OF_TENSORFLOW).and(run(OF_EXTRAS))
 }
 
 /// Where a program lies, which may be a daemon's.
