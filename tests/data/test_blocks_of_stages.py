@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 CLUSTER = {"num_cpus": 4}
@@ -66,6 +67,42 @@ def test_tables_that_differ_and_nulls_keep_their_order() -> None:
     (empty,) = shaper().blocks(iter([tables[0].slice(0, 0)]))
     assert empty.num_rows == 0
     assert empty.column_names == ["a"]
+
+
+@pytest.mark.contract("F10.07", "F10.29")
+def test_large_tables_are_not_copied_and_batches_are_cut_across_them() -> None:
+    from heliostat.data.execute.block_builder import APART_BYTES
+    from heliostat.data.iterate import batching
+
+    rows = APART_BYTES // table(0, 1).nbytes + 1
+    sizes = [100, 50, rows, rows, 30, 20, rows]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    given = [table(*one) for one in zip(starts, sizes, strict=True)]
+    (one,) = shaper().blocks(iter(given))
+    column = one.column_names[0]
+    assert [len(chunk) for chunk in one.column(column).chunks] == [150, rows, rows, 50, rows]
+    assert one.column(column).chunk(1).buffers()[1].address == (
+        given[2].column(column).chunk(0).buffers()[1].address
+    )
+    assert one.equals(pa.concat_tables(given))
+    large = pa.concat_tables([given[2], given[3]])
+    cut = [batch for batch, _ in batching.arrays(iter([large, given[0]]), 1000, False)]
+    assert {len(batch[column]) for batch in cut[:-1]} == {1000}
+    whole = pa.concat_tables([large, given[0]]).column(column).to_numpy()
+    assert np.array_equal(np.concatenate([batch[column] for batch in cut]), whole)
+    assert np.shares_memory(cut[0][column], given[2].column(column).chunk(0).to_numpy())
+
+
+@pytest.mark.contract("F10.03")
+def test_the_first_rows_of_unequal_row_groups_are_shared_out_evenly() -> None:
+    from heliostat.data.sources.parquet import _shared_out
+    from heliostat.data.sources.parquet_files import Piece
+
+    pieces = [Piece("a", (0,), 1_048_576), Piece("a", (1,), 151_424)]
+    cut = list(_shared_out(pieces, 2))
+    assert [(one.row_groups, one.start, one.rows) for one in cut] == [
+        *(((0,), 0, 524_288), ((0,), 524_288, 524_288), ((1,), 0, 151_424))
+    ]
 
 
 @pytest.mark.contract("F10.07")

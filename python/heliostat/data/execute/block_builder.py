@@ -3,7 +3,8 @@
 A function of small batches makes small tables. Copied behind each other while they are in the cache,
 they cost little; left apart, the whole block would be copied again by everyone who reads it, since
 arrays of batches are views only of columns in one piece. The builder lets each small table's memory be used
-for the next one, too.
+for the next one, too. Large tables, such as row groups of files, stay apart: copying them takes as long as
+decoding them, and iterating goes from piece to piece.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from heliostat.data import block, tensors
 
 FULL = 0.75  # part of the wanted size from which on a block is full
 ROWS_MIN = 1024  # that a column of small tables has room for at first
+APART_BYTES = 4 << 20  # a table of so many is not copied behind others
 ROOM_BYTES_MAX = 256 << 20  # of which the unused part is address space only
 
 
@@ -75,6 +77,7 @@ class _Pile:
         self._done: list[Any] = []  # tables, the last of which is not in `_columns` yet
         self._columns: list[_Column] | None = None
         self._schema: Any = None  # of the tables in `_columns`
+        self._is_apart = False  # the last table in `_done` stays as it is
 
     @property
     def is_joined(self) -> bool:
@@ -83,13 +86,21 @@ class _Pile:
 
     def add(self, table: Any) -> None:
         """Put one more table behind the others."""
-        self.size += table.nbytes
+        size = table.nbytes
+        self.size += size
         self.rows += table.num_rows
+        if size >= APART_BYTES:
+            self._flush()
+            self._done.append(table)
+            self._is_apart = True
+            return
         if self._columns is not None and not table.schema.equals(self._schema):
             self._flush()
         if self._columns is None:
-            if not self._done or not table.schema.equals(self._done[-1].schema):
+            is_first = self._is_apart or not self._done
+            if is_first or not table.schema.equals(self._done[-1].schema):
                 self._done.append(table)
+                self._is_apart = False
                 return
             first = self._done.pop()
             self._schema = table.schema
@@ -106,7 +117,7 @@ class _Pile:
         if self._columns is not None:
             columns = [column.made() for column in self._columns]
             self._done.append(pa.Table.from_arrays(columns, schema=self._schema))
-            self._columns = None
+            self._columns, self._is_apart = None, True
 
     def table(self) -> Any:
         """All of them as one."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from heliostat.data import block
 from heliostat.data.plan.transforms import rebatched
+
+PIECE_BYTES_MIN = 1 << 20  # on average, of the pieces of a block that are not joined
 
 
 def check(
@@ -51,7 +55,7 @@ def arrays(tables: Iterator[Any], batch_size: int, drop_last: bool) -> Iterator[
     """
     rest: list[Any] = []  # fewer rows than a batch
     have = 0
-    for table in tables:
+    for table in chain.from_iterable(map(_pieces, tables)):
         at = 0
         if have:
             at = min(batch_size - have, table.num_rows)
@@ -69,6 +73,16 @@ def arrays(tables: Iterator[Any], batch_size: int, drop_last: bool) -> Iterator[
         del table
     if have and not drop_last:
         yield block.to_numpy(block.joined(block.concat(rest))), False
+
+
+def _pieces(table: Any) -> Iterator[Any]:
+    """The table in pieces whose columns are in one piece, where these are large."""
+    batches = table.to_batches() if table.num_columns else []
+    if len(batches) < 2 or table.nbytes < PIECE_BYTES_MIN * len(batches):
+        yield table
+        return
+    for batch in batches:
+        yield pa.Table.from_batches([batch])
 
 
 def _cut_arrays(table: Any, begin: int, batch_size: int) -> Iterator[tuple[Any, bool]]:

@@ -221,10 +221,10 @@ def _shared_out(pieces: list[Piece], count: int) -> Iterator[Piece]:
 
     A row group is then decoded in each of its tasks, which costs little beside what follows a limit.
     """
-    each = -(-count // max(1, len(pieces)))
+    total = max(1, sum(piece.rows or 0 for piece in pieces))
     for piece in pieces:
         rows = piece.rows or 0
-        parts = max(1, min(each, rows // ROWS_OF_A_TASK_MIN))
+        parts = max(1, min(-(-count * rows // total), rows // ROWS_OF_A_TASK_MIN))
         ends = [rows * (i + 1) // parts for i in range(parts)]
         for begin, end in zip([0, *ends], ends):  # noqa: B905 # one longer
             yield replace(piece, start=begin, rows=end - begin)
