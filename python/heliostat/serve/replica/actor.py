@@ -605,6 +605,8 @@ class ReplicaActor:
         if len(body) <= PIECE_MAX:
             exchange.answer(200, headers, body)
         else:
+            # Clients read a body of known length in one go.
+            headers = (*headers, (b"content-length", b"%d" % len(body)))
             await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
             await exchange.send({"type": "http.response.body", "body": body})
 
