@@ -20,6 +20,7 @@ from heliostat.tune.stopper import (
     ExperimentPlateauStopper,
     FunctionStopper,
     MaximumIterationStopper,
+    NoopStopper,
     TimeoutStopper,
     TrialPlateauStopper,
     stopper_of,
@@ -193,6 +194,10 @@ def test_stoppers() -> None:
     assert calls(both, [9, 9]) == [False, True]
     assert both.stop_all()
     assert not TimeoutStopper(1000).stop_all()
+    # Trials run on, without a wait after each report, where nobody decides about them.
+    assert both.decides
+    assert not CombinedStopper(TimeoutStopper(1000), NoopStopper()).decides
+    assert type("Mine", (NoopStopper,), {})().decides
     assert TimeoutStopper(datetime.timedelta(0)).stop_all()
     with pytest.raises(ValueError, match="stop=3"):
         stopper_of(3)

@@ -7,8 +7,9 @@ import threading
 import time
 from typing import Any
 
-# How long answers gather before they are taken, so that a turn of the loop takes many.
-GATHER_S = 0.002
+# How long answers gather before they are taken, so that a turn of the loop takes many: for each open call,
+# and at most.
+GATHER_S, GATHER_MAX_S = 2e-5, 0.02
 
 
 class Arrivals:
@@ -29,12 +30,17 @@ class Arrivals:
             if len(self._come) == 1:
                 self._changed.notify()
 
-    def take(self, timeout_s: float) -> list[tuple[Any, Any]]:
-        """The answers that have come, in their order; none after ``timeout_s`` seconds without any."""
+    def take(self, timeout_s: float, open_calls: int = 1) -> list[tuple[Any, Any]]:
+        """The answers that have come, in their order; none after ``timeout_s`` seconds without any.
+
+        Args:
+            timeout_s: How long the first is waited for.
+            open_calls: How many calls there are; the more, the longer others are waited for.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: self._come, timeout_s):
                 return []
-        time.sleep(GATHER_S)
+        time.sleep(min(GATHER_MAX_S, GATHER_S * open_calls))
         with self._changed:
             come, self._come = self._come, []
         return come

@@ -110,11 +110,7 @@ class Loop:
         self._is_class = is_class(trainable)
         self._modules = self._preloaded()
         self._asked_to_save: set[str] = set()  # trials of which a callback wants a checkpoint
-        self._lockstep = (
-            self._is_class
-            or search.scheduler.decides
-            or type(search.stopper).__name__ not in ("NoopStopper", "TimeoutStopper")
-        )
+        self._lockstep = self._is_class or search.scheduler.decides or search.stopper.decides
         # Checkpoints as objects, by their paths, where they would be downloaded.
         self._hands = search.scheduler.hands_checkpoints and store.storage is not None
         self._objects: dict[str, Any] = {}
@@ -196,6 +192,9 @@ class Loop:
     # --- starting trials ---
 
     def _fill(self) -> None:
+        # A scheduler looks through all trials for one that waits.
+        if self._search.source.is_finished and len(self._places) >= self._search.live_count:
+            return
         while len(self._places) < self._max_concurrent and self._has_room():
             began = time.monotonic()
             trial = self._search.choose()
@@ -377,7 +376,7 @@ class Loop:
             for ref in self._places:
                 self._arrivals.expect(ref)
         if self._arrivals is not None:
-            return self._arrivals.take(WAIT_S)
+            return self._arrivals.take(WAIT_S, len(self._places))
         ready, _ = ray.wait(list(self._places), num_returns=1, timeout=WAIT_S)
         if ready:
             ready, _ = ray.wait(list(self._places), num_returns=len(self._places), timeout=0)

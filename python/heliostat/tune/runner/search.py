@@ -86,6 +86,11 @@ class Search:
         return list(self._live.values())
 
     @property
+    def live_count(self) -> int:
+        """How many trials have not ended."""
+        return len(self._live)
+
+    @property
     def has_more(self) -> bool:
         """Whether there will be more trials than those that are here."""
         return not self.source.is_finished

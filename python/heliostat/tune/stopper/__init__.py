@@ -17,6 +17,11 @@ logger = logging.getLogger("heliostat")
 class Stopper(abc.ABC):
     """Asked after each result whether its trial stops, and whether everything does."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether trials have to wait after each result for what is said of them."""
+        return True
+
     @abc.abstractmethod
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether this trial stops."""
@@ -28,6 +33,10 @@ class Stopper(abc.ABC):
 
 class NoopStopper(Stopper):
     """Stops nothing."""
+
+    @property
+    def decides(self) -> bool:
+        return type(self) is not NoopStopper  # a class made from it may
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -118,6 +127,10 @@ class TimeoutStopper(Stopper):
             raise ValueError(f"timeout={timeout!r} must be seconds from 0 up, or a timedelta.")
         self._timeout = float(timeout)
         self._began: float | None = None
+
+    @property
+    def decides(self) -> bool:
+        return type(self) is not TimeoutStopper  # a class made from it may
 
     def __getstate__(self) -> dict[str, Any]:
         passed = 0.0 if self._began is None else time.monotonic() - self._began
@@ -245,6 +258,10 @@ class CombinedStopper(Stopper):
 
     def __init__(self, *stoppers: Stopper) -> None:
         self._stoppers = stoppers
+
+    @property
+    def decides(self) -> bool:
+        return any(stopper.decides for stopper in self._stoppers)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         # Each of them has to see every result.
