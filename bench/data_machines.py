@@ -1,4 +1,4 @@
-"""A sort and a group of many rows on three machines, beside one with the same cores; and with a loss of power.
+"""A sort and a group of rows on three machines, beside one with the same cores, and with a loss of power.
 
     sudo python bench/data_machines.py [--rows 20000000] [--lose]
 

@@ -254,7 +254,9 @@ def test_what_a_type_does_not_have_names_the_column(rd: Any) -> None:
     said = sentence(words.groupby("k").sum("word").materialize)
     assert "cannot be computed of columns k (int64), word (string)" in said
     odd = rd.from_items([{"a": 1}]).union(rd.from_items([{"a": "x"}]))
-    assert "rows cannot be sorted by a (" in sentence(odd.sort("a").materialize)
+    said = sentence(odd.sort("a").materialize)
+    assert "rows cannot be sorted by a (" in said
+    assert "'a' has values of int, str" in said
 
 
 # --- columns ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from heliostat.data import block, ordering
+from heliostat.data import block, ordering, tensors
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
@@ -286,7 +286,20 @@ def _indices(table: Any, order: list[tuple[str, str]]) -> Any:
         return ordering.indices(table, order)
     except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         kinds = ", ".join(f"{name} ({table.schema.field(name).type})" for name, _ in order)
-        raise type(error)(f"rows cannot be sorted by {kinds}: {error}") from error
+        mixed = _mixed(table, [name for name, _ in order])
+        raise type(error)(f"rows cannot be sorted by {kinds}: {mixed or error}") from error
+
+
+def _mixed(table: Any, names: list[str]) -> str:
+    """Which keys are of Python's objects, in words, and what they are."""
+    said = []
+    for name in names:
+        column = table.column(name)
+        if isinstance(column.type, tensors.PythonObjectType):
+            some = {type(value).__name__ for value in tensors.to_list(column.slice(0, 1000))}
+            said.append(f"{name!r} has values of {', '.join(sorted(some))}")
+    more = "; make them of one type, such as with `map`" if said else ""
+    return " and ".join(said) + more
 
 
 def range_parts(table: Any, order: list[tuple[str, str]], edges: Any) -> list[Any]:
