@@ -36,7 +36,8 @@ class Drawing:
             f"<title>{escape(says)}</title>",
             (
                 '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" '
-                f'markerHeight="7" orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="{INK}"/></marker></defs>'
+                'markerHeight="7" orient="auto-start-reverse">'
+                f'<path d="M0 0L10 5L0 10z" fill="{INK}"/></marker></defs>'
             ),
             f'<rect width="{width}" height="{height}" rx="8" fill="{GROUND}"/>',
         ]

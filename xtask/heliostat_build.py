@@ -6,8 +6,13 @@ helio-py), the daemon binary (crate helio-cli, at heliostat/bin/heliostat) and t
 
     python xtask/heliostat_build.py place PROFILE              build, and put both files into python/heliostat
     python xtask/heliostat_build.py wheel FOLDER [VERSION …]   build with the release profile, and pack
+    python xtask/heliostat_build.py sdist FOLDER               pack the sources; pip builds a wheel of them
 
-A wheel is for the running CPython, or for each VERSION such as 3.12, whose interpreter need not be here.
+A wheel is for the running CPython, or for each VERSION such as 3.12, whose interpreter need not be here. It
+is for this machine's libc and later ones, which an index of packages refuses. With MANYLINUX=2.17 in the
+environment it is for that release of glibc and all later ones, with MANYLINUX=2.17-aarch64 for another kind
+of machine: ``cargo zigbuild`` links it (``pip install ziglang cargo-zigbuild``, ``rustup target add``).
+REPOSITORY_URL and SITE_URL in the environment become the project's addresses in the metadata.
 """
 
 from __future__ import annotations
@@ -16,6 +21,8 @@ import base64
 import hashlib
 import io
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -33,10 +40,41 @@ PYTHON = ROOT / "python"
 ALIAS = "heliostat/_alias"
 PACKAGES = {"heliostat": "", "ray": f"{ALIAS}/"}
 BINARY = "bin/heliostat"
+NOTICES = "THIRD-PARTY-NOTICES.txt"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # equal inputs make equal bytes
 
 
-# ---- the Python it is for ----
+# ---- the system and the Python it is for ----
+
+
+class Manylinux(NamedTuple):
+    """Systems with this release of glibc or a later one."""
+
+    glibc: str
+    machine: str
+
+    @classmethod
+    def asked(cls) -> Manylinux | None:
+        """The one that the environment names, if it does."""
+        text = os.environ.get("MANYLINUX", "")
+        if not text:
+            return None
+        found = re.fullmatch(r"(2\.\d+)(?:-(x86_64|aarch64))?", text)
+        if found is None:
+            sys.exit(f"MANYLINUX={text}: write it as 2.17, or as 2.17-aarch64")
+        return cls(found[1], found[2] or platform.machine())
+
+    @property
+    def target(self) -> str:
+        """What Rust calls it."""
+        return f"{self.machine}-unknown-linux-gnu"
+
+    @property
+    def tag(self) -> str:
+        """What wheels call it; installers before 2021 know the older names alone."""
+        modern = f"manylinux_{self.glibc.replace('.', '_')}_{self.machine}"
+        older = {"2.12": "manylinux2010", "2.17": "manylinux2014"}.get(self.glibc)
+        return f"{modern}.{older}_{self.machine}" if older else modern
 
 
 class Python(NamedTuple):
@@ -65,6 +103,8 @@ class Python(NamedTuple):
             if here not in suffix:
                 sys.exit(f"extension modules end in {suffix} here: run this with CPython on Linux")
             suffix = suffix.replace(here, f"cpython-{self.major}{self.minor}-")
+        if SYSTEM:
+            suffix = suffix.replace(f"-{platform.machine()}-", f"-{SYSTEM.machine}-")
         return "_heliostat" + suffix
 
     @property
@@ -72,8 +112,8 @@ class Python(NamedTuple):
         """The tag of wheels for this Python."""
         python = f"cp{self.major}{self.minor}"
         flags = getattr(sys, "abiflags", "") if self == RUNNING else ""
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        return f"{python}-{python}{flags}-{platform}"
+        here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        return f"{python}-{python}{flags}-{SYSTEM.tag if SYSTEM else here}"
 
     def pyo3_config(self, folder: Path) -> Path:
         """A file that says what PyO3 would otherwise ask the interpreter for."""
@@ -90,6 +130,7 @@ class Python(NamedTuple):
         return path
 
 
+SYSTEM = Manylinux.asked()
 OLDEST = Python(3, 10)
 RUNNING = Python(*sys.version_info[:2])
 
@@ -115,6 +156,19 @@ def project() -> dict[str, Any]:
     return {**table, "version": load_toml(ROOT / "Cargo.toml")["workspace"]["package"]["version"]}
 
 
+def addresses() -> dict[str, str]:
+    """Where the project is; the repository itself knows no address of its own."""
+    repository = os.environ.get("REPOSITORY_URL", "").rstrip("/")
+    if not repository:
+        return {}
+    return {
+        "Source": repository,
+        "Issues": f"{repository}/issues",
+        "Changelog": f"{repository}/blob/main/CHANGELOG.md",
+        **({"Documentation": site} if (site := os.environ.get("SITE_URL", "")) else {}),
+    }
+
+
 def metadata(table: dict[str, Any]) -> str:
     lines = [
         "Metadata-Version: 2.4",
@@ -123,9 +177,11 @@ def metadata(table: dict[str, Any]) -> str:
         f"Summary: {table['description']}",
         f"License-Expression: {table['license']}",
         *(f"License-File: {name}" for name in table["license-files"]),
+        *([f"License-File: {NOTICES}"] if table.get("linked") else []),
         f"Requires-Python: {table['requires-python']}",
         *(f"Classifier: {name}" for name in table["classifiers"]),
         *(f"Requires-Dist: {need}" for need in table["dependencies"]),
+        *(f"Project-URL: {name}, {url}" for name, url in addresses().items()),
     ]
     for extra, needs in table["optional-dependencies"].items():
         lines.append(f"Provides-Extra: {extra}")
@@ -151,9 +207,13 @@ def python_sources() -> Iterator[tuple[str, Path]]:
 
 def cargo(profile: str, python: Python = RUNNING) -> tuple[Path, Path]:
     """Build both artefacts with one call, so that they share every dependency; where they lie."""
-    command = ["cargo", "build", "--profile", profile, "-p", "helio-py", "-p", "helio-cli"]
+    wanted = ["--profile", profile, "-p", "helio-py", "-p", "helio-cli"]
     target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")  # absolute one wins
-    if python == RUNNING:
+    command, folder = ["cargo", "build", *wanted], target / profile
+    if SYSTEM:
+        command = ["cargo", "zigbuild", "--target", f"{SYSTEM.target}.{SYSTEM.glibc}", *wanted]
+        folder = target / SYSTEM.target / profile
+    if python == RUNNING and not SYSTEM:
         # The interpreter itself, not the environment's link to it: that one's name stays the same
         # when it comes to mean another version, and PyO3 would not be built again.
         told = {"PYO3_PYTHON": os.path.realpath(sys.executable)}
@@ -162,7 +222,7 @@ def cargo(profile: str, python: Python = RUNNING) -> tuple[Path, Path]:
     if subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, **told}).returncode:
         sys.exit("cargo could not build the extension module and the daemon")
     library = "lib_heliostat.dylib" if sys.platform == "darwin" else "lib_heliostat.so"
-    built = target / profile / library, target / profile / "heliostat"
+    built = folder / library, folder / "heliostat"
     for path in built:
         if not path.exists():
             sys.exit(f"cargo built no {path}: is its crate's target named so?")
@@ -216,6 +276,11 @@ class Wheel:
             )
         for name in table["license-files"]:
             self.add(f"{self.info}/licenses/{name}", (ROOT / name).read_bytes())
+        if table.get("linked"):
+            sys.path.append(str(ROOT / "xtask"))
+            import notices
+
+            self.add(f"{self.info}/licenses/{NOTICES}", notices.text().encode())
 
     def add(self, name: str, data: bytes, mode: int = 0o644) -> None:
         entry = zipfile.ZipInfo(name, EPOCH)
@@ -236,7 +301,7 @@ class Wheel:
 def pack(folder: str, python: Python) -> str:
     """Build for this Python, write its wheel into the folder; the wheel's name."""
     extension, binary = cargo("release", python)
-    wheel = Wheel(folder, python.tag)
+    wheel = Wheel(folder, python.tag, {**project(), "linked": True})
     for name, path in python_sources():
         wheel.add(name, path.read_bytes())
     wheel.add("heliostat-alias.pth", f"{ALIAS}\n".encode())
@@ -287,5 +352,8 @@ if __name__ == "__main__":
         case ["wheel", folder, *versions]:
             for version in [Python.parse(text) for text in versions] or [RUNNING]:
                 print(pack(folder, version), flush=True)
+        case ["sdist", folder]:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            print(build_sdist(folder))
         case _:
             sys.exit(__doc__)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -57,3 +59,73 @@ def test_pyo3_is_told_what_it_cannot_ask(backend: Any, tmp_path: Path) -> None:
 def test_what_is_no_version_is_refused(backend: Any, text: str) -> None:
     with pytest.raises(SystemExit, match=r"3\.12|3\.10"):
         backend.Python.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "tag", "machine"),
+    [
+        ("2.17-x86_64", "manylinux_2_17_x86_64.manylinux2014_x86_64", "x86_64"),
+        ("2.28-aarch64", "manylinux_2_28_aarch64", "aarch64"),
+    ],
+)
+def test_wheels_for_older_systems_and_other_machines(
+    backend: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    asked: str,
+    tag: str,
+    machine: str,
+) -> None:
+    monkeypatch.setenv("MANYLINUX", asked)
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path))
+    monkeypatch.setattr(backend, "SYSTEM", backend.Manylinux.asked())
+    python = backend.Python.parse("3.12")
+    assert python.tag == f"cp312-cp312-{tag}"
+    assert python.extension.endswith(f"-{machine}-linux-gnu.so")
+    ran: list[list[str]] = []
+    built = tmp_path / f"{machine}-unknown-linux-gnu/release"
+    built.mkdir(parents=True)
+    for name in ("lib_heliostat.so", "heliostat"):
+        (built / name).touch()
+
+    def start(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(backend.subprocess, "run", start)
+    assert backend.cargo("release", python) == (built / "lib_heliostat.so", built / "heliostat")
+    target = f"{machine}-unknown-linux-gnu.{asked.partition('-')[0]}"
+    assert ran[0][:4] == ["cargo", "zigbuild", "--target", target]
+
+
+@pytest.mark.parametrize("asked", ["2", "3.1", "2.17-arm", "glibc"])
+def test_what_is_no_system_is_refused(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    monkeypatch.setenv("MANYLINUX", asked)
+    with pytest.raises(SystemExit, match=r"2\.17-aarch64"):
+        backend.Manylinux.asked()
+
+
+def test_addresses_come_from_the_environment(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REPOSITORY_URL", raising=False)
+    assert "Project-URL" not in backend.metadata(backend.project())
+    monkeypatch.setenv("REPOSITORY_URL", "https://git.example/field/heliostat/")
+    said = backend.metadata({**backend.project(), "linked": True}).partition("\n\n")[0]
+    assert "Project-URL: Source, https://git.example/field/heliostat\n" in said
+    assert "License-File: THIRD-PARTY-NOTICES.txt" in said
+
+
+def test_every_crate_that_is_linked_is_named_with_its_licence(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "xtask"))
+    import notices
+
+    said = notices.text()
+    assert re.search(r"^pyo3 [\d.]+: ", said, re.MULTILINE)
+    assert re.search(r"^tokio [\d.]+: MIT; ", said, re.MULTILINE)
+    assert "Copyright (c) 2015-present Jason Miller" in said, "the page's scripts"
+    assert not re.search(r"^(syn|serde_derive|loom|helio-node) ", said, re.MULTILINE)
+    named = re.findall(r"^[\w-]+ [\w.+-]+: (.*); ", said.partition("-" * 80)[0], re.MULTILINE)
+    assert all(named)
