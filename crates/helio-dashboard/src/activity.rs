@@ -9,7 +9,7 @@ use helio_types::JobId;
 use serde_json::{Value, json};
 
 /// LIMIT-1: as many bars as one answer may have; of more the latest are told.
-const BARS_MAX: usize = 4000;
+pub(crate) const BARS_MAX: usize = 4000;
 /// LIMIT-1: groups of errors.
 const GROUPS_MAX: usize = 100;
 
@@ -22,8 +22,8 @@ fn number(row: &Row, column: &str) -> u64 {
 }
 
 /// The calls that run, or have begun or ended since a moment, in milliseconds since 1970, of one job or (`""`)
-/// of all; the latest last. An `end` of 0 is of what runs.
-pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, now_ms: u64) -> Value {
+/// of all; the latest last, `most` of them. An `end` of 0 is of what runs.
+pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, most: usize, now_ms: u64) -> Value {
     let job_id = JobId::from_hex(job).ok();
     let is_seen = |call: &Found<'_>| {
         let (start, end) = call.times_us();
@@ -34,10 +34,17 @@ pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, now_ms: u64) -> Valu
     };
     let since = calls.since(since_ms.max(1).saturating_mul(1000));
     let mut seen: Vec<Found<'_>> = since.filter(is_seen).collect();
-    seen.sort_unstable_by_key(|call| (call.times_us().0, call.key));
-    let left_out = seen.len().saturating_sub(BARS_MAX);
-    let bars: Vec<Value> = seen[left_out..].iter().map(Found::bar).collect();
-    json!({ "now": now_ms, "bars": bars, "left_out": left_out })
+    let place = |call: &Found<'_>| (call.times_us().0, call.key);
+    let left_out = seen.len().saturating_sub(most);
+    if left_out > 0 {
+        seen.select_nth_unstable_by_key(left_out - 1, place);
+        seen.drain(..left_out);
+    }
+    seen.sort_unstable_by_key(place);
+    let bars: Vec<Value> = seen.iter().map(Found::bar).collect();
+    let mut told = json!({ "now": now_ms, "bars": null, "left_out": left_out });
+    told["bars"] = Value::Array(bars);
+    told
 }
 
 struct Group<'row> {
@@ -127,20 +134,20 @@ mod tests {
             // Its process is gone, and nobody knows when it ended.
             call(5, TaskPhase::Failed, 20, 0),
         ]);
-        let told = bars(&calls, 100, "", 200);
+        let told = bars(&calls, 100, "", BARS_MAX, 200);
         assert_eq!(starts(&told), [5, 90]);
         assert_eq!((&told["now"], &told["left_out"]), (&json!(200), &json!(0)));
         let job = JobId([1; JobId::LEN]).hex();
-        assert_eq!(starts(&bars(&calls, 0, &job, 200)), [5, 10, 90]);
-        assert_eq!(bars(&calls, 0, "02", 200)["bars"], json!([]));
+        assert_eq!(starts(&bars(&calls, 0, &job, BARS_MAX, 200)), [5, 10, 90]);
+        assert_eq!(bars(&calls, 0, "02", BARS_MAX, 200)["bars"], json!([]));
     }
 
     #[test]
     fn of_too_many_bars_the_latest_are_told() {
         let many = (1..=BARS_MAX as u64 + 5).map(|at| call(at, TaskPhase::Finished, at, at));
-        let told = bars(&table(many.collect()), 0, "", 9);
+        let told = bars(&table(many.collect()), 0, "", BARS_MAX, 9);
         assert_eq!(told["left_out"], 5);
-        assert_eq!(told["bars"][0]["start"], 6);
+        assert_eq!(starts(&told), (6..=BARS_MAX as u64 + 5).collect::<Vec<_>>());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A page that is seen keeps one such answer open and asks anew for what it shows of what has changed. So nothing is
 //! asked while nothing changes, and what changes is seen within [`EVERY`] where that is cheap.
 //!
-//! **LIMIT-1** What a page asks for costs a hundredth of a core at most ([`SHARE`]): when an answer took long the next
+//! **LIMIT-1** What a page asks for costs a two-hundredth of a core at most ([`SHARE`]): when an answer took long the next
 //! change is said as much later. Lists that have to be made to see whether they have changed are made as rarely.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, Response, header};
 use bytes::Bytes;
 use futures_util::stream;
-use helio_observer::read;
-use helio_proto::control::NodeInfo;
+use helio_observer::{Following, read};
+use helio_proto::control::{KvEntries, NodeInfo};
 use helio_report::{Resource, Row};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -27,18 +27,55 @@ use tokio::sync::Mutex;
 use crate::access::Verdict;
 use crate::fields::Fields;
 use crate::reply::{Refusal, Reply};
-use crate::{App, job_routes};
+use crate::{App, job_routes, told_routes, train_routes};
 
 /// How often what somebody follows is looked at.
 const EVERY: Duration = Duration::from_millis(200);
 /// Between two looks there is so many times the time that the one before, and the answers after it, took.
-const SHARE: u32 = 100;
+const SHARE: u32 = 200;
 /// So much a row takes that is made to see whether it has changed.
 const FOR_EACH: Duration = Duration::from_micros(5);
+/// A round of questions about calls that is not older is new: another one comes soon.
+const ROUND: Duration = Duration::from_millis(400);
 /// A page that has gone away is noticed when something is sent.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// So much a byte takes of what drivers tell of their runs, which is read to see whether it has changed.
+const FOR_EACH_BYTE: Duration = Duration::from_nanos(5);
 /// These change by being told.
 const VOLATILE: [&str; 2] = ["end_time_ms", "time"];
+
+/// What somebody follows: a list of the state API, or of what drivers tell of their runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Followed {
+    List(Resource),
+    /// The name, and where drivers tell.
+    Runs(&'static str, &'static str),
+}
+
+const RUNS: [Followed; 4] = [
+    Followed::Runs("training", train_routes::TOLD),
+    Followed::Runs("tuning", told_routes::TUNING),
+    Followed::Runs("datasets", told_routes::DATASETS),
+    Followed::Runs("serving", told_routes::SERVING),
+];
+
+impl Followed {
+    fn all() -> impl Iterator<Item = Self> {
+        Resource::ALL.into_iter().map(Self::List).chain(RUNS)
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::List(of) => of.name().replace('-', "_"),
+            Self::Runs(name, _) => name.to_owned(),
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let of_runs = RUNS.into_iter().find(|one| one.name() == name);
+        of_runs.or_else(|| Resource::named(name).map(Self::List))
+    }
+}
 
 /// The last reading of a list.
 #[derive(Debug, Default)]
@@ -53,7 +90,7 @@ struct Seen {
 /// The lists that pages follow, and the cost of following them.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    of: BTreeMap<&'static str, Mutex<Seen>>,
+    of: BTreeMap<String, Mutex<Seen>>,
     followers: AtomicU32,
     /// Microseconds in which answers for pages were made.
     spent_us: AtomicU64,
@@ -62,7 +99,7 @@ pub(crate) struct Changes {
 impl Changes {
     pub(crate) fn new() -> Self {
         Self {
-            of: Resource::ALL.into_iter().map(|one| (one.name(), Mutex::default())).collect(),
+            of: Followed::all().map(|one| (one.name(), Mutex::default())).collect(),
             followers: AtomicU32::new(0),
             spent_us: AtomicU64::new(0),
         }
@@ -78,20 +115,20 @@ impl Changes {
 }
 
 /// How often a list has changed, as far as it was looked at.
-async fn version(app: &App, of: Resource, verdict: Verdict) -> Result<u64, Refusal> {
-    let mut seen = app.changes.of[of.name()].lock().await;
+async fn version(app: &App, of: Followed, verdict: Verdict) -> Result<u64, Refusal> {
+    let mut seen = app.changes.of[&of.name()].lock().await;
     let began = Instant::now();
     if seen.next.is_some_and(|next| next > began) {
         return Ok(seen.version);
     }
-    let (print, rows) = match of {
-        Resource::Tasks => {
-            let told = app.answers.rows(app, of).await?;
+    let (print, takes) = match of {
+        Followed::List(Resource::Tasks) => {
+            let told = app.answers.calls(app, ROUND).await?;
             let version = told.calls.as_ref().map_or(0, |calls| read(calls).version());
-            (print(&(version, told.silent)), 0)
+            (print(&(version, told.silent)), Duration::ZERO)
         }
         // Of nodes pages show more than the list has.
-        Resource::Nodes => {
+        Followed::List(Resource::Nodes) => {
             let told = app.answers.nodes(app).await?;
             let node = |node: &NodeInfo| {
                 helio_proto::encode(&NodeInfo { version: 0, pending: Vec::new(), ..node.clone() })
@@ -99,15 +136,23 @@ async fn version(app: &App, of: Resource, verdict: Verdict) -> Result<u64, Refus
             let pending = told.pending.iter().chain(told.nodes.iter().flat_map(|one| &one.pending));
             let waiting = pending.map(|one| (one.count, one.why.as_str())).collect::<Vec<_>>();
             let nodes = told.nodes.iter().map(node).collect::<Vec<_>>();
-            (print(&(nodes, waiting)), told.nodes.len())
+            (print(&(nodes, waiting)), FOR_EACH * told.nodes.len() as u32)
         }
-        Resource::Jobs => {
+        Followed::List(Resource::Jobs) => {
             let rows = job_routes::details(app, verdict).await?;
-            (print(&Value::Array(rows.clone()).to_string()), rows.len())
+            let takes = FOR_EACH * rows.len() as u32;
+            (print(&Value::Array(rows).to_string()), takes)
         }
-        other => {
+        Followed::List(other) => {
             let told = app.answers.rows(app, other).await?;
-            (print_rows(&told.rows), told.rows.len())
+            (print_rows(&told.rows), FOR_EACH * told.rows.len() as u32)
+        }
+        Followed::Runs(_, namespace) => {
+            let entries = KvEntries { namespace: namespace.to_owned(), ..KvEntries::default() };
+            let pairs = app.asker.entries(entries).await.map_err(Refusal::unavailable)?;
+            let bytes: usize = pairs.iter().map(|pair| pair.value.len()).sum();
+            let pairs = pairs.iter().map(|pair| (&pair.key, &pair.value)).collect::<Vec<_>>();
+            (print(&pairs), FOR_EACH_BYTE * bytes as u32)
         }
     };
     if print != seen.print {
@@ -115,7 +160,7 @@ async fn version(app: &App, of: Resource, verdict: Verdict) -> Result<u64, Refus
         seen.version += 1;
     }
     // A little less, so that who looks each time sees something new each time.
-    seen.next = Some(began + (EVERY / 2).max(FOR_EACH * rows as u32 * SHARE));
+    seen.next = Some(began + (EVERY / 2).max(takes * SHARE));
     Ok(seen.version)
 }
 
@@ -141,7 +186,9 @@ struct Follower {
     app: Arc<App>,
     verdict: Verdict,
     /// The lists, each with the number of its changes that the page was told last; none: it was told nothing yet.
-    of: Vec<(Resource, Option<u64>)>,
+    of: Vec<(Followed, Option<u64>)>,
+    /// Who follows calls is woken when there is something to see.
+    calls: Option<Following>,
     said: Instant,
     /// The cost of all answers when the last event was sent.
     spent_us: u64,
@@ -160,7 +207,12 @@ impl Follower {
         let mut is_first = self.of.iter().all(|(_, version)| version.is_none());
         loop {
             if !is_first {
-                tokio::time::sleep(EVERY).await;
+                match &mut self.calls {
+                    Some(calls) => {
+                        let _ = tokio::time::timeout(2 * EVERY, calls.round()).await;
+                    }
+                    None => tokio::time::sleep(EVERY).await,
+                }
                 // The answers that the page has asked for since the last event count.
                 let spent = changes.spent_us.load(Ordering::Relaxed).saturating_sub(self.spent_us);
                 let among = changes.followers.load(Ordering::Relaxed).max(1);
@@ -173,7 +225,7 @@ impl Follower {
                 let Ok(now) = version(&self.app, *of, self.verdict).await else { continue };
                 if *said != Some(now) {
                     *said = Some(now);
-                    news.push(of.name().replace('-', "_"));
+                    news.push(of.name());
                 }
             }
             if !news.is_empty() || is_first || self.said.elapsed() >= ALIVE_EVERY {
@@ -198,10 +250,9 @@ pub(crate) async fn changes(
 ) -> Result<Reply, Refusal> {
     let fields = Fields::parse(&query.unwrap_or_default());
     let named = |name: &str| {
-        let known: Vec<String> =
-            Resource::ALL.iter().map(|one| one.name().replace('-', "_")).collect();
+        let known: Vec<String> = Followed::all().map(Followed::name).collect();
         let text = format!("There is no list {name:?} to follow, only {}.", known.join(", "));
-        Resource::named(name).map(|one| (one, None)).ok_or_else(|| Refusal::bad(text))
+        Followed::named(name).map(|one| (one, None)).ok_or_else(|| Refusal::bad(text))
     };
     let of = fields.get("of").ok_or_else(|| {
         Refusal::bad("`of` must name lists whose changes are wanted: `of=tasks,actors`.")
@@ -210,7 +261,9 @@ pub(crate) async fn changes(
     of.sort_by_key(|(one, _)| one.name());
     of.dedup();
     app.changes.followers.fetch_add(1, Ordering::Relaxed);
-    let follower = Follower { app, verdict, of, said: Instant::now(), spent_us: 0 };
+    let has_calls = of.iter().any(|(one, _)| *one == Followed::List(Resource::Tasks));
+    let calls = (has_calls && app.asker.past().is_none()).then(|| app.mirror.follow());
+    let follower = Follower { app, verdict, of, calls, said: Instant::now(), spent_us: 0 };
     let events = stream::unfold(follower, |mut follower| async move {
         let event = follower.next().await;
         Some((Ok::<_, std::convert::Infallible>(event), follower))

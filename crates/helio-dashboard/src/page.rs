@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BinaryHeap;
 
 use helio_observer::{Told, read};
-use helio_report::calls::{Calls, Field, Found, Key, Of};
+use helio_report::calls::{Block, Calls, Field, Found, Group, Key, Of};
 use helio_report::select::shown;
 use helio_report::{Resource, Row};
 use helio_types::TaskId;
@@ -139,25 +139,52 @@ impl Wanted {
         let Chosen { rows, filtered, next } = chosen;
         let mut shown = resource.names(self.is_detailed);
         shown.retain(|column| self.has_why || *column != "why");
-        let cut = |row: &Row| -> Row {
-            let value = |name: &str| row.get(name).cloned().unwrap_or(Value::Null);
-            shown.iter().map(|&name| (name.to_owned(), value(name))).collect()
+        let cut = |row: Cow<'_, Row>| -> Value {
+            let mut all: Row = shown.iter().map(|&name| (name.to_owned(), Value::Null)).collect();
+            match row {
+                Cow::Owned(row) => {
+                    all.extend(row.into_iter().filter(|(name, _)| shown.contains(&&**name)));
+                }
+                Cow::Borrowed(row) => {
+                    for (name, value) in &mut all {
+                        *value = row.get(name).cloned().unwrap_or(Value::Null);
+                    }
+                }
+            }
+            Value::Object(all)
         };
-        let result: Vec<Row> = rows.iter().map(|row| cut(row)).collect();
-        json!({
+        let result: Vec<Value> = rows.into_iter().map(cut).collect();
+        let mut answer = json!({
             "total": told.total,
             "num_after_truncation": told.len(),
             // Of what there are no rows, nobody knows whether a filter would hold.
             "num_filtered": if self.filters.is_empty() { told.total } else { filtered },
-            "result": result,
+            "result": null,
             "next": next,
             "partial_failure_warning": warning(told),
             "warnings": null,
+        });
+        // Moved, as there may be a great many.
+        answer["result"] = Value::Array(result);
+        answer
+    }
+
+    /// The groups of calls for which all filters hold; none: the filters ask for more than groups say.
+    fn groups_of(&self, calls: &Calls) -> Option<Vec<Group>> {
+        let is_said =
+            |filter: &Filter| matches!(Of::named(&filter.column), Of::Name | Of::State | Of::Type);
+        self.filters.iter().all(is_said).then(|| {
+            let mut groups = calls.groups();
+            groups.retain(|group| {
+                let row = group.row();
+                self.filters.iter().all(|filter| filter.holds(&row))
+            });
+            groups
         })
     }
 
-    /// The rows of a table of calls: each call is looked at, and a row is made of those that are shown.
-    fn of_calls(&self, calls: &Calls) -> Chosen<'static> {
+    /// The rows of a table of calls: a row is made of those that are shown, and most others are not looked at.
+    fn of_calls<'a>(&self, calls: &'a Calls) -> Chosen<'static> {
         let mut filters: Vec<OfCalls<'_>> = self.filters.iter().map(OfCalls::new).collect();
         let of_id = self.filters.iter().find_map(|filter| {
             let is_id = filter.is_equal && filter.column == "task_id";
@@ -165,14 +192,15 @@ impl Wanted {
         });
         let order = self.order.as_deref().map(Order::new);
         let after = self.after.as_deref().map(|after| parse_place(after, order.is_some()));
+        let groups = of_id.is_none().then(|| self.groups_of(calls)).flatten();
+        let wanted = groups.as_ref().map(|groups| calls.wanted(groups));
         let mut filtered = 0;
         // The first ones after that place, and one more, the last of them on top: of a million calls no more are kept.
         let mut kept: BinaryHeap<Placed<'_>> = BinaryHeap::new();
-        let all: Box<dyn Iterator<Item = Found<'_>>> = match of_id {
-            Some(id) => Box::new(calls.of(id)),
-            None => Box::new(calls.after(None)),
-        };
-        for call in all.filter(|call| filters.iter_mut().all(|filter| filter.holds(call))) {
+        let mut look_at = |call: Found<'a>, kept: &mut BinaryHeap<Placed<'a>>| {
+            if !filters.iter_mut().all(|filter| filter.holds(&call)) {
+                return;
+            }
             filtered += 1;
             let place = (order.map_or(0, |order| order.rank(&call)), call.key);
             let is_after = match after {
@@ -182,15 +210,34 @@ impl Wanted {
                 None => true,
             };
             if !is_after {
-                continue;
-            }
-            if kept.len() <= self.limit {
+            } else if kept.len() <= self.limit {
                 kept.push(Placed { place, call });
             } else if let Some(mut last) = kept.peek_mut()
                 && place < last.place
             {
                 *last = Placed { place, call };
             }
+        };
+        match of_id {
+            Some(id) => calls.of(id).for_each(|call| look_at(call, &mut kept)),
+            None => {
+                for block in calls.blocks() {
+                    // Where the calls are counted, blocks that bring nothing need no look.
+                    let is_full = kept.len() > self.limit;
+                    let last = kept.peek().filter(|_| is_full).map(|last| last.place.0);
+                    let is_behind = last.zip(order).is_some_and(|(last, order)| {
+                        order.best(&block).is_some_and(|best| best > last)
+                    });
+                    let is_needed =
+                        wanted.is_none_or(|wanted| !is_behind && block.may_have(wanted));
+                    if is_needed {
+                        block.calls().for_each(|call| look_at(call, &mut kept));
+                    }
+                }
+            }
+        }
+        if let Some(groups) = groups {
+            filtered = groups.iter().map(|group| group.of.count).sum();
         }
         let mut kept = kept.into_sorted_vec();
         let is_cut = kept.len() > self.limit;
@@ -249,6 +296,15 @@ enum Order<'a> {
 impl<'a> Order<'a> {
     fn new(column: &'a str) -> Self {
         if column == TOOK { Self::Took } else { Self::By(Of::named(column), column) }
+    }
+
+    /// No call of a block stands before that; none: who knows?
+    fn best(self, block: &Block<'_>) -> Option<u64> {
+        let largest = match self {
+            Self::Took => Some(block.slowest()),
+            Self::By(of, _) => block.largest(of),
+        };
+        largest.map(|largest| u64::MAX - largest.saturating_add(1))
     }
 
     /// Where a call stands; what has no number is the last.
@@ -398,6 +454,11 @@ fn flag(name: &str, text: &str) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, RwLock};
+
+    use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
+    use helio_types::ActorId;
+
     use super::*;
 
     fn rows() -> Vec<Row> {
@@ -510,6 +571,65 @@ mod tests {
         ] {
             let said = Wanted::parse(query).unwrap_err();
             assert!(said.contains(says), "{query}: {said}");
+        }
+    }
+
+    /// Three blocks of a table, in no order.
+    fn table() -> Told {
+        let task = |n: u64| {
+            // Ten apart from each other, as a permutation.
+            let at = n * 7_919 % 10_007;
+            let phase = match n % 10 {
+                0 => TaskPhase::Failed,
+                1 => TaskPhase::WaitsForWorker,
+                _ => TaskPhase::Finished,
+            };
+            TaskRow {
+                task_id: TaskId::new(n, ActorId([3; ActorId::LEN])),
+                name: if n % 1_000 == 7 { "rare" } else { "often" }.to_owned(),
+                phase,
+                created_ms: 1 + at,
+                started_us: if phase.is_over() { 20_000_000 } else { 0 },
+                ended_us: if phase.is_over() { 20_000_000 + at % 997 * 1_000 } else { 0 },
+                ..TaskRow::default()
+            }
+        };
+        let tasks = (0..10_007).map(task).collect();
+        let mut calls = Calls::default();
+        calls.add(&[Answer { tasks, ..Answer::default() }], true);
+        Told::of_calls(Arc::new(RwLock::new(calls)), 0, Vec::new())
+    }
+
+    #[test]
+    fn pages_of_a_table_are_those_of_its_rows() {
+        let told = table();
+        let calls = told.calls.as_ref().unwrap();
+        let rows = Told::all(read(calls).all().map(|call| call.row()).collect(), 0);
+        let filter = |column: &str, predicate: &str, value: &str| {
+            format!("&filter_keys={column}&filter_predicates={predicate}&filter_values={value}")
+        };
+        let filters = [
+            String::new(),
+            filter("name", "%3D", "rare"),
+            filter("name", "!%3D", "rare") + &filter("state", "%3D", "FAILED"),
+            filter("state", "%3D", "PENDING_NODE_ASSIGNMENT"),
+            filter("job_id", "%3D", "01000000"),
+            filter("name", "%3D", "nobody"),
+        ];
+        for filters in &filters {
+            for order in ["", "creation_time_ms", "took", "end_time_ms", "attempt_number"] {
+                let mut query = format!("limit=700&detail=1&order={order}{filters}");
+                for _ in 0..3 {
+                    let wanted = Wanted::parse(&query).unwrap();
+                    let of = |told: &Told| wanted.page(Resource::Tasks, told).unwrap();
+                    let (page, expected) = (of(&told), of(&rows));
+                    for what in ["result", "next", "num_filtered"] {
+                        assert_eq!(page[what], expected[what], "{query}: {what}");
+                    }
+                    let Some(next) = page["next"].as_str() else { break };
+                    query = format!("limit=700&detail=1&order={order}{filters}&next={next}");
+                }
+            }
         }
     }
 }

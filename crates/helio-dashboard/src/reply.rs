@@ -58,7 +58,10 @@ pub(crate) fn html(status: StatusCode, text: String) -> Reply {
 
 /// The envelope of Ray's routes for state.
 pub(crate) fn enveloped(result: Value) -> Reply {
-    json(&json!({ "result": true, "msg": "", "data": { "result": result } }))
+    let mut body = json!({ "result": true, "msg": "", "data": { "result": null } });
+    // Moved, as an answer may have a great many rows.
+    body["data"]["result"] = result;
+    json(&body)
 }
 
 /// The same when it went wrong.

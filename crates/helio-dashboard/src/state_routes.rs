@@ -63,10 +63,19 @@ impl Answers {
         Ok(told)
     }
 
+    /// The calls, as they were when the question came or up to `fresh` before.
+    pub(crate) async fn calls(&self, app: &App, fresh: Duration) -> Result<Arc<Told>, Refusal> {
+        let told = match app.asker.past() {
+            Some(_) => app.asker.rows(Resource::Tasks).await,
+            None => app.mirror.told(fresh).await,
+        };
+        told.map(Arc::new).map_err(Refusal::unavailable)
+    }
+
     /// The rows of a resource, as they were when the question came or up to [`FRESH`] before.
     pub(crate) async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
-        if resource == Resource::Tasks && app.asker.past().is_none() {
-            return app.mirror.told(FRESH).await.map(Arc::new).map_err(Refusal::unavailable);
+        if resource == Resource::Tasks {
+            return self.calls(app, FRESH).await;
         }
         let asked = Instant::now();
         let mut last = self.all[resource.name()].lock().await;
@@ -184,12 +193,12 @@ pub(crate) async fn timeline(
     Ok(reply)
 }
 
-/// `GET /api/v0/tasks/activity?since=…&job_id=…`: what runs and what ended since then, in milliseconds since 1970.
+/// `GET /api/v0/tasks/activity?since=…&job_id=…&most=…`: what runs and what ended since then, in milliseconds since 1970.
 pub(crate) async fn activity(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,
 ) -> Result<Reply, Refusal> {
-    let (mut since, mut job) = (0, String::new());
+    let (mut since, mut job, mut most) = (0, String::new(), activity::BARS_MAX);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*name {
             "since" => {
@@ -198,6 +207,14 @@ pub(crate) async fn activity(
                 since = value.parse().map_err(|_| wrong())?;
             }
             "job_id" => job = value.into_owned(),
+            "most" => {
+                let fits = value.parse().ok().filter(|most| *most <= activity::BARS_MAX);
+                let wrong = || {
+                    let max = activity::BARS_MAX;
+                    Refusal::bad(format!("`most` is a number of calls up to {max}, not {value:?}."))
+                };
+                most = fits.ok_or_else(wrong)?;
+            }
             _ => {}
         }
     }
@@ -206,7 +223,7 @@ pub(crate) async fn activity(
     Ok(app.changes.counted(|| {
         let none = Calls::default();
         let calls = tasks.calls.as_ref().map(read);
-        reply::json(&activity::bars(calls.as_deref().unwrap_or(&none), since, &job, now))
+        reply::json(&activity::bars(calls.as_deref().unwrap_or(&none), since, &job, most, now))
     }))
 }
 

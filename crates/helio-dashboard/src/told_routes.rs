@@ -12,19 +12,24 @@ use crate::reply::{self, Refusal, Reply};
 use crate::train_routes::{latest_first, rows};
 use crate::{App, job_routes};
 
+/// Where drivers tell of executions and searches, and the controller of applications.
+pub(crate) const DATASETS: &str = "_data_runs";
+pub(crate) const TUNING: &str = "_tune_runs";
+pub(crate) const SERVING: &str = "_serve_runs";
+
 /// `GET /api/v0/datasets`: executions of datasets, the latest first.
 pub(crate) async fn datasets(app: State<Arc<App>>, verdict: Extension<Verdict>) -> Answer {
-    told(app, verdict, "_data_runs").await
+    told(app, verdict, DATASETS).await
 }
 
 /// `GET /api/v0/tuning`: searches, the latest first.
 pub(crate) async fn tuning(app: State<Arc<App>>, verdict: Extension<Verdict>) -> Answer {
-    told(app, verdict, "_tune_runs").await
+    told(app, verdict, TUNING).await
 }
 
 /// `GET /api/v0/serving`: applications with their replicas and what they did lately.
 pub(crate) async fn serving(app: State<Arc<App>>, verdict: Extension<Verdict>) -> Answer {
-    told(app, verdict, "_serve_runs").await
+    told(app, verdict, SERVING).await
 }
 
 type Answer = Result<Reply, Refusal>;

@@ -21,7 +21,7 @@ use crate::{App, job_routes};
 const ROWS: &str = "_train_state";
 
 /// Where drivers tell of their runs, under `<start>-<run>`.
-const TOLD: &str = "_train_runs";
+pub(crate) const TOLD: &str = "_train_runs";
 
 /// The namespace of the runs' metrics, under the same keys.
 const CURVES: &str = "_train_curves";

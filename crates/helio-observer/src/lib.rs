@@ -28,7 +28,7 @@ use helio_types::WorkerId;
 use crate::history::Recorded;
 
 pub use logs::LogNode;
-pub use mirror::Mirror;
+pub use mirror::{Following, Mirror};
 pub use rows::{Table, Told, read};
 
 /// How long an answer may take.

@@ -2,13 +2,16 @@
 //!
 //! A reader says that it wants them ([`Mirror::told`]) and gets the table as it is after the next round of questions,
 //! which [`crate::history::keep`] asks for the history, too. What has changed since the round before is told then, and
-//! now and then all that there is: why a call waits changes by itself. How often that is depends on how much there is, and
-//! where there is little it is each time.
+//! now and then all that is not over: why a call waits changes by itself. How often that is depends on how much there is, and
+//! where there is little it is each time. All that there is is told at first, and when something was missed.
+//!
+//! A reader that follows ([`Mirror::follow`]) asks for nothing: rounds come five times a second as long as there is one.
 //!
 //! **LIMIT-1** The table has as many calls as [`helio_report::calls::CALLS_MAX`]; when nobody has looked for
 //! [`KEPT`] its memory is given back.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +31,8 @@ const FEW: usize = 1_000;
 const PAUSE_FOR_EACH: Duration = Duration::from_micros(200);
 /// Likewise for each call that the table has.
 const PAUSE_FOR_EACH_KNOWN: Duration = Duration::from_micros(5);
+/// The pause for those who follow, and where there are not few: a process counts all calls that it remembers then.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// A table that remembers so much of calls that it has not any more begins anew.
 const REMEMBERED_MAX: usize = 4 * CALLS_MAX;
 
@@ -47,6 +52,28 @@ pub struct Mirror {
     rounds: watch::Sender<Option<Round>>,
     wanted: Mutex<Wanted>,
     wake: Notify,
+    followers: AtomicU32,
+}
+
+/// A reader that follows what is told, until it is dropped.
+#[derive(Debug)]
+pub struct Following {
+    mirror: Arc<Mirror>,
+    rounds: watch::Receiver<Option<Round>>,
+}
+
+impl Following {
+    /// Waits for the next round.
+    pub async fn round(&mut self) {
+        // A mirror that ends is told of by the next question to it.
+        let _ = self.rounds.changed().await;
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.mirror.followers.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +91,7 @@ impl Default for Mirror {
             rounds: watch::channel(None).0,
             wanted: Mutex::default(),
             wake: Notify::new(),
+            followers: AtomicU32::new(0),
         }
     }
 }
@@ -94,6 +122,18 @@ impl Mirror {
         }
     }
 
+    /// Follows what is told of calls.
+    #[must_use]
+    pub fn follow(self: &Arc<Self>) -> Following {
+        self.followers.fetch_add(1, Ordering::Relaxed);
+        Following { mirror: Arc::clone(self), rounds: self.rounds.subscribe() }
+    }
+
+    /// Whether somebody follows.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.followers.load(Ordering::Relaxed) > 0
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,8 +154,13 @@ pub(crate) struct Keeper {
     is_live: bool,
     /// Something was missed: only all that there is can say what.
     is_lost: bool,
+    /// All that is open will be asked for in this round, too.
+    holds_back: bool,
+    /// There is little: it is asked for each time.
+    is_few: bool,
     /// When all was asked for last, and when that can be done again.
     whole_again: Instant,
+    whole_at: Instant,
     /// The living processes that have answered.
     tellers: BTreeSet<WorkerId>,
 }
@@ -126,7 +171,10 @@ impl Keeper {
             mirror,
             is_live: false,
             is_lost: false,
+            holds_back: false,
+            is_few: true,
             whole_again: Instant::now(),
+            whole_at: Instant::now(),
             tellers: BTreeSet::new(),
         }
     }
@@ -145,9 +193,27 @@ impl Keeper {
         !self.is_live || self.is_lost || self.whole_again <= Instant::now()
     }
 
+    /// Whether the same is to be done for those who follow and do not ask.
+    pub(crate) fn wants_whole_of_followers(&self) -> bool {
+        self.mirror.is_followed()
+            && self.wants_whole()
+            && (!self.is_live || self.is_lost || self.whole_at.elapsed() >= PAUSE_MIN)
+    }
+
+    /// Whether what is open is enough, after what has changed: the table has the others.
+    pub(crate) fn wants_open(&self) -> bool {
+        self.is_live && !self.is_lost && !self.is_few
+    }
+
+    /// Whether readers wait until all that is open is told, too.
+    pub(crate) fn hold_back(&mut self, holds_back: bool) {
+        self.holds_back = holds_back;
+    }
+
     /// Whether nobody has looked for a long time: the table goes.
     pub(crate) fn let_go(&mut self) {
-        let is_seen = self.mirror.lock().at.is_some_and(|at| at.elapsed() < KEPT);
+        let is_seen = self.mirror.is_followed()
+            || self.mirror.lock().at.is_some_and(|at| at.elapsed() < KEPT);
         if self.is_live && !is_seen {
             self.begin_anew();
             helio_store::heap::give_back();
@@ -165,10 +231,12 @@ impl Keeper {
         self.mirror.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds all that processes know of calls, which processes there are, and the actors.
+    /// Adds all that processes know of calls, or of those that are not over (`is_open`), which processes there are, and the
+    /// actors.
     pub(crate) fn add_whole(
         &mut self,
         began: Instant,
+        is_open: bool,
         told: &Inspected,
         processes: &[Answer],
         actors: &[ActorInfo],
@@ -179,16 +247,19 @@ impl Keeper {
         }
         calls.add_processes(processes);
         calls.set_actors(actors);
-        calls.add(&told.answers, true);
+        match is_open {
+            true => calls.add_open(&told.answers),
+            false => calls.add(&told.answers, true),
+        }
         let rows: usize = told.answers.iter().map(|answer| 1 + answer.tasks.len()).sum();
         let rows = rows + processes.len() + actors.len();
         let known = calls.len();
         drop(calls);
-        self.whole_again = Instant::now()
-            + match rows + known <= FEW {
-                true => Duration::ZERO,
-                false => PAUSE_FOR_EACH * rows as u32 + PAUSE_FOR_EACH_KNOWN * known as u32,
-            };
+        self.is_few = rows + known <= FEW;
+        self.whole_at = Instant::now();
+        let pause = PAUSE_FOR_EACH * rows as u32 + PAUSE_FOR_EACH_KNOWN * known as u32;
+        self.whole_again =
+            self.whole_at + if self.is_few { Duration::ZERO } else { pause.max(PAUSE_MIN) };
         self.is_live = true;
         self.is_lost = false;
         self.tellers = tellers(told);
@@ -207,7 +278,7 @@ impl Keeper {
             || told.answers.iter().any(|answer| answer.is_gapped)
             || !self.tellers.is_subset(&now);
         self.tellers = now;
-        if !self.is_lost {
+        if !self.is_lost && !self.holds_back {
             self.end_round(began, Ok(told.silent));
         }
     }
@@ -263,7 +334,7 @@ mod tests {
         let of_reader = Arc::clone(&mirror);
         let reader = tokio::spawn(async move { of_reader.told(FRESH).await.unwrap().len() });
         mirror.is_wanted().await;
-        keeper.add_whole(Instant::now(), &told(1, 0..3, TaskPhase::Sent), &[], &[]);
+        keeper.add_whole(Instant::now(), false, &told(1, 0..3, TaskPhase::Sent), &[], &[]);
         assert_eq!(reader.await.unwrap(), 3);
         assert!(!keeper.is_wanted());
         // Few are asked for anew each time.
@@ -281,7 +352,7 @@ mod tests {
     async fn many_are_followed_until_something_is_missed() {
         let mirror = Arc::new(Mirror::default());
         let mut keeper = Keeper::new(Arc::clone(&mirror));
-        keeper.add_whole(Instant::now(), &told(1, 0..50_000, TaskPhase::Sent), &[], &[]);
+        keeper.add_whole(Instant::now(), false, &told(1, 0..50_000, TaskPhase::Sent), &[], &[]);
         assert!(!keeper.wants_whole(), "that would be much");
         let (len, version) = read(&mirror);
         keeper.add_news(Instant::now(), &told(1, 0..10, TaskPhase::Finished));
@@ -293,11 +364,45 @@ mod tests {
         // The process is gone, and another is there.
         keeper.add_news(Instant::now(), &told(2, 50_000..50_001, TaskPhase::Sent));
         assert!(keeper.wants_whole());
-        keeper.add_whole(Instant::now(), &told(2, 50_000..50_001, TaskPhase::Sent), &[], &[]);
+        keeper.add_whole(
+            Instant::now(),
+            false,
+            &told(2, 50_000..50_001, TaskPhase::Sent),
+            &[],
+            &[],
+        );
         assert_eq!(read(&mirror).0, 11, "what is over, and what is told of");
         // Nobody has looked for a long time.
         keeper.let_go();
         assert_eq!(read(&mirror), (0, 0));
         assert!(keeper.wants_whole());
+    }
+
+    #[tokio::test]
+    async fn who_follows_is_woken_by_rounds_and_keeps_the_table() {
+        let mirror = Arc::new(Mirror::default());
+        let mut keeper = Keeper::new(Arc::clone(&mirror));
+        assert!(!keeper.wants_whole_of_followers());
+        let mut following = mirror.follow();
+        assert!(keeper.wants_whole_of_followers());
+        let many = told(1, 0..50_000, TaskPhase::Sent);
+        keeper.add_whole(Instant::now(), false, &many, &[], &[]);
+        following.round().await;
+        assert!(keeper.wants_open() && !keeper.wants_whole_of_followers());
+        // Half of them are over, and then all that is open is told.
+        keeper.hold_back(true);
+        keeper.add_news(Instant::now(), &told(1, 0..25_000, TaskPhase::Finished));
+        assert!(!following.rounds.has_changed().unwrap(), "there is more to come");
+        keeper.hold_back(false);
+        let open = told(1, 25_000..49_999, TaskPhase::Sent);
+        keeper.add_whole(Instant::now(), true, &open, &[], &[]);
+        following.round().await;
+        assert_eq!(read(&mirror).0, 49_999, "one is gone");
+        // Nobody asks, and the table stays until nobody follows.
+        keeper.let_go();
+        assert_eq!(read(&mirror).0, 49_999);
+        drop(following);
+        keeper.let_go();
+        assert_eq!(read(&mirror).0, 0);
     }
 }

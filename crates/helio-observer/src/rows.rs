@@ -75,7 +75,7 @@ impl Told {
     pub fn latest(&self, most: usize, wanted: impl Fn(&Found<'_>) -> bool) -> Cow<'_, [Row]> {
         let Some(calls) = &self.calls else { return Cow::Borrowed(&self.rows) };
         let calls = read(calls);
-        let mut found: Vec<Found<'_>> = calls.after(None).filter(wanted).collect();
+        let mut found: Vec<Found<'_>> = calls.all().filter(wanted).collect();
         found.sort_unstable_by_key(|one| std::cmp::Reverse((one.times_us().0, one.key)));
         Cow::Owned(found.iter().take(most).map(Found::row).collect())
     }
@@ -84,7 +84,7 @@ impl Told {
     #[must_use]
     pub fn failed(&self, most: usize) -> Cow<'_, [Row]> {
         let Some(calls) = &self.calls else { return Cow::Borrowed(&self.rows) };
-        Cow::Owned(read(calls).failed().take(most).map(|call| call.row()).collect())
+        Cow::Owned(read(calls).failed(most).iter().map(Found::row).collect())
     }
 }
 

@@ -172,11 +172,12 @@ impl Owner {
         (self.history.finished, self.history.failed)
     }
 
-    /// Rows of unfinished calls, oldest first, and of the latest that ended; and counts of all others.
-    /// `wall` makes microseconds since 1970 of the machine's time.
+    /// Rows of unfinished calls, oldest first, and of the latest that ended since a moment of the machine's time; and counts of
+    /// all others. `wall` makes microseconds since 1970 of the machine's time.
     #[must_use]
     pub fn task_rows(
         &self,
+        since: u64,
         limit: usize,
         now: u64,
         wall: impl Fn(u64) -> u64,
@@ -193,12 +194,16 @@ impl Owner {
             };
             others.add(&task.spec.template.name, actor, phase(task), 1);
         }
-        for ended in self.history.ended.iter().rev().skip(limit.saturating_sub(open.len())) {
+        let latest = self.history.ended.iter().rev();
+        let is_late = |ended: &&Ended| ended.ended >= since;
+        let room = limit.saturating_sub(open.len());
+        let told = latest.clone().take_while(is_late).take(room).count();
+        for ended in latest.clone().skip(told) {
             others.add(&ended.template.name, ended.actor, ended.phase(), 1);
         }
-        let open = open.into_iter().map(|task| self.open_row(task, now, &wall));
-        let ended = self.history.ended.iter().rev().map(|ended| ended_row(ended, &wall));
-        (open.chain(ended).take(limit).collect(), others)
+        let open = open.into_iter().take(limit).map(|task| self.open_row(task, now, &wall));
+        let ended = latest.take(told).map(|ended| ended_row(ended, &wall));
+        (open.chain(ended).collect(), others)
     }
 
     /// All calls that this process has made, counted by name and phase: first attempts, and those that are attempts of a

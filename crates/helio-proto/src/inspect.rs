@@ -54,6 +54,8 @@ messages! {
         /// For [`Topic::Tasks`]: who asks again and again, by a number of its own. A process that was asked by it before
         /// goes by that moment instead of `within_ms`, and one that was not tells of all; 0: nobody.
         6 follower: u64,
+        /// For [`Topic::Tasks`], with `within_ms`: all calls that are not over as well, and counts of those without a row.
+        7 is_open: bool,
     }
     /// A client asks.
     pub struct Inspect {

@@ -2,36 +2,40 @@
 //!
 //! A call takes about a hundred bytes: what calls share (names, processes, errors) is kept once and numbered. Answers
 //! to questions about calls are added one after the other ([`Calls::add`]); who tells best of a call is as in
-//! [`crate::rows::tasks`]. Calls are in the order of their keys: the id, then the attempt.
+//! [`crate::rows::tasks`]. Calls are in the order in which they were told of first: `slots.rs`.
 //!
 //! A frequent question costs what it shows, not what there is: calls are counted by function and phase as they are
-//! added, and those that are not over, that have failed, and that are over since a moment are found without looking
-//! at the others.
+//! added ([`Calls::groups`]), and those that are not over, that have failed, that are over since a moment, or that stand first in an
+//! order ([`Calls::blocks`]) are found without looking at most of the others.
 //!
-//! **LIMIT-1** Of more calls than [`CALLS_MAX`] those that ended first are only counted, and of error texts beyond
-//! [`ERROR_BYTES_MAX`] the last line is kept.
+//! **LIMIT-1** Of more calls than [`CALLS_MAX`] those that are over and were told of first are only counted, and of error texts
+//! beyond [`ERROR_BYTES_MAX`] the last line is kept.
 
 mod found;
+mod slots;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
 use helio_proto::control::ActorInfo;
 use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
+use helio_types::hash::{IdMap, IdSet};
 use helio_types::{ActorId, JobId, NodeId, ResourceSet, TaskId, WorkerId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rows;
 use crate::summary::{self, More};
 use crate::tellers;
 
+use slots::Slots;
+
 pub use found::{Field, Found, Of};
 
 /// As many calls as a table has.
-pub const CALLS_MAX: usize = 1_000_000;
+pub const CALLS_MAX: usize = if cfg!(test) { 120_000 } else { 1_000_000 };
 /// Bytes of error texts that are kept whole.
 pub const ERROR_BYTES_MAX: usize = 64 << 20;
-/// So many calls are let go at a time, so that the oldest are not looked for with each call.
+/// So many calls are let go at a time.
 const LET_GO: usize = CALLS_MAX / 20;
 
 /// A call's name in the table: its id, and how often it was begun before.
@@ -42,22 +46,29 @@ pub type Key = (TaskId, u32);
 struct Shared<T> {
     all: Vec<T>,
     numbers: HashMap<T, u32>,
+    /// The one that was wanted last: mostly the next call has the same.
+    last: u32,
 }
 
 impl<T: Clone + Default + Eq + Hash> Default for Shared<T> {
     fn default() -> Self {
-        Self { all: vec![T::default()], numbers: HashMap::from([(T::default(), 0)]) }
+        Self { all: vec![T::default()], numbers: HashMap::from([(T::default(), 0)]), last: 0 }
     }
 }
 
 impl<T: Clone + Default + Eq + Hash> Shared<T> {
     fn number(&mut self, value: &T) -> u32 {
+        if self.all[self.last as usize] == *value {
+            return self.last;
+        }
         if let Some(number) = self.numbers.get(value) {
+            self.last = *number;
             return *number;
         }
         let number = self.all.len() as u32;
         self.all.push(value.clone());
         self.numbers.insert(value.clone(), number);
+        self.last = number;
         number
     }
 
@@ -66,14 +77,88 @@ impl<T: Clone + Default + Eq + Hash> Shared<T> {
     }
 }
 
-/// Calls that are counted together: the function's name, the kind, how they stand.
-type Group = (u32, &'static str, TaskPhase);
+/// Calls that are counted together: [`group_of`] the function's name, the kind, how they stand.
+type GroupId = u32;
+
+const KINDS: [&str; 3] = ["NORMAL_TASK", "ACTOR_TASK", "ACTOR_CREATION_TASK"];
+/// Groups of each name.
+const OF_NAME: u32 = (TaskPhase::ALL.len() * KINDS.len()) as u32;
+
+/// So many calls of a function stand so.
+#[derive(Debug, Clone)]
+pub struct Group {
+    name: u32,
+    /// The function's name, the kind, how they stand, as rows say it, and how many there are.
+    pub of: More,
+    phase: TaskPhase,
+}
+
+impl Group {
+    /// The columns that all calls of the group share.
+    #[must_use]
+    pub fn row(&self) -> crate::Row {
+        let More { name, kind, state, .. } = &self.of;
+        let row = json!({ "name": name, "func_or_class_name": name, "type": kind, "state": state });
+        row.as_object().cloned().unwrap_or_default()
+    }
+}
+
+/// The names and phases of the calls that somebody looks for: blocks without them are passed over.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    names: u64,
+    phases: u32,
+}
+
+/// Some of the calls, which were told of one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    table: &'a Calls,
+    block: &'a slots::Block,
+}
+
+impl<'a> Block<'a> {
+    /// The calls.
+    pub fn calls(self) -> impl Iterator<Item = Found<'a>> {
+        self.block.calls().map(move |call| Found { table: self.table, key: call.key, call })
+    }
+
+    /// No call of the block has a larger number in that column; none: who knows?
+    #[must_use]
+    pub fn largest(&self, column: Of) -> Option<u64> {
+        match column {
+            Of::Created => Some(self.block.created_ms),
+            Of::Started => Some(self.block.started_us / 1000),
+            Of::Ended => Some(self.block.ended_us / 1000),
+            _ => None,
+        }
+    }
+
+    /// No call of the block took longer, in milliseconds.
+    #[must_use]
+    pub fn slowest(&self) -> u64 {
+        self.block.took_ms
+    }
+
+    /// Whether such calls may be in it.
+    #[must_use]
+    pub fn may_have(&self, wanted: Wanted) -> bool {
+        self.block.names & wanted.names > 0 && self.block.phases() & wanted.phases > 0
+    }
+}
 
 /// The record of a call.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Call {
+    key: Key,
+    /// The slot of another attempt.
+    other: u32,
+    /// The question about all that there is in, or after, which it was told of.
+    round: u32,
     name: u32,
     phase: TaskPhase,
+    /// The call was taken out of its slot.
+    is_gone: bool,
     /// The call is the constructor of an actor, of which the actors' table knows more.
     is_constructor: bool,
     /// The process that told of it has ended.
@@ -96,16 +181,34 @@ struct Call {
     ended_us: u64,
 }
 
+impl Call {
+    /// Whether both say the same of a call.
+    fn is_same(&self, other: &Self) -> bool {
+        *self == Self { other: self.other, round: self.round, ..*other }
+    }
+
+    fn kind(&self) -> usize {
+        match (self.is_constructor, self.actor) {
+            (true, _) => 2,
+            (false, 0) => 0,
+            (false, _) => 1,
+        }
+    }
+}
+
+fn group_of(call: &Call) -> GroupId {
+    call.name * OF_NAME + (call.kind() * TaskPhase::ALL.len()) as u32 + call.phase as u32
+}
+
 /// The table of calls, with its indexes and the texts that calls share.
 #[derive(Debug, Default)]
 pub struct Calls {
-    all: BTreeMap<Key, Call>,
-    counts: HashMap<Group, u64>,
-    /// Calls that have not ended.
-    open: BTreeSet<Key>,
-    /// Calls that have failed, and (constructors apart) calls that are over, by when.
-    failed: BTreeSet<(u64, Key)>,
-    over: BTreeSet<(u64, Key)>,
+    all: Slots,
+    counts: IdMap<GroupId, u64>,
+    /// The counts of those that each process told of, by its number and the group.
+    of_tellers: IdMap<u64, u64>,
+    /// How often all that there is was told.
+    round: u32,
     /// Grows with each change that somebody could see.
     version: u64,
     names: Shared<String>,
@@ -125,13 +228,15 @@ pub struct Calls {
     /// Calls of actors that are not known yet.
     unnamed: BTreeMap<ActorId, BTreeSet<Key>>,
     /// Calls that were sent and have not begun, as their processes told last.
-    queued: BTreeMap<WorkerId, BTreeSet<TaskId>>,
+    queued: BTreeMap<WorkerId, Vec<TaskId>>,
     /// The calls in `queued`, of all processes.
-    all_queued: HashSet<TaskId>,
+    all_queued: IdSet<TaskId>,
     /// Counts of calls without rows, as each process told last.
     more: BTreeMap<WorkerId, Vec<More>>,
     /// Calls that were let go.
-    let_go: BTreeMap<Group, u64>,
+    let_go: IdMap<GroupId, u64>,
+    /// The actor's method that was named last, as its process said it.
+    named: (ActorId, String, u32),
 }
 
 fn some<T: Copy>(is_nil: bool, id: T) -> Option<T> {
@@ -148,7 +253,7 @@ impl Calls {
     /// Whether it has none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.len() == 0
     }
 
     /// Grows with each change that somebody could see.
@@ -163,46 +268,29 @@ impl Calls {
         self.workers.all.len() + self.infos.len() + self.errors.all.len() + self.names.all.len()
     }
 
-    fn put(&mut self, key: Key, call: Call) {
-        let group = (call.name, kind(&call), call.phase);
-        let (is_over, is_failed) = (call.phase.is_over(), call.phase == TaskPhase::Failed);
-        let (ended_us, is_constructor) = (call.ended_us, call.is_constructor);
-        if let Some(before) = self.all.insert(key, call) {
-            self.unlist(&key, &before);
+    fn put(&mut self, call: Call) {
+        let group = group_of(&call);
+        if let Some(before) = self.all.put(call) {
+            let same = group_of(&before);
+            if (before.teller, same) == (call.teller, group) {
+                return;
+            }
+            self.uncount(&before);
         }
         *self.counts.entry(group).or_default() += 1;
-        if !is_over {
-            self.open.insert(key);
-        } else if !is_constructor {
-            self.over.insert((ended_us, key));
-        }
-        if is_failed {
-            self.failed.insert((ended_us, key));
-        }
+        *self.of_tellers.entry(of_teller(call.teller, group)).or_default() += 1;
     }
 
     fn take(&mut self, key: &Key) -> Option<Call> {
-        let call = self.all.remove(key)?;
-        self.unlist(key, &call);
+        let call = self.all.take(key)?;
+        self.uncount(&call);
         Some(call)
     }
 
-    fn unlist(&mut self, key: &Key, call: &Call) {
-        let group = (call.name, kind(call), call.phase);
-        if let Some(count) = self.counts.get_mut(&group) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&group);
-            }
-        }
-        if !call.phase.is_over() {
-            self.open.remove(key);
-        } else if !call.is_constructor {
-            self.over.remove(&(call.ended_us, *key));
-        }
-        if call.phase == TaskPhase::Failed {
-            self.failed.remove(&(call.ended_us, *key));
-        }
+    fn uncount(&mut self, call: &Call) {
+        let group = group_of(call);
+        count_less(&mut self.counts, group);
+        count_less(&mut self.of_tellers, of_teller(call.teller, group));
     }
 
     /// The actors, of which names of methods have the class, and whose constructors are calls, too.
@@ -221,7 +309,7 @@ impl Calls {
                     let name = self.names.get(call.name).clone();
                     let name = rows::call_name(&name, Some(&info.class_name));
                     call.name = self.names.number(&name);
-                    self.put(key, call);
+                    self.put(call);
                 }
             }
         }
@@ -244,6 +332,8 @@ impl Calls {
         }
         let error = (text("error_type").to_owned(), text("error_message").to_owned());
         let call = Call {
+            key,
+            round: self.round,
             name: self.names.number(&text("name").to_owned()),
             phase,
             is_constructor: true,
@@ -261,7 +351,7 @@ impl Calls {
         if info.pid > 0 {
             self.pids.insert(info.address.worker_id, info.pid);
         }
-        self.put(key, call);
+        self.put(call);
     }
 
     /// The numbers of processes, of answers about workers.
@@ -275,17 +365,25 @@ impl Calls {
     /// Adds what processes told: all that they know (`is_whole`), or what has changed since they were asked before.
     /// The unfinished calls of a process that tells of all take the place of those that it told before.
     pub fn add(&mut self, answers: &[Answer], is_whole: bool) {
-        self.add_processes(answers);
-        // The calls that were open, until they are told of again.
-        let mut before = HashMap::new();
-        let more_before = self.more.clone();
         if is_whole {
-            let open = self.open.iter().filter(|key| !self.all[*key].is_constructor);
-            for key in open.copied().collect::<Vec<_>>() {
-                before.extend(self.take(&key).map(|call| (key, call)));
-            }
-            self.more.clear();
+            let more_before = std::mem::take(&mut self.more);
+            self.add_open(answers);
+            self.version += u64::from(self.more != more_before);
+        } else {
+            self.add_rows(answers, false);
         }
+    }
+
+    /// Adds what processes told of all that is not over, and what else has changed since they were asked before.
+    pub fn add_open(&mut self, answers: &[Answer]) {
+        self.round = self.round.wrapping_add(1);
+        self.add_rows(answers, true);
+        self.forget_untold();
+        self.set_more(answers);
+    }
+
+    fn add_rows(&mut self, answers: &[Answer], is_whole: bool) {
+        self.add_processes(answers);
         let told: BTreeSet<WorkerId> = answers.iter().map(|answer| answer.worker_id).collect();
         self.set_queues(answers, is_whole.then_some(&told));
         // Makers first: what others have heard counts where the maker does not know better.
@@ -294,22 +392,28 @@ impl Calls {
                 for task in answer.tasks.iter().filter(|task| task.is_hearsay == is_hearsay) {
                     let key = (task.task_id, task.attempt);
                     // The maker has counted what it gave no row.
-                    if is_hearsay && told.contains(&task.maker) && !self.all.contains_key(&key) {
+                    if is_hearsay && told.contains(&task.maker) && self.all.get(&key).is_none() {
                         continue;
                     }
-                    self.add_call(answer, task, &mut before);
+                    self.add_call(answer, task, is_whole);
                 }
             }
         }
-        self.version += before.len() as u64;
-        if is_whole {
-            self.set_more(answers);
-        }
-        if self.more != more_before {
-            self.version += 1;
-        }
         if self.all.len() > CALLS_MAX {
             self.let_go();
+        }
+    }
+
+    /// Drops the calls that were open and of which nobody tells any more.
+    fn forget_untold(&mut self) {
+        let is_untold = |call: &&Call| {
+            !call.phase.is_over() && !call.is_constructor && call.round != self.round
+        };
+        let untold = self.all.near(slots::OPEN).filter(is_untold);
+        let untold: Vec<Key> = untold.map(|call| call.key).collect();
+        self.version += untold.len() as u64;
+        for key in untold {
+            self.take(&key);
         }
     }
 
@@ -319,7 +423,7 @@ impl Calls {
         for answer in answers {
             // A call that waits at a process that has ended has failed.
             let queued = answer.queued.iter().copied().filter(|_| !answer.is_over);
-            let queue: BTreeSet<TaskId> = queued.collect();
+            let queue: Vec<TaskId> = queued.collect();
             let before = match queue.is_empty() {
                 true => self.queued.remove(&answer.worker_id),
                 false => self.queued.insert(answer.worker_id, queue),
@@ -347,18 +451,17 @@ impl Calls {
         if counting.is_empty() {
             return;
         }
-        let mut known: HashMap<(u32, Group), u64> = HashMap::new();
-        for call in self.all.values().filter(|call| counting.contains(&call.teller)) {
-            *known.entry((call.teller, (call.name, kind(call), call.phase))).or_default() += 1;
-        }
+        let known = self.of_tellers.iter();
+        let known = known.map(|(of, count)| (((of >> 32) as u32, *of as GroupId), *count));
+        let mut known: HashMap<(u32, GroupId), u64> =
+            known.filter(|((teller, _), _)| counting.contains(teller)).collect();
         let infos: Vec<ActorInfo> = self.infos.values().cloned().collect();
         for answer in answers.iter().filter(|answer| !answer.more.is_empty()) {
             let teller = self.workers.number(&Some(answer.worker_id));
             for task in &answer.tasks {
                 let key = (task.task_id, task.attempt);
                 if let Some(call) = self.all.get(&key).filter(|call| call.teller == teller)
-                    && let Some(count) =
-                        known.get_mut(&(teller, (call.name, kind(call), call.phase)))
+                    && let Some(count) = known.get_mut(&(teller, group_of(call)))
                 {
                     *count = count.saturating_sub(1);
                 }
@@ -366,14 +469,14 @@ impl Calls {
             let mut more = rows::more(std::slice::from_ref(answer), &infos);
             // First of the same function, then of several functions.
             for is_any in [false, true] {
-                for ((_, (name, kind, phase)), left) in
+                for ((_, group), left) in
                     known.iter_mut().filter(|((of, _), left)| *of == teller && **left > 0)
                 {
-                    let name = self.names.get(*name);
+                    let Group { of: More { name, kind, state, .. }, .. } = self.group(*group, 0);
                     let same = more.iter_mut().find(|one| {
-                        one.kind == *kind
-                            && one.state == phase.name()
-                            && if is_any { one.name == rows::OTHERS } else { one.name == *name }
+                        one.kind == kind
+                            && one.state == state
+                            && if is_any { one.name == rows::OTHERS } else { one.name == name }
                     });
                     if let Some(one) = same {
                         let known = (*left).min(one.count);
@@ -387,38 +490,40 @@ impl Calls {
         }
     }
 
-    fn add_call(&mut self, answer: &Answer, task: &TaskRow, open: &mut HashMap<Key, Call>) {
+    fn add_call(&mut self, answer: &Answer, task: &TaskRow, is_whole: bool) {
         let key = (task.task_id, task.attempt);
         let rank = tellers::rank(answer, task);
-        let known = self.all.get(&key).map(|call| (call.rank, call.phase.is_over(), call.clone()));
-        let is_best = known.as_ref().is_none_or(|(best, was_over, _)| {
+        let before = self.all.get(&key).copied();
+        // What was open is told anew with all that there is.
+        let known =
+            before.filter(|call| !is_whole || call.phase.is_over() || call.round == self.round);
+        let is_best = known.is_none_or(|call| {
             // A call that is over stays over, whichever process tells of it.
-            let is_over = task.phase.is_over();
-            (rank >= *best && (is_over || !was_over)) || (is_over && !was_over)
+            let (is_over, was_over) = (task.phase.is_over(), call.phase.is_over());
+            (rank >= call.rank && (is_over || !was_over)) || (is_over && !was_over)
         });
         let has_origin = !task.is_hearsay;
         if !is_best {
-            if has_origin
-                && let Some(call) = self.all.get_mut(&key)
-                && !call.has_origin
-            {
-                call.has_origin = true;
-                call.job = self.jobs.number(&Some(answer.job_id));
-                call.parent = self.parents.number(&Some(task.parent));
-                call.created_ms = task.created_ms;
+            if has_origin && let Some(call) = known.filter(|call| !call.has_origin) {
+                let call = Call {
+                    has_origin: true,
+                    job: self.jobs.number(&Some(answer.job_id)),
+                    parent: self.parents.number(&Some(task.parent)),
+                    created_ms: task.created_ms,
+                    ..call
+                };
+                self.put(call);
             }
             return;
         }
-        let class = self.infos.get(&task.actor_id).map(|info| info.class_name.clone());
-        if class.is_none() && !task.actor_id.is_nil() {
-            self.unnamed.entry(task.actor_id).or_default().insert(key);
-        }
+        let (phase, kind, text) = rows::outcome(answer.is_over, task);
         let mut call = Call {
-            name: self.names.number(&rows::call_name(
-                &task.name,
-                class.as_deref().filter(|_| !task.actor_id.is_nil()),
-            )),
-            phase: task.phase,
+            key,
+            other: slots::NOWHERE,
+            round: self.round,
+            is_gone: false,
+            name: self.name_of(task),
+            phase,
             is_constructor: false,
             is_over: answer.is_over,
             has_origin,
@@ -433,26 +538,39 @@ impl Calls {
             })),
             node: self.nodes.number(&some(task.node_id.is_nil(), task.node_id)),
             worker: self.workers.number(&some(task.worker_id.is_nil(), task.worker_id)),
-            error: 0,
-            why: self.whys.number(&task.why),
+            error: match kind.is_empty() && text.is_empty() {
+                true => 0,
+                false => self.error((kind.to_owned(), text.to_owned())),
+            },
+            why: if task.why.is_empty() { 0 } else { self.whys.number(&task.why) },
             resources: self.resources_of(&task.resources),
             created_ms: if has_origin { task.created_ms } else { 0 },
             started_us: task.started_us,
             ended_us: task.ended_us,
         };
-        let (phase, kind, text) = rows::outcome(answer.is_over, task);
-        call.phase = phase;
-        call.error = self.error((kind.to_owned(), text.to_owned()));
-        let known = known.map(|(.., before)| before);
-        if let Some(before) = known.as_ref().filter(|before| !has_origin && before.has_origin) {
-            (call.job, call.parent, call.created_ms) =
-                (before.job, before.parent, before.created_ms);
+        if let Some(known) = known.filter(|known| !has_origin && known.has_origin) {
+            (call.job, call.parent, call.created_ms) = (known.job, known.parent, known.created_ms);
             call.has_origin = true;
         }
-        if known.or_else(|| open.remove(&key)).as_ref() != Some(&call) {
-            self.version += 1;
+        self.version += u64::from(before.is_none_or(|before| !before.is_same(&call)));
+        self.put(call);
+    }
+
+    /// The number of the name that the row of a call has.
+    fn name_of(&mut self, task: &TaskRow) -> u32 {
+        if task.actor_id.is_nil() {
+            return self.names.number(&task.name);
         }
-        self.put(key, call);
+        let Some(info) = self.infos.get(&task.actor_id) else {
+            let key = (task.task_id, task.attempt);
+            self.unnamed.entry(task.actor_id).or_default().insert(key);
+            return self.names.number(&task.name);
+        };
+        if (self.named.0, &self.named.1) != (task.actor_id, &task.name) {
+            let name = rows::call_name(&task.name, Some(&info.class_name));
+            self.named = (task.actor_id, task.name.clone(), self.names.number(&name));
+        }
+        self.named.2
     }
 
     fn error(&mut self, mut error: (String, String)) -> u32 {
@@ -474,6 +592,9 @@ impl Calls {
         if set.0.is_empty() {
             return 0;
         }
+        if self.resource_sets[self.resources.last as usize] == *set {
+            return self.resources.last;
+        }
         let number = self.resources.number(&format!("{set:?}"));
         if number as usize == self.resource_sets.len() {
             self.resource_sets.push(set.clone());
@@ -481,26 +602,41 @@ impl Calls {
         number
     }
 
-    /// Counts the calls that ended first, and drops them.
+    /// Counts the calls that are over and were told of first, and drops them.
     fn let_go(&mut self) {
-        let most = self.all.len() - CALLS_MAX + LET_GO;
-        let first: Vec<Key> = self.over.iter().take(most).map(|(_, key)| *key).collect();
-        for key in first {
-            if let Some(call) = self.take(&key) {
-                *self.let_go.entry((call.name, kind(&call), call.phase)).or_default() += 1;
+        // Where most calls are open, all blocks are gone through once.
+        for _ in 0..self.all.len() {
+            if self.all.len() <= CALLS_MAX - LET_GO {
+                return;
             }
+            let Some(oldest) = self.all.oldest() else { return };
+            for key in oldest {
+                let Some(call) = self.take(&key) else { continue };
+                match call.phase.is_over() && !call.is_constructor {
+                    true => *self.let_go.entry(group_of(&call)).or_default() += 1,
+                    false => self.put(call),
+                }
+            }
+            self.all.drop_oldest();
         }
+    }
+
+    fn group(&self, group: GroupId, count: u64) -> Group {
+        let (name, of_name) = (group / OF_NAME, (group % OF_NAME) as usize);
+        let phase = TaskPhase::ALL[of_name % TaskPhase::ALL.len()];
+        let of = More {
+            name: self.names.get(name).clone(),
+            kind: KINDS[of_name / TaskPhase::ALL.len()],
+            state: phase.name(),
+            count,
+        };
+        Group { name, of, phase }
     }
 
     /// Counts of calls that are in no row.
     #[must_use]
     pub fn more(&self) -> Vec<More> {
-        let let_go = self.let_go.iter().map(|((name, kind, phase), count)| More {
-            name: self.names.get(*name).clone(),
-            kind,
-            state: phase.name(),
-            count: *count,
-        });
+        let let_go = self.let_go.iter().map(|(group, count)| self.group(*group, *count).of);
         self.more.values().flatten().cloned().chain(let_go).collect()
     }
 
@@ -508,72 +644,104 @@ impl Calls {
         call.phase == TaskPhase::Sent && self.all_queued.contains(&key.0)
     }
 
-    /// The calls after a key, or all of them, in the order of their keys.
-    pub fn after(&self, key: Option<Key>) -> impl Iterator<Item = Found<'_>> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let from = key.map_or(Unbounded, Excluded);
-        self.all.range((from, Unbounded)).map(move |(key, call)| Found {
-            table: self,
-            key: *key,
-            call,
-        })
+    fn found<'a>(&'a self, call: &'a Call) -> Found<'a> {
+        Found { table: self, key: call.key, call }
     }
 
-    fn found(&self, key: &Key) -> Option<Found<'_>> {
-        self.all.get(key).map(|call| Found { table: self, key: *key, call })
+    /// All calls.
+    pub fn all(&self) -> impl Iterator<Item = Found<'_>> {
+        self.all.all().map(|call| self.found(call))
+    }
+
+    /// The calls in blocks, that with the latest ones first.
+    pub fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
+        self.all.blocks().map(move |block| Block { table: self, block })
     }
 
     /// The calls that are not over, and those that are over since a moment, in microseconds since 1970.
     pub fn since(&self, us: u64) -> impl Iterator<Item = Found<'_>> {
-        let from = (us, (TaskId([0; TaskId::LEN]), 0));
-        let over = self.over.range(from..).map(|(_, key)| key);
-        self.open.iter().chain(over).filter_map(|key| self.found(key))
+        let is_near =
+            move |block: &&slots::Block| block.ended_us >= us || block.phases() & slots::OPEN > 0;
+        let is_wanted = move |call: &&Call| {
+            !call.phase.is_over() || (call.ended_us >= us && !call.is_constructor)
+        };
+        let near = self.all.blocks().filter(is_near).flat_map(slots::Block::calls);
+        near.filter(is_wanted).map(|call| self.found(call))
     }
 
-    /// The calls that have failed, the latest first.
-    pub fn failed(&self) -> impl Iterator<Item = Found<'_>> {
-        self.failed.iter().rev().filter_map(|(_, key)| self.found(key))
+    /// The latest `most` of the calls that have failed, the latest first.
+    #[must_use]
+    pub fn failed(&self, most: usize) -> Vec<Found<'_>> {
+        let failed = self.all.near(slots::phase_bit(TaskPhase::Failed));
+        let failed = failed.filter(|call| call.phase == TaskPhase::Failed);
+        let mut failed: Vec<&Call> = failed.collect();
+        let last = |call: &&Call| std::cmp::Reverse((call.ended_us, call.key));
+        if failed.len() > most && most > 0 {
+            failed.select_nth_unstable_by_key(most - 1, last);
+        }
+        failed.truncate(most);
+        failed.sort_unstable_by_key(last);
+        failed.into_iter().map(|call| self.found(call)).collect()
     }
 
     /// The attempts of a call.
     pub fn of(&self, id: TaskId) -> impl Iterator<Item = Found<'_>> {
-        self.all.range((id, 0)..=(id, u32::MAX)).map(move |(key, call)| Found {
-            table: self,
-            key: *key,
-            call,
-        })
+        self.all.of(id).map(|call| self.found(call))
+    }
+
+    /// How many calls of each function are in which state, of those that have a row.
+    #[must_use]
+    pub fn groups(&self) -> Vec<Group> {
+        let mut counts = self.counts.clone();
+        for call in self.all_queued.iter().flat_map(|id| self.all.of(*id)) {
+            let phase = self.found(call).phase();
+            if phase != call.phase
+                && let Some(count) = counts.get_mut(&group_of(call))
+            {
+                *count -= 1;
+                *counts.entry(group_of(&Call { phase, ..*call })).or_default() += 1;
+            }
+        }
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        counts.map(|(group, count)| self.group(group, count)).collect()
+    }
+
+    /// Where calls of these groups are.
+    #[must_use]
+    pub fn wanted(&self, groups: &[Group]) -> Wanted {
+        let phase = |group: &Group| match group.phase {
+            // Whoever sent it does not know that it waits.
+            TaskPhase::WaitsForActor | TaskPhase::WaitsForWorker => {
+                slots::phase_bit(group.phase) | slots::phase_bit(TaskPhase::Sent)
+            }
+            phase => slots::phase_bit(phase),
+        };
+        Wanted {
+            names: groups.iter().fold(0, |all, group| all | slots::bit(group.name)),
+            phases: groups.iter().fold(0, |all, group| all | phase(group)),
+        }
     }
 
     /// How many calls of each function are in which state: [`summary::tasks`].
     #[must_use]
     pub fn summary(&self) -> Value {
-        let mut counts = self.counts.clone();
-        for found in self.all_queued.iter().flat_map(|id| self.of(*id)) {
-            let (name, kind) = (found.call.name, kind(found.call));
-            if found.call.phase == TaskPhase::Sent
-                && let Some(count) = counts.get_mut(&(name, kind, TaskPhase::Sent))
-            {
-                *count -= 1;
-                *counts.entry((name, kind, found.phase())).or_default() += 1;
-            }
-        }
-        counts.retain(|_, count| *count > 0);
-        let counted = counts.into_iter().map(|((name, kind, phase), count)| More {
-            name: self.names.get(name).clone(),
-            kind,
-            state: phase.name(),
-            count,
-        });
-        let all: Vec<More> = counted.chain(self.more()).collect();
+        let mut all: Vec<More> = self.groups().into_iter().map(|group| group.of).collect();
+        all.extend(self.more());
         summary::tasks(&[], &all)
     }
 }
 
-fn kind(call: &Call) -> &'static str {
-    match (call.is_constructor, call.actor) {
-        (true, _) => "ACTOR_CREATION_TASK",
-        (false, 0) => "NORMAL_TASK",
-        (false, _) => "ACTOR_TASK",
+/// The place of a count in [`Calls::of_tellers`].
+fn of_teller(teller: u32, group: GroupId) -> u64 {
+    u64::from(teller) << 32 | u64::from(group)
+}
+
+fn count_less<Of: Hash + Eq>(counts: &mut IdMap<Of, u64>, of: Of) {
+    if let Some(count) = counts.get_mut(&of) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&of);
+        }
     }
 }
 

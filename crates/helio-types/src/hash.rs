@@ -1,11 +1,14 @@
 //! Maps keyed by ids, or by numbers of our own making. An id's `Hash` already yields one well-mixed
 //! word, so hashing it again would be work for nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map keyed by ids. Its order is arbitrary, and the same in every run.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// A set of ids, likewise.
+pub type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
 
 /// Passes an id's word through.
 #[derive(Default, Clone, Copy, Debug)]

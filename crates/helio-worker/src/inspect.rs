@@ -54,27 +54,32 @@ impl State {
             0 => None,
             follower => self.followers.asked(follower, now),
         };
+        let earlier = now.saturating_sub(u64::from(asked.question.within_ms) * 1000);
+        let is_new = |row: &TaskRow, since: u64| {
+            row.started_us.max(row.ended_us) >= since || row.phase == TaskPhase::Sent
+        };
         let owner = self.process.owner();
         match asked.question.topic {
-            Topic::Tasks if asked.question.within_ms > 0 => {
-                let now = self.now();
+            Topic::Tasks if asked.question.within_ms > 0 && !asked.question.is_open => {
                 let since = match asked.question.follower {
-                    0 => now.saturating_sub(u64::from(asked.question.within_ms) * 1000),
+                    0 => earlier,
                     _ => asked_before.unwrap_or_default(),
                 };
                 let (mut rows, is_gapped) = owner.task_rows_since(since, limit, now, &wall);
                 let since = wall(since);
-                let is_new = |row: &TaskRow| {
-                    row.started_us.max(row.ended_us) >= since || row.phase == TaskPhase::Sent
-                };
-                rows.extend(self.process.rows_of_others(false, &wall).into_iter().filter(is_new));
+                let of_others = self.process.rows_of_others(false, &wall);
+                rows.extend(of_others.into_iter().filter(|row| is_new(row, since)));
                 answer.total = rows.len() as u64;
                 (answer.tasks, answer.is_gapped) = (rows, is_gapped);
                 answer.queued = self.process.queued_calls().take(limit).collect();
             }
             Topic::Tasks => {
-                let (rows, others) = owner.task_rows(limit, self.now(), &wall);
-                let of_others = self.process.rows_of_others(false, &wall);
+                let since = if asked.question.is_open { earlier } else { 0 };
+                let (rows, others) = owner.task_rows(since, limit, now, &wall);
+                let mut of_others = self.process.rows_of_others(false, &wall);
+                if since > 0 {
+                    of_others.retain(|row| is_new(row, wall(since)));
+                }
                 Self::sign(&mut answer, rows, of_others, others, limit);
                 answer.queued = self.process.queued_calls().take(limit).collect();
             }
@@ -98,7 +103,7 @@ impl State {
     pub(crate) fn say_last_words(&mut self, all: bool) {
         let (limit, wall) = (LAST_ROWS_MAX as usize, self.wall());
         let mut answer = self.process.signed_rows();
-        let (rows, others) = self.process.owner().task_rows(limit, self.now(), &wall);
+        let (rows, others) = self.process.owner().task_rows(0, limit, self.now(), &wall);
         let of_others = self.process.rows_of_others(all, &wall);
         Self::sign(&mut answer, rows, of_others, others, limit);
         if !answer.tasks.is_empty() {

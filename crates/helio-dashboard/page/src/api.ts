@@ -108,7 +108,7 @@ export interface Asked<T> {
 }
 
 /** Lists whose changes the head says as they happen. */
-export type Followed = keyof Lists;
+export type Followed = keyof Lists | "training" | "tuning" | "datasets" | "serving";
 
 const followers = new Map<Followed, Set<() => void>>();
 let source: EventSource | undefined;

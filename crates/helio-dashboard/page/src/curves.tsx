@@ -66,7 +66,7 @@ function Facts({ runs, curves }: { runs: Drawn[]; curves: (Curve | undefined)[] 
 export function Metrics({ runs }: { runs: Drawn[] }): JSX.Element | null {
   const [over, setOver] = useState<Over>(runs.length === 1 ? "time" : "steps");
   const ids = runs.map((run) => run.run_id);
-  const { value, error } = useAsked(() => Promise.all(ids.map(curvesOf)), 2000, [ids.join()]);
+  const { value, error } = useAsked(() => Promise.all(ids.map(curvesOf)), 2000, [ids.join()], ["training"]);
   const names = [...new Set((value ?? []).flatMap((run) => run.curves.map((curve) => curve.name)))];
   const leftOut = Math.max(0, ...(value ?? []).map((run) => run.left_out));
   // Times of two runs have nothing to do with each other's restarts.

@@ -33,6 +33,9 @@ export interface Known {
 
 // A call that ended while the last answer was on its way.
 const OVERLAP_MS = 3000;
+// As many calls as an answer has: at first, and in those that come several times a second.
+const FIRST_MOST = 4000;
+const LATER_MOST = 800;
 
 /** Follows the calls of the last `pastMs`, of one job or (`""`) of all: the first answer has all, the others what is new. */
 export function useCalls(pastMs: number, job = ""): Known {
@@ -44,7 +47,7 @@ export function useCalls(pastMs: number, job = ""): Known {
       const all = kept.current;
       const began = now();
       const since = all.now ? all.now - OVERLAP_MS : began + all.ahead - pastMs;
-      const told: Activity = await json(`/api/v0/tasks/activity?since=${Math.max(0, Math.floor(since))}&job_id=${job}`);
+      const told: Activity = await json(`/api/v0/tasks/activity?since=${Math.max(0, Math.floor(since))}&job_id=${job}&most=${all.now ? LATER_MOST : FIRST_MOST}`);
       all.ahead = told.now - now();
       // What ran and is no longer told of has ended unseen.
       const seen = new Set(told.bars.map((call) => `${call.task_id}.${call.attempt}`));
@@ -58,6 +61,7 @@ export function useCalls(pastMs: number, job = ""): Known {
     },
     1000,
     [of],
+    ["tasks"],
   );
   const { calls, ahead, leftOut } = kept.current;
   return { calls: [...calls.values()], ahead, leftOut, error };

@@ -219,6 +219,7 @@ export function TaskList({ fixed, limit }: { fixed?: Filter[]; limit?: number })
         { title: "Task", of: (row) => <a href={`#/tasks/${row.task_id}`}>{row.name}</a> },
         { title: "State", of: (row) => <State of={row.state} /> },
         { title: "Why", of: (row) => <Why row={row} /> },
+        { title: "Began", of: (row) => <span class="moment">{moment(row.start_time_ms)}</span> },
         { title: "Took", of: tookOf, number: true },
         { title: "Attempt", of: (row) => row.attempt_number || "", number: true },
         { title: "Node", of: (row) => <Host of={row.node_id} /> },

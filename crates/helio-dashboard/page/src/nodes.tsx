@@ -8,7 +8,7 @@ import { hostOf, useMachines, useOf } from "./machines";
 import type { Machine } from "./machines";
 import { MachinePast, Spark, ofMachines } from "./metrics";
 import type { Curves } from "./metrics";
-import { Card, Crumbs, Cut, Facts, Id, Problem, State, Table, Use, bytes } from "./show";
+import { Card, Crumbs, Cut, Facts, Id, Problem, State, Table, Use, bytes, count } from "./show";
 
 /** Nodes in a list, and the past of their machines beside them. */
 const SHOWN = 100;
@@ -87,7 +87,7 @@ export function Nodes(): JSX.Element {
             Name, address, state or id <input value={wanted} onInput={(event) => setWanted(event.currentTarget.value.trim())} placeholder="any" />
           </label>
           <span class="dim" role="status">
-            {found.length} of {value.length}
+            {count(found.length)} of {count(value.length)}
           </span>
         </form>
       )}
@@ -99,7 +99,7 @@ export function Nodes(): JSX.Element {
               empty="There is no such node."
               rows={shown}
               columns={[
-                { title: "Node", of: (row) => <><a href={`#/nodes/${row.raylet.nodeId}`}>{hostOf(row)}</a> {row.raylet.isHeadNode && <em>head</em>}</> },
+                { title: "Node", of: (row) => <><a class="host" title={hostOf(row)} href={`#/nodes/${row.raylet.nodeId}`}>{hostOf(row)}</a> {row.raylet.isHeadNode && <em>head</em>}</> },
                 { title: "State", of: (row) => <><State of={row.raylet.state} /> {row.raylet.stateMessage}</> },
                 { title: "CPUs", of: (row) => use(row, "CPU") },
                 { title: "GPUs", of: (row) => use(row, "GPU") },

@@ -84,7 +84,7 @@ function Libraries({ of }: { of: Awaited<ReturnType<typeof libraries>> }): JSX.E
 
 export function Overview(): JSX.Element {
   const { value, error } = useAsked(cluster, EVERY_MS, [], ["tasks", "actors", "jobs", "nodes"]);
-  const runs = useAsked(libraries, EVERY_MS, []);
+  const runs = useAsked(libraries, EVERY_MS, [], ["training", "tuning", "datasets", "serving", "jobs"]);
   const machines = useMachines();
   const known = useCalls(STREAM_MS);
   if (!value || !machines.value) {
@@ -108,7 +108,7 @@ export function Overview(): JSX.Element {
       <Problem text={error ?? runs.error} />
       <Figures
         of={[
-          ["Nodes", <>{alive} <small><State of="ALIVE" />{gone > 0 && `, ${gone} gone`}</small></>],
+          ["Nodes", <>{count(alive)} <small><State of="ALIVE" />{gone > 0 && `, ${count(gone)} gone`}</small></>],
           ["Jobs running", count(running), running ? "runs" : undefined],
           ["Tasks running", count(of(value.tasks, "RUNNING")), of(value.tasks, "RUNNING") ? "runs" : undefined],
           ["Tasks waiting", count(pending(value.tasks)), pending(value.tasks) ? "other" : undefined],
@@ -138,7 +138,7 @@ export function Overview(): JSX.Element {
               ))}
             </dl>
           </Card>
-          <Card title="Nodes" more={<a href="#/nodes">all {machines.value.length}</a>}>
+          <Card title="Nodes" more={<a href="#/nodes">all {count(machines.value.length)}</a>}>
             <Heat machines={machines.value} />
           </Card>
         </div>

@@ -6,8 +6,8 @@ import type { Column } from "./show";
 
 interface Props<Run> {
   title: string;
-  /** The route of the API that lists them. */
-  list: string;
+  /** The route of the API that lists them, and tells when it has changed. */
+  list: "tuning" | "datasets" | "serving";
   /** Which one is opened; undefined: none, the list is shown. */
   id: string | undefined;
   one: (run: Run) => ComponentChildren;
@@ -20,7 +20,7 @@ interface Props<Run> {
 }
 
 export function Runs<Run extends { run_id: string }>({ title, list, id, one, unknown, label, empty, columns }: Props<Run>): JSX.Element {
-  const { value, error } = useAsked<Run[]>(async () => (await json(`/api/v0/${list}`)).runs, 1000, [list]);
+  const { value, error } = useAsked<Run[]>(async () => (await json(`/api/v0/${list}`)).runs, 1000, [list], [list, "jobs"]);
   const opened = id === undefined ? undefined : value?.find((run) => run.run_id === id);
   if (opened) return <>{one(opened)}</>;
   return (

@@ -36,7 +36,7 @@ function Chooser({ opened, over, runs }: { opened: Run; over: Run | undefined; r
 
 /** `id` is of the run that is opened, `otherId` of the one that is laid over it. */
 export function Training({ id, otherId }: { id: string | undefined; otherId: string | undefined }): JSX.Element {
-  const { value, error } = useAsked<Run[]>(async () => (await json("/api/v0/training")).runs, 1000, []);
+  const { value, error } = useAsked<Run[]>(async () => (await json("/api/v0/training")).runs, 1000, [], ["training", "jobs"]);
   const known = (wanted: string | undefined) => value?.find((run) => run.run_id === wanted);
   const opened = known(id) ?? value?.[0];
   const over = known(otherId);

@@ -33,6 +33,8 @@ const MANY: usize = 1_000;
 const REST_EVERY: Duration = Duration::from_millis(900);
 /// The delay at which rows of a process that has ended may still come; a row that comes twice is written once.
 const OVERLAP: Duration = Duration::from_millis(1_000);
+/// So much longer ago than it was asked something may have happened of which an answer did not tell yet.
+const SLACK_MS: u32 = 100;
 /// Between two questions there is so many times the time that the one before took.
 const SHARE: u32 = 4;
 /// Rows of the key-value table that are larger are written more rarely: so many bytes a second each.
@@ -81,7 +83,7 @@ pub async fn keep(mut recorder: Recorder) {
     loop {
         let began = Instant::now();
         if due.is_some_and(|due| due <= began) {
-            let pause = match recorder.round().await {
+            let pause = match recorder.news().await {
                 Ok(count) => {
                     is_told = false;
                     if count >= MANY { MANY_CALLS_EVERY } else { CALLS_EVERY }
@@ -97,10 +99,17 @@ pub async fn keep(mut recorder: Recorder) {
             let took = began.elapsed();
             due = Some(Instant::now() + pause.saturating_sub(took).max(took * SHARE));
         }
-        if recorder.keeper.is_wanted() {
+        if recorder.keeper.is_wanted() || recorder.keeper.wants_whole_of_followers() {
             recorder.serve().await;
         }
         recorder.keeper.let_go();
+        if mirror.is_followed() {
+            // Who follows sees within that time what has happened.
+            let soon = began + MANY_CALLS_EVERY.max(began.elapsed() * SHARE);
+            due = Some(due.map_or(soon, |due| due.min(soon)));
+        } else if recorder.writer.is_none() {
+            due = None;
+        }
         let until = due.unwrap_or_else(|| Instant::now() + KEPT);
         tokio::select! {
             () = tokio::time::sleep_until(until.into()) => {}
@@ -143,25 +152,38 @@ impl Recorder {
     async fn serve(&mut self) {
         let began = Instant::now();
         let mut done = Ok(());
-        if !self.keeper.wants_whole() {
-            done = match self.writer {
-                Some(_) => self.round().await.map(drop),
-                None => self.ask_news(false).await.map(drop),
-            };
+        let is_whole = self.keeper.wants_whole();
+        if !is_whole || self.keeper.wants_open() {
+            self.keeper.hold_back(is_whole);
+            done = self.news().await.map(drop);
+            self.keeper.hold_back(false);
         }
-        if done.is_ok() && self.keeper.wants_whole() && self.keeper.is_wanted() {
-            done = self.serve_whole().await;
+        if done.is_ok() && self.keeper.wants_whole() && (is_whole || self.keeper.is_wanted()) {
+            done = self.serve_whole(began).await;
         }
         if let Err(why) = done {
             self.keeper.end_round(began, Err(why));
         }
     }
 
-    async fn serve_whole(&mut self) -> Result<(), String> {
+    /// What has changed since processes were asked; how many rows that were.
+    async fn news(&mut self) -> Result<usize, String> {
+        if self.writer.is_some() {
+            return self.round().await;
+        }
+        let told = self.ask_news(false).await?;
+        Ok(told.answers.iter().map(|answer| answer.tasks.len()).sum())
+    }
+
+    /// All that there is, or what is not over and what has changed since `asked`, when that was asked for.
+    async fn serve_whole(&mut self, asked: Instant) -> Result<(), String> {
         let began = Instant::now();
+        let is_open = self.keeper.wants_open();
         // The history goes on where it was.
-        let follower = if self.writer.is_some() { 0 } else { self.follower };
-        let calls = Question { topic: Topic::Tasks, follower, ..Question::default() };
+        let follower = if self.writer.is_some() || is_open { 0 } else { self.follower };
+        let within_ms = if is_open { asked.elapsed().as_millis() as u32 + SLACK_MS } else { 0 };
+        let topic = Topic::Tasks;
+        let calls = Question { topic, follower, within_ms, is_open, ..Question::default() };
         let told = self.asker.inspect(calls).await?;
         let workers = Question { topic: Topic::Workers, ..Question::default() };
         let processes = self.asker.inspect(workers).await?;
@@ -169,7 +191,7 @@ impl Recorder {
         if follower > 0 {
             self.asked_calls = Some(began);
         }
-        self.keeper.add_whole(began, &told, &processes.answers, &actors);
+        self.keeper.add_whole(began, is_open, &told, &processes.answers, &actors);
         Ok(())
     }
 

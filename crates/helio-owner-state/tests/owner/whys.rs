@@ -122,7 +122,7 @@ fn rows_tell_of_calls_from_their_submission_to_their_end() {
     play.submit(call(1, 0, &[]), &["ask for lease 1"]);
     play.submit(TaskSpec { returns: 1, ..call(2, 0, &[object(1, 1)]) }, &[]);
     let phases = |play: &Play| -> Vec<TaskPhase> {
-        let (rows, others) = play.owner.task_rows(10, play.now, |at| at);
+        let (rows, others) = play.owner.task_rows(0, 10, play.now, |at| at);
         let total = rows.len() + others.sum() as usize;
         assert_eq!(rows.len(), total);
         rows.iter().map(|row| row.phase).collect()
@@ -132,7 +132,7 @@ fn rows_tell_of_calls_from_their_submission_to_their_end() {
     play.now += 500;
     play.check(from(2, reply(1, vec![inline("one")])), &["w2: run t2"]);
     assert_eq!(phases(&play), [TaskPhase::Sent, TaskPhase::Finished]);
-    let (rows, others) = play.owner.task_rows(1, play.now, |at| at);
+    let (rows, others) = play.owner.task_rows(0, 1, play.now, |at| at);
     let total = rows.len() + others.sum() as usize;
     assert_eq!((rows.len(), total), (1, 2));
     assert_eq!(play.owner.calls_ended(), (1, 0));
@@ -159,15 +159,15 @@ fn a_call_that_ended_its_process_well_has_finished_and_a_secret_one_is_not_liste
         play.granted(number, number + 4, 2, &["w2: begin lease", &run]);
         play.check(lost(number + 4, cause), &[]);
     }
-    let (rows, _) = play.owner.task_rows(10, play.now, |at| at);
+    let (rows, _) = play.owner.task_rows(0, 10, play.now, |at| at);
     let ends: Vec<(TaskPhase, &str)> =
         rows.iter().map(|row| (row.phase, row.error_type.as_str())).collect();
     let died = (TaskPhase::Failed, "WORKER_DIED");
     assert_eq!(ends, [died, died, (TaskPhase::Finished, "")], "the latest first");
     let template = Template { is_unlisted: true, ..Template::default() };
     play.submit(TaskSpec { template: template.into(), ..call(4, 0, &[]) }, &["ask for lease 4"]);
-    assert_eq!(play.owner.task_rows(10, play.now, |at| at).0.len(), 3);
+    assert_eq!(play.owner.task_rows(0, 10, play.now, |at| at).0.len(), 3);
     play.granted(4, 9, 2, &["w2: begin lease", "w2: run t4"]);
     play.check(from(2, reply(4, vec![inline("one")])), &[]);
-    assert_eq!(play.owner.task_rows(10, play.now, |at| at).0.len(), 3);
+    assert_eq!(play.owner.task_rows(0, 10, play.now, |at| at).0.len(), 3);
 }

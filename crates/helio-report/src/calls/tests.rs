@@ -83,7 +83,7 @@ fn answers() -> (Vec<Answer>, Vec<Answer>, Vec<ActorInfo>) {
 }
 
 fn of(calls: &Calls) -> Vec<Row> {
-    calls.after(None).map(|call| call.row()).collect()
+    calls.all().map(|call| call.row()).collect()
 }
 
 fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
@@ -117,7 +117,7 @@ fn fields_say_what_rows_say() {
     calls.set_actors(&actors);
     calls.add(&answers, true);
     let mut shared: HashMap<(&str, u32), Value> = HashMap::new();
-    for call in calls.after(None) {
+    for call in calls.all() {
         let row = call.row();
         for (column, value) in &row {
             match call.field(Of::named(column)) {
@@ -143,13 +143,17 @@ fn what_is_over_stays_and_what_is_open_is_told_anew() {
     let mut calls = Calls::default();
     calls.add(&[answer(vec![task(1, "f", TaskPhase::Sent), task(2, "f", TaskPhase::Sent)])], true);
     calls.add(&[answer(vec![task(1, "f", TaskPhase::Finished)])], false);
-    let phases = |calls: &Calls| calls.after(None).map(|call| call.phase()).collect::<Vec<_>>();
+    let phases = |calls: &Calls| {
+        let phases: BTreeMap<Key, TaskPhase> =
+            calls.all().map(|call| (call.key, call.phase())).collect();
+        phases.into_values().collect::<Vec<_>>()
+    };
     assert_eq!(phases(&calls), [TaskPhase::Finished, TaskPhase::Sent]);
     // Late news of a call that is over changes nothing.
     calls.add(&[answer(vec![task(1, "f", TaskPhase::Sent)])], false);
     calls.add(&[answer(vec![task(3, "f", TaskPhase::Sent)])], true);
     assert_eq!(phases(&calls), [TaskPhase::Finished, TaskPhase::Sent]);
-    assert_eq!(calls.after(None).last().unwrap().key.0, task(3, "f", TaskPhase::Sent).task_id);
+    assert!(calls.of(task(2, "f", TaskPhase::Sent).task_id).next().is_none());
 }
 
 fn counts(calls: &Calls) -> BTreeMap<String, u64> {
@@ -204,7 +208,7 @@ fn what_failed_and_what_ended_lately_is_found_by_its_time() {
     };
     let tasks = (0..100_000).map(|n| task(n, "f", phase(n))).collect();
     calls.add(&[Answer { worker_id: worker(1), tasks, ..Answer::default() }], true);
-    let failed: Vec<u64> = calls.failed().take(2).map(|call| call.times_us().1).collect();
+    let failed: Vec<u64> = calls.failed(2).iter().map(|call| call.times_us().1).collect();
     assert_eq!(failed, [3_099_000, 3_098_000]);
     let late = calls.since(3_099_990).filter(|call| call.times_us().1 > 0).count();
     let open = calls.since(u64::MAX).count();
@@ -216,4 +220,35 @@ fn what_failed_and_what_ended_lately_is_found_by_its_time() {
     let tasks = (0..100_000).map(|n| task(n, "f", phase(n))).collect();
     calls.add(&[Answer { worker_id: worker(1), tasks, ..Answer::default() }], true);
     assert_eq!(calls.version(), version);
+}
+
+#[test]
+fn of_too_many_those_that_are_over_are_counted_and_what_is_open_stays() {
+    let answer = |tasks| [Answer { worker_id: worker(1), tasks, ..Answer::default() }];
+    let mut calls = Calls::default();
+    let open = |n| task(n, "waits", TaskPhase::WaitsForWorker);
+    calls.add(&answer((0..10).map(open).collect()), true);
+    let many = CALLS_MAX as u64 * 2;
+    for from in (10..many).step_by(10_000) {
+        let to = many.min(from + 10_000);
+        let over = |n| task(n, "f", TaskPhase::Finished);
+        calls.add(&answer((from..to).map(over).collect()), false);
+        assert!(calls.len() <= CALLS_MAX);
+    }
+    let all = [("f FINISHED", many - 10), ("waits PENDING_NODE_ASSIGNMENT", 10)];
+    assert_eq!(counts(&calls), BTreeMap::from(all.map(|(name, n)| (name.to_owned(), n))));
+    assert_eq!(calls.since(u64::MAX).count(), 10);
+    assert!(calls.of(open(3).task_id).next().is_some());
+    assert!(calls.of(task(11, "f", TaskPhase::Finished).task_id).next().is_none());
+    assert_eq!(calls.all().count(), calls.len());
+    // Each attempt has a slot of its own.
+    let again = |attempt| TaskRow { attempt, ..task(5, "waits", TaskPhase::Finished) };
+    calls.add(&answer(vec![again(2), again(1), again(0)]), false);
+    let attempts = calls.of(again(0).task_id).map(|call| (call.key.1, call.phase()));
+    let attempts: BTreeMap<u32, TaskPhase> = attempts.collect();
+    assert_eq!(attempts.into_values().collect::<Vec<_>>(), [TaskPhase::Finished; 3]);
+    // The ninth of those that wait is not told of any more.
+    calls.add_open(&answer((0..8).map(open).collect()));
+    assert_eq!(calls.since(u64::MAX).count(), 7, "the fifth is over, and so is its news");
+    assert!(calls.of(open(9).task_id).next().is_none());
 }
