@@ -1,5 +1,5 @@
 # Every target is one task of the runner in xtask/; `cargo xtask` lists them. ARGS is passed on.
-TASKS := setup dev wheel demo test test-extras newest oldest lint tidy lock gpu-check bench differential libraries fuzz docs
+TASKS := setup dev wheel demo quick test test-extras newest oldest lint tidy lock gpu-check bench differential libraries fuzz docs
 
 .PHONY: $(TASKS)
 $(TASKS):

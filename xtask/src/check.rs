@@ -43,12 +43,12 @@ fn lint_rust() -> Vec<Outcome> {
 }
 
 /// An error that has those of all outcomes.
-fn all(outcomes: Vec<Outcome>) -> Outcome {
+pub(crate) fn all(outcomes: Vec<Outcome>) -> Outcome {
     let errors: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
-const DENY: [&str; 3] = ["--", "-D", "warnings"];
+pub(crate) const DENY: [&str; 3] = ["--", "-D", "warnings"];
 
 /// How many tests (of Rust: test programs) that failed side by side are run once more, alone: of a few the machine may be the cause.
 const REPEATED_MAX: usize = 10;

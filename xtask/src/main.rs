@@ -14,6 +14,7 @@ mod fuzz;
 mod libraries;
 mod mutants;
 mod python;
+mod quick;
 mod releases;
 mod rows;
 mod scale;
@@ -32,6 +33,7 @@ usage: cargo xtask <task>
   wheel   dist/heliostat-*.whl for the running Python, or for each in PYTHON_VERSIONS=\"3.11 3.12\"
           beside them dist/ray-*.whl, which stands for Ray
   demo    the main example, on real input
+  quick   while you work, about three minutes: lint of what differs from main, unit tests, a smoke test of each part
   test    lint, cargo test, pytest
   lock    which releases the tasks install: requirements/, from pyproject.toml; arguments, such as --upgrade, go to uv
   test-extras  the tests that need a library which .venv has not: all extras, and Chromium; arguments go to pytest
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
             Ok(())
         }),
         "demo" => check::demo(rest),
+        "quick" => quick::run(rest),
         "test" => check::test(rest),
         "lock" => python::lock(rest),
         "docs" => check::docs(),
