@@ -44,7 +44,7 @@ const FOR_EACH_BYTE: Duration = Duration::from_nanos(5);
 /// These change by being told.
 const VOLATILE: [&str; 2] = ["end_time_ms", "time"];
 
-/// What somebody follows: a list of the state API, or of what drivers tell of their runs.
+/// A list that somebody follows: of the state API, or of what drivers tell of their runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Followed {
     List(Resource),
@@ -187,7 +187,7 @@ struct Follower {
     verdict: Verdict,
     /// The lists, each with the number of its changes that the page was told last; none: it was told nothing yet.
     of: Vec<(Followed, Option<u64>)>,
-    /// Who follows calls is woken when there is something to see.
+    /// The rounds of questions about calls, for a page that shows some.
     calls: Option<Following>,
     said: Instant,
     /// The cost of all answers when the last event was sent.

@@ -166,7 +166,7 @@ impl Recorder {
         }
     }
 
-    /// What has changed since processes were asked; how many rows that were.
+    /// Asks for what has changed since processes were asked before; how many rows that were.
     async fn news(&mut self) -> Result<usize, String> {
         if self.writer.is_some() {
             return self.round().await;

@@ -25,7 +25,7 @@ pub(super) struct Block {
     pub(super) created_ms: u64,
     pub(super) started_us: u64,
     pub(super) ended_us: u64,
-    /// What the slowest one took that has ended.
+    /// The time that the slowest one took, of those that have ended.
     pub(super) took_ms: u64,
     /// The names of functions: one bit for each 64th.
     pub(super) names: u64,
