@@ -9,12 +9,9 @@ if (location.protocol === "file:") {
       document.body.appendChild(frame);
       this.inside = frame.contentWindow;
       const page = frame.contentDocument;
-      addEventListener("message", (event) => {
-        if (event.source === this.inside)
-          this.dispatchEvent(new MessageEvent("message", { data: event.data }));
-      });
-      // What the worker sends goes to this page.
-      this.inside.postMessage = (data) => this.inside.eval("parent").postMessage(data, "*");
+      // What the worker sends is an event of this object, as of any worker.
+      this.inside.postMessage = (data) =>
+        setTimeout(() => this.dispatchEvent(new MessageEvent("message", { data })));
       this.ready = new Promise((resolve, reject) => {
         const script = page.createElement("script");
         script.onload = resolve;
