@@ -31,6 +31,7 @@ impl LogFlushes {
     /// A node has answered. Whether it was the last.
     pub(crate) fn on_flushed(&mut self, node_id: NodeId, asker: Asker) -> bool {
         let Some(nodes) = self.awaited.get_mut(&asker) else { return false };
+        assert!(!nodes.is_empty(), "a driver would wait for lines of nobody");
         nodes.remove(&node_id);
         let is_done = nodes.is_empty();
         if is_done {

@@ -55,6 +55,7 @@ impl ControlCalls {
             return Err(Violation("a reserved request number"));
         }
         let open = self.pending.range((worker_id, 0)..=(worker_id, u64::MAX)).count();
+        assert!(open <= CALLS_MAX + 1, "a client's calls would be kept without end");
         if open >= CALLS_MAX {
             let failure = Failure::new(
                 FailureKind::System,

@@ -64,6 +64,8 @@ impl Environments {
             self.all.remove(&oldest);
         }
         self.uses += 1;
+        let has_room = self.all.len() < ENVIRONMENTS_MAX || self.all.contains_key(&env.document);
+        assert!(has_room, "environments would be remembered without end");
         let told = self.all.entry(env.document.clone()).or_default();
         told.used = self.uses;
         Some(told)

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use helio_proto::cluster::{AskLiveness, NodeToNode, TellLiveness};
 use helio_proto::node::LivenessReply;
-use helio_types::{DeathCause, DeathKind, NodeAddress, NodeId, WorkerAddress, WorkerId};
+use helio_types::{DeathCause, DeathKind, NodeAddress, NodeId, WorkerAddress, WorkerId, mutant};
 
 use crate::context::Context;
 use crate::event::Conn;
@@ -174,6 +174,7 @@ impl Liveness {
     pub(crate) fn answer(&mut self, exits: &Exits, ctx: &mut Context) {
         for question in std::mem::take(&mut self.open) {
             let cause = exits.get(question.worker_id).cloned();
+            let cause = cause.filter(|_| !mutant!("nobody-hears-that-a-process-is-gone"));
             if cause.is_some() || question.answer_at <= ctx.now() {
                 reply(question.requester, cause, ctx);
             } else {

@@ -3,7 +3,7 @@
 //!
 //! Such an attempt does not count against the call's retries. The time between attempts doubles.
 
-use helio_types::{DeathCause, TaskId};
+use helio_types::{DeathCause, TaskId, mutant};
 
 use crate::Owner;
 use crate::event::Action;
@@ -20,6 +20,7 @@ impl Owner {
         let waits = matches!(task.state, State::Delayed(_));
         assert!(!waits, "a call would be tried again twice");
         let delay = OOM_DELAY_US.saturating_mul(1 << task.past.ooms.min(16)).min(OOM_DELAY_US_MAX);
+        let delay = if mutant!("out-of-memory-tried-again-at-once") { 0 } else { delay };
         task.past.ooms += 1;
         let first_line = cause.message.lines().next().unwrap_or_default();
         task.past.failure = Some(first_line.into());

@@ -461,7 +461,7 @@ impl<M: Memory> Process<M> {
     pub(crate) fn look_at_watched(&mut self, id: ObjectId) {
         let Some(readiness) = self.watches.readiness(id) else { return };
         if self.is_ready(id, readiness == Readiness::Here) {
-            self.watches.fulfil(id);
+            self.watches.fulfil(id, readiness);
             self.signals.wake_loop = true;
         }
     }

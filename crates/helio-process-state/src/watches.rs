@@ -37,8 +37,9 @@ impl Watches {
     }
 
     /// The object is as ready as its watchers asked.
-    pub(crate) fn fulfil(&mut self, id: ObjectId) {
-        if self.waiting.remove(&id).is_some() {
+    pub(crate) fn fulfil(&mut self, id: ObjectId, reached: Readiness) {
+        if let Some(wanted) = self.waiting.remove(&id) {
+            assert!(wanted <= reached, "who waits for bytes would be told that they are here");
             self.ready.push(id);
         }
     }
@@ -73,9 +74,9 @@ mod tests {
         assert_eq!(watches.readiness(object(1)), Some(Readiness::Here));
         assert_eq!(watches.readiness(object(2)), Some(Readiness::Made));
         assert_eq!(watches.readiness(object(3)), None);
-        watches.fulfil(object(1));
-        watches.fulfil(object(1));
-        watches.fulfil(object(3));
+        watches.fulfil(object(1), Readiness::Here);
+        watches.fulfil(object(1), Readiness::Here);
+        watches.fulfil(object(3), Readiness::Made);
         assert_eq!(watches.take(), [object(1)]);
         assert!(!watches.has_ready());
         assert_eq!(watches.readiness(object(1)), None);

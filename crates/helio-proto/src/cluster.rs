@@ -27,6 +27,8 @@ messages! {
         40 bundles: Vec<HeldBundle>,
         /// When it was sent, by the node's clock, in milliseconds: the answer says it again.
         41 sent_ms: u64,
+        /// The session that the node has joined: another one may have begun at the same address since. Empty: any.
+        42 session_name: String,
     }
     pub struct RunningActor { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
     /// The node's present resources, sent once a second when they changed.

@@ -56,7 +56,8 @@ impl ControlHost {
         if life > 1 {
             core.set_control_clock();
         }
-        let (control, actions) = Control::recover("session", entries, &[], core.control_now());
+        let (control, actions) =
+            Control::recover(&core.session_name(), entries, &[], core.control_now());
         core.control = Some(life);
         let (open, evidence) = (BTreeMap::new(), Evidence::new(core.now, core.plan.drift_ppm_max));
         let (ticked, held) = (core.now, WantedChanges::default());

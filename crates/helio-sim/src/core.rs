@@ -159,6 +159,8 @@ pub(crate) struct Daemon {
     pub(crate) is_draining: bool,
     /// Calls on the node are ended after a time, however long they would take.
     pub(crate) is_hurried: bool,
+    /// It has offered objects to another node, and has not ended.
+    pub(crate) hands_over: bool,
     pub(crate) cpus: u32,
     /// How much it has of what bundles are made of.
     pub(crate) room: f64,
@@ -206,6 +208,8 @@ pub(crate) struct Core {
     pub(crate) control: Option<u32>,
     /// The node that is the head, or was the last one.
     pub(crate) head: usize,
+    /// The number of the cluster's session; a later one begins at the same address.
+    session: u32,
     pub(crate) durable: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The head's disk takes no durable records; and whether that can be seen without trying.
     head_disk_full: Option<bool>,
@@ -252,6 +256,7 @@ impl Core {
             have_waited: BTreeSet::new(),
             control: None,
             head: 0,
+            session: 0,
             durable: BTreeMap::new(),
             head_disk_full: None,
             control_skew_ms: 0,
@@ -297,6 +302,16 @@ impl Core {
         if node == self.head {
             self.control_clock.jumped_us += by_us;
         }
+    }
+
+    pub(crate) fn session_name(&self) -> String {
+        format!("session-{}", self.session)
+    }
+
+    /// Another session is to begin, with nothing of the one before.
+    pub(crate) fn end_session(&mut self) {
+        self.session += 1;
+        self.durable.clear();
     }
 
     /// The time of processes on a node, in microseconds.

@@ -61,13 +61,21 @@ impl Facts {
         self.control_restarts > 0 || self.nodes_cut.contains(&node) || self.silenced.contains(&node)
     }
 
-    /// A call begins on some worker: one without retries does so once at most.
+    /// A call begins on some worker: one without retries does so once at most, and none at once where memory was short.
     ///
     /// # Errors
     /// When it has begun too often.
-    pub fn begins(&mut self, task: TaskId, at: WorkerId) -> Result<(), String> {
+    pub fn begins(&mut self, task: TaskId, at: WorkerId, now: u64) -> Result<(), String> {
         if self.history.is_done(task) {
             return Err(format!("{task:?} is begun again, and nothing took its result away"));
+        }
+        if let Some(earliest) =
+            self.history.begins_again_at(task).filter(|earliest| now < *earliest)
+        {
+            let early_ms = (earliest - now) / 1_000;
+            return Err(format!(
+                "{task:?} begins again {early_ms} ms too early: its worker was ended for want of memory"
+            ));
         }
         self.history.begun(task, at);
         let times = self.begun.entry(task).or_default();

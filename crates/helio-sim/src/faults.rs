@@ -1,5 +1,7 @@
 //! Breaking things.
 
+use std::collections::BTreeSet;
+
 use helio_node_state::{Exit, MemoryUse};
 use helio_types::NodeId;
 
@@ -32,6 +34,7 @@ impl World {
             Fault::Caller => self.kill_caller(place),
             Fault::Reader => self.tear_reader(place),
             Fault::Maker => self.kill_maker(place),
+            Fault::Keeper => self.kill_keeper(place),
             Fault::Driver => self.kill_some(true),
             Fault::Node => {
                 if let Some(node) = self.some_node(true) {
@@ -169,6 +172,27 @@ impl World {
         match self.core.rng.pick(&makers).copied() {
             Some(pid) => {
                 self.core.facts.count("faults: maker of an actor");
+                self.kill(pid);
+            }
+            None => self.look_again(place, CALLER_LOOK_US),
+        }
+    }
+
+    /// A worker dies that owns an object of which another node has a copy; later, if there is none now.
+    fn kill_keeper(&mut self, place: usize) {
+        let mut owners = BTreeSet::new();
+        for host in self.nodes.iter().flatten() {
+            let here = host.node.objects();
+            owners.extend(here.into_iter().map(|(_, owner)| (owner, host.index)));
+        }
+        let alive = self.processes.iter().filter(|process| process.is_alive && !process.is_driver);
+        let keeps = |process: &&Process| {
+            owners.iter().any(|(owner, node)| *owner == process.id && *node != process.node)
+        };
+        let keepers: Vec<usize> = alive.filter(keeps).map(|process| process.pid).collect();
+        match self.core.rng.pick(&keepers).copied() {
+            Some(pid) => {
+                self.core.facts.count("faults: keeper of objects");
                 self.kill(pid);
             }
             None => self.look_again(place, CALLER_LOOK_US),
@@ -370,8 +394,20 @@ impl World {
         self.hold(Scope::Still(vec![End::Process(pid)]), for_us);
     }
 
+    /// A node that is not the head stands still.
+    pub(crate) fn hang_for_long(&mut self, for_us: u64) -> Option<usize> {
+        let node = self.some_node(true)?;
+        self.hang(node, for_us);
+        Some(node)
+    }
+
     fn hang_node(&mut self, for_us: u64) {
-        let Some(node) = self.some_node(false) else { return };
+        if let Some(node) = self.some_node(false) {
+            self.hang(node, for_us);
+        }
+    }
+
+    fn hang(&mut self, node: usize, for_us: u64) {
         self.core.facts.count("faults: hanging node");
         let mut still = vec![End::Node(node)];
         if node == self.core.head {

@@ -85,8 +85,8 @@ pub struct History {
     told_gone: BTreeSet<(WorkerId, WorkerId)>,
     /// Nodes whose daemon stood still: their workers go on, whatever the others think.
     hung: BTreeSet<NodeId>,
-    /// Processes that ended because their machine was short of memory.
-    starved: BTreeSet<WorkerId>,
+    /// Processes that ended because their machine was short of memory, and when they were to.
+    starved: BTreeMap<WorkerId, u64>,
     /// The node of each process.
     homes: BTreeMap<WorkerId, NodeId>,
     /// Processes between which a connection broke.
@@ -188,8 +188,8 @@ impl History {
     }
 
     /// A process is to end for want of memory.
-    pub fn process_starved(&mut self, process: WorkerId) {
-        self.starved.insert(process);
+    pub fn process_starved(&mut self, process: WorkerId, now: u64) {
+        self.starved.insert(process, now);
     }
 
     /// The connection between two processes broke.

@@ -403,6 +403,11 @@ pub const MUTANTS: &[Mutant] = &[
         "of several readers of an object that no node has one hears so",
     ),
     row("leases", "request-withdrawn-in-silence", "a worker is lent that nobody wants any more"),
+    row(
+        "stop",
+        "node-of-another-session-joins",
+        "a node that has missed a stop joins the next session at the address",
+    ),
     row("stop", "stop-forgets-a-node", "a node of a cluster that is stopped goes on"),
     row(
         "stop",
@@ -425,6 +430,36 @@ pub const MUTANTS: &[Mutant] = &[
         "a disk that did not take an object once is never tried again",
     ),
     row("hand-over", "handed-back-call-forgotten", "a call that its worker handed back is lost"),
+    row(
+        "pins",
+        "owner-asked-after-once",
+        "objects of an owner elsewhere that dies later stay on the node",
+    ),
+    row(
+        "drains",
+        "heir-not-told-what-was-freed",
+        "what is freed on a node that leaves stays on its heir",
+    ),
+    row(
+        "drains",
+        "late-free-not-told-the-heir",
+        "what is freed on a node that has just left stays on its heir",
+    ),
+    row(
+        "placement",
+        "removed-group-still-awaited",
+        "calls for a placement group that was removed wait for ever",
+    ),
+    row(
+        "restarts",
+        "nobody-hears-that-a-process-is-gone",
+        "who waits for the news of an end is not told when it comes",
+    ),
+    row(
+        "memory",
+        "out-of-memory-tried-again-at-once",
+        "a call whose worker was ended for want of memory does not wait",
+    ),
     row(
         "hand-over",
         "handed-back-call-begins-too",

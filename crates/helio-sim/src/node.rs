@@ -1,5 +1,7 @@
 //! A daemon's shell: what `helio-node` does around the node machine, in simulated time.
 
+mod labels;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, RECONNECT_MS_MAX, suspect_ms};
@@ -7,9 +9,8 @@ use helio_node_state::limits::{DISK_RETRY_MS, READ_ROOM_MS_MAX};
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, MemoryUse, Node, Setup};
 use helio_proto::cluster::{ControlToNode, NodeLeaving, NodeToControl, NodeToNode, PullChunk};
 use helio_proto::control::{FailureKind, Label};
-use helio_proto::environment::{EnvStep, RuntimeEnv};
 use helio_proto::hello::Role;
-use helio_proto::node::{ClientToNode, NodeToClient, ObjectRefused, overflow_start};
+use helio_proto::node::{ClientToNode, Liveness, NodeToClient, ObjectRefused, overflow_start};
 use helio_proto::{decode, encode};
 use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
@@ -17,7 +18,10 @@ use crate::bundles::{Bundles, ROOM};
 use crate::core::{Core, Daemon, Event as Next};
 use crate::net::{End, Kind, What};
 use crate::program::Env;
+use crate::questions::Questions;
 use crate::rng::hash;
+pub(crate) use labels::{GPU, HEAD_ZONE, OTHER_ZONE, ZONE, runtime_env};
+use labels::{env_of, zone};
 
 const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
@@ -29,41 +33,6 @@ const BULK_MIN: u64 = 700;
 const OVERFLOW: u64 = 4 << 20;
 /// How long who writes waits for room, in milliseconds.
 const ROOM_MS_MAX: u64 = 5_000;
-
-/// The label that every node has, and its values: at the head, and where it is another one.
-pub(crate) const ZONE: &str = "zone";
-pub(crate) const HEAD_ZONE: &str = "a";
-pub(crate) const OTHER_ZONE: &str = "b";
-
-/// The name of the GPU resource.
-pub(crate) const GPU: &str = "GPU";
-/// The variable by which the processes of a runtime environment are known.
-const ENV: &str = "SIM_ENV";
-
-/// A runtime environment as a call or an actor names it.
-pub(crate) fn runtime_env(env: Env) -> RuntimeEnv {
-    match env {
-        Env::Job => RuntimeEnv::default(),
-        Env::Own => RuntimeEnv::with_variables(&[(ENV, "own")]),
-        Env::Broken => RuntimeEnv {
-            steps: vec![EnvStep::Pip],
-            ..RuntimeEnv::with_variables(&[(ENV, "broken")])
-        },
-    }
-}
-
-/// The runtime environment of a process with these variables.
-fn env_of(variables: &BTreeMap<String, String>) -> Env {
-    match variables.get(ENV).map(String::as_str) {
-        None => Env::Job,
-        Some("own") => Env::Own,
-        Some(_) => Env::Broken,
-    }
-}
-
-fn zone(index: usize, is_head: bool) -> &'static str {
-    if is_head || index.is_multiple_of(3) { HEAD_ZONE } else { OTHER_ZONE }
-}
 
 /// Returns a checksum: texts that differ in one byte have different ones.
 fn checksum(bytes: &[u8]) -> u32 {
@@ -121,6 +90,8 @@ pub(crate) struct NodeHost {
     is_starving: bool,
     /// Worker processes that it has killed.
     killed: BTreeSet<WorkerId>,
+    /// Questions whether a process of this node lives, by who asks.
+    questions: Questions,
     /// The bundles that it holds.
     bundles: Bundles,
     /// Objects on disk.
@@ -158,7 +129,7 @@ impl NodeHost {
             arguments_max: core.plan.store_size / 10 * 7,
             bulk_min: BULK_MIN,
             labels: vec![Label { key: ZONE.to_owned(), value: zone(index, is_head).to_owned() }],
-            session_name: "session".to_owned(),
+            session_name: core.session_name(),
             is_head,
             starts_max: core.plan.starts_max,
             idle_max: core.plan.idle_max,
@@ -170,6 +141,7 @@ impl NodeHost {
             is_alive: true,
             is_draining: false,
             is_hurried: false,
+            hands_over: false,
             cpus,
             room: core.plan.room(is_head),
             is_in_head_zone: zone(index, is_head) == HEAD_ZONE,
@@ -200,6 +172,7 @@ impl NodeHost {
             suspends: None,
             is_starving: false,
             killed: BTreeSet::new(),
+            questions: Questions::default(),
             bundles: Bundles::default(),
             disk: BTreeMap::new(),
             disk_is_full: false,
@@ -259,6 +232,9 @@ impl NodeHost {
                 if let NodeToClient::ObjectRefused(refused) = &message {
                     self.check_refusal(core, refused);
                 }
+                if let NodeToClient::LivenessReply(reply) = &message {
+                    self.questions.answered(core, conn.0, reply.request_id, reply.dead);
+                }
                 core.send(conn.0, self.me(), encode::<NodeToClient>(&message))
             }
             Action::Close { conn, why } => self.close_client(core, conn, &why),
@@ -275,9 +251,15 @@ impl NodeHost {
             }
             Action::Ask { to, message } => {
                 self.has_offered |= matches!(message, NodeToNode::Inherit(_));
+                core.daemons[self.index].hands_over = self.has_offered && self.is_to_leave;
                 self.ask(core, &to, &message);
             }
-            Action::Answer { conn, message } => core.send(conn.0, self.me(), encode(&message)),
+            Action::Answer { conn, message } => {
+                if let NodeToNode::TellLiveness(told) = &message {
+                    self.questions.answered(core, conn.0, told.request_id, told.dead);
+                }
+                core.send(conn.0, self.me(), encode(&message));
+            }
             // Large objects come over the same link here, but the other shell takes their bytes.
             Action::Serve { conn, request_id, offset, size, .. } => {
                 let serving = Serving { offset, size, sent: 0, is_stopped: false };
@@ -348,7 +330,7 @@ impl NodeHost {
             Action::Kill { worker_id } => {
                 if self.is_starving {
                     self.check_starved(core, worker_id);
-                    core.facts.history.process_starved(worker_id);
+                    core.facts.history.process_starved(worker_id, core.now);
                 }
                 self.killed.insert(worker_id);
                 let delay = core.rng.range(1, core.plan.kill_us_max);
@@ -660,6 +642,10 @@ impl NodeHost {
             (Kind::Local | Kind::Remote, What::Bytes(bytes)) => {
                 match decode::<ClientToNode>(&bytes) {
                     Ok(message) => {
+                        if let ClientToNode::Liveness(question) = &message {
+                            let Liveness { request_id, worker } = question;
+                            self.questions.asked(link, *request_id, worker.worker_id);
+                        }
                         self.apply(core, Event::ClientSaid { conn: Conn(link), message })
                     }
                     Err(_) => core.violation("a client's message cannot be read".to_owned()),
@@ -692,6 +678,9 @@ impl NodeHost {
                 else {
                     return;
                 };
+                if let NodeToNode::AskLiveness(ask) = &message {
+                    self.questions.asked(link, ask.request_id, ask.worker_id);
+                }
                 if !self.takes(core, &message) {
                     self.apply(core, Event::PeerSaid { conn: Conn(link), node_id, message });
                 }
@@ -753,7 +742,17 @@ impl NodeHost {
             self.apply(core, Event::PeerLost { conn: Some(Conn(link)), node_id });
         } else {
             self.clients.remove(&link);
+            self.sees_end(core, link);
             self.apply(core, Event::ClientClosed { conn: Conn(link) });
+        }
+    }
+
+    /// A client's connection is over: that of a worker which has ended is read out.
+    fn sees_end(&mut self, core: &Core, link: u64) {
+        let Some(End::Process(pid)) = core.net.get(link).map(|line| line.ends[0]) else { return };
+        let person = core.people[pid];
+        if person.node == self.index && !person.is_driver && !self.workers.contains(&person.id) {
+            self.questions.ended(person.id);
         }
     }
 
@@ -775,6 +774,12 @@ impl NodeHost {
 
     pub(crate) fn exited(&mut self, core: &mut Core, worker_id: WorkerId, exit: Exit) {
         if self.workers.remove(&worker_id) {
+            let mut open = self.clients.iter().filter_map(|link| core.net.get(*link));
+            let is_its =
+                |end: &End| matches!(end, End::Process(pid) if core.people[*pid].id == worker_id);
+            if !open.any(|line| line.ends.iter().any(is_its)) {
+                self.questions.ended(worker_id);
+            }
             self.apply(core, Event::WorkerExited { worker_id, exit, log_tail: String::new() });
         }
     }

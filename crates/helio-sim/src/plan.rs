@@ -18,6 +18,8 @@ pub enum Fault {
     Reader,
     /// A worker is killed that has made an actor.
     Maker,
+    /// A worker is killed that owns an object of which another node has a copy.
+    Keeper,
     /// A driver is killed.
     Driver,
     /// A node dies with all that lives on it; never the head.
@@ -219,6 +221,12 @@ pub enum Scene {
     Placed,
     /// Nodes are told to leave, and to stay after all.
     Staying,
+    /// Workers that own objects of which other nodes have copies are killed.
+    Keepers,
+    /// Objects are let go of one by one while the nodes leave on which they lie.
+    Freed,
+    /// Placement groups are removed that were never placed, and for which calls and actors wait.
+    Unplaced,
 }
 
 /// The direction of a partition that is blocked.
@@ -402,6 +410,7 @@ impl Plan {
             | Fault::Caller
             | Fault::Reader
             | Fault::Maker
+            | Fault::Keeper
             | Fault::Driver
             | Fault::Peer
             | Fault::Remote

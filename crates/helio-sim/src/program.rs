@@ -1,5 +1,6 @@
 //! The simulated user code: operations, the script of each kind of call, and the programs of drivers.
 
+mod endings;
 mod places;
 mod scenes;
 mod script;
@@ -228,6 +229,10 @@ impl Wish {
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Sleep(u64),
+    /// Waits until a node that leaves hands over its objects, and looks so often.
+    AwaitHandOver {
+        looks: u32,
+    },
     Put {
         to: Slot,
         is_big: bool,

@@ -4,6 +4,7 @@ use helio_config::control::{LATE_NODES_MS, RECONNECT_MS_MAX};
 
 use crate::core::Event;
 use crate::net::Kind;
+use crate::node::NodeHost;
 use crate::plan::Target;
 use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
 use crate::program::{Job, Needs, Op, Plea};
@@ -17,6 +18,9 @@ const STOP_LATER_US: u64 = 1_500_000;
 
 /// How long a cluster takes at most to end: who is away for a moment is waited for.
 const STOP_US: u64 = (LATE_NODES_MS + RECONNECT_MS_MAX) * 1000;
+
+/// How long a node hears nothing that misses a stop, in microseconds.
+const LATE_US: u64 = STOP_US + 5_000_000;
 
 impl World {
     /// The whole run.
@@ -53,13 +57,15 @@ impl World {
     /// Somebody asks for the end of the cluster while drivers and what they left idle are there: every node ends, and
     /// with it all that lives on it; also where the control service has just started anew, or a node has no connection.
     fn stop_cluster(&mut self) {
-        match self.core.rng.below(3) {
+        let mut late = None;
+        match self.core.rng.below(if self.core.plan.edition > 8 { 4 } else { 3 }) {
             0 => {
                 self.restart_control("restarts before a stop", RESTART_US);
                 let until = self.core.now + 2 * RESTART_US;
                 self.run_until(until, |world| world.control.is_some());
             }
             1 => self.cut_some(Kind::Control),
+            3 => late = self.hang_for_long(LATE_US),
             _ => {}
         }
         let delay = self.core.rng.below(STOP_LATER_US);
@@ -72,16 +78,35 @@ impl World {
         }
         self.end_control();
         let until = self.core.now + STOP_US;
+        let is_late = |host: &NodeHost| Some(host.index) == late;
         let is_over =
-            |world: &Self| world.control.is_none() && world.nodes.iter().all(Option::is_none);
-        if self.run_until(until, is_over) || !self.core.facts.violations.is_empty() {
+            |world: &Self| world.control.is_none() && world.nodes.iter().flatten().all(&is_late);
+        let has_ended = self.run_until(until, is_over);
+        if !self.core.facts.violations.is_empty() {
             return;
         }
+        if has_ended {
+            return late.map_or((), |late| self.begin_anew(late));
+        }
         let left = self.nodes.iter().flatten().map(|host| host.index);
-        let left: Vec<usize> = left.collect();
+        let left: Vec<usize> = left.filter(|index| Some(*index) != late).collect();
         let service = if self.control.is_some() { " and the control service" } else { "" };
         self.core
             .violation(format!("the cluster was stopped, and daemons {left:?}{service} go on"));
+    }
+
+    /// Another cluster begins at the address of the one that was stopped, before a node hears anything again that belonged
+    /// to that one: it ends, and does not join.
+    fn begin_anew(&mut self, late: usize) {
+        self.core.facts.count("sessions that followed another");
+        self.core.end_session();
+        self.start_head();
+        let until = self.core.now + LATE_US + STOP_US;
+        let is_over = |world: &Self| world.nodes[late].is_none();
+        if !self.run_until(until, is_over) && self.core.facts.violations.is_empty() {
+            let text = format!("daemon {late} goes on in a session that is not its own");
+            self.core.violation(text);
+        }
     }
 
     fn report_hang(&mut self, what: &str) {

@@ -12,17 +12,35 @@ use crate::machine::Control;
 use crate::verdict::Verdicts;
 
 impl Control {
+    /// Whether a node belongs to a session that ended before this one began at the same address.
+    fn is_of_another_session(&self, session_name: &str) -> bool {
+        let is_known = session_name.is_empty() || session_name == self.session_name;
+        !is_known && !mutant!("node-of-another-session-joins")
+    }
+
+    fn another_session(&self, session_name: &str) -> String {
+        format!(
+            "it belongs to the session {session_name}, which has ended: at this address is the session {} now. Start \
+             the node again to have it join that one",
+            self.session_name
+        )
+    }
+
     pub(crate) fn on_register(&mut self, node_id: NodeId, register: RegisterNode) {
         if self.turn_away(node_id, register.sent_ms) {
             return;
         }
-        let refused = self.nodes.refusal(node_id, &register.info);
+        let is_strange = self.is_of_another_session(&register.session_name);
+        let refused = match is_strange {
+            true => self.another_session(&register.session_name),
+            false => self.nodes.refusal(node_id, &register.info),
+        };
         let accepted = NodeAccepted {
             refused: refused.clone(),
             session_name: self.session_name.clone(),
             heartbeat_ms: self.health.heartbeat_ms,
             silence_ms: self.health.silence_ms_max,
-            may_rejoin: self.nodes.was_declared_dead(node_id),
+            may_rejoin: !is_strange && self.nodes.was_declared_dead(node_id),
             sent_ms: register.sent_ms,
             epoch: self.epoch,
         };

@@ -247,6 +247,7 @@ fn a_broken_connection_is_given_a_moment() {
             clients_known: true,
             bundles: Vec::new(),
             sent_ms: 0,
+            session_name: String::new(),
         },
     );
     assert_eq!(desk.launches(), [(1, 3, 0)], "the launch may have been lost");

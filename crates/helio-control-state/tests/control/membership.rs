@@ -190,6 +190,33 @@ fn a_drivers_machine_outside_the_cluster_is_silent_as_long_as_its_connection_liv
     assert!(!desk.take(told_to_end).is_empty(), "it is gone");
 }
 
+/// F1.10: a node that has missed a stop finds another cluster at the address.
+#[test]
+fn a_node_of_another_session_is_refused_for_good() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    let own = desk.control.session_name().to_owned();
+    for (name, is_refused) in [("earlier", true), (own.as_str(), false), ("", false)] {
+        desk.sent.clear();
+        let session_name = name.to_owned();
+        let info = info(3, CPUS, CPUS);
+        desk.say(3, RegisterNode { info, session_name, ..RegisterNode::default() });
+        let answers = desk.take(|to, message| match message {
+            ControlToNode::Accepted(accepted) if to == node(3) => {
+                Some((accepted.refused.clone(), accepted.may_rejoin))
+            }
+            _ => None,
+        });
+        assert_eq!(answers.len(), 1);
+        let (text, may_rejoin) = &answers[0];
+        assert!(!may_rejoin, "it would come again and again");
+        assert_eq!(text.contains("the session earlier, which has ended"), is_refused, "{text}");
+        assert_eq!(text.is_empty(), !is_refused, "{text}");
+        let is_there = desk.members().1.iter().any(|info| info.address.node_id == node(3));
+        assert_eq!(is_there, !is_refused);
+    }
+}
+
 fn told_to_end(to: NodeId, message: &ControlToNode) -> Option<()> {
     (to == node(2) && matches!(message, ControlToNode::ShutDown(_))).then_some(())
 }

@@ -106,7 +106,9 @@ impl Node {
     }
 
     fn drop_at_heir(&mut self, object_id: ObjectId) {
-        if let Some(heir) = self.drain.has_taken(object_id).cloned() {
+        let heir =
+            self.drain.has_taken(object_id).filter(|_| !mutant!("heir-not-told-what-was-freed"));
+        if let Some(heir) = heir.cloned() {
             self.ctx.ask_node(heir, NodeToNode::Drop(DropObject { object_id }));
         }
     }

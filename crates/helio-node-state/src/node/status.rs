@@ -26,6 +26,7 @@ impl Node {
             clients: self.clients(),
             clients_known: true,
             sent_ms: now,
+            session_name: self.ctx.setup().session_name.clone(),
         }
     }
 

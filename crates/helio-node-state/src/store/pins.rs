@@ -40,7 +40,9 @@ impl Pins {
     /// A client is gone: takes its pins, in the order of the objects' ids, so that the same events give
     /// the same extents (STATE-1).
     pub(super) fn take(&mut self, conn: Conn) -> BTreeMap<ObjectId, u32> {
-        self.0.remove(&conn).unwrap_or_default().into_iter().collect()
+        let taken = self.0.remove(&conn).unwrap_or_default();
+        assert!(taken.values().all(|count| *count > 0), "an object would count as read by nobody");
+        taken.into_iter().collect()
     }
 
     /// The clients that have objects pinned, and which.

@@ -30,6 +30,7 @@ impl Pauses {
         let losses = self.losses.entry(class).or_default();
         let pause = PAUSE_US.saturating_mul(1 << (*losses).min(16)).min(PAUSE_US_MAX);
         *losses += 1;
+        assert!(pause >= PAUSE_US, "a request would be sent to the same dead node again at once");
         self.until.insert(class, now + pause);
     }
 
@@ -56,6 +57,8 @@ impl Pauses {
         for class in &due {
             self.until.remove(class);
         }
+        let is_later = self.next().is_none_or(|at| at > now);
+        assert!(is_later, "calls would wait for a pause that is over");
         due
     }
 }

@@ -33,6 +33,7 @@ impl Recent {
             self.0.pop_front();
         }
         self.0.push_back(Ran { begun, ended: now, failed });
+        assert!(self.0.len() <= RECENT_MAX, "calls that have ended would be kept for ever");
     }
 }
 

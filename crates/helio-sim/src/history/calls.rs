@@ -3,6 +3,11 @@
 use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
 use super::{Call, History};
+
+/// How long a task waits after its worker was ended for want of memory for the first time, and at most, in microseconds.
+const OOM_DELAY_US: u64 = 1_000_000;
+const OOM_DELAY_US_MAX: u64 = 60_000_000;
+
 use crate::plan::Target;
 use crate::program::{Env, Needs};
 
@@ -280,7 +285,22 @@ impl History {
     #[must_use]
     pub fn times_starved(&self, task: TaskId) -> usize {
         let Some(call) = self.calls.get(&task) else { return 0 };
-        call.begun.iter().filter(|at| self.starved.contains(at)).count()
+        call.begun.iter().filter(|at| self.starved.contains_key(at)).count()
+    }
+
+    /// The time before which a task is not to begin again: its last attempt ran in a worker that was ended for want of
+    /// memory, and the time that it waits doubles with each such attempt.
+    #[must_use]
+    pub fn begins_again_at(&self, task: TaskId) -> Option<u64> {
+        let call = self.calls.get(&task).filter(|_| !self.actors.contains_key(&task.actor()))?;
+        let last = call.begun.last()?;
+        let starved_at = self.starved.get(last)?;
+        let home = self.homes.get(last)?;
+        let is_told =
+            !self.nodes_lost.contains(home) && !self.parted.contains(&(call.owner, *home));
+        let is_cut = call.ended.contains(last) || self.is_apart(call.owner, *last);
+        let delay = OOM_DELAY_US << (self.times_starved(task) - 1).min(16);
+        (is_told && !is_cut).then_some(starved_at + delay.min(OOM_DELAY_US_MAX))
     }
 
     /// Whether a node told the call's owner that it makes no processes, while the call waited for one.
@@ -314,7 +334,7 @@ impl History {
     #[must_use]
     pub fn call_starved(&self, task: TaskId) -> bool {
         self.calls.get(&task).is_some_and(|call| {
-            call.sent.iter().chain(&call.missed).any(|to| self.starved.contains(to))
+            call.sent.iter().chain(&call.missed).any(|to| self.starved.contains_key(to))
         })
     }
 

@@ -292,4 +292,29 @@ impl Plan {
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
+
+    /// Gives half of the runs without a scene one that the ninth edition has brought.
+    pub(crate) fn draw_ninth_scene(&mut self, rng: &mut Rng) {
+        use Scene::{Freed, Keepers, Unplaced};
+        let all = [Keepers, Freed, Unplaced];
+        let Some(scene) = self.begin_scene(rng, 2, &all, 2..=4, 2) else { return };
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        self.faults = match scene {
+            Keepers => (0..4).map(|_| (at(50_000, 3_000_000), Fault::Keeper)).collect(),
+            Freed => {
+                let mut one = || {
+                    let drains = [Fault::Drain, Fault::DrainBy { grace_ms: at(1, 300) }];
+                    (at(100_000, 1_500_000), drains[at(0, 1) as usize])
+                };
+                vec![one(), one()]
+            }
+            Unplaced => match at(0, 2) {
+                0 => vec![(at(100_000, 1_500_000), Fault::Control { away_us: at(1_000, 300_000) })],
+                _ => Vec::new(),
+            },
+            // These are drawn above.
+            _ => Vec::new(),
+        };
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
 }

@@ -21,6 +21,8 @@ use crate::value::{Body, Expect, Inner, raised};
 
 /// A worker's wait longer than this is told to the daemon.
 const BLOCKED_AFTER_US: u64 = 800;
+/// How long a program waits until it looks again whether a node hands over its objects.
+const HAND_OVER_LOOK_US: u64 = 700;
 
 /// The value of a variable.
 #[derive(Clone, Debug)]
@@ -388,7 +390,7 @@ impl Process {
             }
             Work::Call(call) => {
                 let task = call.task;
-                if let Err(text) = core.facts.begins(task, self.id) {
+                if let Err(text) = core.facts.begins(task, self.id, core.now) {
                     core.violation(text);
                 }
                 let history = &core.facts.history;
@@ -498,6 +500,14 @@ impl Process {
         match op {
             Op::Sleep(us) => {
                 self.pause(core, frame, core.now + us);
+                Step::Next
+            }
+            Op::AwaitHandOver { looks } => {
+                let hands_over = core.daemons.iter().any(|one| one.is_alive && one.hands_over);
+                if !hands_over && looks > 0 {
+                    self.pause(core, frame, core.now + HAND_OVER_LOOK_US);
+                    frame.script.insert(1, Op::AwaitHandOver { looks: looks - 1 });
+                }
                 Step::Next
             }
             Op::Put { to, is_big, salt, inner } => self.put(core, frame, to, is_big, salt, &inner),

@@ -49,6 +49,9 @@ impl Author<'_> {
                 1 => self.leaving(),
                 _ => self.placed(),
             },
+            Scene::Keepers => self.keepers(),
+            Scene::Freed => self.freed(),
+            Scene::Unplaced => self.unplaced(),
             // Its play is the first thing that happens.
             Scene::Apart => self.relay_from_everywhere(),
         }

@@ -1,0 +1,96 @@
+//! Scenes of what ends under those who use it: owners of copies, objects on nodes that leave, groups without a place.
+
+use helio_proto::group::GroupStrategy;
+
+use super::{Author, GroupWish, InGroup, Job, Op, Slot};
+use crate::bundles::ROOM;
+use crate::plan::{Target, WAIT_US_MAX};
+
+/// As much as no node has.
+const TOO_MUCH: u32 = 100;
+
+/// How often a program looks whether a node hands over its objects.
+const HAND_OVER_LOOKS: u32 = 2_000;
+
+impl Author<'_> {
+    /// What workers have put is read on other nodes, while they are killed.
+    pub(super) fn keepers(&mut self) {
+        let mut kept = Vec::new();
+        for _ in 0..self.rng.range(2, 6) {
+            let outer = self.call(Job::Wrap, -1, Target::Spread);
+            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            self.ops.push(Op::Take { from: outer, to: inner });
+            self.drop_all(&[outer]);
+            kept.push(inner);
+        }
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(2, 6) {
+            let mut call = self.call(Job::Read, 3, Target::Spread);
+            call.inner = kept.iter().copied().filter(|_| self.rng.one_in(2)).collect();
+            made.push(self.submit_plea(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.wait(1_500_000);
+        self.drop_all(&kept);
+    }
+
+    /// Large objects lie everywhere, and are let go of one after the other.
+    pub(super) fn freed(&mut self) {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(8, 20) {
+            let mut call = self.call(Job::Big, -1, Target::Spread);
+            call.cpu = 50;
+            made.push(self.submit_plea(call));
+        }
+        let (slots, count) = (made.clone(), made.len());
+        self.ops.push(Op::Await { slots, count, fetch: false, for_us: WAIT_US_MAX });
+        self.ops.push(Op::AwaitHandOver { looks: HAND_OVER_LOOKS });
+        for slot in made {
+            if self.rng.one_in(2) {
+                self.wait(2_000);
+            }
+            self.drop_all(&[slot]);
+        }
+    }
+
+    /// A placement group that no node can hold is removed while calls and an actor wait for it, and some come late.
+    pub(super) fn unplaced(&mut self) {
+        let (to, ready) = (self.slot(), self.slot());
+        let (resource, strategy) = (ROOM, GroupStrategy::Pack);
+        let bundles = vec![TOO_MUCH];
+        let wish = GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
+        self.ops.push(Op::Group(Box::new(wish)));
+        let mut made = self.calls_in(to);
+        if self.rng.one_in(3) {
+            let actor = self.new_actor(0, None);
+            if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+                wish.place = Some(InGroup { slot: to, bundle: -1, resource });
+            }
+            let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
+            call.actor = Some(actor);
+            made.push(self.submit_plea(call));
+            self.drop_all(&[actor]);
+        }
+        self.wait(2_000_000);
+        self.ops.push(Op::RemoveGroup(to));
+        if self.rng.one_in(2) {
+            made.extend(self.calls_in(to));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&[ready]);
+    }
+
+    /// Calls that are to run in that group.
+    fn calls_in(&mut self, slot: Slot) -> Vec<Slot> {
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(1, 4) {
+            let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
+            call.cpu = 50;
+            call.place = Some(InGroup { slot, bundle: -1, resource: ROOM });
+            made.push(self.submit_plea(call));
+        }
+        made
+    }
+}
