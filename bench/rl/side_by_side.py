@@ -12,7 +12,8 @@
 
 Each row has two figures: by the clock, and by the seconds of CPU of all processes that took part, which a
 busy machine changes less. `--ray` names the interpreter of an environment that has `ray[rllib]`, torch and
-gymnasium (`RL_BENCH_RAY_PATH` is its PYTHONPATH); without it, only Heliostat's figures are taken. Prints a line for
+gymnasium (`RL_BENCH_RAY_PATH`: its PYTHONPATH);
+without it, only Heliostat's figures are taken. Prints a line for
 each figure with the medians of the rounds.
 """
 

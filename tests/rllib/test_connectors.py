@@ -91,6 +91,13 @@ def episode_of(steps: int, done: bool = False) -> Any:
     return episode
 
 
+def spaced(connector: Any, observations: Any, actions: Any) -> Any:
+    """The connector as a pipeline makes it ready."""
+    connector.input_action_space = actions
+    connector.input_observation_space = observations
+    return connector
+
+
 # --- pipelines ---
 
 
@@ -118,6 +125,12 @@ def test_a_pipeline_is_changed_and_kept(tmp_path: Path) -> None:
     assert found["obs"].shape == (2, 2)
     assert shared["memorized_map_structure"] == [episode.id_ for episode in episodes]
     assert pipeline.get_state()["Other"] == {"count": 1}
+
+
+@ours  # Ray's needs a state of each connector
+def test_a_pipeline_is_saved(tmp_path: Path) -> None:
+    pipeline = EnvToModulePipeline(BOX, TWO, connectors=[Other(), Same(), MeanStdFilter()])
+    run(pipeline, [episode_of(0), episode_of(1)])
     path = str(tmp_path / "pipeline")
     pipeline.save_to_path(path)
     again = EnvToModulePipeline.from_checkpoint(path)
@@ -197,7 +210,7 @@ def test_observations_are_flattened_stacked_and_widened() -> None:
     space = SPACES.Dict({"a": SPACES.Discrete(3), "b": SPACES.Box(-1, 1, (2, 2), np.float32)})
     episode = SingleAgentEpisode(observation_space=space, action_space=TWO)
     episode.add_env_reset({"a": 2, "b": np.arange(4, dtype=np.float32).reshape(2, 2)})
-    flat = FlattenObservations(space, TWO)
+    flat = spaced(FlattenObservations(), space, TWO)
     assert flat.observation_space.shape == (7,)
     run(flat, [episode])
     assert episode.get_observations(-1).tolist() == [0, 0, 1, 0, 1, 2, 3]
@@ -205,7 +218,7 @@ def test_observations_are_flattened_stacked_and_widened() -> None:
     frames = SPACES.Box(0, 9, (1, 1, 1), np.float32)
     episode = SingleAgentEpisode(observation_space=frames, action_space=TWO)
     episode.add_env_reset(np.full((1, 1, 1), 1.0, np.float32))
-    stacking = FrameStacking(frames, TWO, num_frames=3)
+    stacking = spaced(FrameStacking(num_frames=3), frames, TWO)
     assert stacking.observation_space.shape == (1, 1, 3)
     key = (episode.id_,)
     assert run(stacking, [episode])["obs"][key][0].ravel().tolist() == [0, 0, 1]
@@ -219,7 +232,7 @@ def test_observations_are_flattened_stacked_and_widened() -> None:
     assert np.asarray(stacked).reshape(1, 2).tolist() == [[1, 2]]
 
     episode = episode_of(0)
-    wider = PrevActionsPrevRewards(BOX, TWO, n_prev_actions=2, n_prev_rewards=1)
+    wider = spaced(PrevActionsPrevRewards(n_prev_actions=2, n_prev_rewards=1), BOX, TWO)
     assert wider.observation_space["prev_n_actions"].shape == (4,)
     run(wider, [episode])
     first = episode.get_observations(-1)
@@ -236,7 +249,7 @@ def test_filters_have_the_mean_of_all_runners() -> None:
     seen = np.random.default_rng(0).normal(3.0, 2.0, (40, 2)).astype(np.float32)
 
     def filtered(rows: Any) -> Any:
-        made = MeanStdFilter(input_observation_space=BOX, input_action_space=TWO)
+        made = spaced(MeanStdFilter(), BOX, TWO)
         for row in rows:
             episode = SingleAgentEpisode(observation_space=BOX, action_space=TWO)
             episode.add_env_reset(row)
@@ -247,10 +260,10 @@ def test_filters_have_the_mean_of_all_runners() -> None:
     plain = (seen[-1] - seen.mean(0)) / seen.std(0, ddof=1)
     np.testing.assert_allclose(last, plain, rtol=1e-3)
     parts = [filtered(rows)[0].get_state() for rows in (seen[:10], seen[10:])]
-    merged = MeanStdFilter(input_observation_space=BOX, input_action_space=TWO)
+    merged = spaced(MeanStdFilter(), BOX, TWO)
     state = merged.merge_states(parts)
     assert state[None]["running_stats"][0]["num_pushes"] == 40
-    again = MeanStdFilter(input_observation_space=BOX, input_action_space=TWO, update_stats=False)
+    again = spaced(MeanStdFilter(update_stats=False), BOX, TWO)
     again.set_state(state)
     episode = SingleAgentEpisode(observation_space=BOX, action_space=TWO)
     episode.add_env_reset(seen[-1])
@@ -261,9 +274,7 @@ def test_filters_have_the_mean_of_all_runners() -> None:
 
 @ours
 def test_what_was_merged_does_not_count_twice() -> None:
-    here, there = (
-        MeanStdFilter(input_observation_space=BOX, input_action_space=TWO) for _ in range(2)
-    )
+    here, there = (spaced(MeanStdFilter(), BOX, TWO) for _ in range(2))
 
     def see(made: Any, count: int) -> None:
         for _ in range(count):
@@ -341,12 +352,14 @@ def test_returns_and_actions_are_scaled_as_said() -> None:
     np.testing.assert_allclose(np.asarray(found), [1.0, 2.0, 2.0])
     force = SPACES.Box(-4.0, 2.0, (1,), np.float32)
     batch = {"actions": {("e",): [np.array([0.5], np.float32)]}}
-    scaling = NormalizeAndClipActions(BOX, force, normalize_actions=True, clip_actions=False)
+    scaling = NormalizeAndClipActions(normalize_actions=True, clip_actions=False)
+    spaced(scaling, BOX, force)
     run(scaling, [], batch)
     assert batch["actions_for_env"][("e",)][0].tolist() == [0.5]
     assert batch["actions"][("e",)][0].tolist() == [0.5]
     batch = {"actions": {("e",): [np.array([9.0], np.float32)]}}
-    clipping = NormalizeAndClipActions(BOX, force, normalize_actions=False, clip_actions=True)
+    clipping = NormalizeAndClipActions(normalize_actions=False, clip_actions=True)
+    spaced(clipping, BOX, force)
     run(clipping, [], batch)
     assert batch["actions_for_env"][("e",)][0].tolist() == [2.0]
 

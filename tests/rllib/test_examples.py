@@ -1,4 +1,4 @@
-"""The example of language-model reinforcement learning runs, and its reward rises."""
+"""The examples of reinforcement learning run, and what they train is better than chance."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ pytestmark = [
 ]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_a_policy_that_was_trained_is_served(run_driver: Any) -> None:
+    pytest.importorskip("fastapi", reason="Serve's")
+    done = run_driver(EXAMPLES / "serve_policy.py", timeout=600).check()
+    # Actions at random keep the pole up for 20 steps or so.
+    assert (
+        int(re.findall(r"^steps of the served policy: (\d+)$", done.stdout, re.MULTILINE)[0]) > 60
+    )
 
 
 def test_answers_get_better_by_their_rewards(run_driver: Any) -> None:

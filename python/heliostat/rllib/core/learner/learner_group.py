@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import heliostat
+from heliostat.exceptions import RayActorError
 from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
 from heliostat.rllib.utils.checkpoints import Checkpointable
 
@@ -85,6 +86,7 @@ class LearnerGroup(Checkpointable):
 
         Raises:
             ValueError: ``async_update`` is True.
+            RuntimeError: A learner died.
         """
         if async_update:
             raise ValueError("async_update=True is not built: call update() in a thread.")
@@ -99,7 +101,13 @@ class LearnerGroup(Checkpointable):
             if episodes is not None:
                 part["episodes"] = episodes[rank::count] or episodes[:1]
             calls.append(actor.update.remote(part, how))
-        found: list[dict[Any, Any]] = heliostat.get(calls)
+        try:
+            found: list[dict[Any, Any]] = heliostat.get(calls)
+        except RayActorError as error:
+            raise RuntimeError(
+                f"A learner died, and with it the optimizers' state: {error}\nMake the algorithm anew with "
+                "from_checkpoint(), which goes on where the last save_to_path() was."
+            ) from error
         return found
 
     def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -175,7 +176,10 @@ class TorchLearner(Learner):
                 leaf = torch.from_numpy(np.ascontiguousarray(leaf))
             return leaf.to(self._device)
 
-        found = {key: mapped(tensor, value) for key, value in batch.items()}
+        with warnings.catch_warnings():
+            # Samples of other processes are views of the object store: nothing writes to batches.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            found = {key: mapped(tensor, value) for key, value in batch.items()}
         return {key: value for key, value in found.items() if value is not None}
 
     def _order(self, rows: int, shuffle: bool) -> Any:
