@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import select
 import socket
@@ -328,7 +329,7 @@ def test_nothing_follows_a_chunked_body(web: Client) -> None:
 
 
 @pytest.mark.contract("F12.04")
-def test_who_closes_one_half_has_gone_away(web: Client) -> None:
+def test_who_closes_one_half_in_a_request_has_gone_away(web: Client) -> None:
     serve.run(Target.bind())
     for _ in range(20):
         with raw(web) as one:  # in the middle of a head
@@ -347,6 +348,61 @@ def test_who_closes_one_half_has_gone_away(web: Client) -> None:
             one.sock.shutdown(socket.SHUT_RD)
     # The replica has two places: had any of these kept one, nothing would be answered.
     assert [web.get("/").text for _ in range(5)] == ["0"] * 5
+
+
+@serve.deployment(ray_actor_options={"num_cpus": 0})
+class Waits:
+    def __init__(self) -> None:
+        self.begun = self.cancelled = 0
+        self.go = asyncio.Event()
+
+    async def __call__(self, request: Request) -> str:
+        self.begun += 1
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return f"answered {len(await request.body())}"
+
+    async def counts(self) -> tuple[int, int]:
+        return self.begun, self.cancelled
+
+    async def let_go(self) -> None:
+        self.go.set()
+
+
+@pytest.mark.contract("F12.04")
+def test_who_ends_its_half_has_its_answer(web: Client) -> None:
+    handle = serve.run(Waits.bind())
+
+    def until(counts: tuple[int, int]) -> None:
+        deadline = time.monotonic() + S
+        while (found := handle.counts.remote().result(timeout_s=S)) != counts:
+            assert time.monotonic() < deadline, found
+
+    with raw(web) as gone:  # the whole connection ends: nobody waits
+        gone.say("GET / HTTP/1.1", "Host: here")
+        until((1, 0))
+    until((1, 1))
+    with raw(web) as gone:  # before it is begun
+        gone.say("GET / HTTP/1.1", "Host: here")
+        gone.sock.shutdown(socket.SHUT_WR)
+        until((2, 1))
+    until((2, 2))
+    with raw(web) as get, raw(web) as post:
+        get.say("GET / HTTP/1.1", "Host: here")
+        post.say("POST / HTTP/1.1", "Host: here", "Content-Length: 3", end="\r\n\r\nabc")
+        for one in (get, post):
+            one.sock.shutdown(socket.SHUT_WR)
+        until((4, 2))
+        handle.let_go.remote().result(timeout_s=S)
+        for one, length in ((get, 0), (post, 3)):
+            heard = one.hear()
+            # An interim answer asks whether somebody is there.
+            assert heard.startswith(b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\n"), heard
+            assert b"connection: close" in heard
+            assert heard.endswith(f"answered {length}".encode())
 
 
 @pytest.mark.contract("F12.04", "F12.09")

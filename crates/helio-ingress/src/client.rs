@@ -4,6 +4,10 @@
 //! the answer's place at a replica. A body that stops coming for as long, or whose length is known and that
 //! comes slower than [`BYTES_PER_S_MIN`], is given up.
 //!
+//! A client that has sent its request and ends its half of the connection may wait for the answer, or be gone: both look
+//! alike. So it is sent an interim answer, which a client that waits passes over, and to which the system of one that is
+//! gone answers with a reset.
+//!
 //! A head with both `Content-Length` and `Transfer-Encoding` has two meanings, and what one server takes for a body is
 //! a request to the next. Hyper goes by the latter and hides the former, so heads are looked at here as well.
 //! A head that this check overlooks smuggles nothing: after a chunked body the connection ends.
@@ -18,10 +22,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// A body of known length comes as fast on average, the keep-alive time granted beforehand.
 const BYTES_PER_S_MIN: u32 = 500;
+/// The interim answer to a client that has ended its half.
+const STILL_THERE: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
+/// How soon a reset is looked for after it, and how long it takes at most from one look to the next.
+const LOOK_FIRST: Duration = Duration::from_millis(10);
+const LOOK_LAST: Duration = Duration::from_secs(1);
 /// Bytes of a line that are looked at: the longest name and a number.
 const LINE_MAX: usize = 64;
 
@@ -67,12 +77,28 @@ pub(crate) struct Heads {
     rest: u64,
     is_over: bool,
     is_ambiguous: bool,
+    /// Requests whose heads have ended.
+    requests: u64,
+    /// Whether the last one is of HTTP/1.1, which knows interim answers.
+    knows_interim: bool,
+    is_half_closed: bool,
 }
 
 impl Heads {
     /// Whether a head gave both lengths.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
+    }
+
+    /// Whether the client has ended its half, and waits for its answer.
+    pub(crate) fn is_half_closed(&self) -> bool {
+        self.is_half_closed
+    }
+
+    /// Whether one request has come, whole and with nothing after it.
+    fn is_one_whole(&self) -> bool {
+        let is_between = !self.has_begun && self.line.is_empty() && self.rest == 0;
+        self.requests == 1 && is_between && !self.is_over && self.knows_interim
     }
 
     /// Notes that the following bytes are not HTTP.
@@ -94,6 +120,9 @@ impl Heads {
             self.line.extend_from_slice(&part[..part.len().min(room)]);
             let Some(end) = end else { return };
             bytes = &bytes[end + 1..];
+            if !self.has_begun {
+                self.knows_interim = part.trim_ascii_end().ends_with(b"1.1");
+            }
             self.end_line();
         }
     }
@@ -121,11 +150,31 @@ impl Heads {
     }
 
     fn end_head(&mut self) {
+        self.requests += 1;
         self.is_ambiguous |= self.is_coded && self.length.is_some();
         // A connection carries nothing after a chunked body.
         self.is_over = self.is_coded;
         self.rest = self.length.take().unwrap_or(0);
         self.has_begun = false;
+    }
+}
+
+/// A connection that may tell that its other end is gone.
+pub(crate) trait Peer {
+    /// Whether it was reset; `None` where the end of its half says already that it is gone.
+    fn is_reset(&self) -> Option<bool>;
+}
+
+impl Peer for TcpStream {
+    fn is_reset(&self) -> Option<bool> {
+        Some(!matches!(self.take_error(), Ok(None)))
+    }
+}
+
+/// Who ends its half of an encrypted connection has said goodbye.
+impl Peer for tokio_rustls::server::TlsStream<TcpStream> {
+    fn is_reset(&self) -> Option<bool> {
+        None
     }
 }
 
@@ -140,11 +189,14 @@ pub(crate) struct Client<S> {
     silence: Duration,
     /// The timer that began when nothing could be sent any more.
     stuck: Option<Pin<Box<Sleep>>>,
+    has_written: bool,
+    /// When a client that has ended its half is looked for next, and how long that took.
+    look: Option<(Pin<Box<Sleep>>, Duration)>,
 }
 
 impl<S> Client<S> {
     pub(crate) fn new(stream: S, early: Bytes, silence: Duration) -> Self {
-        Self { stream, early, heads: None, silence, stuck: None }
+        Self { stream, early, heads: None, silence, stuck: None, has_written: false, look: None }
     }
 
     pub(crate) fn with_heads(self, heads: Arc<Mutex<Heads>>) -> Self {
@@ -166,12 +218,47 @@ impl<S> Client<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Client<S> {
+impl<S: AsyncWrite + Peer + Unpin> Client<S> {
+    /// Asks a client that has ended its half whether it is still there, if it may wait for an answer.
+    fn asks(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(heads) = self.heads.as_ref().filter(|_| !self.has_written) else { return false };
+        if self.stream.is_reset() != Some(false) || !heads.lock().is_one_whole() {
+            return false;
+        }
+        let asked = Pin::new(&mut self.stream).poll_write(context, STILL_THERE);
+        // Nothing was sent before, so there is room for all of it.
+        if !matches!(asked, Poll::Ready(Ok(sent)) if sent == STILL_THERE.len()) {
+            return false;
+        }
+        heads.lock().is_half_closed = true;
+        self.look = Some((Box::pin(sleep(LOOK_FIRST)), LOOK_FIRST));
+        true
+    }
+
+    /// Ready once a client that has ended its half is gone.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Some((timer, pause)) = &mut self.look {
+            if self.stream.is_reset() != Some(false) {
+                return Poll::Ready(());
+            }
+            std::task::ready!(timer.as_mut().poll(context));
+            *pause = (*pause * 2).min(LOOK_LAST);
+            let next = Instant::now() + *pause;
+            timer.as_mut().reset(next);
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Peer + Unpin> AsyncRead for Client<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.look.is_some() {
+            return self.poll_gone(context).map(Ok);
+        }
         let before = buffer.filled().len();
         let outcome = if self.early.is_empty() {
             Pin::new(&mut self.stream).poll_read(context, buffer)
@@ -185,6 +272,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Client<S> {
         {
             heads.lock().see(&buffer.filled()[before..]);
         }
+        let has_ended = matches!(outcome, Poll::Ready(Ok(())))
+            && buffer.filled().len() == before
+            && buffer.remaining() > 0;
+        if has_ended && self.asks(context) {
+            return self.poll_gone(context).map(Ok);
+        }
         outcome
     }
 }
@@ -196,6 +289,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Client<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.has_written |= outcome.is_ready();
         self.sent(context, outcome)
     }
 
@@ -205,6 +299,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Client<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.has_written |= outcome.is_ready();
         self.sent(context, outcome)
     }
 

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::client::{Client, Heads};
+use crate::client::{Client, Heads, Peer};
 use crate::forward::{self, Ends};
 use crate::streams::{State, Streams};
 use crate::{Door, HEAD_BYTES_MAX, Shared, grpc};
@@ -76,7 +76,7 @@ async fn begin(stream: &mut TcpStream) -> Option<(Bytes, bool)> {
     }
 }
 
-async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+async fn speak<S: AsyncRead + AsyncWrite + Peer + Unpin + Send + 'static>(
     shared: Rc<Shared>,
     door: Rc<Door>,
     client: Client<S>,
@@ -108,7 +108,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .await;
 }
 
-async fn speak_two<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+async fn speak_two<S: AsyncRead + AsyncWrite + Peer + Unpin + Send + 'static>(
     shared: Rc<Shared>,
     door: Rc<Door>,
     client: Client<S>,

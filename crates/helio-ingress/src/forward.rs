@@ -75,7 +75,7 @@ pub(crate) async fn answer(
         }
     };
     // A proxy in front may see another end of the chunked body: what it sends as its rest is no request.
-    if is_last || refused.is_some() {
+    if is_last || refused.is_some() || heads.lock().is_half_closed() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
