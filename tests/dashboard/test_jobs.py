@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -346,6 +347,45 @@ def test_a_package_that_was_not_uploaded_fails_the_job(head: Head) -> None:
     info = wait_until(failed, what="the failure")
     assert info["error_type"] == "RUNTIME_ENV_SETUP_FAILURE"
     assert "_ray_pkg_none.zip" in info["message"]
+
+
+@pytest.mark.contract("F6.14", "F7.04")
+def test_environments_of_entry_points_are_listed_those_that_failed_too(
+    client: JobSubmissionClient, head: Head, tmp_path: Path
+) -> None:
+    def submit(package: Path, entrypoint: str) -> tuple[Any, dict[str, Any]]:
+        options = ["--no-index", "--no-deps", "--no-build-isolation"]
+        pip = {"packages": [str(package)], "pip_install_options": options}
+        info = ended(client, client.submit_job(entrypoint=entrypoint, runtime_env={"pip": pip}))
+        rows = head.get("/api/v0/runtime_envs?detail=true")["data"]["result"]["result"]
+        (row,) = [row for row in rows if row["runtime_env"] == info.runtime_env]
+        assert row["node_id"] == info.driver_node_id
+        return info, row
+
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "setup.py").write_text("raise RuntimeError('a library is missing')")
+    info, row = submit(broken, "true")
+    assert (info.status, info.error_type) == (JobStatus.FAILED, "RUNTIME_ENV_SETUP_FAILURE")
+    assert "a library is missing" in info.message
+    assert (row["success"], row["starts"], row["creation_time_ms"]) == (False, 0, None)
+    assert "a library is missing" in row["error"]
+
+    wheel, about = tmp_path / "of_the_job-1.0-py3-none-any.whl", "of_the_job-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("of_the_job.py", "WORD = 'installed'")
+        file.writestr(
+            f"{about}/METADATA", "Metadata-Version: 2.1\nName: of_the_job\nVersion: 1.0\n"
+        )
+        file.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{about}/RECORD", f"of_the_job.py,,\n{about}/METADATA,,\n{about}/RECORD,,\n")
+    info, row = submit(wheel, "python -c 'import of_the_job; print(of_the_job.WORD)'")
+    assert info.status is JobStatus.SUCCEEDED, info.message
+    assert (row["success"], row["error"], row["starts"]) == (True, None, 1)
+    assert row["creation_time_ms"] > 0
+    assert row["size"] > 0
 
 
 def test_drivers_are_listed_beside_submissions(head: Head, run_driver: Any) -> None:

@@ -424,6 +424,10 @@ pub static INTERNAL: &[(&str, &str)] = &[
         "HELIOSTAT_JOB_ENTRY",
         "The entry point of a submitted job, as JSON, for the process that runs it.",
     ),
+    (
+        "HELIOSTAT_ENVIRONMENT_BYTES",
+        "The size of what a worker's environment has on the disk, as far as the worker found or made it.",
+    ),
     ("HELIOSTAT_WORKER_ID", "The worker's identifier."),
     ("HELIOSTAT_JOB_VIEW", "The folder in which an entry point has its code, for its drivers."),
     ("HELIOSTAT_WORKER_JOB", "The job that the worker is started for."),

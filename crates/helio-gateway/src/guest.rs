@@ -216,9 +216,12 @@ impl Task {
             last: self.last,
             grace: self.grace,
         };
+        // A task of its own: what comes does not wake what listens.
+        let first = self.first;
+        let mut stays = tokio::spawn(async move { connection.stay(first).await });
         tokio::select! {
             never = accept => match never {},
-            why = connection.stay(self.first) => why,
+            why = &mut stays => why.unwrap_or_else(|error| error.to_string()),
         }
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
@@ -17,9 +16,8 @@ use helio_proto::gateway::{
     Ack, Credit, Data, End, Leave, Message, Open, PIECE_MAX, Ping, Reset, WINDOW,
 };
 use helio_rpc::service::{Encoded, Reader, Writer};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc};
 
 use crate::link::{Link, Strange};
@@ -67,6 +65,13 @@ struct Stream {
     credit: u64,
     /// The queue to the end of the stream here; dropped: the stream is broken.
     pieces: mpsc::UnboundedSender<Piece>,
+    /// How many pieces are in the queue. While there are none, what comes is written at once: no other task has to be
+    /// woken for it.
+    queued: usize,
+    /// The end of the stream here, once it is connected.
+    end: Option<Arc<TcpStream>>,
+    /// How many bytes the end has taken since the other side heard of it.
+    taken: u64,
 }
 
 #[derive(Debug)]
@@ -239,8 +244,8 @@ impl Session {
                 let pieces = state.add(open.stream);
                 tokio::spawn(Arc::clone(self).answer(open, pieces));
             }
-            Message::Data(data) => state.pass_on(data.stream, Piece::Bytes(data.bytes)),
-            Message::End(end) => state.pass_on(end.stream, Piece::End),
+            Message::Data(data) => state.deliver(data.stream, data.bytes),
+            Message::End(end) => state.queue(end.stream, Piece::End),
             Message::Reset(reset) => {
                 state.streams.remove(&reset.stream);
                 has_moved = true;
@@ -311,14 +316,19 @@ impl Session {
     async fn carry(
         self: Arc<Self>,
         stream: u64,
-        mut socket: TcpStream,
+        socket: TcpStream,
         pieces: mpsc::UnboundedReceiver<Piece>,
     ) {
         // The call fails only on a socket that is closed already, which the first read reports.
         let _ = socket.set_nodelay(true);
-        let (read, write) = socket.split();
-        let outcome =
-            tokio::try_join!(self.take_from(stream, read), self.give_to(stream, write, pieces));
+        let socket = Arc::new(socket);
+        if let Some(known) = self.lock().streams.get_mut(&stream) {
+            known.end = Some(Arc::clone(&socket));
+        }
+        let outcome = tokio::try_join!(
+            self.take_from(stream, &socket),
+            self.give_to(stream, &socket, pieces)
+        );
         match outcome {
             Ok(_) => drop(self.lock().streams.remove(&stream)),
             Err(_) => {
@@ -337,10 +347,10 @@ impl Session {
     }
 
     /// From the end here to the other side.
-    async fn take_from(&self, stream: u64, mut read: ReadHalf<'_>) -> io::Result<()> {
+    async fn take_from(&self, stream: u64, end: &TcpStream) -> io::Result<()> {
         loop {
             let room = self.room(stream).await?;
-            let bytes = arrived(&mut read, room).await?;
+            let bytes = arrived(end, room).await?;
             if bytes.is_empty() {
                 self.lock().send(&End { stream }.into());
                 return Ok(());
@@ -370,21 +380,18 @@ impl Session {
     async fn give_to(
         &self,
         stream: u64,
-        mut write: WriteHalf<'_>,
+        end: &TcpStream,
         mut pieces: mpsc::UnboundedReceiver<Piece>,
     ) -> io::Result<()> {
-        let mut taken = 0;
         loop {
             match pieces.recv().await {
                 Some(Piece::Bytes(bytes)) => {
-                    write.write_all(&bytes).await?;
-                    taken += bytes.len() as u64;
-                    if taken >= CREDIT_STEP {
-                        self.lock().send(&Credit { stream, bytes: taken }.into());
-                        taken = 0;
-                    }
+                    write_all(end, &bytes).await?;
+                    self.lock().on_written(stream, bytes.len());
                 }
-                Some(Piece::End) => return write.shutdown().await,
+                Some(Piece::End) => {
+                    return Ok(rustix::net::shutdown(end, rustix::net::Shutdown::Write)?);
+                }
                 None => return Err(io::ErrorKind::ConnectionReset.into()),
             }
         }
@@ -393,19 +400,48 @@ impl Session {
 
 /// Waits for bytes and returns them, at most `room`; none at the end of the stream. Memory is taken when bytes are there: most
 /// streams are at rest.
-async fn arrived(read: &mut ReadHalf<'_>, room: usize) -> io::Result<Bytes> {
+async fn arrived(end: &TcpStream, room: usize) -> io::Result<Bytes> {
     poll_fn(|context| {
-        let mut bytes = BytesMut::with_capacity(room);
-        ready!(pin!(read.read_buf(&mut bytes)).poll(context))?;
-        Poll::Ready(Ok(bytes.freeze()))
+        loop {
+            ready!(end.poll_read_ready(context))?;
+            let mut bytes = BytesMut::with_capacity(room);
+            let mut is_all = false;
+            let outcome = end.try_io(Interest::READABLE, || match end.try_read_buf(&mut bytes) {
+                // There is no more: the next read would only find that out.
+                Ok(count) if 0 < count && count < room => {
+                    is_all = true;
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                other => other,
+            });
+            match outcome {
+                Err(error) if !is_all && error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if !is_all => return Poll::Ready(Err(error)),
+                _ => return Poll::Ready(Ok(bytes.freeze())),
+            }
+        }
     })
     .await
+}
+
+async fn write_all(end: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+    let mut written = 0;
+    while written < bytes.len() {
+        end.writable().await?;
+        match end.try_write(&bytes[written..]) {
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl State {
     fn add(&mut self, stream: u64) -> mpsc::UnboundedReceiver<Piece> {
         let (pieces, receiver) = mpsc::unbounded_channel();
-        self.streams.insert(stream, Stream { credit: WINDOW, pieces });
+        let new = Stream { credit: WINDOW, pieces, queued: 0, end: None, taken: 0 };
+        self.streams.insert(stream, new);
         receiver
     }
 
@@ -417,7 +453,7 @@ impl State {
         let encoded = Arc::new(Encoded::new(message));
         if let Some(writer) = &self.carrier {
             // A connection that ended already is reported by its reader; one that is full is made again.
-            if writer.send_encoded(&encoded).is_err() {
+            if writer.send_at_once(&encoded).is_err() {
                 writer.abort();
             }
         }
@@ -438,10 +474,43 @@ impl State {
         }
     }
 
-    fn pass_on(&mut self, stream: u64, piece: Piece) {
-        if let Some(known) = self.streams.get(&stream) {
+    /// Has bytes of the other side written to the end here: at once where that takes them.
+    fn deliver(&mut self, stream: u64, mut bytes: Bytes) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        if let Some(end) = known.end.as_ref().filter(|_| known.queued == 0)
+            && let Ok(written) = end.try_write(&bytes)
+        {
+            let _ = bytes.split_to(written);
+            self.on_taken(stream, written);
+        }
+        if !bytes.is_empty() {
+            self.queue(stream, Piece::Bytes(bytes));
+        }
+    }
+
+    fn queue(&mut self, stream: u64, piece: Piece) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.queued += 1;
             // Its end here is gone, and says so itself.
             let _ = known.pieces.send(piece);
+        }
+    }
+
+    /// A piece of the queue was written.
+    fn on_written(&mut self, stream: u64, size: usize) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.queued -= 1;
+        }
+        self.on_taken(stream, size);
+    }
+
+    /// The end here has taken so much more; now and then the other side hears of it.
+    fn on_taken(&mut self, stream: u64, size: usize) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        known.taken += size as u64;
+        if known.taken >= CREDIT_STEP {
+            let bytes = std::mem::take(&mut known.taken);
+            self.send(&Credit { stream, bytes }.into());
         }
     }
 

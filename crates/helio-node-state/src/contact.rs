@@ -51,6 +51,9 @@ pub(crate) enum Place {
     BesideHead,
     /// On another machine.
     Elsewhere,
+    /// On a machine outside the cluster, whose links are all carried by one connection. That is made again when it
+    /// breaks, and what was sent meanwhile arrives then: tries beside it would arrive all at once.
+    Guest,
 }
 
 /// A round of pings.
@@ -184,6 +187,8 @@ impl Contact {
             self.round = None;
             self.suspend(false, &mut orders);
             self.due = heard + self.suspect_ms();
+        } else if silence < self.headless_ms_max && self.place == Place::Guest {
+            self.due = heard + self.headless_ms_max;
         } else if silence >= self.headless_ms_max {
             let seconds = silence / 1000;
             let reason = format!("nothing was heard of the control service for {seconds} s");
@@ -312,6 +317,21 @@ mod tests {
                 assert_eq!(contact.look(contact.due(), || witnesses(3)), []);
             }
         }
+    }
+
+    #[test]
+    fn a_guest_in_a_long_silence_tries_nothing_and_goes_on_when_it_is_heard() {
+        let mut contact = Contact::new(Place::Guest, HEADLESS);
+        contact.on_accepted(5_000, 0, 0);
+        for now in [contact.due(), 20_000, HEADLESS - 1] {
+            assert_eq!(contact.look(now, || witnesses(2)), []);
+        }
+        contact.on_heard(HEADLESS - 1, HEADLESS);
+        for _ in 0..2 {
+            assert_eq!(contact.look(contact.due(), || witnesses(2)), []);
+        }
+        let orders = contact.look(contact.due(), || witnesses(2));
+        assert!(matches!(&orders[..], [Order::Rejoin(_)]), "{orders:?}");
     }
 
     #[test]

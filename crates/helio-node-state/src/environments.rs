@@ -22,6 +22,8 @@ struct Told {
     /// How long the first worker took to be ready, in milliseconds; `None`: none was.
     made_in: Option<u64>,
     starts: u64,
+    /// The largest that a worker told, in bytes: the one that made it knows all parts.
+    size: u64,
     /// Why the last worker did not start; empty: it did.
     error: String,
     /// Rises with each use.
@@ -29,10 +31,11 @@ struct Told {
 }
 
 impl Environments {
-    /// A worker was ready after so many milliseconds.
-    pub(crate) fn on_start(&mut self, env: &RuntimeEnv, took_ms: u64) {
+    /// A worker was ready after so many milliseconds, and says so of the size.
+    pub(crate) fn on_start(&mut self, env: &RuntimeEnv, took_ms: u64, size: u64) {
         if let Some(told) = self.told(env) {
             told.made_in.get_or_insert(took_ms);
+            told.size = told.size.max(size);
             told.starts += 1;
             told.error.clear();
         }
@@ -51,6 +54,7 @@ impl Environments {
             made_in_ms: told.made_in.unwrap_or_default(),
             starts: told.starts,
             error: told.error.clone(),
+            size: told.size,
         });
         rows.collect()
     }
@@ -85,11 +89,11 @@ mod tests {
         let mut all = Environments::default();
         all.on_failure(&env("a"), "no such package");
         assert_eq!((all.rows()[0].starts, &*all.rows()[0].error), (0, "no such package"));
-        all.on_start(&env("a"), 900);
-        all.on_start(&env("a"), 30);
+        all.on_start(&env("a"), 900, 7);
+        all.on_start(&env("a"), 30, 0);
         let row = &all.rows()[0];
-        assert_eq!((row.starts, row.made_in_ms, &*row.error), (2, 900, ""));
-        all.on_start(&env(""), 1);
+        assert_eq!((row.starts, row.made_in_ms, row.size, &*row.error), (2, 900, 7, ""));
+        all.on_start(&env(""), 1, 0);
         assert_eq!(all.rows().len(), 1, "no environment is none");
     }
 
@@ -97,10 +101,10 @@ mod tests {
     fn the_longest_unused_go() {
         let mut all = Environments::default();
         for number in 0..ENVIRONMENTS_MAX {
-            all.on_start(&env(&format!("{number}")), 1);
+            all.on_start(&env(&format!("{number}")), 1, 0);
         }
-        all.on_start(&env("0"), 1);
-        all.on_start(&env("one more"), 1);
+        all.on_start(&env("0"), 1, 0);
+        all.on_start(&env("one more"), 1, 0);
         let names: Vec<String> = all.rows().into_iter().map(|row| row.runtime_env).collect();
         assert_eq!(names.len(), ENVIRONMENTS_MAX);
         assert!(names.contains(&"0".to_owned()) && !names.contains(&"1".to_owned()));

@@ -72,6 +72,8 @@ impl Setup {
     pub(crate) fn place(&self) -> Place {
         if self.is_head {
             Place::InHead
+        } else if self.is_guest {
+            Place::Guest
         } else if self.is_at_control(&self.address.host) {
             Place::BesideHead
         } else {

@@ -119,7 +119,8 @@ impl Asker {
             Resource::Workers => self.workers().await?,
             Resource::Envs => {
                 let told = self.topic(Topic::Workers).await?;
-                Told::all(rows::environments(&told.answers), told.silent)
+                let jobs = self.submissions().await?;
+                Told::all(rows::environments(&told.answers, &jobs), told.silent)
             }
             Resource::Events => {
                 let workers = self.workers().await?;
@@ -138,14 +139,18 @@ impl Asker {
 
     async fn jobs(&self) -> Result<Vec<Row>, String> {
         let drivers = KvEntries { namespace: DRIVERS_NAMESPACE.to_owned(), ..KvEntries::default() };
-        let submissions =
-            KvEntries { namespace: SUBMISSIONS_NAMESPACE.to_owned(), ..KvEntries::default() };
         let ControlResponse::Jobs(list) = self.ask(ListJobs {}).await? else {
             return Err(unexpected());
         };
         let drivers = self.entries(drivers).await?.into_iter().map(|pair| pair.key);
         let drivers: Vec<Vec<u8>> = drivers.collect();
-        Ok(rows::jobs(&list.jobs, &drivers, &self.entries(submissions).await?))
+        Ok(rows::jobs(&list.jobs, &drivers, &self.submissions().await?))
+    }
+
+    /// The records of submitted jobs.
+    async fn submissions(&self) -> Result<Vec<KvPair>, String> {
+        let all = KvEntries { namespace: SUBMISSIONS_NAMESPACE.to_owned(), ..KvEntries::default() };
+        self.entries(all).await
     }
 
     /// Entries of the key-value table.

@@ -244,7 +244,8 @@ fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
         }
         Resource::Envs => {
             let told = ask_all(py, Topic::Workers, usize::MAX)?;
-            of(&told, rows::environments(&told.answers))
+            let jobs = control::entries(py, SUBMISSIONS_NAMESPACE)?;
+            of(&told, rows::environments(&told.answers, &jobs))
         }
         Resource::Events => {
             let found = find(py, Resource::Workers, usize::MAX)?;

@@ -210,6 +210,7 @@ pub const ENVS: &[Column] = &[
     detail("ref_cnt", "int | None"),
     detail_filter("error", "str | None"),
     detail("starts", "int | None"),
+    detail("size", "int | None"),
 ];
 
 /// The columns of failures.

@@ -120,9 +120,10 @@ pub fn workers(answers: &[Answer], now_ms: u64) -> Vec<Row> {
     rows.collect()
 }
 
-/// Environments, of what daemons say of them: each once for a node.
+/// Environments, of what daemons say of them, and of submitted jobs whose entry points run in one: each once
+/// for a node.
 #[must_use]
-pub fn environments(answers: &[Answer]) -> Vec<Row> {
+pub fn environments(answers: &[Answer], submissions: &[KvPair]) -> Vec<Row> {
     let mut rows = Vec::new();
     for daemon in answers.iter().filter(|answer| answer.is_daemon) {
         let mut users: BTreeMap<&str, u64> = BTreeMap::new();
@@ -143,10 +144,49 @@ pub fn environments(answers: &[Answer]) -> Vec<Row> {
                 "ref_cnt": users.get(&*told.runtime_env).copied().unwrap_or_default(),
                 "error": text(&told.error),
                 "starts": told.starts,
+                "size": (told.size > 0).then_some(told.size),
             })));
         }
     }
+    add_entry_points(&mut rows, submissions);
     rows
+}
+
+/// Adds the environments of entry points. Where workers of the node run in the same, their row says all.
+fn add_entry_points(rows: &mut Vec<Row>, submissions: &[KvPair]) {
+    let of_workers = rows.len();
+    let jobs = submissions.iter().filter_map(|pair| serde_json::from_slice(&pair.value).ok());
+    let mut jobs: Vec<Value> = jobs.collect();
+    jobs.sort_by_key(|job| job["start_time"].as_u64());
+    for job in jobs {
+        let env = of_user(&job["runtime_env"].to_string());
+        let has_failed = job["error_type"] == "RUNTIME_ENV_SETUP_FAILURE";
+        let is_pending = job["status"] == "PENDING";
+        if env.as_object().is_none_or(Map::is_empty) || is_pending {
+            continue;
+        }
+        let node_id = job["driver_node_id"].as_str().unwrap_or_default();
+        let same = |row: &Row| row["runtime_env"] == env && row["node_id"] == node_id;
+        let at = rows.iter().position(same);
+        if at.is_some_and(|at| at < of_workers) {
+            continue;
+        }
+        let earlier = |name| at.and_then(|at| rows[at][name].as_u64()).unwrap_or_default();
+        let told = row(json!({
+            "runtime_env": env,
+            "success": !has_failed,
+            "creation_time_ms": if has_failed { &Value::Null } else { &job["environment_ms"] },
+            "node_id": node_id,
+            "ref_cnt": earlier("ref_cnt") + u64::from(job["status"] == "RUNNING"),
+            "error": if has_failed { &job["message"] } else { &Value::Null },
+            "starts": earlier("starts") + u64::from(!has_failed),
+            "size": job["environment_size"],
+        }));
+        match at {
+            Some(at) => rows[at] = told,
+            None => rows.push(told),
+        }
+    }
 }
 
 /// An environment without what its user has not said.
@@ -338,6 +378,7 @@ pub fn jobs(infos: &[JobInfo], drivers: &[Vec<u8>], submissions: &[KvPair]) -> V
     let mut taken = BTreeSet::new();
     for pair in submissions {
         let Ok(Value::Object(mut kept)) = serde_json::from_slice(&pair.value) else { continue };
+        kept.retain(|name, _| !name.starts_with("environment_"));
         let id = String::from_utf8_lossy(&pair.key).into_owned();
         if let Some(job) = of_submissions.get(&id) {
             taken.insert(job.clone());
@@ -449,6 +490,7 @@ mod tests {
             made_in_ms: 300,
             starts,
             error: error.to_owned(),
+            size: if error.is_empty() { 5 } else { 0 },
         };
         let daemon = Answer {
             is_daemon: true,
@@ -456,18 +498,44 @@ mod tests {
             environments: vec![told(variables, 4, ""), told(setup, 0, "no"), told(none, 1, "")],
             ..Answer::default()
         };
-        let found = environments(&[daemon, Answer::default()]);
-        let found: Vec<_> = found.into_iter().map(Value::Object).collect();
         let node_id = NodeId::default().hex();
+        let job = |id: &str, env: Value, status: &str, error: Option<&str>| KvPair {
+            key: id.into(),
+            value: json!({
+                "runtime_env": env, "status": status, "driver_node_id": node_id, "message": "why",
+                "error_type": error, "environment_ms": 40, "environment_size": 9,
+            })
+            .to_string()
+            .into(),
+        };
+        let failed = Some("RUNTIME_ENV_SETUP_FAILURE");
+        let jobs = [
+            job("1", json!({"pip": ["b"]}), "FAILED", failed),
+            job("2", json!({"uv": ["c"]}), "SUCCEEDED", None),
+            job("3", json!({"uv": ["c"]}), "RUNNING", None),
+            job("4", json!({"uv": ["d"]}), "PENDING", None),
+            job("5", json!({"env_vars": {"A": "1"}}), "RUNNING", None),
+            job("6", json!({}), "RUNNING", None),
+        ];
+        let found = environments(&[daemon, Answer::default()], &jobs);
+        let found: Vec<_> = found.into_iter().map(Value::Object).collect();
         let made = json!({
             "runtime_env": {"env_vars": {"A": "1"}}, "success": true, "creation_time_ms": 300,
-            "node_id": node_id, "ref_cnt": 2, "error": null, "starts": 4,
+            "node_id": node_id, "ref_cnt": 2, "error": null, "starts": 4, "size": 5,
         });
         let failed = json!({
             "runtime_env": {"pip": ["a"]}, "success": false, "creation_time_ms": null,
-            "node_id": node_id, "ref_cnt": 0, "error": "no", "starts": 0,
+            "node_id": node_id, "ref_cnt": 0, "error": "no", "starts": 0, "size": null,
         });
-        assert_eq!(found, [made, failed]);
+        let of_job = json!({
+            "runtime_env": {"pip": ["b"]}, "success": false, "creation_time_ms": null,
+            "node_id": node_id, "ref_cnt": 0, "error": "why", "starts": 0, "size": 9,
+        });
+        let of_two = json!({
+            "runtime_env": {"uv": ["c"]}, "success": true, "creation_time_ms": 40,
+            "node_id": node_id, "ref_cnt": 1, "error": null, "starts": 2, "size": 9,
+        });
+        assert_eq!(found, [made, failed, of_job, of_two]);
     }
 
     #[test]

@@ -62,6 +62,13 @@ impl<R: Into<Cow<'static, str>>> From<R> for Ending {
     }
 }
 
+/// In which variable the set-up of a worker says how large its environment is (`core/making.py`).
+const ENVIRONMENT_BYTES: &str = "HELIOSTAT_ENVIRONMENT_BYTES";
+
+fn size_told(told: Option<&str>) -> u64 {
+    told.and_then(|told| told.parse().ok()).unwrap_or_default()
+}
+
 /// Joins the node: greets its daemon, registers, and takes the store's memory file.
 pub(crate) fn register(
     options: &Options,
@@ -75,7 +82,12 @@ pub(crate) fn register(
     })?;
     let role = if options.is_driver { Role::Driver } else { Role::Worker };
     let hello = greeting(&options.token, role, me);
+    let environment_size = match options.is_driver {
+        true => 0,
+        false => size_told(std::env::var(ENVIRONMENT_BYTES).ok().as_deref()),
+    };
     let register = Register {
+        environment_size,
         worker_id: me,
         pid: std::process::id(),
         is_driver: options.is_driver,

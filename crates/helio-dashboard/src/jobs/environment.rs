@@ -35,6 +35,8 @@ pub(crate) struct Prepared {
     folder: PathBuf,
     variables: BTreeMap<String, String>,
     entrypoint: String,
+    /// What the entry point waits for before it begins; empty: nothing.
+    pub(super) waits_for: &'static str,
 }
 
 impl Surroundings {
@@ -102,9 +104,14 @@ impl Surroundings {
             variables.insert("HELIOSTAT_SESSION_DIR".to_owned(), session);
             entrypoint = format!("exec {} -m heliostat.core.job_entry", quoted(&self.python));
         }
+        let waits_for = match (is_plain, request.needs.is_empty()) {
+            (true, _) => "",
+            (false, true) => "The job's runtime environment is being made ready.",
+            (false, false) => "The job waits for the resources of its entry point.",
+        };
         // Lines are to be seen when they are printed.
         variables.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
-        Ok(Prepared { folder, variables, entrypoint })
+        Ok(Prepared { folder, variables, entrypoint, waits_for })
     }
 }
 

@@ -281,11 +281,11 @@ impl Jobs {
         let watcher = (child.id(), process::began(child.id()).unwrap_or_default());
         tracing::info!(job = id, pid = watcher.0, "job started");
         self.change(id, |job| {
-            if job.request.needs.is_empty() {
+            if prepared.waits_for.is_empty() {
                 job.began(&self.around.node_id, watcher);
             } else {
-                job.is_watched_by(watcher);
-                job.waits("The job waits for the resources of its entry point.");
+                job.is_watched_by(&self.around.node_id, watcher);
+                job.waits(prepared.waits_for);
             }
         });
         self.watch(id).await;
@@ -314,6 +314,9 @@ impl Jobs {
                 }
             }
         };
+        if waits {
+            self.waits(id, (watcher, began)); // it may have begun and ended since the last look
+        }
         if was_stopped {
             self.signal(id, watcher, process::terminate).await;
             let grace = tokio::time::timeout(self.around.grace, handle.readable());
@@ -336,7 +339,13 @@ impl Jobs {
     fn waits(&self, id: &str, watcher: (u32, u64)) -> bool {
         let told = shelf::read_json(&self.shelf.wait_file(id)).unwrap_or_default();
         if told["begun"].as_bool() == Some(true) {
-            self.change(id, |job| job.began(&self.around.node_id, watcher));
+            self.change(id, |job| {
+                job.began(&self.around.node_id, watcher);
+                if let Some(took_ms) = told["environment_ms"].as_u64() {
+                    let size = told["environment_size"].as_u64().unwrap_or_default();
+                    job.has_environment(took_ms, size);
+                }
+            });
             return false;
         }
         let known = self.get(id).map(|job| job.message().to_owned());
@@ -372,6 +381,10 @@ impl Jobs {
 
     /// Returns the end of the job as the watcher wrote it down.
     fn outcome(&self, id: &str) -> End {
+        let told = shelf::read_json(&self.shelf.wait_file(id)).unwrap_or_default();
+        if let Some(why) = told["no_environment"].as_str() {
+            return End::NoEnvironment(why.to_owned());
+        }
         let written = shelf::read_json(&self.shelf.end_file(id)).unwrap_or_default();
         match (written["code"].as_i64(), written["error"].as_str()) {
             (Some(code), _) => End::Exit(code.try_into().unwrap_or(i32::MAX)),

@@ -106,7 +106,7 @@ impl Jobs {
             asker.entries(entries).await?.into_iter().map(|pair| (pair.key, pair.value)).collect();
         for job in self.all() {
             if listed.get(job.id.as_bytes())
-                != Some(&job.details(None, address).to_string().into_bytes())
+                != Some(&job.published(address).to_string().into_bytes())
             {
                 self.marked.add(&job.id);
             }
@@ -134,7 +134,7 @@ impl Jobs {
                     // `copy_log` logs its failures itself.
                     let _ = tokio::task::spawn_blocking(move || shelf.copy_log(&ended)).await;
                 }
-                let value = job.details(None, address).to_string().into_bytes();
+                let value = job.published(address).to_string().into_bytes();
                 ControlRequest::KvPut(KvPut { namespace, key, value, overwrite: true })
             }
             None => ControlRequest::KvDel(KvDel { namespace, key }),

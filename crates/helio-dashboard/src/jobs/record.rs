@@ -66,6 +66,9 @@ pub(crate) struct Job {
     start_ms: u64,
     end_ms: Option<u64>,
     exit_code: Option<i32>,
+    /// How long its environment took to be ready, in milliseconds, and what that has on the disk, in bytes, where the
+    /// entry point needs one of its own.
+    environment: Option<(u64, u64)>,
     /// Where it runs or ran, in hex.
     node_id: Option<String>,
     /// The process that watches the entry point, and when that began (clock ticks since the machine's start).
@@ -83,6 +86,7 @@ impl Job {
             start_ms: now_ms,
             end_ms: None,
             exit_code: None,
+            environment: None,
             node_id: None,
             watcher: None,
         }
@@ -103,9 +107,15 @@ impl Job {
         }
     }
 
-    /// A watcher process has begun; the job may wait for what its environment needs.
-    pub(crate) fn is_watched_by(&mut self, watcher: (u32, u64)) {
+    /// A watcher process has begun on that node; the job may wait for what its environment needs.
+    pub(crate) fn is_watched_by(&mut self, node_id: &str, watcher: (u32, u64)) {
+        self.node_id = Some(node_id.to_owned());
         self.watcher = Some(watcher);
+    }
+
+    /// The entry point's environment was ready after so many milliseconds and has so many bytes.
+    pub(crate) fn has_environment(&mut self, took_ms: u64, size: u64) {
+        self.environment = Some((took_ms, size));
     }
 
     /// The job has ended; `log_end` are the last lines of its log.
@@ -187,6 +197,16 @@ impl Job {
         })
     }
 
+    /// The details as other nodes read them, to list jobs and environments.
+    pub(crate) fn published(&self, address: &str) -> Value {
+        let mut details = self.details(None, address);
+        if let Some((took_ms, size)) = self.environment {
+            details["environment_ms"] = json!(took_ms);
+            details["environment_size"] = json!((size > 0).then_some(size));
+        }
+        details
+    }
+
     /// Back again, as far as that tells, for a head that has not its predecessor's files: what was under way there is
     /// over. `None` for what tells of no job.
     pub(crate) fn from_details(told: &Value, now_ms: u64) -> Option<Self> {
@@ -199,6 +219,7 @@ impl Job {
         ] {
             file[ours] = told[theirs].clone();
         }
+        file["environment"] = json!([told["environment_ms"], told["environment_size"]]);
         let mut job = Self::from_file(&file)?;
         let lost = "The head that ran the job is gone, and another one has taken the cluster over. Submit the job again.";
         job.ended(&End::Lost(lost.to_owned()), "", now_ms);
@@ -219,6 +240,7 @@ impl Job {
             "start_ms": self.start_ms,
             "end_ms": self.end_ms,
             "exit_code": self.exit_code,
+            "environment": self.environment,
             "node_id": self.node_id,
             "watcher": self.watcher,
         })
@@ -244,10 +266,15 @@ impl Job {
             start_ms: file["start_ms"].as_u64()?,
             end_ms: file["end_ms"].as_u64(),
             exit_code: file["exit_code"].as_i64().and_then(|code| code.try_into().ok()),
+            environment: environment(&file["environment"]),
             node_id: text("node_id"),
             watcher: watcher(&file["watcher"]),
         })
     }
+}
+
+fn environment(value: &Value) -> Option<(u64, u64)> {
+    Some((value.get(0)?.as_u64()?, value.get(1)?.as_u64().unwrap_or_default()))
 }
 
 fn watcher(value: &Value) -> Option<(u32, u64)> {
@@ -302,17 +329,21 @@ mod tests {
         let mut job = job();
         job.request.needs.clear();
         job.began("node", (7, 8));
-        let lost = Job::from_details(&job.details(None, "h:1"), 12).unwrap();
+        job.has_environment(50, 6);
+        let lost = Job::from_details(&job.published("h:1"), 12).unwrap();
         assert_eq!((lost.status, lost.end_ms), (Status::Failed, Some(12)));
         assert!(lost.message().contains("another one has taken the cluster over"));
         job.ended(&End::Exit(3), "", 9);
-        assert_eq!(Job::from_details(&job.details(None, "h:1"), 12), Some(job));
+        assert_eq!(Job::from_details(&job.published("h:1"), 12), Some(job));
         assert_eq!(Job::from_details(&json!({"status": "FAILED"}), 12), None);
     }
 
     #[test]
     fn a_record_is_read_back_as_it_was() {
         let mut job = job();
+        assert_eq!(Job::from_file(&job.to_file()), Some(job.clone()));
+        job.is_watched_by("node", (7, 8));
+        job.has_environment(50, 6);
         assert_eq!(Job::from_file(&job.to_file()), Some(job.clone()));
         job.began("node", (7, 8));
         assert_eq!(Job::from_file(&job.to_file()), Some(job.clone()));

@@ -70,7 +70,10 @@ impl Node {
             if let Some(worker) = self.pool.get(worker_id)
                 && let (Some(begun), Some(serving)) = (worker.life().begun, worker.life().serving)
             {
-                self.environments.on_start(worker.runtime_env(), serving.saturating_sub(begun));
+                let size =
+                    self.clients.get(conn).map_or(0, |it| it.registration().environment_size);
+                let took = serving.saturating_sub(begun);
+                self.environments.on_start(worker.runtime_env(), took, size);
             }
             self.send_registered(conn, String::new());
             self.on_worker_free(worker_id);

@@ -134,6 +134,15 @@ impl Stream {
         }
     }
 
+    /// Writes what the socket takes of `bytes` without waiting. What is encrypted is not written so.
+    pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(s) => s.try_write(bytes),
+            Self::Tcp(s) => s.try_write(bytes),
+            Self::Secure(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
     /// Whether its bytes are those that the kernel moves: what is encrypted passes through this process.
     pub(super) fn is_plain(&self) -> bool {
         !matches!(self, Self::Secure(_))

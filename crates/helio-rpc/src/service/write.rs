@@ -104,6 +104,27 @@ impl Writer {
         self.append_with(message.0.len(), None, |bytes| bytes.extend_from_slice(&message.0))
     }
 
+    /// The same, written at once where nothing waits and the socket takes it: one message is on its way sooner, and several
+    /// are not gathered.
+    ///
+    /// # Errors
+    /// See [`Writer::send`].
+    pub fn send_at_once(&self, message: &Encoded) -> Result<(), SendError> {
+        let mut queue = self.shared.0.lock();
+        if queue.closed || queue.bytes.len() + queue.in_flight > 0 {
+            drop(queue);
+            return self.send_encoded(message);
+        }
+        // What fails now fails again when the rest is written, which ends the connection.
+        let written = self.shared.0.stream.write_now(&message.0).unwrap_or(0);
+        if let Some(rest) = message.0.get(written..).filter(|rest| !rest.is_empty()) {
+            queue.bytes.extend_from_slice(rest);
+            drop(queue);
+            self.shared.0.filled.notify_one();
+        }
+        Ok(())
+    }
+
     /// Waits until less than half of [`QUEUE_MAX`] is queued: for bulk data, whose sender can wait.
     pub async fn room(&self) {
         self.below(QUEUE_MAX / 2).await;

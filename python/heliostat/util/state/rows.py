@@ -199,3 +199,4 @@ class RuntimeEnvState(StateSchema):
     ref_cnt: int | None = field(default=None, metadata=DETAIL)
     error: str | None = field(default=None, metadata=DETAIL_FILTER)
     starts: int | None = field(default=None, metadata=DETAIL)
+    size: int | None = field(default=None, metadata=DETAIL)
