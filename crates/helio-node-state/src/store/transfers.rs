@@ -352,9 +352,8 @@ impl Store {
     pub(crate) fn on_node_died(&mut self, node_id: NodeId, env: &mut Env<'_>) {
         let heir = env.node.heir(node_id);
         for object_id in self.drops.take(node_id, env.ctx.now()) {
-            let is_told =
-                !mutant!("late-free-not-told-the-heir") && !mutant!("heir-not-told-what-was-freed");
-            match heir.as_ref().filter(|_| is_told) {
+            let told = heir.as_ref().filter(|_| !mutant!("late-free-not-told-the-heir"));
+            match told.filter(|_| !mutant!("heir-not-told-what-was-freed")) {
                 Some(heir) if heir.node_id == env.ctx.node_id() => self.on_drop(object_id, env),
                 Some(heir) => {
                     let message = NodeToNode::Drop(DropObject { object_id });
