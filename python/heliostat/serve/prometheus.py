@@ -25,7 +25,12 @@ _HEADERS_VARIABLE = "RAY_PROMETHEUS_HEADERS"
 
 @dataclass(frozen=True)
 class PrometheusScalar:
-    """A number, and its Unix time."""
+    """A number, and its Unix time.
+
+    Args:
+        value: The number.
+        timestamp: When it was measured, in seconds.
+    """
 
     value: float
     timestamp: float
@@ -33,7 +38,13 @@ class PrometheusScalar:
 
 @dataclass(frozen=True)
 class PrometheusSample:
-    """A number of a vector, with its labels and its Unix time."""
+    """A number of a vector, with its labels and its Unix time.
+
+    Args:
+        labels: Its labels, by name.
+        value: The number.
+        timestamp: When it was measured, in seconds.
+    """
 
     labels: Mapping[str, str]
     value: float
@@ -45,7 +56,11 @@ class PrometheusSample:
 
 @dataclass(frozen=True)
 class PrometheusVector:
-    """Numbers of the same time; those that are not finite are left out."""
+    """Numbers of the same time; those that are not finite are left out.
+
+    Args:
+        samples: The numbers, with their labels.
+    """
 
     samples: tuple[PrometheusSample, ...]
 
