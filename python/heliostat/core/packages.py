@@ -105,23 +105,31 @@ def have(tool: str, wanted: Mapping[str, Any], working_dir: str | None = None) -
     # The installer reads the files itself.
     files = _requirement_files(wanted["packages"], working_dir) if working_dir is not None else {}
     local = [_state(name, working_dir) for name in wanted["packages"]]
-    what = [wanted, interpreters.fingerprint(), *files.items(), *local]
+    asked = [wanted, *files.items(), *local]
     lock = locks.name_of(tool, [wanted, *files.values()])
-    folder = have_made(tool, what, lambda folder: _make(tool, wanted, folder, lock, working_dir))
+    what = [*asked, interpreters.fingerprint()]
+    folder = have_made(
+        tool, what, lambda folder: _make(tool, wanted, folder, lock, working_dir), asked
+    )
     locks.offer(lock, folder)
     return Environment(folder, folder / "bin" / "python")
 
 
-def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
+def have_made(tool: str, what: Any, make: Callable[[Path], None], asked: Any = None) -> Path:
     """The folder of an environment, which is made if it is not there: whole, or not at all.
 
-    ``what`` tells it from others. Raises :class:`InstallError`. The lock on the folder outlives this
-    program where the process becomes another one.
+    ``what`` tells it from others. ``asked`` is the part of it that users wrote: where this process runs in
+    an environment that was made for the same, as the workers of a job's entry point do, that one is it.
+    Raises :class:`InstallError`. The lock on the folder outlives this program where the process becomes
+    another one.
     """
     session = Path(os.environ["HELIOSTAT_SESSION_DIR"]).resolve()
     shelf = shelf_of(session.parent)
     shelf.mkdir(parents=True, exist_ok=True)
-    key = hashlib.sha256(json.dumps([tool, what], sort_keys=True).encode()).hexdigest()[:20]
+    asked = _digest(tool, asked) if asked is not None else ""
+    here = Path(sys.prefix)
+    is_here = bool(asked) and here.parent == shelf and _about(here).get("asked") == asked
+    key = here.name if is_here else _digest(tool, what)
     folder, failure = shelf / key, _Failure(session, key)
     lock = open(shelf / f"{key}.lock", "w")  # noqa: SIM115 - held for life
     os.set_inheritable(lock.fileno(), True)
@@ -134,7 +142,7 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
                 failure.tell()
                 begun = time.monotonic()
                 _make_or_leave_nothing(folder, failure, lambda: make(folder))
-                _tell(folder, tool, what, time.monotonic() - begun)
+                _tell(folder, tool, what, asked, time.monotonic() - begun)
                 _make_room(shelf, key)
     os.utime(folder)
     _locks.append(lock)
@@ -142,6 +150,10 @@ def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
     with contextlib.suppress(OSError), open(folder / _USES, "ab") as uses:
         uses.write(b".")
     return folder
+
+
+def _digest(tool: str, what: Any) -> str:
+    return hashlib.sha256(json.dumps([tool, what], sort_keys=True).encode()).hexdigest()[:20]
 
 
 def _await_turn(maker: TextIO) -> None:
@@ -232,11 +244,12 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _tell(folder: Path, tool: str, what: Any, built_s: float) -> None:
+def _tell(folder: Path, tool: str, what: Any, asked: str, built_s: float) -> None:
     """Write down what is in a folder, for those who list them."""
     wanted = what[0] if isinstance(what, list) and what and isinstance(what[0], Mapping) else {}
     about = {
         "tool": tool,
+        "asked": asked,
         "packages": list(wanted.get("packages", [])),
         "built_s": built_s,
         "size": _size(folder),
