@@ -81,9 +81,18 @@ def read_zarr(
     sizes = _sizes(found, chunk_shapes)
     source: Datasource
     if align_axis_0:
-        source = _Aligned(store, sizes, *_common(found, sizes), overlap, _bytes(found))
+        length, step = _common(found, sizes)
+        source = _Aligned(
+            store=store,
+            size=_bytes(found),
+            arrays=sizes,
+            length=length,
+            step=step,
+            overlap=overlap,
+        )
     else:
-        source = _Chunks(store, {n: (a.shape, sizes[n]) for n, a in found.items()}, _bytes(found))
+        shapes = {name: (array.shape, sizes[name]) for name, array in found.items()}
+        source = _Chunks(store=store, size=_bytes(found), arrays=shapes)
     return dataset_of(source, "read_zarr", options, _KNOWN)
 
 
@@ -221,19 +230,23 @@ def _column(values: Any) -> Any:
         return tensors.from_objects([values])
 
 
-@dataclass(frozen=True)
-class _Chunks(Datasource):
-    """A row for each chunk; a task reads chunks of one array, as arrays differ in type."""
-
+@dataclass(frozen=True, kw_only=True)
+class _Arrays(Datasource):
     store: _Store
-    arrays: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # shape, and size of the chunks
-    size: int
+    size: int  # bytes of all arrays
 
     def get_name(self) -> str:
         return "Zarr"
 
     def estimate_inmemory_data_size(self) -> int:
         return self.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chunks(_Arrays):
+    """A row for each chunk; a task reads chunks of one array, as arrays differ in type."""
+
+    arrays: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # shape, and size of the chunks
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -281,22 +294,14 @@ class _ReadChunks:
             )
 
 
-@dataclass(frozen=True)
-class _Aligned(Datasource):
+@dataclass(frozen=True, kw_only=True)
+class _Aligned(_Arrays):
     """A row for each span of axis 0, a column for each array."""
 
-    store: _Store
     arrays: dict[str, tuple[int, ...]]
     length: int
     step: int
     overlap: int
-    size: int
-
-    def get_name(self) -> str:
-        return "Zarr"
-
-    def estimate_inmemory_data_size(self) -> int:
-        return self.size
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None

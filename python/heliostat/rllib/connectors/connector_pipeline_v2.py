@@ -130,10 +130,7 @@ class ConnectorPipelineV2(ConnectorV2):
         Raises:
             ValueError: The pipeline has no such other one.
         """
-        place = self._found(name_or_class)
-        following = self.connectors[place]
-        self._insert(place, connector)
-        return following
+        return self._insert_beside(name_or_class, connector, 0)
 
     def insert_after(self, name_or_class: str | type, connector: ConnectorV2) -> ConnectorV2:
         """Insert a connector after another one.
@@ -148,10 +145,15 @@ class ConnectorPipelineV2(ConnectorV2):
         Raises:
             ValueError: The pipeline has no such other one.
         """
+        return self._insert_beside(name_or_class, connector, 1)
+
+    def _insert_beside(
+        self, name_or_class: str | type, connector: ConnectorV2, offset: int
+    ) -> ConnectorV2:
         place = self._found(name_or_class)
-        before = self.connectors[place]
-        self._insert(place + 1, connector)
-        return before
+        other = self.connectors[place]
+        self._insert(place + offset, connector)
+        return other
 
     def prepend(self, connector: ConnectorV2) -> None:
         """Add a connector in front of all others.

@@ -27,9 +27,9 @@ class MadeTogether(LoggerCallback):
         trials: list[Trial],
         trial: Trial,
         result: dict[str, Any],
-        made: Made | None = None,
         **info: Any,
     ) -> None:
+        made: Made | None = info.get("made")  # where the search made text of many at once
         if made is None:
             self.log_trial_result(iteration, trial, result)
         else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.rllib.connectors.connector_v2 import ConnectorV2
+from heliostat.rllib.connectors.either_side import OfEitherSide
 from heliostat.rllib.core.columns import Columns
 
 
-class AddObservationsFromEpisodesToBatch(ConnectorV2):
+class AddObservationsFromEpisodesToBatch(OfEitherSide):
     """Adds the column ``obs``, unless it is there: of runners each episode's last observation, of learners
     all but the last.
 
@@ -18,17 +18,6 @@ class AddObservationsFromEpisodesToBatch(ConnectorV2):
         as_learner_connector: Whether it stands in a learner's pipeline. Default False.
         **kwargs: Has no effect.
     """
-
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        as_learner_connector: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
-        self._as_learner_connector = as_learner_connector
 
     def __call__(self, *, batch: Any, episodes: Any, **kwargs: Any) -> Any:
         """Return the batch with observations."""

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.rllib.connectors.connector_v2 import ConnectorV2
+from heliostat.rllib.connectors.either_side import OfEitherSide
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.utils.nest import mapped
 from heliostat.rllib.utils.numpy import convert_to_numpy
 
 
-class AddStatesFromEpisodesToBatch(ConnectorV2):
+class AddStatesFromEpisodesToBatch(OfEitherSide):
     """Adds the column ``state_in`` for modules with a state: of runners the last one of each episode, of
     learners the one before each sequence of ``max_seq_len`` steps.
 
@@ -23,17 +23,6 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
         as_learner_connector: Whether it stands in a learner's pipeline. Default False.
         **kwargs: Has no effect.
     """
-
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        as_learner_connector: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
-        self._as_learner_connector = as_learner_connector
 
     def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
         """Return the batch with states."""

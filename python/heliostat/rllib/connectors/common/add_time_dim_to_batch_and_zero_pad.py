@@ -10,7 +10,7 @@ from heliostat.rllib.connectors.common.add_states_from_episodes_to_batch import 
     max_seq_len,
     module_of,
 )
-from heliostat.rllib.connectors.connector_v2 import ConnectorV2
+from heliostat.rllib.connectors.either_side import OfEitherSide
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.utils.nest import first, mapped
@@ -18,7 +18,7 @@ from heliostat.rllib.utils.spaces.space_utils import BatchedNdArray
 from heliostat.rllib.utils.spaces.space_utils import batch as batched
 
 
-class AddTimeDimToBatchAndZeroPad(ConnectorV2):
+class AddTimeDimToBatchAndZeroPad(OfEitherSide):
     """Gives items of modules with a state an axis of time: of runners one of length 1, of learners sequences
     of ``max_seq_len`` steps, filled up with zeros, with the columns ``seq_lens`` and ``loss_mask``.
 
@@ -28,17 +28,6 @@ class AddTimeDimToBatchAndZeroPad(ConnectorV2):
         as_learner_connector: Whether it stands in a learner's pipeline. Default False.
         **kwargs: Has no effect.
     """
-
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        as_learner_connector: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
-        self._as_learner_connector = as_learner_connector
 
     def __call__(
         self,

@@ -107,6 +107,13 @@ def _bounded(space: Any) -> bool:
     )
 
 
+def _mapped_where_bounded(change: Any, spaces: Any, action: Any) -> Any:
+    def one(space: Any, a: Any) -> Any:
+        return change(space, a) if _bounded(space) else a
+
+    return mapped(one, spaces, action)
+
+
 def unsquash_action(action: Any, action_space_struct: Any) -> Any:
     """Return an action of ``[-1, 1]`` as the bounded Boxes of its space have it; other parts as they are.
 
@@ -115,16 +122,14 @@ def unsquash_action(action: Any, action_space_struct: Any) -> Any:
         action_space_struct: The space as ``get_base_struct_from_space`` gives it.
     """
 
-    def one(space: Any, a: Any) -> Any:
-        if not _bounded(space):
-            return a
+    def widened(space: Any, a: Any) -> Any:
         if space.dtype.kind != "f":
             return space.low + a
         return np.clip(
             space.low + (a + 1.0) * (space.high - space.low) / 2.0, space.low, space.high
         )
 
-    return mapped(one, action_space_struct, action)
+    return _mapped_where_bounded(widened, action_space_struct, action)
 
 
 def normalize_action(action: Any, action_space_struct: Any) -> Any:
@@ -135,11 +140,9 @@ def normalize_action(action: Any, action_space_struct: Any) -> Any:
         action_space_struct: The space as ``get_base_struct_from_space`` gives it.
     """
 
-    def one(space: Any, a: Any) -> Any:
-        if not _bounded(space):
-            return a
+    def narrowed(space: Any, a: Any) -> Any:
         if space.dtype.kind != "f":
             return a - space.low
         return (np.asarray(a) - space.low) * 2.0 / (space.high - space.low) - 1.0
 
-    return mapped(one, action_space_struct, action)
+    return _mapped_where_bounded(narrowed, action_space_struct, action)
