@@ -68,7 +68,11 @@ class ResultFiles(MadeTogether):
         self._unflushed.clear()
 
     def on_left(self, trial: Trial | None) -> None:
-        """The trial gave up its place, and may go on later; None: the search has ended."""
+        """Close the file of a trial that gave up its place; it may go on later.
+
+        Args:
+            trial: The trial; None: all, as the search has ended.
+        """
         for one in list(self._open) if trial is None else [trial]:
             file = self._open.pop(one, None)
             if file is not None:
