@@ -171,7 +171,7 @@ impl Peer for TcpStream {
     }
 }
 
-/// Who ends its half of an encrypted connection has said goodbye.
+/// A client that ends its half of an encrypted connection has said goodbye.
 impl Peer for tokio_rustls::server::TlsStream<TcpStream> {
     fn is_reset(&self) -> Option<bool> {
         None

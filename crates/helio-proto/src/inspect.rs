@@ -134,7 +134,7 @@ messages! {
         3 starts: u64,
         /// Why the last one was not; empty: it was.
         4 error: String,
-        /// What its packages and folders take on the disk, in bytes, as far as workers have told.
+        /// The bytes that its packages and folders take on the disk, as far as workers have told.
         5 size: u64,
     }
     /// The number of calls of one name in one phase.

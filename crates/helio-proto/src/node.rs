@@ -48,7 +48,7 @@ messages! {
         9 observer: bool,
         /// The daemon ends when this driver does (it was started by the driver's `init`).
         10 owns_cluster: bool,
-        /// What the parts of its environment that this process found or made take on the disk, in bytes.
+        /// The bytes on the disk of those parts of its environment that this process found or made.
         11 environment_size: u64,
     }
     /// The answer; on a UNIX socket the store's memory file comes with it.

@@ -159,7 +159,7 @@ pub(crate) struct Daemon {
     pub(crate) is_draining: bool,
     /// Calls on the node are ended after a time, however long they would take.
     pub(crate) is_hurried: bool,
-    /// It has offered objects to another node, and has not ended.
+    /// The node has offered objects to another one, and has not ended.
     pub(crate) hands_over: bool,
     pub(crate) cpus: u32,
     /// How much it has of what bundles are made of.

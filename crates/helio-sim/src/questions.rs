@@ -16,7 +16,7 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    /// Somebody asks.
+    /// A question whether a worker lives, under way on a link.
     pub(crate) fn asked(&mut self, link: u64, request: u64, worker: WorkerId) {
         self.open.insert((link, request), worker);
     }

@@ -161,6 +161,7 @@ export interface RuntimeEnvState {
   ref_cnt: number | null;
   error: string | null;
   starts: number | null;
+  size: number | null;
 }
 
 /** The rows of each list. */

@@ -35,7 +35,7 @@ pub(crate) struct Prepared {
     folder: PathBuf,
     variables: BTreeMap<String, String>,
     entrypoint: String,
-    /// What the entry point waits for before it begins; empty: nothing.
+    /// The part of the environment that the entry point waits for before it begins; empty: nothing.
     pub(super) waits_for: &'static str,
 }
 

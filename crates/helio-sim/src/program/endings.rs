@@ -13,7 +13,7 @@ const TOO_MUCH: u32 = 100;
 const HAND_OVER_LOOKS: u32 = 2_000;
 
 impl Author<'_> {
-    /// What workers have put is read on other nodes, while they are killed.
+    /// Objects that workers have put are read on other nodes, while the workers are killed.
     pub(super) fn keepers(&mut self) {
         let mut kept = Vec::new();
         for _ in 0..self.rng.range(2, 6) {
