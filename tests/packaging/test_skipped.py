@@ -44,7 +44,7 @@ def locked(name: str) -> set[str]:
 def of_extras() -> set[str]:
     """The files of tests that `make test-extras` runs."""
     lists = re.findall(
-        r"const OF_(?:EXTRAS|TENSORFLOW): .*?=\s+\[(.*?)\];",
+        r"const OF_(?:EXTRAS|TENSORFLOW): .*?=\s+&?\[(.*?)\];",
         (ROOT / "xtask/src/releases.rs").read_text(),
         re.DOTALL,
     )
