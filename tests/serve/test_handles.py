@@ -594,3 +594,29 @@ def test_options_of_handles_without_effect_are_checked(web: Client) -> None:
         handle.options(request_serialization="yaml")
     with pytest.raises(NotImplementedError, match="leave `_by_reference` out"):
         handle.options(_by_reference=False)
+
+
+@pytest.mark.heliostat_only("Ray tells routers of an update some time later")
+@pytest.mark.contract("F12.02")
+def test_the_first_call_after_an_update_knows_of_it(
+    web: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heliostat.serve.router import Router
+
+    def version(number: int) -> DeploymentHandle:
+        answering = serve.deployment(name="Version")(type("Version", (), {}))
+        answering.func_or_class.__call__ = lambda self: number
+        return serve.run(answering.bind(), route_prefix=None)
+
+    handle = version(0)
+    assert handle.remote().result(timeout_s=S) == 0
+    heard = Router._heard
+
+    def hear_late(router: Router, targets: Any) -> None:
+        time.sleep(0.3)
+        heard(router, targets)
+
+    monkeypatch.setattr(Router, "_heard", hear_late)
+    for number in (1, 2, 3):
+        version(number)
+        assert handle.remote().result(timeout_s=S) == number

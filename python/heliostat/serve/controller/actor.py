@@ -239,6 +239,9 @@ class ServeController:
                     for key, row in found.deployments.items()
                     if row.message
                 )
+                # Nor is a call refused, or sent by what was, after this: routers know it by then.
+                keys = [DeploymentID(name, key) for key in found.deployments]
+                await asyncio.gather(*map(self._acknowledged, keys))
                 return found.status, found.message + why
             await self._change()
 
