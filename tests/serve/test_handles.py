@@ -620,3 +620,34 @@ def test_the_first_call_after_an_update_knows_of_it(
     for number in (1, 2, 3):
         version(number)
         assert handle.remote().result(timeout_s=S) == number
+
+
+@pytest.mark.heliostat_only("on Ray a handle ends with the Serve that it is of")
+@pytest.mark.contract("F12.02")
+def test_a_router_that_saw_serve_end_knows_what_runs_in_the_next(web: Client) -> None:
+    @ray.remote(num_cpus=0)
+    class Elsewhere:
+        def __init__(self) -> None:
+            from heliostat.serve import router
+
+            router._AGAIN_S = 3600.0  # it looks by itself once more, long after this test
+
+        def ask(self, handle: DeploymentHandle) -> Any:
+            try:
+                return handle.remote().result(timeout_s=S)
+            except RayServeException as error:
+                return type(error).__name__
+
+    @serve.deployment
+    def answering() -> str:
+        return "answer"
+
+    elsewhere = Elsewhere.remote()
+    handle = serve.run(answering.bind(), route_prefix=None)
+    assert ray.get(elsewhere.ask.remote(handle)) == "answer"
+    serve.delete("default")
+    assert ray.get(elsewhere.ask.remote(handle)) == "DeploymentUnavailableError"
+    serve.shutdown()
+    assert ray.get(elsewhere.ask.remote(handle)) == "DeploymentUnavailableError"
+    handle = serve.run(answering.bind(), route_prefix=None)
+    assert ray.get(elsewhere.ask.remote(handle)) == "answer"

@@ -228,6 +228,8 @@ class Router:
         self.told = 0  # calls that wait, as the controller knows
         self.counter: threading.Timer | None = None
         self.epoch = serving.session_epoch()
+        self.is_listening = False  # so the controller would have told of a change
+        self.heard = -1  # the version that this controller has told last
         self._listen()
 
     def submit(self, call: Call) -> None:
@@ -235,12 +237,13 @@ class Router:
         with self.lock:
             own = self._own_routing()
             load = None if self.waiting or own is not None else self._pick(call)
-            error = None
+            error, asks = None, False
             if load is not None:
                 call.load = load
                 load.calls.add(call)
             else:
-                error = self._refusal()
+                asks = self._is_gone() and not self.is_listening
+                error = None if asks else self._refusal()
                 if error is None:
                     self.waiting.append(call)
                     self._watch_all()
@@ -249,6 +252,8 @@ class Router:
             call.send(load)
         elif error is not None:
             call.settle(None, error)
+        elif asks:
+            self._listen()  # Serve may have begun anew: what was gone may be there
         elif own is not None:
             own.begin(call)
 
@@ -340,11 +345,15 @@ class Router:
         else:
             sent.set_exception(DeploymentUnavailableError(self.deployment))
 
+    def _is_gone(self) -> bool:
+        targets = self.targets
+        return targets is not None and (not targets.is_there or targets.failure is not None)
+
     def _refusal(self) -> Exception | None:
         targets = self.targets
         if targets is None:
             return None
-        if not targets.is_there or targets.failure is not None:
+        if self._is_gone():
             return DeploymentUnavailableError(self.deployment)
         most = targets.max_queued
         if 0 <= most <= len(self.waiting):
@@ -464,15 +473,29 @@ class Router:
     def _listen(self) -> None:
         if serving.session_epoch() != self.epoch:
             return
-        version = -1 if self.targets is None else self.targets.version
+        with self.lock:
+            if self.is_listening:
+                return
+            self.is_listening = True
         try:
             with serving.begins_none():
                 controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
-                answer = controller.listen.remote(self.deployment, self.name, version)
+                answer = controller.listen.remote(self.deployment, self.name, self.heard)
         except Exception:
-            self._listen_later()
+            self._lost()
         else:
             serving.on_completed(answer, self._heard)
+
+    def _lost(self) -> None:
+        """There is no controller, or it has ended. The next one has versions of its own."""
+        refused: list[Call] = []
+        with self.lock:
+            self.is_listening, self.heard = False, -1
+            if self._is_gone():
+                refused, self.waiting = list(self.waiting), deque()
+        for call in refused:
+            call.settle(None, DeploymentUnavailableError(self.deployment))
+        self._listen_later()
 
     def _listen_later(self) -> None:
         timer = threading.Timer(_AGAIN_S, self._listen)
@@ -481,12 +504,13 @@ class Router:
 
     def _heard(self, targets: Any) -> None:
         if not isinstance(targets, Targets):
-            self._listen_later()
+            self._lost()
             return
         refused: list[Call] = []
         with self.lock:
             is_first = self.targets is None
-            self.targets = targets
+            self.targets, self.heard = targets, targets.version
+            self.is_listening = False
             before = self.loads
             self.loads = {one.id: before.get(one.id) or Load(one) for one in targets.replicas}
             for one in targets.replicas:
@@ -495,7 +519,7 @@ class Router:
             own = self.routing
             if self.waiting:
                 self._count_soon()
-            if not targets.is_there or targets.failure is not None:
+            if self._is_gone():
                 refused, self.waiting = list(self.waiting), deque()
             unheard, self.unheard = self.unheard, []
         for begin in unheard:
