@@ -40,9 +40,7 @@ class ConnectorV2(Checkpointable, abc.ABC):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        # Of __init__, not of __new__.
-        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        _show_arguments_of_init(cls)
 
     def __init__(
         self, input_observation_space: Any = None, input_action_space: Any = None, **kwargs: Any
@@ -352,6 +350,10 @@ def _key(episode: Any) -> tuple[Any, ...]:
     return (episode.id_,)
 
 
-ConnectorV2.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    list(inspect.signature(ConnectorV2.__init__).parameters.values())[1:]
-)
+def _show_arguments_of_init(kind: Any) -> None:
+    """Have ``inspect`` and ``help`` show the arguments of ``__init__``, not those of ``__new__``."""
+    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    kind.__signature__ = inspect.Signature(parameters)
+
+
+_show_arguments_of_init(ConnectorV2)

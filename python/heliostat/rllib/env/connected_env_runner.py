@@ -16,6 +16,7 @@ from heliostat.rllib.core import (
     DEFAULT_MODULE_ID,
 )
 from heliostat.rllib.core.columns import Columns
+from heliostat.rllib.env.env_runner import EnvRunner
 from heliostat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from heliostat.rllib.env.multi_agent_episode import MultiAgentRollout
 from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
@@ -45,7 +46,7 @@ class EpisodeRollout:
         self.weights, self.connectors = weights, connectors
 
 
-class _Connected:
+class _Connected(EnvRunner):
     """What both kinds of runners share: the pipelines and their states."""
 
     config: Any
@@ -65,6 +66,7 @@ class _Connected:
         self._shared_data: dict[str, Any] = {}
 
     def _spaces_of_env(self) -> dict[str, Any]:
+        """Return the environment's spaces, as builders of connectors take them; each kind has its own."""
         raise NotImplementedError
 
     def _to_module_of(self, episodes: list[Any], explore: bool) -> Any:
@@ -117,12 +119,11 @@ class _Connected:
 
     def get_state(self, *arguments: Any, **keywords: Any) -> dict[str, Any]:
         """Return the weights, their number, and the states of the pipelines."""
-        found: dict[str, Any] = super().get_state(*arguments, **keywords)  # type: ignore[misc]
-        return {**found, **self.connector_states()}
+        return {**super().get_state(*arguments, **keywords), **self.connector_states()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over weights, and states of the pipelines."""
-        super().set_state(state)  # type: ignore[misc]
+        super().set_state(state)
         self.set_connector_states(state)
 
 

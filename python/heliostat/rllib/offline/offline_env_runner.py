@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.rllib.env.connected_env_runner import ConnectedEnvRunner
+from heliostat.rllib.env.env_runner import EnvRunner
 from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from heliostat.rllib.offline.recorded import packed, rows
 
 
-class _Writes:
+class _Writes(EnvRunner):
     """What writing runners share."""
 
     config: Any
@@ -31,6 +32,7 @@ class _Writes:
         Returns:
             What was sampled.
         """
+        # Of the runner beside which this stands among the bases.
         rollout: Any = super().sample_rollout(*arguments, **how)  # type: ignore[misc]
         config = self.config
         self._samples += 1
@@ -55,9 +57,10 @@ class _Writes:
             self._samples += 1
             self._write(self._rows, 0)
             self._rows = []
-        super().stop()  # type: ignore[misc]
+        super().stop()
 
     def _episodes_of(self, rollout: Any) -> list[Any]:
+        """Return the episodes of what was sampled: arrays of them, or episodes already."""
         raise NotImplementedError
 
     def _write(self, written: list[Any], part: int) -> None:

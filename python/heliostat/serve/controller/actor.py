@@ -58,7 +58,7 @@ logger = logging.getLogger("ray.serve")
 
 # Calls that a replica may hold besides those that its deployment has at a time: they wait within it.
 _CALLS_MAX = 1_000_000
-# How long routers may take to say that they know of a change, before a replica is stopped all the same.
+# How long routers may take to say that they know of a change, before things go on all the same.
 _ACKNOWLEDGED_S = 1.0
 # Health checks that may fail, or time out, one after the other.
 _MISSED_MAX = 3
@@ -226,10 +226,9 @@ class ServeController:
             if found is None:
                 return ApplicationStatus.NOT_STARTED, "it was deleted meanwhile"
             # What runs takes a new configuration before the caller's next request reaches it.
+            keys = [DeploymentID(name, key) for key in found.deployments]
             is_settled = not any(
-                one.id in self._reconfigured
-                for key in found.deployments
-                for one in self._machine.running(DeploymentID(name, key))
+                one.id in self._reconfigured for key in keys for one in self._machine.running(key)
             )
             if found.status is ApplicationStatus.DEPLOY_FAILED or (
                 found.status is ApplicationStatus.RUNNING and is_settled
@@ -240,7 +239,6 @@ class ServeController:
                     if row.message
                 )
                 # Nor is a call refused, or sent by what was, after this: routers know it by then.
-                keys = [DeploymentID(name, key) for key in found.deployments]
                 await asyncio.gather(*map(self._acknowledged, keys))
                 return found.status, found.message + why
             await self._change()

@@ -36,6 +36,7 @@ class MadeTogether(LoggerCallback):
             self._log(trial, result, made)
 
     def _log(self, trial: Trial, result: dict[str, Any], made: Made | None) -> None:
+        """Write a report, of which the search may have made text already."""
         raise NotImplementedError
 
 
