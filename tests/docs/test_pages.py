@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import free_port
 from ray import exceptions
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +15,7 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SAID = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 # Pages for users; the others are about the inside, and have no programs.
-PAGES = sorted([DOCS / "index.md", *DOCS.glob("guide/*.md")])
+PAGES = sorted([DOCS / "index.md", DOCS / "serve.md", *DOCS.glob("guide/*.md")])
 # Programs of files and commands between them, which a test of its own does step by step.
 TUTORIAL = DOCS / "guide/tutorial.md"
 
@@ -62,6 +63,11 @@ def test_the_programs_of_a_page_print_what_they_say(
     program = "\n".join(BLOCK.findall(page.read_text()))
     if "import torch" in program or "iter_torch" in program:
         pytest.importorskip("torch")
+    if "serve.run(" in program:  # others may use its port
+        port = free_port()
+        program = program.replace(":8000", f":{port}")
+        start = f'serve.start(http_options={{"port": {port}}})\nserve.run('
+        program = program.replace("serve.run(", start, 1)
     done = run_driver(program, timeout=240)
     done.check()
     expected = SAID.findall(program)
@@ -102,14 +108,14 @@ def test_what_is_typed_is_there() -> None:
     extras = set(
         re.findall(r"^([a-z-]+) = \[", (root / "pyproject.toml").read_text(), re.MULTILINE)
     )
-    for page in [*PAGES, *DOCS.glob("*.md")]:
+    for page in {*PAGES, *DOCS.glob("*.md")}:
         for command in filter(None, commands(page.read_text())):
             words = command.split()
             where = f"{name_of(page)}: {command}"
             if words[0] == "make":
                 assert words[1] in tasks[1].split(), where
             elif words[0] == "pip":
-                assert words[1] == "install", where
+                assert words[1] in ("download", "install", "uninstall"), where
                 for named in re.findall(r"heliostat\[([a-z,-]+)\]", command):
                     assert set(named.split(",")) <= extras, where
             elif words[0].startswith("."):
@@ -121,10 +127,12 @@ def test_what_is_typed_is_there() -> None:
 
 
 def test_a_page_says_first_what_it_needs() -> None:
-    for page in [*DOCS.glob("guide/*.md"), DOCS / "serve.md"]:
+    for page in PAGES:
         text = page.read_text()
         program = "\n".join(re.findall(r"^```python.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-        before = text.partition("```python")[0]
+        before, program_begins, _ = text.partition("```python")
+        if program_begins and page.name != "index.md":
+            assert re.search(r"(^\$ |`)pip install ", before, re.MULTILINE), name_of(page)
         lists = re.findall(r"pip install 'heliostat\[([a-z,-]+)\]'", before)
         installed = {extra for named in lists for extra in named.split(",")}
         for imported, extras in EXTRA_OF.items():
