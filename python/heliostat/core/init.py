@@ -20,7 +20,6 @@ from heliostat.core import logging_config as logs
 from heliostat.core.daemon import NodeOptions
 from heliostat.core.job import JobConfig
 from heliostat.core.labels import check_labels, override_labels
-from heliostat.core.runtime_env import check_runtime_env
 
 if TYPE_CHECKING:
     from heliostat.core.context import RayContext
@@ -282,12 +281,13 @@ def _job(
         raise TypeError(f"job_config must be a JobConfig or a dictionary, got {type(given)}")
     job = given if isinstance(given, JobConfig) else JobConfig.from_json(given or {})
     if runtime_env is not None:
-        check_runtime_env(runtime_env)
+        _check_runtime_env(runtime_env)
         job.set_runtime_env(runtime_env)
     submitted.take_over(job, runtime_env)
     if more := uv_run.fields(job.runtime_env):
         job.set_runtime_env({**more, **job.runtime_env})
-    check_runtime_env(job.runtime_env)
+    if job.runtime_env:
+        _check_runtime_env(job.runtime_env)
     name = (
         namespace
         if namespace is not None
@@ -300,6 +300,12 @@ def _job(
             raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
         job.set_ray_namespace(name)
     return job
+
+
+def _check_runtime_env(given: Mapping[str, Any]) -> None:
+    from heliostat.core.runtime_env import check_runtime_env  # most drivers have none
+
+    check_runtime_env(given)
 
 
 def _log_to_driver(given: bool | None) -> bool:

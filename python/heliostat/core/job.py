@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliostat.core.logging_config import LoggingConfig
-from heliostat.core.runtime_env import check_runtime_env
 
 LIFETIMES = ("detached", "non_detached")
 
@@ -78,6 +77,8 @@ class JobConfig:
             ValueError: ``validate``, and a field cannot be so.
         """
         if validate:
+            from heliostat.core.runtime_env import check_runtime_env
+
             check_runtime_env(runtime_env)
         self.runtime_env = dict(runtime_env or {})
 

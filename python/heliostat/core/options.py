@@ -16,7 +16,6 @@ from heliostat import _heliostat
 from heliostat.core import labels
 from heliostat.core.hints import did_you_mean
 from heliostat.core.placement import PlacementGroup
-from heliostat.core.runtime_env import check_runtime_env
 from heliostat.core.scheduling import (
     NodeAffinitySchedulingStrategy,
     NodeLabelSchedulingStrategy,
@@ -161,6 +160,13 @@ def _lifetime(_: str, value: str | None) -> None:
         )
 
 
+def _runtime_env(_: str, value: dict[str, Any] | None) -> None:
+    if value is not None:
+        from heliostat.core.runtime_env import check_runtime_env  # most calls have none
+
+        check_runtime_env(value)
+
+
 def _store_memory(of: str) -> Check:
     def check(_: str, value: Any) -> None:
         if value is not None:
@@ -194,7 +200,7 @@ COMMON: dict[str, Option] = {
     "placement_group_bundle_index": Option(int),
     "placement_group_capture_child_tasks": Option(_optional(bool)),
     "resources": Option(_optional(dict), _resources),
-    "runtime_env": Option(_optional(dict), lambda _, v: check_runtime_env(v)),
+    "runtime_env": Option(_optional(dict), _runtime_env),
     "scheduling_strategy": Option(STRATEGIES),
     "enable_task_events": Option(bool),
     "_labels": Option(_optional(dict)),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
 from heliostat import _heliostat
-from heliostat.core import runtime_env, scheduling, settings, signature
+from heliostat.core import scheduling, settings, signature
 from heliostat.core.annotations import RayDeprecationWarning
 from heliostat.core.options import Remembered, check_gpus, check_task_options
 from heliostat.core.serialize import pickle_function
@@ -270,4 +270,9 @@ def _caller(pickled: _Pickled, options: _heliostat.TaskOptions) -> _heliostat.Ta
 
 def inherited_env(own: Mapping[str, Any] | None) -> str:
     """An environment within the one that the caller runs in, as JSON."""
-    return runtime_env.inherit(_heliostat.current().runtime_env, own)
+    parents: str = _heliostat.current().runtime_env
+    if not own:
+        return parents
+    from heliostat.core import runtime_env
+
+    return runtime_env.inherit(parents, own)

@@ -32,7 +32,6 @@ from heliostat.core.daemon import (
     NodeOptions,
 )
 from heliostat.core.job import JobConfig
-from heliostat.core.runtime_env import to_json
 
 if TYPE_CHECKING:
     from heliostat.core.errors import RaySystemError
@@ -199,7 +198,7 @@ def _connect(
 ) -> None:
     code = job.code()
     records = dataclasses.asdict(job.py_logging_config) if job.py_logging_config else None
-    environment = to_json(_packaged(job.runtime_env, address.session_dir), records)
+    environment = _environment(job, address.session_dir, records)
     _heliostat.connect(
         node_socket=address.node_socket,
         token=token,
@@ -221,6 +220,15 @@ def _connect(
         _heliostat.expect(environment, WORKERS_AHEAD, preload.expected(), wait)
     if owned:
         rehearsal.calling()
+
+
+def _environment(job: JobConfig, session_dir: str, records: Mapping[str, Any] | None) -> str:
+    """The environment of the job's workers, as it goes over the wire."""
+    if not job.runtime_env and records is None:
+        return ""
+    from heliostat.core.runtime_env import to_json  # most drivers have none
+
+    return to_json(_packaged(job.runtime_env, session_dir), records)
 
 
 def _packaged(env: Mapping[str, Any] | None, session_dir: str) -> Mapping[str, Any] | None:

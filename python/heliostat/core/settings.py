@@ -10,9 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heliostat import _heliostat
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CURRENT_CLUSTER_FILE = "ray_current_cluster"  # in the temporary folder; `heliostat start` writes it
 READY_FILE = "node.json"  # in a session's folder; its daemon writes it
@@ -55,6 +58,15 @@ def is_given(name: str) -> bool:
     return any(os.environ.get(prefix + name) for prefix in ("HELIOSTAT_", "RAY_"))
 
 
+def names_given() -> set[str]:
+    """The names that :func:`is_given` finds given."""
+    given = set()
+    for variable, value in os.environ.items():
+        if value and variable.startswith(("HELIOSTAT_", "RAY_")):
+            given.add(variable.partition("_")[2])
+    return given
+
+
 def check() -> None:
     """Name the ``HELIOSTAT_*`` variables that are no settings, each once in a process.
 
@@ -72,6 +84,8 @@ def temp_dir(given: str | None = None) -> Path:
     Where the usual one is another user's, who could exchange the sessions in it, it is one's own
     beside it: ``/tmp/ray_<uid>``.
     """
+    from pathlib import Path  # the zygote and all its copies do without
+
     if given:
         return Path(given).absolute()
     usual = Path(text("TMPDIR") or "/").absolute() / "ray"
