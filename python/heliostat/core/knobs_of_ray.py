@@ -1,4 +1,4 @@
-"""The configuration names of Ray 2.60 that do nothing here: what they tune is not there, or is done otherwise.
+"""The configuration names of Ray 2.60 that do nothing here: what they tune is not there, or done otherwise.
 
 They are accepted, so that a program's ``_system_config`` and variables need not be cleaned before it runs
 here; :mod:`heliostat.core.knobs` names them in one line of warning, with these reasons.
