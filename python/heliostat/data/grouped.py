@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from heliostat.data import aggregate as aggregations
 from heliostat.data import block
 from heliostat.data.block import with_columns
-from heliostat.data.dataset.options import options_of, placed
+from heliostat.data.dataset.options import CALL, CallOptions, takes
+from heliostat.data.dataset.placement import Options
 from heliostat.data.execute import groups
 from heliostat.data.execute.exchanges import Sort
 from heliostat.data.expressions import lit
-from heliostat.data.plan.operators import Compute, Exchange, Map
+from heliostat.data.plan.operators import Exchange, Map
 from heliostat.data.plan.transforms import (
     MapStream,
     Names,
@@ -26,8 +27,10 @@ from heliostat.data.plan.transforms import (
 from heliostat.data.plan.udf import Opened, Udf
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from heliostat.data.dataset import Dataset
-    from heliostat.data.dataset.base import Base
+    from heliostat.data.dataset.transforms import Transforms
 
 
 @dataclass
@@ -158,7 +161,7 @@ class GroupedData:
         num_partitions: Tasks that group. Default: by the data.
     """
 
-    def __init__(self, dataset: Base, keys: list[str], num_partitions: int | None) -> None:
+    def __init__(self, dataset: Transforms, keys: list[str], num_partitions: int | None) -> None:
         self._dataset, self._keys, self._partitions = dataset, keys, num_partitions
 
     def __repr__(self) -> str:
@@ -196,31 +199,21 @@ class GroupedData:
         return self._dataset._derive(Exchange((parts,), "Aggregate", run))
 
     def _sorted(self, label: str, after: Any) -> Dataset:
-        if not self._keys:
-            whole = self._dataset.with_column(_ALL, lit(0))  # type: ignore[attr-defined] # of Columns
-            order = [(_ALL, "ascending")]
-            made: Dataset = whole._exchange(label, Sort(order, 1, after=_Whole(after)))
-            return made
-        order = [(key, "ascending") for key in self._keys]
-        return self._dataset._exchange(label, Sort(order, self._partitions, after=after))
+        dataset, keys, blocks = self._dataset, self._keys, self._partitions
+        if not keys:
+            dataset, keys, blocks = dataset.with_column(_ALL, lit(0)), [_ALL], 1
+            after = _Whole(after)
+        run = Sort([(key, "ascending") for key in keys], blocks, after=after)
+        return dataset._derive(Exchange((dataset._plan,), label, run))
 
+    @takes(CALL, batch_format="compute")
     def map_groups(
         self,
         fn: Callable[..., Any],
         *,
         zero_copy_batch: bool = True,
-        compute: Compute | None = None,
         batch_format: str | None = "default",
-        fn_args: Any = None,
-        fn_kwargs: dict[str, Any] | None = None,
-        fn_constructor_args: Any = None,
-        fn_constructor_kwargs: dict[str, Any] | None = None,
-        num_cpus: float | None = None,
-        num_gpus: float | None = None,
-        memory: float | None = None,
-        concurrency: int | tuple[int, ...] | None = None,
-        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
-        **ray_remote_args: Any,
+        **options: Unpack[CallOptions],
     ) -> Dataset:
         """Return a dataset of what ``fn(group)`` gives for each group, a batch.
 
@@ -231,20 +224,7 @@ class GroupedData:
             fn: A function, or a class whose instances are called, one per actor. It returns a batch: a dict
                 of arrays or lists, a DataFrame or a table.
             zero_copy_batch: ``fn`` does not write to the group.
-            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
-                pool for classes.
             batch_format: Of a group, as in ``Dataset.map_batches``.
-            fn_args: Further positional arguments of ``fn``. Default: none.
-            fn_kwargs: Keyword arguments of ``fn``. Default: none.
-            fn_constructor_args: Positional arguments of the class, if ``fn`` is one. Default: none.
-            fn_constructor_kwargs: Keyword arguments of the class. Default: none.
-            num_cpus: The workers' CPUs.
-            num_gpus: GPUs of each task or actor. Default 0.
-            memory: The workers' heap, in bytes.
-            concurrency: Workers of a stage, or (least, most).
-            ray_remote_args_fn: Gives further options of ``ray.remote`` when the dataset is executed.
-            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
-                Default: none.
 
         Examples:
             >>> import ray
@@ -255,20 +235,14 @@ class GroupedData:
             [{'k': 'a', 'span': 2}, {'k': 'b', 'span': 0}]
         """
         block.check_format(batch_format)
-        options = options_of(locals(), "zero_copy_batch", "batch_format")
-        udf = Udf(
-            fn,
-            tuple(options.pop("fn_args", None) or ()),
-            dict(options.pop("fn_kwargs", None) or {}),
-            tuple(options.pop("fn_constructor_args", None) or ()),
-            dict(options.pop("fn_constructor_kwargs", None) or {}),
-        )
+        made = Options.of(options)
+        udf = made.udf(fn)
         mapped = _Mapped(self._keys, udf, batch_format, zero_copy_batch)
-        if not options and not udf.is_class:
+        if not made.says_where and not udf.is_class:
             return self._sorted(f"MapGroups({udf.name})", mapped)
-        where = placed(options, udf.name, is_class=udf.is_class)
         packed = self._sorted("Groups", _Packed(self._keys))
-        return packed._derive(Map(packed._plan, _Unpacked(mapped), **where))
+        step = _Unpacked(mapped)
+        return packed._derive(made.step(packed._plan, step, udf.name, is_class=udf.is_class))
 
     def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:
         """Return all rows with a column more: an expression, evaluated for each group.

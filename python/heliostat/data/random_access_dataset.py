@@ -12,7 +12,7 @@ from heliostat.data import block
 from heliostat.data.dataset.base import key_names
 
 if TYPE_CHECKING:
-    from heliostat.data.dataset import Dataset
+    from heliostat.data.dataset.consume import Consumers
 
 __all__ = ["RandomAccessDataset"]
 
@@ -31,7 +31,7 @@ class RandomAccessDataset:
         ValueError: ``num_workers`` is below 1.
     """
 
-    def __init__(self, ds: Dataset, key: str, num_workers: int) -> None:
+    def __init__(self, ds: Consumers, key: str, num_workers: int) -> None:
         if num_workers < 1:
             raise ValueError(f"`num_workers` must be at least 1, got {num_workers}.")
         (key,) = key_names(key)

@@ -1,30 +1,34 @@
-"""``Dataset``: lazy, streamed, its methods in one file for each kind."""
+"""``Dataset``: lazy, streamed.
+
+Its methods stand in chapters, each a class on top of the one before: what a dataset is (``base``), the
+steps that are added to its plan (``transforms``), what executes it (``consume``), what writes it
+(``write``), and here what makes several datasets or a few numbers of it. Their work is done by functions.
+"""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import heliostat as ray
 from heliostat.data import block
-from heliostat.data.dataset import preview
-from heliostat.data.dataset.columns import Columns
-from heliostat.data.dataset.combine import Combine
-from heliostat.data.dataset.consume import Consume
-from heliostat.data.dataset.maps import Maps
-from heliostat.data.dataset.reorder import Reorder
+from heliostat.data.dataset import preview, splits, summarize, summary
 from heliostat.data.dataset.schema import Schema
-from heliostat.data.dataset.splits import Splits
-from heliostat.data.dataset.summarize import Summarize
-from heliostat.data.dataset.write_stores import WriteStores
+from heliostat.data.dataset.summary import DatasetSummary
+from heliostat.data.dataset.write import Writers
 from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import InputBlocks
+
+if TYPE_CHECKING:
+    from heliostat.data.aggregation import AggregateFnV2
+    from heliostat.data.iterate.iterator import DataIterator
 
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
 
 
-class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, WriteStores):
+class Dataset(Writers):
     """Rows in named columns, in blocks that are made when they are needed.
 
     Made by ``from_...``, ``read_...`` and ``range``; transformations give new datasets and run nothing.
@@ -36,6 +40,272 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
         >>> ds.filter(expr=ray.data.expressions.col("n") > 4).take_all()
         [{'n': 6}, {'n': 8}, {'n': 10}]
     """
+
+    # --- parts of it ---
+
+    def streaming_split(
+        self, n: int, *, equal: bool = False, locality_hints: list[str] | None = None
+    ) -> list[DataIterator]:
+        """Return ``n`` iterators that share one execution an epoch; together they see every row once.
+
+        They can be sent to other workers. An epoch begins when all have begun it, so all of them have
+        to iterate at the same time.
+
+        Args:
+            n: Consumers.
+            equal: All get the same number of rows; what is left over is dropped.
+            locality_hints: The node id of each consumer, which prefers blocks made there.
+
+        Raises:
+            ValueError: ``n`` is not positive, or there is not one hint each.
+
+        Examples:
+            >>> import ray
+            >>> left, right = ray.data.range(10).streaming_split(2, equal=True)
+        """
+        from heliostat.data.split.iterator import streaming_split
+
+        return streaming_split(self, n, equal, locality_hints)
+
+    def split(
+        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+    ) -> list[MaterializedDataset]:
+        """Execute the dataset and return it in parts.
+
+        Args:
+            n: How many.
+            equal: Parts of the same length; what is left over is dropped. Default False.
+            locality_hints: One for each part. Is checked and not used.
+
+        Returns:
+            The parts.
+
+        Raises:
+            ValueError: ``n`` is not positive, or there is not one hint each.
+
+        Examples:
+            >>> import ray
+            >>> [part.count() for part in ray.data.range(4).split(2, equal=True)]
+            [2, 2]
+        """
+        return splits.parts(self, n, equal, locality_hints)
+
+    def split_at_indices(self, indices: list[int]) -> list[MaterializedDataset]:
+        """Execute the dataset and return it cut at these row numbers.
+
+        Args:
+            indices: Row numbers, in order: each begins a part.
+
+        Returns:
+            The parts.
+
+        Raises:
+            ValueError: There are none, or they do not rise.
+
+        Examples:
+            >>> import ray
+            >>> [part.count() for part in ray.data.range(5).split_at_indices([1, 3])]
+            [1, 2, 2]
+        """
+        return splits.at_indices(self, indices)
+
+    def split_proportionately(self, proportions: list[float]) -> list[MaterializedDataset]:
+        """Execute the dataset and return it in parts of these fractions, and the rest.
+
+        Args:
+            proportions: Fractions of the rows, whose sum is below 1.
+
+        Returns:
+            The parts.
+
+        Raises:
+            ValueError: There are none, they are not positive, their sum is not below 1, or there are
+                too few rows for a part to have any.
+
+        Examples:
+            >>> import ray
+            >>> [part.count() for part in ray.data.range(10).split_proportionately([0.2, 0.5])]
+            [2, 5, 3]
+        """
+        return splits.proportionately(self, proportions)
+
+    def train_test_split(
+        self,
+        test_size: int | float,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        stratify: str | None = None,
+    ) -> tuple[MaterializedDataset, MaterializedDataset]:
+        """Execute the dataset and return its first rows, and its last ones for testing.
+
+        Args:
+            test_size: Rows, or a fraction between 0 and 1; the rows for training are rounded down.
+            shuffle: Put all rows in random order first.
+            seed: Of that.
+            stratify: A column whose values are to be in both parts in the same proportions.
+
+        Returns:
+            The rows for training, and those for testing.
+
+        Raises:
+            ValueError: ``test_size`` is out of range.
+            TypeError: ``test_size`` is not a number.
+
+        Examples:
+            >>> import ray
+            >>> train, test = ray.data.range(10).train_test_split(0.2)
+            >>> train.count(), test.count()
+            (8, 2)
+        """
+        return splits.train_and_test(self, test_size, shuffle, seed, stratify)
+
+    # --- a few numbers ---
+
+    def aggregate(self, *aggs: AggregateFnV2[Any]) -> dict[str, Any]:
+        """Return the results of aggregations by name; see ``ray.data.aggregate``.
+
+        Args:
+            *aggs: Aggregations of ``ray.data.aggregate``.
+
+        Raises:
+            ValueError: There is none.
+
+        Examples:
+            >>> import ray
+            >>> from ray.data.aggregate import Mean, Sum
+            >>> ray.data.range(5).aggregate(Sum("id"), Mean("id"))
+            {'sum(id)': 10, 'mean(id)': 2.0}
+        """
+        return summarize.total(self, aggs)
+
+    def summary(
+        self,
+        columns: list[str] | None = None,
+        override_dtype_agg_mapping: Mapping[Any, Callable[[str], list[Any]]] | None = None,
+    ) -> DatasetSummary:
+        """Return statistics of columns.
+
+        Of numbers: count, mean, min, max, std (of all values, ``ddof=0``), approx_quantile (the
+        median), missing_pct and zero_pct. Of times: count, min, max, missing_pct. Of others: count,
+        missing_pct, and approx_topk, the ten values that occur most. Percentages are from 0 to 100.
+
+        Args:
+            columns: Default: all.
+            override_dtype_agg_mapping: By ``DataType``, a function that gives the aggregations of a
+                column of that type, instead.
+
+        Raises:
+            ValueError: There is no such column.
+        """
+        return summary.of(self, columns, override_dtype_agg_mapping)
+
+    def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the sum of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).sum("id")
+            10
+        """
+        from heliostat.data.aggregate import Sum
+
+        return summarize.single(self, Sum, on, ignore_nulls=ignore_nulls)
+
+    def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the least value of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).min("id")
+            0
+        """
+        from heliostat.data.aggregate import Min
+
+        return summarize.single(self, Min, on, ignore_nulls=ignore_nulls)
+
+    def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the greatest value of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).max("id")
+            4
+        """
+        from heliostat.data.aggregate import Max
+
+        return summarize.single(self, Max, on, ignore_nulls=ignore_nulls)
+
+    def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the average of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> ray.data.range(5).mean("id")
+            2.0
+        """
+        from heliostat.data.aggregate import Mean
+
+        return summarize.single(self, Mean, on, ignore_nulls=ignore_nulls)
+
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Any:
+        """Return the standard deviation of a column; of several (default: all), a dict.
+
+        Args:
+            on: A column, or several. Default: all.
+            ddof: Degrees of freedom taken off the count. Default 1.
+            ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
+                ``None``.
+
+        Examples:
+            >>> import ray
+            >>> round(ray.data.range(5).std("id"), 3)
+            1.581
+        """
+        from heliostat.data.aggregate import Std
+
+        return summarize.single(self, Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
+
+    def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
+        """Return the different values of a column.
+
+        Args:
+            column: The column.
+            ignore_nulls: Leave the missing value out. Default False.
+
+        Examples:
+            >>> import ray
+            >>> sorted(ray.data.from_items([1, 2, 1]).unique("item"))
+            [1, 2]
+        """
+        from heliostat.data.aggregate import Unique
+
+        found: list[Any] = summarize.single(self, Unique, column, ignore_nulls=ignore_nulls) or []
+        return found
+
+    # --- itself ---
 
     def copy(self, dataset: Dataset | None = None) -> Dataset:
         """Return a dataset of the same plan and settings.
@@ -99,7 +369,7 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
     def __bool__(self) -> bool:
         return True  # so that `if dataset:` asks whether there is one
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> NoReturn:
         raise TypeError(
             "`Dataset` objects aren't iterable. To iterate records, call `ds.iter_rows()` or "
             "`ds.iter_batches()`. For more information, read "

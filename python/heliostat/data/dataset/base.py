@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 import heliostat as ray
 from heliostat.data import block
@@ -12,18 +14,16 @@ from heliostat.data.context import DataContext
 from heliostat.data.execute.executor import execute
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.plan import analysis
-from heliostat.data.plan.operators import Bundle, Exchange, Limit, Operator
+from heliostat.data.plan.operators import Bundle, Limit, Operator
 from heliostat.data.plan.optimize import optimized
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
 
-S = TypeVar("S", bound="Base")
-
 _numbers = itertools.count()
 
 
-def key_names(key: Any) -> list[str]:
+def key_names(key: object) -> list[str]:
     """The columns of a key: one, or a list of them.
 
     Raises:
@@ -36,7 +36,7 @@ def key_names(key: Any) -> list[str]:
 
 
 class Base:
-    """The state that the parts of ``Dataset`` share."""
+    """A plan, settings, and what is known of their execution."""
 
     _is_materialized = False
 
@@ -49,7 +49,7 @@ class Base:
             context = DataContext.get_current().copy()
         self._context = context
         self._stats: ExecutionStats | None = None
-        self._schema: Any = None
+        self._schema: pa.Schema | None = None
         self._schema_known = False
         self._lacks_columns = False  # and has rows
         self._name: str | None = None
@@ -65,32 +65,31 @@ class Base:
 
         return Dataset(plan, self._context)
 
-    def _exchange(
-        self, label: str, run: Callable[..., Any], *others: Base, keeps_rows: bool = False
-    ) -> Dataset:
-        sources = (self._plan, *(o._plan for o in others))
-        return self._derive(Exchange(sources, label, run, keeps_rows))
-
     def _to_execute(self) -> Operator:
         """The plan as it is executed."""
         return optimized(self._plan) if self._context._optimizes else self._plan
 
     def _execute(
         self, plan: Operator | None = None, number: int | None = None
-    ) -> tuple[Iterator[Bundle], ExecutionStats]:
+    ) -> tuple[Generator[Bundle, None, None], ExecutionStats]:
         label = self._name or "Dataset"
         bundles, stats = execute(plan or self._plan, self._context, label, number)
         self._stats = stats
         return bundles, stats
 
-    def _bundles(self, plan: Operator | None = None) -> Iterator[Bundle]:
+    def _bundles(self, plan: Operator | None = None) -> Generator[Bundle, None, None]:
         return self._execute(plan)[0]
 
-    def _tables(self, plan: Operator | None = None) -> Iterator[Any]:
+    def _tables(self, plan: Operator | None = None) -> Iterator[pa.Table]:
         for bundle in self._bundles(plan):
             yield bundle.cut(ray.get(bundle.ref))
 
-    def _arrow_schema(self) -> Any:
+    def _known_columns(self) -> pa.Schema | None:
+        """The schema as far as it is known without executing; None: it is not, or has no columns."""
+        schema = self._schema if self._schema_known else analysis.schema(self._plan)
+        return schema if schema is not None and len(schema) else None
+
+    def _arrow_schema(self) -> pa.Schema | None:
         """The schema, executed as far as needed; None of a dataset without blocks."""
         if not self._schema_known:
             found = analysis.schema(self._plan)
@@ -102,7 +101,7 @@ class Base:
                     if bundle.rows:
                         self._lacks_columns = not (bundle.schema is not None and len(bundle.schema))
                         break
-                bundles.close()  # type: ignore[attr-defined] # a generator
+                bundles.close()
                 found = block.unify([s for s in seen if s is not None])
             self._schema, self._schema_known = found, True
         schema = self._schema

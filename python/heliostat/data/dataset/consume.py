@@ -1,4 +1,4 @@
-"""Executing a dataset: rows, batches, counts, schema, conversions."""
+"""The methods of ``Dataset`` that execute it: rows, batches, counts, schema, conversions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pyarrow as pa
 import heliostat as ray
 from heliostat.data import block, frames
 from heliostat.data.block import BlockMetadata
-from heliostat.data.dataset.base import Base
+from heliostat.data.dataset import explain
 from heliostat.data.dataset.schema import Schema
+from heliostat.data.dataset.transforms import Transforms
 from heliostat.data.iterate.iterator import DataIterator, PlanIterator
 from heliostat.data.plan import analysis
-from heliostat.data.plan.operators import Bundle, InputBlocks, Limit, Map, Operator, describe
+from heliostat.data.plan.operators import Bundle, InputBlocks, Limit, Map
 from heliostat.data.plan.transforms import MapStream
 from heliostat.data.ref_bundle import RefBundle
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from heliostat.data.random_access_dataset import RandomAccessDataset
 
 
-class Consume(Base):
-    """Part of ``Dataset``."""
+class Consumers(Transforms):
+    """The methods of ``Dataset`` that execute it."""
 
     # --- iterating ---
 
@@ -379,13 +380,10 @@ class Consume(Base):
             >>> ray.data.range(5).schema().names
             ['id']
         """
-        if not fetch_if_missing and not self._schema_known:
-            found = analysis.schema(self._plan)
-        else:
-            found = self._arrow_schema()
-        if found is not None and len(found):
-            return Schema(found)
-        return Schema(pa.schema([])) if self._lacks_columns else None
+        found = self._known_columns() if not fetch_if_missing else self._arrow_schema()
+        if found is None and self._lacks_columns:
+            found = pa.schema([])
+        return None if found is None else Schema(found)
 
     def columns(self, fetch_if_missing: bool = True) -> list[str] | None:
         """Return the names of the columns.
@@ -441,49 +439,7 @@ class Consume(Base):
         third says of a join whether the rows of both sides are shuffled, or one side is small enough
         to be executed first and broadcast to the tasks of the other.
         """
-        plan = self._to_execute()
-        parts = {
-            "Logical Plan": describe(self._plan),
-            "Logical Plan (Optimized)": describe(plan),
-            "Physical Plan": self._stages(plan),
-        }
-        said = (f"-------- {title} --------\n{text}" for title, text in parts.items())
-        print("\n\n".join(said))  # noqa: T201
-
-    def _stages(self, whole: Operator) -> str:
-        from heliostat.data.execute.joins import Join
-        from heliostat.data.execute.planner import chain, follow
-        from heliostat.data.execute.small_sides import Foreseen, foreseen
-        from heliostat.data.plan.operators import ActorPoolStrategy, Exchange, Read
-
-        def name(plan: Operator) -> str:
-            is_join = isinstance(plan, Exchange) and isinstance(plan.run, Join)
-            return f"{plan.name}[both sides shuffled]" if is_join else plan.name
-
-        def lines(plan: Operator, depth: int) -> Iterator[str]:
-            mark = "   " * (depth - 1) + "+- " if depth else ""
-            if not isinstance(plan, Map | Read):
-                yield f"{mark}{name(plan)}"
-                for source in plan.inputs:
-                    yield from lines(source, depth + 1)
-                return
-            steps, source, reads = chain(plan)
-            if isinstance(source, Exchange) and follow(steps, source, self._context):
-                yield f"{mark}{'->'.join(name(p) for p in (source, *steps))}"
-                for one in source.inputs:
-                    yield from lines(one, depth + 1)
-                return
-            parts = [source, *steps] if reads else list(steps)
-            pool = steps and isinstance(steps[0].compute, ActorPoolStrategy)
-            yield f"{mark}{'Actors' if pool else 'Tasks'}[{'->'.join(p.name for p in parts)}]"
-            if not reads:
-                yield from lines(source, depth + 1)
-            for step in steps:
-                small = getattr(step.transform, "function", None)
-                if isinstance(small, Foreseen):
-                    yield from lines(small.side, depth + 1)
-
-        return "\n".join(lines(foreseen(whole), 0))
+        print(explain.text(self._plan, self._to_execute(), self._context))  # noqa: T201 # what the method is for
 
     # --- all of it ---
 
@@ -575,7 +531,7 @@ class Consume(Base):
         from heliostat.data.random_access_dataset import WORKERS_PER_NODE, RandomAccessDataset
 
         count = WORKERS_PER_NODE * len(ray.nodes()) if num_workers is None else num_workers
-        return RandomAccessDataset(self, key, count)  # type: ignore[arg-type] # a Dataset
+        return RandomAccessDataset(self, key, count)
 
     # --- other libraries ---
 
@@ -588,13 +544,13 @@ class Consume(Base):
         """
         from heliostat.data.sources import libraries
 
-        return libraries.to_dask(self, meta, verify_meta)  # type: ignore[arg-type] # a Dataset
+        return libraries.to_dask(self, meta, verify_meta)
 
     def to_modin(self) -> Any:
         """Return a Modin DataFrame with a partition for each block."""
         from heliostat.data.sources import libraries
 
-        return libraries.to_modin(self)  # type: ignore[arg-type] # a Dataset
+        return libraries.to_modin(self)
 
     def to_spark(self, spark: Any) -> Any:
         """Return a Spark DataFrame of a session of RayDP.
@@ -604,19 +560,19 @@ class Consume(Base):
         """
         from heliostat.data.sources import libraries
 
-        return libraries.to_spark(self, spark)  # type: ignore[arg-type] # a Dataset
+        return libraries.to_spark(self, spark)
 
     def to_daft(self) -> Any:
         """Return a Daft DataFrame of all rows."""
         from heliostat.data.sources import libraries
 
-        return libraries.to_daft(self)  # type: ignore[arg-type] # a Dataset
+        return libraries.to_daft(self)
 
     def to_mars(self) -> Any:
         """Return a Mars DataFrame of all rows."""
         from heliostat.data.sources import libraries
 
-        return libraries.to_mars(self)  # type: ignore[arg-type] # a Dataset
+        return libraries.to_mars(self)
 
     def get_internal_block_refs(self) -> list[Any]:
         """Return references to the blocks."""

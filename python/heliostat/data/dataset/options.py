@@ -1,65 +1,149 @@
-"""The options of a transformation: how many tasks or actors, and with which resources."""
+"""Keywords that many methods of datasets share: where the tasks or actors of a step run.
+
+Each is typed and explained once, here. This module imports nothing of the package: the reference is built
+from it without running the rest.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from heliostat.data.plan.operators import ActorPoolStrategy, Compute, TaskPoolStrategy
+if TYPE_CHECKING:
+    from heliostat.data.plan.operators import Compute
+
+F = TypeVar("F", bound=Callable[..., object])
+
+PLACE = ("num_cpus", "num_gpus", "memory")
+ARGUMENTS = ("fn_args", "fn_kwargs", "fn_constructor_args", "fn_constructor_kwargs")
+CALL = ("compute", *ARGUMENTS, *PLACE, "concurrency", "ray_remote_args_fn")
 
 
-def options_of(given: dict[str, Any], *own: str) -> dict[str, Any]:
-    """The options among a method's arguments, ``locals()``, that were given.
+class RemoteOptions(TypedDict, total=False):
+    """Options of ``ray.remote`` for the tasks or actors of a step, and how many there are.
 
-    ``own`` are the arguments that are no options.
+    Attributes:
+        num_cpus: CPUs of each task or actor. Default 1.
+        num_gpus: GPUs of each task or actor. Default 0.
+        memory: Heap bytes of each task or actor, for scheduling. Default: not counted.
+        compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
+            pool for classes.
+        concurrency: Tasks or actors at a time; ``(min, max)`` for a pool of actors that grows. Default: as
+            many as there is room for.
+        ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
     """
-    options = {k: v for k, v in given.items() if k not in ("self", "fn", "ray_remote_args", *own)}
-    options.update(given.get("ray_remote_args") or {})
-    return {k: v for k, v in options.items() if v is not None}
+
+    num_cpus: float | None
+    num_gpus: float | None
+    memory: float | None
+    compute: Compute | None
+    concurrency: int | tuple[int, ...] | None
+    ray_remote_args: dict[str, object] | None
+    # What `ray_remote_args` may have besides.
+    accelerator_type: str
+    fallback_strategy: list[dict[str, object]]
+    label_selector: dict[str, str]
+    max_calls: int
+    max_concurrency: int
+    max_restarts: int
+    max_retries: int
+    max_task_retries: int
+    name: str
+    resources: dict[str, float]
+    retry_exceptions: bool | list[type[BaseException]]
+    runtime_env: dict[str, object]
+    scheduling_strategy: object
 
 
-def placed(options: dict[str, Any], name: str, *, is_class: bool = False) -> dict[str, Any]:
-    """The arguments of ``Map`` that say where the function or class called ``name`` runs.
+class CallOptions(RemoteOptions, total=False):
+    """The same of a step that calls the program's function or class, with what it is called with.
 
-    Raises:
-        ValueError: The options contradict each other.
+    Attributes:
+        fn_args: Further positional arguments of ``fn``. Default: none.
+        fn_kwargs: Keyword arguments of ``fn``. Default: none.
+        fn_constructor_args: Positional arguments of the class, if ``fn`` is one. Default: none.
+        fn_constructor_kwargs: Keyword arguments of the class. Default: none.
+        ray_remote_args_fn: Gives further options of ``ray.remote`` when the dataset is executed.
+            Default: none.
     """
-    compute, concurrency = options.pop("compute", None), options.pop("concurrency", None)
-    return {
-        "remote_args_fn": options.pop("ray_remote_args_fn", None),
-        "compute": _compute(is_class, name, compute, concurrency),
-        "remote_args": options,
-    }
+
+    fn_args: Iterable[object] | None
+    fn_kwargs: dict[str, Any] | None
+    fn_constructor_args: Iterable[object] | None
+    fn_constructor_kwargs: dict[str, Any] | None
+    ray_remote_args_fn: Callable[[], dict[str, object]] | None
 
 
-def _compute(is_class: bool, name: str, compute: Any, concurrency: Any) -> Compute:
-    if compute is not None:
-        if concurrency is not None:
-            raise ValueError("`concurrency` and `compute` cannot both be given.")
-        if not isinstance(compute, TaskPoolStrategy | ActorPoolStrategy):
-            raise ValueError(
-                f"compute must be a TaskPoolStrategy or an ActorPoolStrategy, got {compute!r}."
-            )
-        if is_class and isinstance(compute, TaskPoolStrategy):
-            raise ValueError(
-                f"{name} is a class, which needs actors: use compute=ActorPoolStrategy(...)."
-            )
-        return compute
-    if isinstance(concurrency, tuple | list):
-        if not is_class:
-            raise ValueError(
-                f"`concurrency` is a tuple {concurrency}, which is for classes; {name} is a function."
-            )
-        if len(concurrency) not in (2, 3) or not all(isinstance(n, int) for n in concurrency):
-            raise ValueError(
-                "`concurrency` is expected to be (min, max) or (min, max, initial), got "
-                f"{concurrency}."
-            )
-        least, most, *initial = concurrency
-        return ActorPoolStrategy(
-            min_size=least, max_size=most, initial_size=initial[0] if initial else None
-        )
-    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
-        raise ValueError(f"`concurrency` must be a positive integer, got {concurrency!r}.")
-    if is_class:
-        return ActorPoolStrategy(size=concurrency) if concurrency else ActorPoolStrategy()
-    return TaskPoolStrategy(concurrency)
+REST = "ray_remote_args"  # what ``**`` is called in signatures
+_KINDS: dict[str, str] = {
+    name: getattr(kind, "__forward_arg__", str(kind))
+    for name, kind in CallOptions.__annotations__.items()
+}
+_ENTRY = re.compile(r"^    (?=\S)", re.MULTILINE)
+
+
+def _explanations() -> dict[str, str]:
+    """By option, the lines that explain it, indented as in a section of a docstring."""
+    found: dict[str, str] = {}
+    for options in (RemoteOptions, CallOptions):
+        text = inspect.cleandoc(options.__doc__ or "")
+        for entry in _ENTRY.split(text.partition("Attributes:\n")[2])[1:]:
+            found[entry.partition(":")[0]] = f"    {entry.rstrip()}\n"
+    return found
+
+
+class takes:  # a decorator
+    """Write out the options that a method takes by ``**``, in its signature and its docstring.
+
+    Args:
+        names: The options that are shown by name, in order; the others are ``**ray_remote_args``.
+        **after: Of the method's own keywords, the one before it. Default: they come first.
+    """
+
+    def __init__(self, names: Iterable[str], **after: str) -> None:
+        self._names, self._after = tuple(names), after
+
+    def ordered(self, own: Iterable[str]) -> list[str]:
+        """All keywords as the signature shows them, given the method's own ones."""
+        given = list(own)
+        shown = [*(name for name in given if name not in self._after), *self._names]
+        for name in given:
+            if name in self._after:
+                shown.insert(shown.index(self._after[name]) + 1, name)
+        return shown
+
+    @staticmethod
+    def kind(name: str) -> str:
+        """The type of an option, as its annotation is written."""
+        return _KINDS[name]
+
+    def explained(self, doc: str) -> str:
+        """A docstring, cleaned of its indent, in which the options are explained behind the arguments."""
+        texts = _explanations()
+        added = "".join(texts[name] for name in self._names)
+        added += texts[REST].replace(REST, f"**{REST}", 1)
+        before, _, after = doc.partition("\nArgs:\n")
+        entries, gap, rest = after.partition("\n\n")
+        return f"{before}\nArgs:\n{entries}\n{added.rstrip()}{gap}{rest}"
+
+    def __call__(self, method: F) -> F:
+        """The method itself, with another signature and docstring."""
+        known = inspect.signature(method)
+        parts = known.parameters
+        named = {n: p for n, p in parts.items() if p.kind is p.KEYWORD_ONLY}
+        begin = [p for p in parts.values() if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+        shown = [
+            named.get(n) or inspect.Parameter(n, _ONLY, default=None, annotation=self.kind(n))
+            for n in self.ordered(named)
+        ]
+        rest = inspect.Parameter(REST, inspect.Parameter.VAR_KEYWORD, annotation="Any")
+        signature = known.replace(parameters=[*begin, *shown, rest])
+        method.__signature__ = signature  # type: ignore[attr-defined] # as `inspect` looks for it
+        if method.__doc__:  # `python -OO` has none
+            method.__doc__ = self.explained(inspect.cleandoc(method.__doc__))
+        return method
+
+
+_ONLY = inspect.Parameter.KEYWORD_ONLY

@@ -1,88 +1,28 @@
-"""Writing a dataset to files."""
+"""The methods of ``Dataset`` that write it."""
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from heliostat.data import block, tfrecords
-from heliostat.data.catalog import CatalogAccessMode, ReaderFormat, resolved
-from heliostat.data.checkpoint import resume
-from heliostat.data.dataset.base import Base
-from heliostat.data.expressions import Expr
-from heliostat.data.plan.operators import Map, TaskPoolStrategy
-from heliostat.data.plan.transforms import MapStream
+from heliostat.data import tfrecords
+from heliostat.data.catalog import Catalog, CatalogAccessMode, ReaderFormat, resolved
+from heliostat.data.dataset import writing
+from heliostat.data.dataset.consume import Consumers
+from heliostat.data.dataset.writing import FileOptions
 from heliostat.data.sinks import files
-from heliostat.data.sinks.datasink import Datasink, WriteResult, Writing
-from heliostat.data.sinks.files import SaveMode, Sink
+from heliostat.data.sinks.datasink import Datasink
+from heliostat.data.sinks.files import SaveMode
 from heliostat.data.sinks.sql import SqlSink
-from heliostat.data.sources.options import refuse
 
 if TYPE_CHECKING:
-    from heliostat.data.dataset import Dataset
-
-logger = logging.getLogger("heliostat.data")
+    from heliostat.data.sinks.clickhouse import ClickHouseTableSettings, SinkMode
 
 
-class Write(Base):
-    """Part of ``Dataset``."""
+class Writers(Consumers):
+    """The methods of ``Dataset`` that write it."""
 
-    def _write(self, label: str, path: str, options: dict[str, Any], **sink: Any) -> None:
-        checkpoint = self._context.checkpoint_config
-        mode = options.pop("mode", SaveMode.APPEND)
-        place = files.prepare(
-            path,
-            options.pop("filesystem", None),
-            SaveMode.APPEND if resume.is_begun(checkpoint) else mode,  # it is there by this write
-            options.pop("try_create_dir", True),
-        )
-        if place is None:
-            logger.warning("[SaveMode=%s] Skipping %s", SaveMode.IGNORE, path)
-            return
-        min_rows = options.pop("min_rows_per_file", None) or options.pop("num_rows_per_file", None)
-        options.pop("num_rows_per_file", None)
-        remote = dict(options.pop("ray_remote_args", None) or {})
-        concurrency = options.pop("concurrency", None)
-        to = Sink(
-            *place,
-            names=options.pop("filename_provider", None),
-            open_args=dict(options.pop("arrow_open_stream_args", None) or {}),
-            **sink,
-        )
-        options.pop("min_bytes_per_file", None)
-        refuse(f"write_{label.lower()}", options, _OURS, ())
-        source = self._plan
-        stream: resume.Stream = (
-            _OneFile(to) if min_rows else to
-        )  # each task then joins its blocks into one file
-        resumed = None
-        if checkpoint is not None:
-            resumed = resume.Resumed(checkpoint, self._context, to.write_id)
-            source = resumed.source(source, to.path, to.filesystem)
-            stream = resumed.stream(stream)
-        plan = Map(
-            source,
-            MapStream(stream, f"Write{label}"),
-            TaskPoolStrategy(concurrency),
-            remote,
-            min_rows or 0,
-            begins_stage=bool(min_rows),
-        )
-        bundles = self._bundles(plan)
-        try:
-            for _ in bundles:
-                pass
-        except BaseException:
-            bundles.close()  # type: ignore[attr-defined] # a generator
-            if resumed is None:
-                with contextlib.suppress(Exception):  # what failed is told, not this
-                    to.undo()
-            raise
-        if resumed is not None:
-            resumed.complete()
+    # --- files ---
 
     def write_parquet(
         self,
@@ -91,7 +31,7 @@ class Write(Base):
         partition_cols: list[str] | None = None,
         arrow_parquet_args_fn: Any = None,
         max_rows_per_file: int | None = None,
-        catalog: Any = None,
+        catalog: Catalog | None = None,
         **options: Any,
     ) -> None:
         """Write Parquet files into a folder. If it fails or is interrupted, its files are deleted.
@@ -125,20 +65,13 @@ class Write(Base):
                 f"max_rows_per_file ({max_rows_per_file}) must be at least 1, and at least "
                 f"min_rows_per_file ({least})."
             )
-        if catalog is not None:
-            found = resolved(catalog, path, ReaderFormat.PARQUET, CatalogAccessMode.WRITE)
-            path = found.path or ""
-            options["filesystem"] = found.filesystem or options.get("filesystem")
-        ours, theirs = _split("write_parquet", options, _of_parquet)
-        encode = files.ParquetBytes(theirs, arrow_parquet_args_fn, list(partition_cols or []))
-        self._write(
-            "Parquet",
-            path,
-            ours,
-            ending="parquet",
-            encode=encode,
-            partition_cols=list(partition_cols or []),
-            max_rows=max_rows_per_file,
+        path, options = writing.at(catalog, path, options)
+        ours, theirs = FileOptions.of("write_parquet", options, writing.of_parquet)
+        columns = list(partition_cols or [])
+        encode = files.ParquetBytes(theirs, arrow_parquet_args_fn, columns)
+        rows = max_rows_per_file
+        writing.to_files(
+            self, "Parquet", path, ours, "parquet", encode, partition_cols=columns, max_rows=rows
         )
 
     def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: Any) -> None:
@@ -156,10 +89,10 @@ class Write(Base):
             ValueError: The folder is there and ``mode`` forbids that.
             TypeError: There is no such option.
         """
-        ours, theirs = _split("write_csv", options, lambda: ("write_options", "memory_pool"))
-        self._write(
-            "CSV", path, ours, ending="csv", encode=files.CsvBytes(theirs, arrow_csv_args_fn)
-        )
+        known = ("write_options", "memory_pool")
+        ours, theirs = FileOptions.of("write_csv", options, lambda: known)
+        encode = files.CsvBytes(theirs, arrow_csv_args_fn)
+        writing.to_files(self, "CSV", path, ours, "csv", encode)
 
     def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: Any) -> None:
         """Write ORC files into a folder.
@@ -175,13 +108,13 @@ class Write(Base):
                 compression, which ORC has of its own; while executing: the dataset has no columns.
             TypeError: There is no such option.
         """
-        ours, theirs = _split("write_orc", options, _of_orc)
-        if "compression" in (ours.get("arrow_open_stream_args") or {}):
+        ours, theirs = FileOptions.of("write_orc", options, writing.of_orc)
+        if "compression" in ours.open_args:
             raise ValueError(
                 "ORC files cannot be compressed as a stream: pass `compression` to write_orc itself."
             )
         encode = files.OrcBytes(theirs, arrow_orc_args_fn)
-        self._write("ORC", path, ours, ending="orc", encode=encode)
+        writing.to_files(self, "ORC", path, ours, "orc", encode)
 
     def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: Any) -> None:
         """Write files with a JSON object a line into a folder.
@@ -195,9 +128,9 @@ class Write(Base):
             ValueError: The folder is there and ``mode`` forbids that.
             TypeError: There is no such option.
         """
-        ours, theirs = _split("write_json", options, _of_json)
+        ours, theirs = FileOptions.of("write_json", options, writing.of_json)
         encode = files.JsonBytes(theirs, pandas_json_args_fn)
-        self._write("JSON", path, ours, ending="json", encode=encode)
+        writing.to_files(self, "JSON", path, ours, "json", encode)
 
     def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
         """Write a column as ``.npy`` files into a folder.
@@ -213,7 +146,8 @@ class Write(Base):
             ValueError: The folder is there and ``mode`` forbids that.
             TypeError: There is no such option.
         """
-        self._write("Numpy", path, options, ending="npy", encode=files.NumpyBytes(column))
+        ours, _ = FileOptions.of("write_numpy", options)
+        writing.to_files(self, "Numpy", path, ours, "npy", files.NumpyBytes(column))
 
     def write_tfrecords(self, path: str, *, tf_schema: Any = None, **options: Any) -> None:
         """Write TFRecord files, a ``tf.train.Example`` a row; needs no TensorFlow.
@@ -227,8 +161,9 @@ class Write(Base):
             ImportError: While executing: ``protobuf`` or ``google-crc32c`` is not installed.
             ValueError: While executing: a column is not of numbers, text, bytes or lists of them.
         """
+        ours, _ = FileOptions.of("write_tfrecords", options)
         encode = files.TfRecordBytes(tfrecords.kinds_of(tf_schema))
-        self._write("TFRecords", path, options, ending="tfrecords", encode=encode)
+        writing.to_files(self, "TFRecords", path, ours, "tfrecords", encode)
 
     def write_webdataset(self, path: str, *, encoder: Any = True, **options: Any) -> None:
         """Write tar archives with a file for each value, named by the row's key and the column.
@@ -242,8 +177,48 @@ class Write(Base):
         Raises:
             ValueError: While executing: a value is neither text nor bytes after the encoder.
         """
+        ours, _ = FileOptions.of("write_webdataset", options)
         encode = files.WebDatasetBytes(encoder)
-        self._write("WebDataset", path, options, ending="tar", encode=encode)
+        writing.to_files(self, "WebDataset", path, ours, "tar", encode)
+
+    def write_images(
+        self, path: str, column: str, file_format: str = "png", **options: Any
+    ) -> None:
+        """Write each row's array as a picture into a folder.
+
+        Args:
+            path: The folder, as a path or URI; it is made if it is not there.
+            column: The column of arrays: height, width and channels.
+            file_format: The format, which PIL names by its ending. Default ``"png"``.
+            **options: ``filesystem`` (of pyarrow or fsspec), ``mode`` (a ``SaveMode``),
+                ``min_rows_per_file``, ``filename_provider``, ``concurrency`` (tasks at a time),
+                ``ray_remote_args``, ``try_create_dir`` and ``arrow_open_stream_args``.
+
+        Raises:
+            ValueError: The folder is there and ``mode`` forbids that.
+            TypeError: There is no such option.
+        """
+        ours, _ = FileOptions.of("write_images", options)
+        by_row = files.ImageBytes(column, file_format)
+        writing.to_files(self, "Images", path, ours, file_format, writing.no_table, by_row=by_row)
+
+    # --- sinks, tables, databases and queues ---
+
+    def write_datasink(
+        self,
+        datasink: Datasink[Any],
+        *,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Write to a sink of the program's own.
+
+        Args:
+            datasink: The sink.
+            ray_remote_args: Options of ``ray.remote`` for the tasks. Default: none.
+            concurrency: Tasks at a time. Default: as many as there is room for.
+        """
+        writing.to_sink(self, datasink, ray_remote_args, concurrency)
 
     def write_sql(
         self,
@@ -260,17 +235,14 @@ class Write(Base):
             ray_remote_args: Options of the tasks.
             concurrency: Tasks at a time.
         """
-        self.write_datasink(
-            SqlSink(sql, connection_factory),
-            ray_remote_args=ray_remote_args,
-            concurrency=concurrency,
-        )
+        sink = SqlSink(sql, connection_factory)
+        writing.to_sink(self, sink, ray_remote_args, concurrency)
 
     def write_delta(
         self,
         path: str,
         *,
-        catalog: Any = None,
+        catalog: Catalog | None = None,
         mode: SaveMode | str = SaveMode.APPEND,
         partition_by: list[str] | None = None,
         storage_options: dict[str, str] | None = None,
@@ -325,13 +297,13 @@ class Write(Base):
             description,
         )
         if sink.check():
-            self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+            writing.to_sink(self, sink, ray_remote_args, concurrency)
 
     def write_iceberg(
         self,
         table_identifier: str,
         catalog_kwargs: dict[str, Any] | None = None,
-        catalog: Any = None,
+        catalog: Catalog | None = None,
         snapshot_properties: dict[str, str] | None = None,
         mode: SaveMode | str = SaveMode.APPEND,
         overwrite_filter: Any = None,
@@ -367,46 +339,19 @@ class Write(Base):
             pyiceberg.exceptions.NoSuchTableError: There is no such table.
             pyiceberg.exceptions.CommitFailedException: Others have changed the table meanwhile.
         """
-        save = SaveMode(mode)
-        if catalog is not None and not catalog_kwargs:
-            where = resolved(
-                catalog, table_identifier, ReaderFormat.ICEBERG, CatalogAccessMode.WRITE
-            )
-            table_identifier = where.table_identifier or table_identifier
-            catalog_kwargs = where.catalog_kwargs
-        if isinstance(overwrite_filter, Expr):
-            raise NotImplementedError(
-                "overwrite_filter takes a text such as 'x > 3' or an expression of pyiceberg so far."
-            )
-        if save not in (SaveMode.APPEND, SaveMode.OVERWRITE, SaveMode.UPSERT):
-            raise ValueError(f"write_iceberg appends, overwrites or upserts, not {save.value!r}.")
-        from heliostat.data.iceberg import iceberg_table
-        from heliostat.data.sinks.iceberg import IcebergSink
-
-        table = iceberg_table(table_identifier, catalog_kwargs)
-        options, keys = dict(overwrite_kwargs or {}), []
-        if save is SaveMode.UPSERT:
-            options = dict(upsert_kwargs or {})
-            keys = list(options.pop("join_cols", None) or table.schema().identifier_field_names())
-            if not keys:
-                raise ValueError(
-                    "write_iceberg(mode='upsert') needs upsert_kwargs={'join_cols': [...]}: the table "
-                    "has no identifier fields."
-                )
-        found = cast("Dataset", self).schema()
-        if found is None:
-            return
-        sink = IcebergSink(
+        sink = writing.to_iceberg(
+            self,
             table_identifier,
             catalog_kwargs,
-            found.base_schema,
-            save,
-            overwrite_filter,
-            keys,
-            options,
+            catalog,
             snapshot_properties,
+            mode,
+            overwrite_filter,
+            upsert_kwargs,
+            overwrite_kwargs,
         )
-        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+        if sink is not None:
+            writing.to_sink(self, sink, ray_remote_args, concurrency)
 
     def write_lance(
         self,
@@ -456,137 +401,228 @@ class Write(Base):
             options["data_storage_version"] = data_storage_version
         sink = LanceSink(path, schema, SaveMode(mode), min_rows_per_file, options, storage_options)
         if sink.check():
-            self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+            writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    def write_datasink(
+    def write_mongo(
         self,
-        datasink: Datasink[Any],
+        uri: str,
+        database: str,
+        collection: str,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Insert each row as a document into a MongoDB collection that is there.
+
+        Rows without a column "_id" get one by which a task that is tried again finds what it has inserted.
+
+        Args:
+            uri: Of the server, such as "mongodb://host:27017".
+            database: The name of the database.
+            collection: The name of the collection.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+
+        Raises:
+            ImportError: pymongo is not installed.
+            ValueError: There is no such database or collection.
+            ray.exceptions.RayTaskError: There is another document of the same "_id", or the server refuses
+                one.
+        """
+        from heliostat.data.sinks.mongo import MongoSink
+
+        sink = MongoSink(uri, database, collection)
+        writing.to_sink(self, sink, ray_remote_args, concurrency)
+
+    def write_clickhouse(
+        self,
+        table: str,
+        dsn: str,
+        *,
+        mode: SinkMode | int = 1,
+        schema: Any = None,
+        client_settings: dict[str, Any] | None = None,
+        client_kwargs: dict[str, Any] | None = None,
+        table_settings: ClickHouseTableSettings | None = None,
+        max_insert_block_rows: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Insert into a table of ClickHouse.
+
+        A task that is tried again after its process died inserts again what was inserted already, unless the
+        table takes insertions with the same token once.
+
+        Args:
+            table: Its name, such as "default.numbers".
+            dsn: Of the server, such as "clickhouse+http://user:password@host:8123/default".
+            mode: A ``SinkMode``. CREATE (default) makes the table and refuses one that is there, APPEND adds
+                rows, and makes one that is not there, OVERWRITE replaces it.
+            schema: The ``pyarrow.Schema`` of a table that is made, to which rows are cast.
+            client_settings: Settings of the server for these requests.
+            client_kwargs: Further arguments of ``clickhouse_connect.get_client``.
+            table_settings: How a table is made.
+            max_insert_block_rows: Rows of an insertion at most. Default: all of a block.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+
+        Raises:
+            ImportError: clickhouse-connect is not installed.
+            ValueError: There is such a table (CREATE), it is ordered by something else (APPEND), or there is
+                no schema to make one of.
+        """
+        from heliostat.data.clickhouse import Server
+        from heliostat.data.sinks.clickhouse import ClickHouseSink, SinkMode
+
+        server = Server(dsn, dict(client_settings or {}), dict(client_kwargs or {}))
+        sink = ClickHouseSink(
+            table, server, SinkMode(mode), schema, table_settings, max_insert_block_rows
+        )
+        writing.to_sink(self, sink, ray_remote_args, concurrency)
+
+    def write_bigquery(
+        self,
+        project_id: str,
+        dataset: str,
+        max_retry_cnt: int = 10,
+        overwrite_table: bool | None = True,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Load into a table of BigQuery; one that is not there is made.
+
+        Args:
+            project_id: The project that is billed, and that the table is of.
+            dataset: The table, as "dataset.table".
+            max_retry_cnt: How often a block is tried again after a refusal for too many requests.
+            overwrite_table: Whether a table that is there is dropped first; else rows are added.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+
+        Raises:
+            ImportError: google-cloud-bigquery is not installed.
+            ValueError: ``dataset`` is no "dataset.table".
+            ray.exceptions.RayTaskError: A block was refused too often, or its columns are not the table's.
+        """
+        from heliostat.data.sinks.bigquery import BigQuerySink
+
+        sink = BigQuerySink(project_id, dataset, max_retry_cnt, bool(overwrite_table))
+        writing.to_sink(self, sink, ray_remote_args, concurrency)
+
+    def write_snowflake(
+        self,
+        table: str,
+        connection_parameters: dict[str, Any],
         *,
         ray_remote_args: dict[str, Any] | None = None,
         concurrency: int | None = None,
     ) -> None:
-        """Write to a sink of the program's own.
+        """Insert into a table of Snowflake that is there, in one transaction a task.
 
         Args:
-            datasink: The sink.
-            ray_remote_args: Options of ``ray.remote`` for the tasks. Default: none.
-            concurrency: Tasks at a time. Default: as many as there is room for.
-        """
-        rows = datasink.min_rows_per_write or 0
-        stream: resume.Stream = Writing(datasink)
-        source, resumed = self._plan, None
-        if self._context.checkpoint_config is not None:
-            resume.check_sink(datasink)
-            resumed = resume.Resumed(self._context.checkpoint_config, self._context)
-            source, stream = resumed.source(source), resumed.stream(stream)
-        plan = Map(
-            source,
-            MapStream(stream, f"Write{datasink.get_name()}"),
-            TaskPoolStrategy(concurrency),
-            dict(ray_remote_args or {}),
-            rows,
-            begins_stage=bool(rows),
-        )
-        try:
-            datasink.on_write_start()
-            found = [row for t in self._tables(plan) if t.num_columns for row in block.rows(t)]
-        except Exception as error:
-            datasink.on_write_failed(error)
-            raise
-        total, size = (sum(row[name] for row in found) for name in ("rows", "bytes"))
-        datasink.on_write_complete(WriteResult(total, size, [row["returned"] for row in found]))
-        if resumed is not None:
-            resumed.complete()
-
-    def write_images(
-        self, path: str, column: str, file_format: str = "png", **options: Any
-    ) -> None:
-        """Write each row's array as a picture into a folder.
-
-        Args:
-            path: The folder, as a path or URI; it is made if it is not there.
-            column: The column of arrays: height, width and channels.
-            file_format: The format, which PIL names by its ending. Default ``"png"``.
-            **options: ``filesystem`` (of pyarrow or fsspec), ``mode`` (a ``SaveMode``),
-                ``min_rows_per_file``, ``filename_provider``, ``concurrency`` (tasks at a time),
-                ``ray_remote_args``, ``try_create_dir`` and ``arrow_open_stream_args``.
+            table: Its name, such as "DATABASE.SCHEMA.TABLE"; it has columns of the dataset's names, to the
+                letter.
+            connection_parameters: Arguments of ``snowflake.connector.connect``.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
 
         Raises:
-            ValueError: The folder is there and ``mode`` forbids that.
-            TypeError: There is no such option.
+            ImportError: snowflake-connector-python is not installed.
+            ValueError: The dataset has no columns.
         """
-        self._write(
-            "Images",
-            path,
-            options,
-            ending=file_format,
-            encode=_no_table,
-            by_row=files.ImageBytes(column, file_format),
+        sink = writing.to_snowflake(self, table, connection_parameters)
+        writing.to_sink(self, sink, ray_remote_args, concurrency)
+
+    def write_kafka(
+        self,
+        topic: str,
+        bootstrap_servers: str,
+        key_field: str | None = None,
+        key_serializer: str = "string",
+        value_serializer: str = "json",
+        producer_config: dict[str, Any] | None = None,
+        *,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Send each row as a message to a topic of Kafka, at least once.
+
+        A task that is tried again sends all its messages again.
+
+        Args:
+            topic: Its name.
+            bootstrap_servers: Brokers, as "host:port,host:port".
+            key_field: The column that is the messages' key. Default: they have none.
+            key_serializer: What a key becomes: "string", "json" or "bytes".
+            value_serializer: What a row becomes: "json", "string" (as Python writes it) or "bytes".
+            producer_config: Settings of librdkafka, such as ``{"acks": "all"}``.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+
+        Raises:
+            ImportError: confluent-kafka is not installed.
+            ValueError: There is no such serializer.
+            ray.exceptions.RayTaskError: A message was not delivered, or no broker could be reached.
+        """
+        from heliostat.data.sinks.kafka import KafkaSink, form
+
+        sink = KafkaSink(
+            topic,
+            bootstrap_servers,
+            key_field,
+            form("key_serializer", key_serializer),
+            form("value_serializer", value_serializer),
+            dict(producer_config or {}),
         )
+        writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    def write_turbopuffer(
+        self,
+        *,
+        namespace: str | None = None,
+        namespace_column: str | None = None,
+        region: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        schema: dict[str, Any] | None = None,
+        id_column: str = "id",
+        vector_column: str = "vector",
+        batch_size: int = 10_000,
+        distance_metric: str = "cosine_distance",
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Upsert rows into a namespace of Turbopuffer, or into those that a column names.
 
-_OURS = (
-    "filesystem",
-    "mode",
-    "try_create_dir",
-    "min_rows_per_file",
-    "num_rows_per_file",
-    "min_bytes_per_file",
-    "filename_provider",
-    "ray_remote_args",
-    "concurrency",
-    "arrow_open_stream_args",
-)
+        Args:
+            namespace: The namespace of all rows.
+            namespace_column: The column that says which is whose, instead; it is not written.
+            region: Turbopuffer's region, such as "gcp-us-central1".
+            base_url: The address of the service, instead.
+            api_key: The key. Default: that of the environment variable ``TURBOPUFFER_API_KEY``.
+            schema: Turbopuffer's schema of the namespace. Default: it is found out there.
+            id_column: The column of ids; rows without one are left out.
+            vector_column: The column of vectors.
+            batch_size: Rows of a request at most.
+            distance_metric: "cosine_distance" or "euclidean_squared".
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
 
+        Raises:
+            ImportError: turbopuffer is not installed.
+            ValueError: There are both or neither of the namespaces or of the places, or there is no key.
+        """
+        from heliostat.data.sinks.turbopuffer import TurbopufferSink
 
-def _split(
-    name: str, options: dict[str, Any], theirs: Callable[[], Iterable[str]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(options of writing, options of the format).
-
-    Raises:
-        TypeError: The format has no such option.
-    """
-    ours = {k: options.pop(k) for k in _OURS if k in options}
-    if options:
-        known = set(theirs())
-        refuse(name, [k for k in options if k not in known], (*_OURS, *known), ())
-    return ours, options
-
-
-def _parameters(*functions: Callable[..., Any]) -> Iterable[str]:
-    """The names of what functions take."""
-    return {name for one in functions for name in inspect.signature(one).parameters}
-
-
-def _of_parquet() -> Iterable[str]:
-    import pyarrow.parquet as pq
-
-    return _parameters(pq.write_table, pq.ParquetWriter.__init__)
-
-
-def _of_orc() -> Iterable[str]:
-    from pyarrow import orc
-
-    return _parameters(orc.write_table)
-
-
-def _of_json() -> Iterable[str]:
-    import pandas as pd
-
-    return _parameters(pd.DataFrame.to_json)
-
-
-def _no_table(_: Any) -> bytes:
-    raise AssertionError("pictures are written row by row")
-
-
-class _OneFile:
-    """Joins all blocks of a task before they are written."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-
-    def __call__(self, tables: Any) -> Any:
-        full = [t for t in tables if t.num_rows]
-        return self._sink(iter([block.concat(full)] if full else []))
+        sink = TurbopufferSink(
+            namespace,
+            namespace_column,
+            region,
+            base_url,
+            api_key,
+            schema,
+            id_column,
+            vector_column,
+            batch_size,
+            distance_metric,
+        )
+        writing.to_sink(self, sink, ray_remote_args, concurrency)

@@ -12,7 +12,7 @@ What bounds memory:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import heliostat as ray
@@ -53,7 +53,7 @@ class Executor:
         self._sides: list[OperatorStats] = []  # of what was executed before
         self.outside_bytes = 0.0  # of blocks that a consumer has taken and still uses
 
-    def run(self) -> Iterator[Bundle]:
+    def run(self) -> Generator[Bundle, None, None]:
         """Yield the plan's blocks. Closing the iterator ends the execution."""
         ray.is_initialized() or ray.init()
         self._limits = limits = Limits(self._context)
@@ -204,7 +204,7 @@ class Executor:
 
 def execute(
     plan: Operator, context: DataContext, label: str = "Dataset", number: int | None = None
-) -> tuple[Iterator[Bundle], ExecutionStats]:
+) -> tuple[Generator[Bundle, None, None], ExecutionStats]:
     """The plan's blocks, made as they are taken, and what is known of the execution."""
     executor = Executor(plan, context, label, number)
     return executor.run(), executor.stats

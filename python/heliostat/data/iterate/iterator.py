@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -224,7 +224,7 @@ class DataIterator(abc.ABC):
         self._place, self._begun = place.mixed(shuffle), True
         return self._place
 
-    def _counted(self, items: Iterator[tuple[T, int]], place: Position) -> Iterator[T]:
+    def _counted(self, items: Generator[tuple[T, int], None, None], place: Position) -> Iterator[T]:
         """The batches; the state goes with them."""
         try:
             for item, rows in items:
@@ -234,7 +234,7 @@ class DataIterator(abc.ABC):
                 del item
             self._place, self._begun = place.next_epoch(), False
         finally:
-            items.close()  # type: ignore[attr-defined] # a generator
+            items.close()
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Return rows as dicts; each ``for`` over them is an epoch."""
@@ -586,11 +586,11 @@ def _require_passed(left: int, passed: int) -> None:
 
 
 def _timed(
-    items: Iterator[tuple[T, int]],
+    items: Generator[tuple[T, int], None, None],
     stats: ExecutionStats,
     receive: Callable[[Any], T] | None,
     begun: float,
-) -> Iterator[tuple[T, int]]:
+) -> Generator[tuple[T, int], None, None]:
     measured = LoopMeasurements(stats)
     try:
         left = time.perf_counter()
@@ -616,7 +616,7 @@ def _timed(
             del item
     finally:
         measured.tell()
-        items.close()  # type: ignore[attr-defined] # a generator
+        items.close()
 
 
 class PlanIterator(DataIterator):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 JOIN_S = 5.0
@@ -90,7 +90,7 @@ class Room:
             self._changed.notify_all()
 
 
-def ahead(items: Iterator[tuple[Any, bool]], room: Room) -> Iterator[Any]:
+def ahead(items: Iterator[tuple[Any, bool]], room: Room) -> Generator[Any, None, None]:
     """The items of (item, whether it is a view of a block that is there anyway), made in advance."""
 
     def pump() -> None:

@@ -163,6 +163,33 @@ class TrainTestPart:
     seed: int | None
     wants_test: bool
 
+    @classmethod
+    def checked(
+        cls, test_size: float, split_type: str, hash_column: str | None, seed: int | None
+    ) -> tuple[TrainTestPart, TrainTestPart]:
+        """The sides for training and for testing.
+
+        Raises:
+            ValueError: An argument is out of range, or of the other ``split_type``.
+        """
+        if not 0 < test_size < 1:
+            raise ValueError(f"test_size must be between 0 and 1, got {test_size}.")
+        if split_type not in ("random", "hash"):
+            raise ValueError(f"Invalid split type: {split_type!r}. Use 'random' or 'hash'.")
+        if split_type == "hash":
+            if seed is not None:
+                raise ValueError("seed is not supported for hash split: the values decide.")
+            if hash_column is None:
+                raise ValueError("hash_column is required for hash split.")
+        elif hash_column is not None:
+            raise ValueError(
+                "hash_column is not supported for random split: use split_type='hash'."
+            )
+        return (
+            cls(test_size, hash_column, seed, wants_test=False),
+            cls(test_size, hash_column, seed, wants_test=True),
+        )
+
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
         """Run."""
         # The two sides are executed apart, so their numbers may depend on nothing but the task.

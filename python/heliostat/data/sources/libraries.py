@@ -6,7 +6,8 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.core.extras import required
-from heliostat.data.dataset import Dataset, MaterializedDataset
+from heliostat.data.dataset import MaterializedDataset
+from heliostat.data.dataset.consume import Consumers
 from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, from_pandas_refs
 
 
@@ -25,7 +26,7 @@ def _computed(holder: list[Any]) -> Any:
     return holder[0].compute(scheduler="synchronous")
 
 
-def to_dask(dataset: Dataset, meta: Any = None, verify_meta: bool = True) -> Any:
+def to_dask(dataset: Consumers, meta: Any = None, verify_meta: bool = True) -> Any:
     """A Dask DataFrame with a partition for each block."""
     frames = required("dask.dataframe", "Dask DataFrames")
     refs = [[ref] for ref in dataset.to_pandas_refs()]
@@ -48,7 +49,7 @@ def from_modin(df: Any) -> MaterializedDataset:
     return from_pandas_refs(partitions.unwrap_partitions(df, axis=0))
 
 
-def to_modin(dataset: Dataset) -> Any:
+def to_modin(dataset: Consumers) -> Any:
     """A Modin DataFrame with a partition for each block."""
     partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames")
     return partitions.from_partitions(dataset.to_pandas_refs(), axis=0)
@@ -70,7 +71,7 @@ def from_spark(
     return made
 
 
-def to_spark(dataset: Dataset, spark: Any) -> Any:
+def to_spark(dataset: Consumers, spark: Any) -> Any:
     """A Spark DataFrame of RayDP."""
     raydp = required("raydp", "Spark DataFrames")
     schema = dataset.schema()
@@ -89,7 +90,7 @@ def from_daft(df: Any) -> MaterializedDataset:
     return from_arrow(df.to_arrow())
 
 
-def to_daft(dataset: Dataset) -> Any:
+def to_daft(dataset: Consumers) -> Any:
     """A Daft DataFrame of all rows."""
     daft = required("daft", "Daft DataFrames")
     return daft.from_arrow(ray.get(dataset.to_arrow_refs()))
@@ -104,7 +105,7 @@ def from_mars(df: Any) -> MaterializedDataset:
     return from_pandas(df.execute().fetch())
 
 
-def to_mars(dataset: Dataset) -> Any:
+def to_mars(dataset: Consumers) -> Any:
     """A Mars DataFrame of all rows."""
     return required("mars.dataframe", "Mars DataFrames").DataFrame(dataset.to_pandas())
 

@@ -56,7 +56,7 @@ class Epoch:
             self._error = error
         finally:
             with contextlib.suppress(Exception):
-                bundles.close()  # type: ignore[attr-defined] # a generator
+                bundles.close()
             with self._changed:
                 self._row_split.end()
                 self._changed.notify_all()
