@@ -281,9 +281,8 @@ class Algorithm(Checkpointable, Trainable):
         if self.env_runner_group is None:
             return
         with self.metrics.log_time((names.TIMERS, "synch_weights")):
-            weights = self.learner_group.get_weights(inference_only=True)
             self._weights_ref = self.env_runner_group.sync_weights(
-                weights_of(weights), self._seq_no, self._timesteps
+                self.learner_group, self._seq_no, self._timesteps
             )
 
     def _restore_runners(self) -> None:
@@ -329,10 +328,9 @@ class Algorithm(Checkpointable, Trainable):
         group = self.eval_env_runner_group
         self.callbacks.call("on_evaluate_start", algorithm=self, metrics_logger=self.metrics)
         with self.metrics.log_time((names.TIMERS, "evaluation_iteration")):
-            weights = self.learner_group.get_weights(inference_only=True)
             own = getattr(self.env_runner, "connector_states", None)
             ref = group.sync_weights(
-                weights_of(weights), self._seq_no, self._timesteps, own() if own else None
+                self.learner_group, self._seq_no, self._timesteps, own() if own else None
             )
             if config.custom_evaluation_function is not None:
                 found = config.custom_evaluation_function(self, group)
@@ -604,8 +602,3 @@ class Algorithm(Checkpointable, Trainable):
             f"{type(self).__name__}(env={self.config.env!r}; env-runners={self.config.num_env_runners}; "
             f"learners={self.config.num_learners}; multi-agent={self.config.is_multi_agent})"
         )
-
-
-def weights_of(weights: dict[str, Any]) -> Any:
-    """Weights as a runner of one agent takes them: of its one module."""
-    return weights[DEFAULT_MODULE_ID] if set(weights) == {DEFAULT_MODULE_ID} else weights

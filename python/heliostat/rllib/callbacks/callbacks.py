@@ -288,6 +288,12 @@ class Callbacks:
             getattr(type(one), event) is not base for one in self._objects
         )
 
+    def any(self) -> bool:
+        """Whether there is one at all."""
+        events = (event for event in vars(RLlibCallback) if event.startswith("on_"))
+        kinds = {type(one) for one in self._objects}
+        return bool(kinds - {RLlibCallback}) or any(self._functions(event) for event in events)
+
     def _functions(self, event: str) -> list[Any]:
         given = getattr(self._config, f"callbacks_{event}", None)
         if given is None:

@@ -14,6 +14,11 @@ from heliostat.rllib.utils.checkpoints import Checkpointable
 from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 
+def is_of_users(code: Any) -> bool:
+    """Whether a class or a function is the user's, not the library's."""
+    return not (getattr(code, "__module__", None) or "").startswith("heliostat.")
+
+
 class EnvRunner(Checkpointable):
     """Steps environments with a module, in the algorithm's process or in one of its own.
 
@@ -45,6 +50,11 @@ class EnvRunner(Checkpointable):
         self.module: Any = None
         self.weights_seq_no = 0
         self.timesteps = 0  # of all runners together, as far as this one knows
+        # An actor's parameters are views of the object that all runners of its node read, as long as
+        # no code of the user's sees the module: it might write to them.
+        self._shares = worker_index > 0 and not (
+            config.uses_connectors or self._callbacks.any() or is_of_users(type(self))
+        )
         self._create = config.env_creator or creator(config.env)
         self._seed()
         self.make_env()
@@ -100,6 +110,9 @@ class EnvRunner(Checkpointable):
             *args: Further arguments of it.
             **kwargs: Further keyword arguments of it.
         """
+        if self._shares and is_of_users(func):
+            self._shares = False
+            self.module._own_weights()
         return func(self, *args, **kwargs)
 
     def stop(self) -> None:
@@ -151,6 +164,9 @@ class EnvRunner(Checkpointable):
             state: The state.
         """
         if "rl_module" in state:
-            self.module.set_state(state["rl_module"])
+            if self._shares:
+                self.module._use_state(state["rl_module"])
+            else:
+                self.module.set_state(state["rl_module"])
         self.weights_seq_no = state.get("weights_seq_no", self.weights_seq_no)
         self.timesteps = state.get("num_env_steps_sampled_lifetime", self.timesteps)

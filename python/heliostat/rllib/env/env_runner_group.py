@@ -9,6 +9,7 @@ from typing import Any
 
 import heliostat
 from heliostat.exceptions import GetTimeoutError, RayActorError, RayError
+from heliostat.rllib.core.learner.learner_group import weights_of
 from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 _log = logging.getLogger("ray.rllib")
@@ -56,7 +57,8 @@ class EnvRunnerGroup:
         self._class = runner_class(config)
         self._count = config.num_env_runners
         self.restarts = 0
-        self._local = None
+        self._local: Any = None
+        self._unread: Any = None  # the weights that it has not taken over
         if local_env_runner:
             self._local = self._class(config=config, worker_index=0)
         self._actors: dict[int, Any] = {}
@@ -89,6 +91,7 @@ class EnvRunnerGroup:
     @property
     def local_env_runner(self) -> Any:
         """The runner of this process, or None."""
+        self._look()
         return self._local
 
     def num_remote_env_runners(self) -> int:
@@ -132,6 +135,7 @@ class EnvRunnerGroup:
         given = kwargs or {}
         found = []
         if local_env_runner and self._local is not None:
+            self._look()
             found.append(
                 getattr(self._local, func)(**given)
                 if isinstance(func, str)
@@ -153,29 +157,40 @@ class EnvRunnerGroup:
         return found + [results[index] for index in sorted(results)]
 
     def sync_weights(
-        self, weights: Any, seq_no: int, timesteps: int = 0, connectors: Any = None
+        self, learners: Any, seq_no: int, timesteps: int = 0, connectors: Any = None
     ) -> Any:
-        """Give every runner the weights: one object, read where the runners are. Return its reference.
+        """Give every runner the weights of learners: one object, which is read where the runners are.
 
         Args:
-            weights: The weights by module id.
-            seq_no: Their number.
+            learners: The ``LearnerGroup``.
+            seq_no: The number of the weights.
             timesteps: How many steps were sampled so far.
             connectors: States of pipelines, by their names. Default: those of the runner in this process.
+
+        Returns:
+            The object's reference; None without actors.
         """
-        state = {
-            "rl_module": weights,
-            "weights_seq_no": seq_no,
-            "num_env_steps_sampled_lifetime": timesteps,
-        }
-        if self._local is not None:
-            self._local.set_state({**state, **(connectors or {})})
+        state = {"weights_seq_no": seq_no, "num_env_steps_sampled_lifetime": timesteps}
+        given = connectors or {}
         if not self._actors:
+            if self._local is not None:
+                weights = weights_of(learners.get_weights(inference_only=True))
+                self._local.set_state({"rl_module": weights, **state, **given})
             return None
         if connectors is None and self.config.broadcast_env_runner_states:
             own = getattr(self._local, "connector_states", None)
-            connectors = own() if own is not None else None
-        return heliostat.put({**state, **(connectors or {})})
+            given = own() if own is not None else {}
+        ref = learners.put_weights({**state, **given})
+        if self._local is not None:  # its weights follow when somebody looks at it
+            self._local.set_state({**state, **(connectors or {})})
+            self._unread = ref
+        return ref
+
+    def _look(self) -> None:
+        """Let the runner of this process have the weights of now."""
+        ref, self._unread = self._unread, None
+        if ref is not None:
+            self._local.set_state({"rl_module": heliostat.get(ref)["rl_module"]})
 
     def merge_connectors(self, rollouts: list[Any]) -> None:
         """Add what runners' pipelines saw to that of this process.
@@ -215,6 +230,7 @@ class EnvRunnerGroup:
                 raise ValueError(
                     "No env runner is left: all failed. Set restart_failed_env_runners=True."
                 )
+            self._look()
             return [self._local.sample_and_measure(**how)]
         calls = {
             index: actor.sample_and_measure_with.remote(weights, how)

@@ -8,6 +8,7 @@ from typing import Any
 
 import heliostat
 from heliostat.exceptions import RayActorError
+from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
 from heliostat.rllib.utils.checkpoints import Checkpointable
 
@@ -133,6 +134,16 @@ class LearnerGroup(Checkpointable):
         """
         state = self._of_first(_weights, inference_only)
         return {k: v for k, v in state.items() if module_ids is None or k in module_ids}
+
+    def put_weights(self, more: dict[str, Any]) -> Any:
+        """Return the reference of a runner's state with the weights of now: one object, written once.
+
+        Args:
+            more: What else is in it.
+        """
+        if self._learner is not None:
+            return heliostat.put(_published(self._learner, more))
+        return self._actors[0].apply.remote(_published, more)
 
     def set_weights(self, weights: dict[str, Any]) -> None:
         """Give all learners weights.
@@ -268,6 +279,21 @@ def _own_ip() -> str:
 
 def _weights(learner: Any, inference_only: bool) -> Any:
     return learner.module.get_state(inference_only=inference_only)
+
+
+def _published(learner: Any, more: dict[str, Any]) -> dict[str, Any]:
+    # It is written at once, so that the weights themselves will do.
+    weights = learner.module.get_state(inference_only=True, copied=False)
+    return {**more, "rl_module": weights_of(weights)}
+
+
+def weights_of(weights: dict[str, Any]) -> Any:
+    """Weights as a runner of one agent takes them: of its one module.
+
+    Args:
+        weights: By module id.
+    """
+    return weights[DEFAULT_MODULE_ID] if set(weights) == {DEFAULT_MODULE_ID} else weights
 
 
 def _state(learner: Any, not_components: Any) -> Any:

@@ -235,7 +235,7 @@ class MultiRLModule(RLModule):
             **kwargs: More, in later releases.
         """
         return {
-            name: module.get_state(inference_only=inference_only)
+            name: module.get_state(inference_only=inference_only, **kwargs)
             for name, module in self._rl_modules.items()
             if chosen(name, components, not_components)
             and not (inference_only and module.learner_only)
@@ -250,6 +250,15 @@ class MultiRLModule(RLModule):
         for name, part in state.items():
             if name in self._rl_modules:
                 self._rl_modules[name].set_state(part)
+
+    def _use_state(self, state: dict[str, Any]) -> None:
+        for name, part in state.items():
+            if name in self._rl_modules:
+                self._rl_modules[name]._use_state(part)
+
+    def _own_weights(self) -> None:
+        for module in self._rl_modules.values():
+            module._own_weights()
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments that make such a module."""

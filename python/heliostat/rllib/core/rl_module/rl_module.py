@@ -257,6 +257,13 @@ class RLModule(Checkpointable):
             state: The weights.
         """
 
+    def _use_state(self, state: dict[str, Any]) -> None:
+        """Take over weights of an object that nobody writes to: without a copy, where that can be."""
+        self.set_state(state)
+
+    def _own_weights(self) -> None:
+        """Have weights of its own that somebody may write to, after :meth:`_use_state`."""
+
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments that make such a module."""
         return (), {

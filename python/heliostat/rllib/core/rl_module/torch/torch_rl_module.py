@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from heliostat.core.extras import required
 from heliostat.rllib.core.rl_module.rl_module import RLModule
 
@@ -33,12 +35,14 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Return the weights as arrays of numpy, by torch's names of them."""
+        copied = kwargs.get("copied", True)
         left_out = tuple(self.get_non_inference_attributes()) if inference_only else ()
-        return {
-            name: value.detach().cpu().numpy().copy()
+        arrays = {
+            name: value.detach().cpu().numpy()
             for name, value in self.state_dict().items()
             if not left_out or name.split(".", 1)[0] not in left_out
         }
+        return {name: a.copy() for name, a in arrays.items()} if copied else arrays
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over weights of numpy or torch.
@@ -46,17 +50,42 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
         Raises:
             ValueError: Names or shapes are those of another module.
         """
-        given = {name: torch.tensor(value) for name, value in state.items()}
+        self._load({name: _tensor(value) for name, value in state.items()})
+
+    def _use_state(self, state: dict[str, Any]) -> None:
+        # Our own modules never write to their parameters when they act; of others nobody knows.
+        if not type(self).__module__.startswith("heliostat."):
+            self.set_state(state)
+            return
+        tensors = {name: _tensor(value) for name, value in state.items()}
+        views = {
+            name: own
+            for name, own in self.named_parameters()
+            if isinstance(state.get(name), np.ndarray)
+            and not state[name].flags.writeable
+            and (own.shape, own.dtype, own.device.type)
+            == (tensors[name].shape, tensors[name].dtype, "cpu")
+        }
+        self._load({n: tensor for n, tensor in tensors.items() if n not in views}, views)
+        for name, own in views.items():
+            own.data = tensors[name]
+
+    def _own_weights(self) -> None:
+        for own in self.parameters():
+            own.data = own.data.clone()
+
+    def _load(self, given: dict[str, Any], others: Collection[str] = ()) -> None:
         try:
             found = self.load_state_dict(given, strict=False)
         except RuntimeError as error:
             raise ValueError(f"The weights are of another module: {error}") from None
+        unneeded = self.get_non_inference_attributes()
         missing = [
             name
             for name in found.missing_keys
-            if name.split(".", 1)[0] not in self.get_non_inference_attributes()
+            if name not in others and name.split(".", 1)[0] not in unneeded
         ]
-        if missing and state:
+        if missing and (given or others):
             raise ValueError(f"The weights are of another module: it lacks {', '.join(missing)}.")
 
     def get_non_inference_attributes(self) -> list[str]:
@@ -66,3 +95,19 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
     def get_initial_state(self) -> Any:
         """Return the state that an episode begins with; {} for a module without one."""
         return {}
+
+
+class _Unlocked:
+    """The memory of an array without the mark that forbids writing, of which torch warns."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        given = array.__array_interface__
+        self.__array_interface__ = {**given, "data": (given["data"][0], False)}
+
+
+def _tensor(value: Any) -> Any:
+    """Weights as a tensor, of the same memory."""
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = np.asarray(_Unlocked(value))
+    return torch.as_tensor(value)
