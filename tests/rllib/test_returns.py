@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from heliostat.rllib.utils.postprocessing import advantages, n_step, next_values, vtrace
+from heliostat.util.returns import advantages, n_step, next_values, vtrace
 
 pytestmark = pytest.mark.heliostat_only("our functions of arrays")
 STEPS, ENVS = 23, 3

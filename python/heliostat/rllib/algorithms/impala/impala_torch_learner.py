@@ -14,8 +14,8 @@ from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.learner.batches import ends_of, flat, flat_columns, rows_of, seq_len
 from heliostat.rllib.core.learner.torch.torch_learner import masked_mean
 from heliostat.rllib.utils.nest import mapped
-from heliostat.rllib.utils.postprocessing import vtrace
 from heliostat.rllib.utils.schedules import Scheduler
+from heliostat.util.returns import vtrace
 
 torch = required("torch", "ray.rllib", "rllib")
 

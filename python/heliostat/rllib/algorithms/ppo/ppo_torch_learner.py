@@ -18,8 +18,8 @@ from heliostat.rllib.core.learner.batches import (
 )
 from heliostat.rllib.core.learner.torch.torch_learner import TorchLearner, masked_mean
 from heliostat.rllib.utils.nest import mapped
-from heliostat.rllib.utils.postprocessing import advantages, next_values
 from heliostat.rllib.utils.schedules import Scheduler
+from heliostat.util.returns import advantages, next_values
 
 torch = required("torch", "ray.rllib", "rllib")
 

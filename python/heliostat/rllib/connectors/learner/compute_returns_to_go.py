@@ -8,7 +8,7 @@ import numpy as np
 
 from heliostat.rllib.connectors.connector_v2 import ConnectorV2
 from heliostat.rllib.core.columns import Columns
-from heliostat.rllib.utils.postprocessing import advantages
+from heliostat.util.returns import advantages
 
 
 class ComputeReturnsToGo(ConnectorV2):

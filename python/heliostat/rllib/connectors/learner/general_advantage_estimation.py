@@ -9,7 +9,7 @@ import numpy as np
 from heliostat.core.extras import required
 from heliostat.rllib.connectors.connector_v2 import ConnectorV2
 from heliostat.rllib.core.columns import Columns
-from heliostat.rllib.utils.postprocessing import advantages
+from heliostat.util.returns import advantages
 
 torch = required("torch", "ray.rllib", "rllib")
 

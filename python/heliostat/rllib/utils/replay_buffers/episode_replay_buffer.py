@@ -8,7 +8,7 @@ import numpy as np
 
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.utils.nest import at, leaves, mapped, put
-from heliostat.rllib.utils.postprocessing import n_step as sums_of
+from heliostat.util.returns import n_step as sums_of
 
 _KEPT = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS)
 
