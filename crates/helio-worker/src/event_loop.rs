@@ -10,7 +10,7 @@ use crate::runtime::Runtime;
 /// The step of an event loop before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoopTurn {
-    /// Something has come: look for work.
+    /// Something has come: look for work and for what is ready, which nothing else announces.
     Look,
     /// Sleep, not longer than this, until [`Runtime::poll_fd`] or something of the loop's own is
     /// readable; [`Runtime::loop_woke`] follows.
@@ -37,20 +37,27 @@ impl Runtime {
             Ok(0) => return LoopTurn::Watch(self.due()),
             Ok(count) => {
                 let ticks = self.due().is_some_and(|due| due.is_zero());
-                self.poll_right.leave(self.take_in(&ready[..count], ticks));
+                self.before_look(|| self.poll_right.leave(self.take_in(&ready[..count], ticks)));
             }
             // The error comes again where it is handled.
-            Err(_) => self.poll_once(),
+            Err(_) => self.before_look(|| self.poll_once()),
         }
         LoopTurn::Look
     }
 
-    /// The loop has slept so long.
+    /// The loop has slept so long. It looks for work and for what is ready next, which nothing else announces.
     pub fn loop_woke(&self, slept: Duration, is_readable: bool) {
         if is_readable {
             self.looking.woke_after(slept);
         }
-        self.poll_once();
+        self.before_look(|| self.poll_once());
+    }
+
+    /// Takes in what has come just before the loop looks at everything.
+    fn before_look(&self, take_in: impl FnOnce()) {
+        self.state.lock().loop_looks = true;
+        take_in();
+        self.state.lock().loop_looks = false;
     }
 
     /// The loop is busy: what has come is taken in all the same, and the answers of its last turn go out.

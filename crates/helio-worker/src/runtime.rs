@@ -236,6 +236,7 @@ impl State {
             timer,
             notify: notify.clone(),
             is_notified: false,
+            loop_looks: false,
             arena,
             released,
             lacks: None,

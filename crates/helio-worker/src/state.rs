@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) notify: Arc<OwnedFd>,
     /// `notify` is readable.
     pub(crate) is_notified: bool,
+    /// The event loop looks at everything as soon as it has taken in what came, so that it needs no mark.
+    pub(crate) loop_looks: bool,
     pub(crate) arena: Option<Arc<Arena>>,
     pub(crate) released: Released,
     /// The first object that the wait which looked last lacks.
@@ -152,7 +154,7 @@ impl State {
 
     /// Wakes an event loop that watches [`crate::Runtime::notify_fd`].
     pub(crate) fn notify_loop(&mut self) {
-        if !self.is_notified {
+        if !self.is_notified && !self.loop_looks {
             let written = rustix::io::write(&*self.notify, &1u64.to_ne_bytes());
             self.is_notified = written.is_ok();
         }

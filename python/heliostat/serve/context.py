@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 import json
 import os
 from dataclasses import dataclass
@@ -40,20 +41,27 @@ request_context: contextvars.ContextVar[RequestContext] = contextvars.ContextVar
 _serve_request_context = request_context
 
 
-# Random bytes that are drawn together: each draw is a call of the kernel. A forked process draws its own.
-_drawn: list[bytes] = []
-os.register_at_fork(after_in_child=_drawn.clear)
+# The ids of a process's requests begin alike, at random, and end with a count: a draw for each would cost
+# as much as the rest of a call's bookkeeping. A forked process draws its own.
+_LAST = 0xFFFFFFFFFFFF
+_drawn = ""
+_number = itertools.count()
+
+
+def _draw() -> None:
+    global _drawn, _number
+    digits = os.urandom(16).hex()
+    _drawn = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-"
+    _number = itertools.count(int(digits[20:], 16))
+
+
+_draw()
+os.register_at_fork(after_in_child=_draw)
 
 
 def new_request_id() -> str:
-    """A random id of a request, as a UUID is written."""
-    try:
-        digits = _drawn.pop().hex()
-    except IndexError:
-        several = os.urandom(16 * 256)
-        digits = several[:16].hex()
-        _drawn.extend(several[at : at + 16] for at in range(16, len(several), 16))
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+    """An id that no other request has, as a UUID is written."""
+    return f"{_drawn}{next(_number) & _LAST:012x}"
 
 
 class ReplicaID(NamedTuple):

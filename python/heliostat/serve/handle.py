@@ -7,10 +7,11 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import heliostat as ray
 from heliostat.core import serving
@@ -18,7 +19,7 @@ from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve import tracing
 from heliostat.serve.context import RequestContext, new_request_id, request_context
 from heliostat.serve.exceptions import RayServeException, RequestCancelledError
-from heliostat.serve.router import Call, Reservation, is_known, router_of, was_not_begun
+from heliostat.serve.router import Call, Reservation, Router, is_known, router_of, was_not_begun
 from heliostat.serve.specs import DeploymentID
 
 __all__ = [
@@ -30,9 +31,10 @@ __all__ = [
 ]
 
 UNSET: Any = cast(Any, object())
-C = TypeVar("C", bound=Call)
 # How long a loop may take before it counts as held up.
 _HELD_UP_S = 0.1
+_TRACES = "opentelemetry.trace"  # imported where there may be spans
+_context_of = functools.partial(tuple.__new__, RequestContext)
 _SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
@@ -40,6 +42,7 @@ class _Response:
     """A call that was made."""
 
     def __init__(self, call: Call) -> None:
+        call.is_shared = True
         self._call = call
 
     @property
@@ -149,24 +152,29 @@ class DeploymentResponse(_Response):
             RequestCancelledError: The call was cancelled.
             BackPressureError: ``max_queued_requests`` calls wait already.
         """
-        if not _skip_asyncio_check:
+        if not _skip_asyncio_check and asyncio._get_running_loop() is not None:
             forbid_loop()
+        call, left = self._call, timeout_s
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            ref = self._settled(_left(until))
+            ref = call.sent  # most calls were sent at once
+            if ref is None:
+                ref = self._settled(left)
+                left = _left(until)
             try:
-                value = ray.get(ref, timeout=_left(until))
+                value = ray.get(ref, timeout=left)
             except GetTimeoutError:
                 raise TimeoutError(f"No answer within {timeout_s} s.") from None
             except TaskCancelledError:
-                self._call.release()
+                call.release()
                 raise RequestCancelledError(self.request_id) from None
             except BaseException as error:
-                if self._call.again(error):
+                if call.again(error):
+                    left = _left(until)
                     continue
-                self._call.failed(error)
+                call.failed(error)
                 raise
-            self._call.release()
+            call.release()
             return value
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -394,6 +402,7 @@ class DeploymentHandle:
         self._stream = _stream
         self._session = _session
         self._stays_here = _stays_here
+        self._router: Router | None = None  # of the session of the last call
 
     @property
     def deployment_name(self) -> str:
@@ -481,7 +490,9 @@ class DeploymentHandle:
     def __getattr__(self, name: str) -> DeploymentHandle:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self.options(method_name=name)
+        made = self.options(method_name=name)
+        self.__dict__[name] = made  # found there from now on: handles do not change
+        return made
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Call the deployment. Returns at once.
@@ -494,8 +505,15 @@ class DeploymentHandle:
         Returns:
             A ``DeploymentResponse``; with ``stream=True`` a ``DeploymentResponseGenerator``.
         """
-        if not tracing.is_enabled():
-            return self._called(self._context(), args, kwargs)
+        # Of a call one after the other most of what Python costs is the number of functions: these are few.
+        if tracing.tracer is None:
+            request_id, route, app, _, trace = request_context.get()
+            if not request_id:
+                request_id = new_request_id()
+            request = _context_of((request_id, route, app or self._id[0], self._model, trace))
+            if _TRACES in sys.modules:
+                request = tracing.carried(request)
+            return self._called(request, args, kwargs)
         with tracing.of_call(
             self._id, self._request(), self._method, streams=self._stream
         ) as request:
@@ -504,33 +522,11 @@ class DeploymentHandle:
     def _called(
         self, request: RequestContext, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        call = self._made(Call, request, args, kwargs)
-        for one in (*args, *kwargs.values()) if kwargs else args:
-            if isinstance(one, _Response):
-                self._submit_after(call)
-                break
-        else:
-            call.router.submit(call)
-        return DeploymentResponseGenerator(call) if self._stream else DeploymentResponse(call)
-
-    def _submit_after(self, call: Call) -> None:
-        """Some of its arguments are responses."""
-        args, kwargs = call.args, call.kwargs
-        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
-        if not given:
-            raise RuntimeError("A streaming response cannot be an argument; read its items first.")
-        _after(given, args, kwargs, functools.partial(_submit, call))
-
-    def _made(
-        self,
-        kind: type[C],
-        request: RequestContext,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> C:
-        """A call as this handle makes it."""
-        return kind(
-            router_of(self._id),
+        router = self._router
+        if router is None or router.epoch != serving.session_epoch():
+            router = self._router = router_of(self._id)
+        call = Call(
+            router,
             request,
             self._method,
             self._stream,
@@ -539,6 +535,22 @@ class DeploymentHandle:
             self._session,
             self._stays_here,
         )
+        for one in (*args, *kwargs.values()) if kwargs else args:
+            if isinstance(one, _Response):
+                self._submit_after(call)
+                break
+        else:
+            router.submit(call)
+        return DeploymentResponseGenerator(call) if self._stream else DeploymentResponse(call)
+
+    def _submit_after(self, call: Call) -> None:
+        """Some of its arguments are responses."""
+        call.is_shared = True
+        args, kwargs = call.args, call.kwargs
+        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
+        if not given:
+            raise RuntimeError("A streaming response cannot be an argument; read its items first.")
+        _after(given, args, kwargs, functools.partial(_submit, call))
 
     @contextlib.asynccontextmanager
     async def choose_replica(self, *args: Any, **kwargs: Any) -> AsyncIterator[ReplicaSelection]:
@@ -555,7 +567,16 @@ class DeploymentHandle:
         Yields:
             The replica.
         """
-        place = self._made(Reservation, self._context(), args, kwargs)
+        place = Reservation(
+            router_of(self._id),
+            self._context(),
+            self._method,
+            self._stream,
+            args,
+            kwargs,
+            self._session,
+            self._stays_here,
+        )
         place.router.submit(place)
         try:
             load = await _Response(place)._settled_async()
@@ -596,6 +617,7 @@ class DeploymentHandle:
             )
         selection._is_used = True
         call = Call(place.router, place.context, place.method, place.streams, args, kwargs)
+        call.is_shared = True
 
         def begin(error: BaseException | None, args: Any, kwargs: Any) -> None:
             if error is not None:
@@ -610,16 +632,13 @@ class DeploymentHandle:
 
     def _context(self) -> RequestContext:
         """The request with the present span as the one above."""
-        return tracing.carried(self._request())
+        request = self._request()
+        return tracing.carried(request) if _TRACES in sys.modules else request
 
     def _request(self) -> RequestContext:
-        here = request_context.get()
-        return RequestContext(
-            here.request_id or new_request_id(),
-            here.route,
-            here.app_name or self._id.app_name,
-            self._model,
-            here.trace,
+        request_id, route, app, _, trace = request_context.get()
+        return _context_of(
+            (request_id or new_request_id(), route, app or self._id.app_name, self._model, trace)
         )
 
     def broadcast(self, method_name: str, *args: Any, **kwargs: Any) -> DeploymentBroadcastResponse:

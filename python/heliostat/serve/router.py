@@ -66,6 +66,7 @@ class Call:
         "context",
         "error",
         "is_bound",
+        "is_shared",
         "is_watched",
         "kwargs",
         "load",
@@ -104,6 +105,7 @@ class Call:
         self.sent_to: Load | None = None  # the same, also when its end was noticed
         self.is_watched = False
         self.is_bound = False  # for one replica, not for any
+        self.is_shared = False  # others than who makes it may ask for its outcome
         self.waiters: list[Callable[[], None]] | None = None
 
     def is_settled(self) -> bool:
@@ -128,8 +130,8 @@ class Call:
                 waiter()
 
     def method_of(self, load: Load) -> Callable[..., Any]:
-        """The replica's method that takes it."""
-        method: Callable[..., Any] = load.stream if self.streams else load.request
+        """The replica's method that takes a call with a stream of answers."""
+        method: Callable[..., Any] = load.stream
         return method
 
     def send(self, load: Load) -> None:
@@ -137,18 +139,29 @@ class Call:
         self.sent_to = load
         try:
             # The context as a plain tuple: a class would have to be looked up over there.
-            sent = self.method_of(load)(tuple(self.context), self.method, *self.args, **self.kwargs)
+            method = self.method_of(load) if self.streams else load.request
+            sent = method(tuple(self.context), self.method, *self.args, **self.kwargs)
         except Exception as error:
             self.release()
             self.settle(None, error)
         else:
-            self.settle(sent, None)
+            if self.is_shared:
+                self.settle(sent, None)
+            else:
+                self.sent = sent
 
     def release(self) -> None:
         """Its replica is free for another."""
         load, self.load = self.load, None
-        if load is not None:
-            self.router.release(self, load)
+        if load is None:
+            return
+        router = self.router
+        with router.lock:
+            load.calls.discard(self)
+        if router.routing is not None:
+            router.routing.released(self, load)
+        elif router.waiting:
+            router.feed()
 
     def failed(self, error: BaseException) -> None:
         """Note that the call has no answer. A replica that has died gets no other, though the
@@ -220,6 +233,8 @@ class Router:
         self.lock = threading.RLock()
         self.targets: Targets | None = None
         self.loads: dict[str, Load] = {}
+        self.only: Load | None = None  # the replica, where there is one and no choice
+        self.most = 0  # calls of this process that it has
         self.waiting: deque[Call] = deque()
         self.unheard: list[Callable[[], None]] = []  # to do once there are targets
         self.turn = 0
@@ -234,9 +249,12 @@ class Router:
 
     def submit(self, call: Call) -> None:
         """Send it, or have it wait for a replica."""
+        own = None
         with self.lock:
-            own = self._own_routing()
-            load = None if self.waiting or own is not None else self._pick(call)
+            load = self.only
+            if self.waiting or load is None or len(load.calls) >= self.most or load.is_leaving:
+                own = self._own_routing()
+                load = None if self.waiting or own is not None else self._pick(call)
             error, asks = None, False
             if load is not None:
                 call.load = load
@@ -245,6 +263,7 @@ class Router:
                 asks = self._is_gone() and not self.is_listening
                 error = None if asks else self._refusal()
                 if error is None:
+                    call.is_shared = True
                     self.waiting.append(call)
                     self._watch_all()
                     self._count_soon()
@@ -437,16 +456,8 @@ class Router:
             for call in list(load.calls):
                 call.watch()
 
-    def release(self, call: Call, load: Load) -> None:
-        """The replica has that call no more."""
-        with self.lock:
-            load.calls.discard(call)
-        if self.routing is not None:
-            self.routing.released(call, load)
-        elif self.waiting:
-            self._feed()
-
-    def _feed(self) -> None:
+    def feed(self) -> None:
+        """Send the calls that wait to the replicas that have room."""
         while True:
             with self.lock:
                 if not self.waiting or self.routing is not None:
@@ -517,6 +528,9 @@ class Router:
                 self.loads[one.id].update(one)
             begun = self._follow_routing(targets)
             own = self.routing
+            has_choice = len(self.loads) != 1 or own is not None
+            self.only = None if has_choice else next(iter(self.loads.values()))
+            self.most = targets.max_ongoing
             if self.waiting:
                 self._count_soon()
             if self._is_gone():
@@ -526,7 +540,7 @@ class Router:
             begin()
         for call in refused:
             call.settle(None, DeploymentUnavailableError(self.deployment))
-        self._feed()
+        self.feed()
         if is_first:
             self._refuse_beyond_queue()
         for call in begun:

@@ -21,7 +21,15 @@ CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
 # The method in which a replica ends that was drained; the cause of its death names it.
 LEAVE_METHOD = "leave"
 # Modules that each process of Serve loads: it is forked from one that has them.
-PRELOADED = ["heliostat.serve.replica.actor", "starlette.requests", "starlette.responses"]
+PRELOADED = [
+    "heliostat.serve.replica.actor",
+    "heliostat.core.async_actor",
+    "heliostat.core.language",
+    "heliostat.core.runtime_context",
+    "concurrent.futures.thread",
+    "starlette.requests",
+    "starlette.responses",
+]
 # Instead of a method of the deployment's: the request of an ingress that another replica passes on.
 ANSWER_METHOD = "__serve_answer__"
 # In the environment of a deployment's actor: application, deployment, name and version, as JSON.

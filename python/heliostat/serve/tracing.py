@@ -26,12 +26,7 @@ from heliostat.serve.specs import DeploymentID
 _PARENT, _STATE = "traceparent", "tracestate"
 _SCOPE = "ray.serve"
 
-_tracer: Any = None
-
-
-def is_enabled() -> bool:
-    """Whether this process writes spans."""
-    return _tracer is not None
+tracer: Any = None  # where this process writes spans: OpenTelemetry's
 
 
 def set_up(config: TracingConfig | None, replica: ReplicaID, session_dir: str) -> None:
@@ -41,8 +36,8 @@ def set_up(config: TracingConfig | None, replica: ReplicaID, session_dir: str) -
         ImportError: OpenTelemetry's SDK is missing, or the exporter's module.
         TypeError: The exporter is not a function without parameters that returns span processors.
     """
-    global _tracer
-    if config is None or not config.enabled or _tracer is not None:
+    global tracer
+    if config is None or not config.enabled or tracer is not None:
         return
     sdk = required("opentelemetry.sdk.trace", "Tracing")
     sampling = required("opentelemetry.sdk.trace.sampling", "Tracing")
@@ -56,7 +51,7 @@ def set_up(config: TracingConfig | None, replica: ReplicaID, session_dir: str) -
     for processor in _processors(config, logs.stem(replica), session_dir):
         provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
-    _tracer = provider.get_tracer(_SCOPE)
+    tracer = provider.get_tracer(_SCOPE)
 
 
 def _processors(config: TracingConfig, stem: str, session_dir: str) -> list[Any]:
@@ -134,7 +129,7 @@ class Written:
 
 def end() -> None:
     """Export the spans that processors hold back: the replica leaves."""
-    if _tracer is not None:
+    if tracer is not None:
         from opentelemetry import trace
 
         provider: Any = trace.get_tracer_provider()
@@ -160,7 +155,7 @@ def carried(request: RequestContext) -> RequestContext:
 
 def of_headers(headers: list[tuple[bytes, bytes]]) -> tuple[str, str]:
     """Return the client's trace headers of the span that a request belongs to."""
-    if _tracer is None:
+    if tracer is None:
         return ("", "")
     found = {name: value.decode("latin-1") for name, value in headers if name.startswith(b"trace")}
     return found.get(_PARENT.encode(), ""), found.get(_STATE.encode(), "")
@@ -203,7 +198,7 @@ def of_replica(
     replica: ReplicaID, request: RequestContext, method: str, *, streams: bool = False
 ) -> contextlib.AbstractContextManager[Span]:
     """The span of a request at its replica; spans that user code begins within are its children."""
-    return _NONE if _tracer is None else _of_replica(replica, request, method, streams=streams)
+    return _NONE if tracer is None else _of_replica(replica, request, method, streams=streams)
 
 
 @contextlib.contextmanager
@@ -228,7 +223,7 @@ def _of_replica(
     }
     from opentelemetry import context, trace
 
-    span = _tracer.start_span(
+    span = tracer.start_span(
         f"replica_handle_request {key.name} {method}",
         context=above,
         kind=trace.SpanKind.SERVER,
@@ -265,7 +260,7 @@ def of_call(
     }
     from opentelemetry import trace
 
-    with _tracer.start_as_current_span(
+    with tracer.start_as_current_span(
         f"route_to_replica {called.name} {method}",
         kind=trace.SpanKind.CLIENT,
         attributes=_known(attributes),

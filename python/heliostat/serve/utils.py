@@ -15,7 +15,7 @@ def get_trace_context() -> Any:
     Spans that begin in the code of a request are children of the request's anyway: this is for those that
     begin elsewhere, in a thread, say.
     """
-    if not tracing.is_enabled():
+    if tracing.tracer is None:
         return None
     from opentelemetry import context
 

@@ -10,10 +10,9 @@ import functools
 import inspect
 import logging
 import os
-import time
 import traceback
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from time import perf_counter
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
@@ -44,6 +43,7 @@ from heliostat.serve.replica.answers import TEXT, answer_of
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Figures, Meter
 from heliostat.serve.replica.socket import Socket
+from heliostat.serve.replica.turnstile import Turnstile
 from heliostat.serve.servicers import Method
 from heliostat.serve.specs import DeploymentID, DeploymentSpec, Whereabouts
 
@@ -51,54 +51,10 @@ logger = logging.getLogger("ray.serve")
 
 # How soon the controller hears of another number of requests.
 _COUNTS_S = 0.05
+_request_of = functools.partial(tuple.__new__, RequestContext)
 _GENERATORS = (GeneratorType, AsyncGeneratorType)
+_GENERATOR = "The method returned a generator: call it with `handle.options(stream=True)`."
 _NO_SOCKETS = b"The deployment has no WebSockets: give it an ASGI application with @serve.ingress."
-
-
-class Turnstile:
-    """So many requests at a time; further ones in the order in which they came."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.ongoing = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
-
-    def take(self) -> bool:
-        """A place, if there is one."""
-        is_free = self.ongoing < self.most and not self.waiting
-        self.ongoing += is_free
-        return is_free
-
-    async def enter(self) -> None:
-        """Once there is a place; to be called where :meth:`take` gave none."""
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self.leave()  # it was given in this moment
-            else:
-                self.waiting.remove(place)
-            raise
-
-    def leave(self) -> None:
-        """A place is free."""
-        self.ongoing -= 1
-        self.let_in()
-
-    def let_in(self) -> None:
-        """Give what is free to those who wait."""
-        while self.waiting and self.ongoing < self.most:
-            place = self.waiting.popleft()
-            if not place.done():
-                self.ongoing += 1
-                place.set_result(None)
-
-    @property
-    def total(self) -> int:
-        """Requests that are here."""
-        return self.ongoing + len(self.waiting)
 
 
 class ReplicaActor:
@@ -136,6 +92,7 @@ class ReplicaActor:
         self._spec = spec
         self._route = route
         self._config: DeploymentConfig = spec.config
+        self._is_counted = spec.config.autoscaling_config is not None  # the controller is told
         self._gate = Turnstile(spec.config.max_ongoing_requests)
         self._threads = concurrent.futures.ThreadPoolExecutor(spec.config.max_ongoing_requests)
         self._servable: Any = None
@@ -293,15 +250,29 @@ class ReplicaActor:
         self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
     ) -> Any:
         """A call of a handle; ``context`` is its ``RequestContext``."""
-        if not self._take():
-            await self._gate.enter()
-        request = RequestContext._make(context)
-        began, outcome, has_failed = time.perf_counter(), "ERROR", True
+        # What `_take`, `_call` and `_leave` do, where it is little: as functions they cost more than that.
+        gate = self._gate
+        if self._is_leaving or self._is_counted or gate.waiting or gate.ongoing >= gate.most:
+            if not self._take():
+                await gate.enter()
+        else:
+            gate.ongoing += 1
+        request = _request_of(context)
+        began, outcome, has_failed = perf_counter(), "ERROR", True
         self._meter.begin()
         try:
-            with tracing.of_replica(self._id, request, method):
-                request_context.set(request)
-                value = await self._call(self._method(method), args, kwargs)
+            request_context.set(request)
+            target = self._method(method)
+            code = getattr(target, "__code__", None)
+            if tracing.tracer is not None:
+                with tracing.of_replica(self._id, request, method):
+                    value = await self._call(target, args, kwargs)
+            elif code is not None and code.co_flags & inspect.CO_COROUTINE:
+                value = await target(*args, **kwargs)
+                if type(value) in _GENERATORS:
+                    raise TypeError(_GENERATOR)
+            else:
+                value = await self._call(target, args, kwargs)
             outcome, has_failed = "OK", False
             return value
         except asyncio.CancelledError:
@@ -311,10 +282,13 @@ class ReplicaActor:
             self._exit()
             raise
         finally:
-            self._meter.end(request.route, time.perf_counter() - began, has_failed=has_failed)
+            self._meter.end(request.route, perf_counter() - began, has_failed=has_failed)
             if self._is_told:
                 logs.access(f"CALL {method}", outcome, began)
-            self._leave()
+            if self._is_counted or gate.waiting or self._idle is not None:
+                self._leave()
+            else:
+                gate.ongoing -= 1
 
     async def handle_stream(
         self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
@@ -395,9 +369,7 @@ class ReplicaActor:
             if inspect.isawaitable(value):
                 value = await value
         if type(value) in _GENERATORS:
-            raise TypeError(
-                "The method returned a generator: call it with `handle.options(stream=True)`."
-            )
+            raise TypeError(_GENERATOR)
         return value
 
     async def _in_thread(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -414,7 +386,7 @@ class ReplicaActor:
         if self._is_routed(exchange):
             await self._pass_on(exchange)
             return
-        began = time.perf_counter()
+        began = perf_counter()
         self._count()
         if not self._gate.take():
             await self._gate.enter()
@@ -440,7 +412,7 @@ class ReplicaActor:
         finally:
             if exchange.status and exchange.scope["type"] != "grpc":
                 method = exchange.scope.get("method", "WEBSOCKET")
-                took_s = time.perf_counter() - began
+                took_s = perf_counter() - began
                 self._meter.answered(self._route, method, exchange.status, took_s)
                 if self._is_told:
                     path = exchange.scope["path"]
@@ -516,14 +488,14 @@ class ReplicaActor:
 
     async def _serve_rpc(self, exchange: Exchange, request_id: str, span: tracing.Span) -> None:
         """A call of gRPC: the deployment's method of its name, with a message or a stream of them."""
-        began, path = time.perf_counter(), exchange.scope["path"]
+        began, path = perf_counter(), exchange.scope["path"]
         method = self._rpc_method(path)
         self._meter.call()
         code = rpc.CANCELLED
         try:
             code = await self._answer_rpc(exchange, request_id, method, path, span)
         finally:
-            self._meter.called(self._route, path, code, time.perf_counter() - began)
+            self._meter.called(self._route, path, code, perf_counter() - began)
         if self._is_told:
             logs.access(f"GRPC {path}", str(code), began)
 
@@ -615,6 +587,7 @@ class ReplicaActor:
     async def reconfigure(self, config: DeploymentConfig) -> None:
         """Take another configuration; ``user_config`` goes to the deployment's ``reconfigure``."""
         before, self._config = self._config, config
+        self._is_counted = config.autoscaling_config is not None
         self._gate.most = config.max_ongoing_requests
         if config.max_ongoing_requests != before.max_ongoing_requests:
             self._threads = concurrent.futures.ThreadPoolExecutor(config.max_ongoing_requests)
@@ -753,7 +726,7 @@ class ReplicaActor:
         ray.actor.exit_actor()
 
     def _count(self) -> None:
-        if self._config.autoscaling_config is None or self._counted is not None:
+        if not self._is_counted or self._counted is not None:
             return
         self._counted = asyncio.get_running_loop().call_later(_COUNTS_S, self._tell_count)
 

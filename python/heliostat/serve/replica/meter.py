@@ -61,11 +61,11 @@ class Meter:
         self._errors: Counts[str] = Counts()
         self._latencies: defaultdict[str, list[float]] = defaultdict(list)  # not told yet
         self._answered: Answered = defaultdict(list)
-        self._ongoing = 0
+        self.ongoing = 0  # requests that are processed now
         self._taken_at = perf_counter()
         self._taken: Counts[int] = Counts()
         self._taken_errors = 0
-        self._telling: asyncio.TimerHandle | None = None
+        self.telling: asyncio.TimerHandle | None = None  # what has come together is told then
         self._count = Counter(
             "serve_deployment_request_counter", "Requests that this replica has processed.", _TAGS
         )
@@ -92,19 +92,19 @@ class Meter:
 
     def begin(self) -> None:
         """A request is processed from now on."""
-        self._ongoing += 1
-        if self._telling is None:
-            self._tell_soon()
+        self.ongoing += 1
+        if self.telling is None:
+            self.tell_soon()
 
     def end(self, route: str, seconds: float, *, has_failed: bool) -> None:
         """Count a request that has ended."""
-        self._ongoing -= 1
+        self.ongoing -= 1
         if has_failed:
             self._errors[route] += 1
             self._taken_errors += 1
         self._latencies[route].append(seconds * 1e3)
-        if self._telling is None:
-            self._tell_soon()
+        if self.telling is None:
+            self.tell_soon()
 
     def take(self) -> Figures:
         """Return the counts since the last call."""
@@ -113,7 +113,7 @@ class Meter:
         taken, self._taken = self._taken, Counts()
         errors, self._taken_errors = self._taken_errors, 0
         seconds, self._taken_at = now - self._taken_at, now
-        return Figures(seconds, sum(taken.values()), errors, self._ongoing, dict(taken))
+        return Figures(seconds, sum(taken.values()), errors, self.ongoing, dict(taken))
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request over HTTP that was answered with that status, in that time."""
@@ -128,15 +128,16 @@ class Meter:
         self._open_calls -= 1
         self._calls[route, method, code].append(seconds * 1e3)
 
-    def _tell_soon(self) -> None:
-        self._telling = asyncio.get_running_loop().call_later(_EVERY_S, self.tell)
+    def tell_soon(self) -> None:
+        """Have :meth:`tell` called in a while."""
+        self.telling = asyncio.get_running_loop().call_later(_EVERY_S, self.tell)
 
     def tell(self) -> None:
         """Tell what has come together."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        self._now.set(self._ongoing, self._own)
+        if self.telling is not None:
+            self.telling.cancel()
+            self.telling = None
+        self._now.set(self.ongoing, self._own)
         for route, number in self._errors.items():
             self._failed.inc(number, {**self._own, "route": route})
         self._errors.clear()
