@@ -186,9 +186,9 @@ def metadata(table: dict[str, Any]) -> str:
     for extra, needs in table["optional-dependencies"].items():
         lines.append(f"Provides-Extra: {extra}")
         lines += [f"Requires-Dist: {need}; extra == '{extra}'" for need in needs]
-    if table["readme"] is not None:
-        text = (ROOT / table["readme"]).read_text()
-        lines += ["Description-Content-Type: text/markdown", "", text]
+    readme = table["readme"]  # without one an index shows the summary
+    text = (ROOT / readme).read_text() if readme else f"{table['description']}\n"
+    lines += ["Description-Content-Type: text/markdown", "", text]
     return "\n".join(lines)
 
 
