@@ -49,6 +49,21 @@ def test_what_a_page_shows_is_compared() -> None:
     assert not fits("b\na", "a\nb")
 
 
+def test_the_page_installs_what_its_files_import() -> None:
+    from heliostat.core import extras
+
+    text = PAGE.read_text()
+    line = re.search(r"^\$ pip install 'heliostat\[(.*)\]'(.*)$", text, re.MULTILINE)
+    assert line is not None
+    installed = {"ray", *line[2].split()}
+    installed |= {m for m, (_, extra) in extras._PACKAGES.items() if extra in line[1].split(",")}
+    files = dict(step for step in steps(text) if step[0] != "$")
+    for content in files.values():
+        for module in re.findall(r"^(?:from|import) (\w+)", content, re.MULTILINE):
+            known = module in sys.stdlib_module_names or f"{module}.py" in files
+            assert known or module in installed, module
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder with a short name: addresses of sockets have at most 107 bytes."""

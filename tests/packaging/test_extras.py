@@ -37,6 +37,7 @@ importlib.machinery.PathFinder.find_spec = staticmethod(find_spec)
 
 # What is missing, what is asked for all the same, the package and the extra that the error has to name.
 CASES = [
+    ("pyarrow", "import ray.data", "pyarrow", "data"),
     ("pyarrow", "import ray; ray.data.range(3)", "pyarrow", "data"),
     ("pyarrow", "from ray.data import read_parquet", "pyarrow", "data"),
     ("pyarrow", "from ray.data.preprocessors import StandardScaler", "pyarrow", "data"),
@@ -168,6 +169,7 @@ CASES = [
         "xgboost",
         "xgboost",
     ),
+    ("jax", "from ray.train.v2.jax import JaxTrainer; JaxTrainer(print)", "jax", "jax"),
     ("xgboost", "from ray.train.xgboost import RayTrainReportCallback", "xgboost", "xgboost"),
     (
         "lightgbm",

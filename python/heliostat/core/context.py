@@ -32,14 +32,15 @@ class BaseContext:
         """How a notebook shows it."""
         from html import escape
 
+        from heliostat.core.notebooks import table
+
         page = self.dashboard_url and f"http://{self.dashboard_url}"
         rows = {
             "Python version": escape(self.python_version),
             "Ray version": escape(self.ray_version),
             "Dashboard": f'<a href="{escape(page)}">{escape(page)}</a>' if page else "not running",
         }
-        body = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items())
-        return f"<table>{body}</table>"
+        return table(rows)
 
 
 class RayContext(BaseContext, Mapping[str, Any]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import explained
+from heliostat.core.extras import expected, explained
 
 if TYPE_CHECKING:
     from heliostat.data import aggregate, collate_fn, exceptions, expressions
@@ -90,6 +90,8 @@ if TYPE_CHECKING:
     from heliostat.data.sources.sharing import read_delta_sharing_tables
     from heliostat.data.sources.sql import read_snowflake, read_sql
     from heliostat.data.sources.zarr import read_zarr
+
+expected("pyarrow", "ray.data")  # said here, and not by a task
 
 # name: module
 _HOME = {

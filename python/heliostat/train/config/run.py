@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core import notebooks
 from heliostat.train.arguments import (
     DEPRECATED,
     check_folder_name,
@@ -66,6 +67,10 @@ class FailureConfig:
     preemption_grace_s: float = 0.0
     slow_rank_factor: float | None = None
     slow_rank_after_s: float = 60.0
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        return notebooks.settings(self)
 
     def __post_init__(self) -> None:
         self._refuse_old()

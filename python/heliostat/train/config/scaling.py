@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from heliostat.core import notebooks
 from heliostat.train.arguments import is_amount, refuse_deprecated, seconds, whole
 from heliostat.train.config.bundles import STRATEGIES, PlacementGroupFactory
 
@@ -56,6 +57,10 @@ class ScalingConfig:
     use_tpu: bool = False
     topology: str | None = None
     elastic_resize_monitor_interval_s: float = 60.0
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        return notebooks.settings(self)
 
     def __post_init__(self) -> None:
         refuse_deprecated("ScalingConfig", trainer_resources=self.trainer_resources)

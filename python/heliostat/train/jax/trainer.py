@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from heliostat.core.extras import expected
 from heliostat.train.arguments import expect
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
@@ -42,6 +43,7 @@ class JaxTrainer(DataParallelTrainer):
             raise ValueError(
                 "JaxConfig(use_gpu=True) needs GPUs: set ScalingConfig(use_gpu=True) too."
             )
+        expected("jax", "JaxTrainer")
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
