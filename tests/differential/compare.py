@@ -2,7 +2,7 @@
 
 ``python compare.py --ray PYTHON --heliostat PYTHON [--file f1_tasks] [--only NAME] [--messages]``
 
-A difference that is known has its reason in ``docs/differences.toml`` and is only counted; any
+A difference that is known has its reason in ``tests/differential/differences.toml`` and is only counted; any
 other one is printed and makes the exit code 1. Wording is not compared, substance is: the classes an
 error can be caught as, and the words that a snippet looks for in its message.
 """
@@ -158,7 +158,7 @@ def main() -> int:
         sys.stdout.flush()
     if not given.file and not given.only:
         for pattern in sorted({*places} - seen):
-            print(f"docs/differences.toml: {pattern}: no longer seen")
+            print(f"tests/differential/differences.toml: {pattern}: no longer seen")
             unexpected += 1
     print(f"{total} snippets, {expected} known differences, {unexpected} others")
     return 1 if unexpected else 0

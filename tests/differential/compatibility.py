@@ -2,7 +2,7 @@
 file: which tests show which line of the contract.
 
 ``python compatibility.py`` writes them; ``--check`` says whether they are up to date. They are made from
-``docs/contract.toml``, ``docs/differences.toml``, and the ids that tests and snippets cite.
+``contract.toml`` and ``differences.toml`` beside this file, and the ids that tests and snippets cite.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def pages() -> dict[Path, str]:
     tests, snippets = cited(TESTS, skip=TESTS / "differential"), cited(SNIPPETS)
     unknown = sorted({*tests, *snippets} - {i for group in contract for i in group.lines})
     if unknown:
-        raise SystemExit(f"cited, but not in docs/contract.toml: {', '.join(unknown)}")
+        raise SystemExit(
+            f"cited, but not in tests/differential/contract.toml: {', '.join(unknown)}"
+        )
     shown = {*tests, *snippets}
     return {
         PAGE: "".join([HEAD, *_for_users(contract, shown)]),

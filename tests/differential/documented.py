@@ -13,7 +13,7 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
-DOCS = Path(__file__).parents[2] / "docs"
+HERE = Path(__file__).parent
 # Columns of the table of differences.
 CELLS = ("operation", "ray", "heliostat")
 
@@ -31,13 +31,13 @@ def contract() -> list[Group]:
     """All groups, in order."""
     return [
         Group(name, fields.pop("title"), {i: (line[0], line[1]) for i, line in fields.items()})
-        for name, fields in tomllib.loads((DOCS / "contract.toml").read_text()).items()
+        for name, fields in tomllib.loads((HERE / "contract.toml").read_text()).items()
     ]
 
 
 def entries() -> list[dict[str, Any]]:
     """Each with the contract's ``ids``, a text for each of ``CELLS``, and ``at``: where snippets show it."""
-    return list(tomllib.loads((DOCS / "differences.toml").read_text()).get("difference", []))
+    return list(tomllib.loads((HERE / "differences.toml").read_text()).get("difference", []))
 
 
 def places() -> list[str]:

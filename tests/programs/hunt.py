@@ -24,7 +24,7 @@ BATCH = 80
 SESSION_MAX = 3 * BATCH
 # Side by side in one session; those with a small store would fill it with what each may hold.
 THREADS = {"usual": 4, "small": 1, "nodes": 2, "afar": 2}
-PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
+PAGE = Path(__file__).parent / "reached.md"
 
 
 @dataclass
@@ -166,8 +166,8 @@ HEAD = """\
 # What random programs have reached
 
 `make programs` writes random programs with known answers, runs them and compares
-([decision 0030](decisions/0030-random-programs.md)). This page counts the readings of programs that
-gave what they must, by every pair of: who made the value, how large it is, where it was read, how,
+([decision 0030](../../docs/decisions/0030-random-programs.md)). This page counts the readings of
+programs that gave what they must, by every pair of: who made the value, how large it is, where it was read, how,
 and which fault it met. `make programs ARGS="--programs 0 --coverage FILE --page"` writes it from
 what earlier runs have added to the file.
 """

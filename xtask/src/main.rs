@@ -1,7 +1,8 @@
 //! The task runner behind the Makefile: `cargo xtask <task>`.
 //!
 //! One file per task family: [`python`] (environments and the package in them), [`check`] (lint and
-//! tests), [`bench`] (speed and results against Ray), [`libraries`] (third-party packages), and [`tidy`] (what no off-the-shelf linter knows about this repository).
+//! tests), [`programs`] (tests that run for long), [`bench`] (speed and results against Ray), [`libraries`] (third-party packages),
+//! and [`tidy`] (what no off-the-shelf linter knows about this repository).
 //! No dependencies but the table of settings: every task begins by building this crate.
 
 mod bench;
@@ -13,6 +14,7 @@ mod columns;
 mod fuzz;
 mod libraries;
 mod mutants;
+mod programs;
 mod python;
 mod quick;
 mod releases;
@@ -47,6 +49,13 @@ usage: cargo xtask <task>
   gpu-check  what only a GPU can show; exits 77 where there is none; arguments go to tests/gpu/check.py
   bench   the table against Ray; further arguments go to bench/compare.py
   differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py
+  coverage  the lines of the Python package that tests reach, in target/coverage; arguments go to pytest
+  programs  random programs with known answers; arguments as `--help` lists them
+  plans   random plans of datasets against known answers; the same
+  strangers  programs as strangers wrote them, each with its answer; --ray PYTHON runs them on the Ray of that interpreter
+  afar    tests of the API a second time, as drivers outside the cluster; arguments go to pytest
+  chaos   machines of namespaces under random faults, with known answers (root only); arguments as `--help` lists them
+  learning  reinforcement learning, each algorithm from a seed to its return: [ALGORITHM …] --seed N
   libraries  packages from PyPI that run on Ray, each with its quick start; arguments go to pytest
   simulate  many histories of the simulator: --seeds N, --minutes M, --jobs J, --first SEED
   mutants  bugs planted in the machines, and the first seed that shows each: docs/internals/mutants.md
@@ -84,6 +93,11 @@ fn main() -> ExitCode {
         "gpu-check" => return check::gpu(rest),
         "bench" => bench::run(rest),
         "differential" => bench::differential(rest),
+        "coverage" => programs::coverage(rest),
+        "afar" => programs::afar(rest),
+        name @ ("programs" | "plans" | "strangers" | "chaos" | "learning") => {
+            programs::module(name, rest)
+        }
         "libraries" => libraries::run(rest),
         "simulate" => simulate::run(rest),
         "mutants" => mutants::run(rest),
