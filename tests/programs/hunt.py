@@ -167,8 +167,8 @@ HEAD = """\
 
 `make programs` writes random programs with known answers, runs them and compares
 ([decision 0030](../../docs/decisions/0030-random-programs.md)). This page counts the readings of
-programs that gave what they must, by every pair of: who made the value, how large it is, where it was read, how,
-and which fault it met. `make programs ARGS="--programs 0 --coverage FILE --page"` writes it from
+programs that gave what they must, by every pair of: who made the value, how large it is, where it was
+read, how, and which fault it met. `make programs ARGS="--programs 0 --coverage FILE --page"` writes it from
 what earlier runs have added to the file.
 """
 
