@@ -20,7 +20,7 @@ paths = importlib.import_module("heliostat._private.paths")
 private = importlib.import_module("heliostat._private")
 
 # Packages of optional libraries, which a row may need.
-OPTIONAL = ("jax", "joblib", "lightgbm", "pandas", "pyarrow", "torch", "xgboost")
+OPTIONAL = ("gymnasium", "jax", "joblib", "lightgbm", "pandas", "pyarrow", "torch", "xgboost")
 
 
 def load(path: str) -> Any:

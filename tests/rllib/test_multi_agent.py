@@ -113,7 +113,7 @@ def test_an_agent_that_is_done_does_not_act_in_the_next_part() -> None:
     assert rest.get_observations(-1) == {"b": 1.0}
     over = {"__all__": True}
     rest.add_env_step(seen, {"b": 8}, {"a": 5.0, "b": 1.0}, terminateds=over)
-    assert (rest.agent_ids, rest.agent_returns()) == (["b"], {"a": 6.0, "b": 2.0})
+    assert (rest.agent_ids, rest.agent_returns()) == ({"b"}, {"a": 6.0, "b": 2.0})
 
 
 def test_agents_in_turn_train_modules_of_their_own(ray_start: Any, tmp_path: Path) -> None:

@@ -96,6 +96,38 @@ _ELSEWHERE = {
     "ray.util.state, by ray.nodes(), or by the routes of the head",
     "experimental.channel": "has the channels of compiled graphs, which Heliostat does not have: call the "
     "actors' methods, or use ray.util.collective between them",
+    **{
+        f"rllib.{part}": f"is of RLlib's old API stack, which Heliostat does not have: use {instead}"
+        for part, instead in (
+            ("evaluation", "ray.rllib.env.single_agent_env_runner"),
+            ("models", "ray.rllib.core.rl_module.RLModule"),
+            ("policy", "ray.rllib.core.rl_module.RLModule"),
+            ("execution", "Algorithm.training_step()"),
+            ("utils.exploration", "distributions of an RLModule, or training(epsilon=...) of DQN"),
+            ("utils.filter", "ray.rllib.connectors.env_to_module.MeanStdFilter"),
+            (
+                "utils.schedules.piecewise_schedule",
+                "schedules [[timestep, value], ...] as settings",
+            ),
+            ("env.base_env", "gymnasium.Env"),
+            ("env.vector_env", "gymnasium.vector.VectorEnv"),
+            ("env.remote_base_env", 'env_runners(gym_env_vectorize_mode="async")'),
+            ("env.external_env", "ray.rllib.env.external"),
+            ("env.external_multi_agent_env", "ray.rllib.env.external"),
+            ("env.policy_client", "ray.rllib.env.external"),
+            ("env.policy_server_input", "ray.rllib.env.external"),
+            ("offline.json_reader", "offline_data(input_=..., input_read_method='read_json')"),
+            ("offline.json_writer", "offline_data(output=..., output_write_method='write_json')"),
+        )
+    },
+    "rllib.core.models": "has catalogs, which choose networks by settings. Modules make theirs in "
+    "RLModule.setup() here: write it, or set DefaultModelConfig",
+    "rllib.examples": "has Ray's examples, which are not part of Heliostat: copy the file that you use",
+    **{
+        f"rllib.algorithms.{name}": "is an algorithm that Heliostat does not have: there are PPO, DQN, SAC, "
+        "IMPALA, APPO, BC, MARWIL and CQL"
+        for name in ("dreamerv3", "iql", "tqc")
+    },
 }
 
 

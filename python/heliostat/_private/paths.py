@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from heliostat._private.rllib_paths import PATHS
+
 
 class Row(NamedTuple):
     """One of Ray's modules."""
@@ -361,6 +363,9 @@ ROWS: dict[str, Row] = {
         "libraries that report their use", {"_private.usage.usage_lib": "*"}
     ),
 }
+
+
+ROWS |= {path: Row(*row) for path, row in PATHS.items()}
 
 
 def made(path: str) -> ModuleType:

@@ -15,7 +15,7 @@ __all__ = ["MultiAgentEnv"]
 # Old API stack: names that programs import, and what takes their place.
 _GONE = {
     "BaseEnv": "gymnasium.Env, and gymnasium.vector.VectorEnv",
-    "ExternalEnv": "an EnvRunner of your own: env_runners(env_runner_cls=...)",
+    "ExternalEnv": "ray.rllib.env.external, whose clients send episodes",
     "Policy": "ray.rllib.core.rl_module.RLModule",
     "RolloutWorker": "ray.rllib.env.single_agent_env_runner.SingleAgentEnvRunner",
     "SampleBatch": "ray.rllib.core.columns.Columns, and dicts of arrays",

@@ -23,6 +23,22 @@ from heliostat.tune.trainable.trainable import Trainable
 _log = logging.getLogger("ray.rllib")
 
 
+# Attributes of the old API stack: what takes their place.
+_GONE = {
+    "workers": "algo.env_runner_group",
+    "evaluation_workers": "algo.eval_env_runner_group",
+    "add_policy": "algo.add_module()",
+    "remove_policy": "algo.remove_module()",
+    "get_default_policy_class": "AlgorithmConfig.get_default_rl_module_spec()",
+    "export_policy_model": "torch.save(algo.get_module(), path)",
+    "export_policy_checkpoint": "algo.get_module().save_to_path(path)",
+    "restore_workers": "fault_tolerance(restart_failed_env_runners=True), which replaces runners by itself",
+    "merge_algorithm_configs": "AlgorithmConfig.update_from_dict()",
+    "evaluate_offline": "algo.evaluate() with an environment",
+    "validate_env": "environment(disable_env_checking=False), which checks the first one",
+}
+
+
 class Algorithm(Checkpointable, Trainable):
     """Runners that sample environments, learners that train modules, and the loop around them.
 
@@ -70,7 +86,7 @@ class Algorithm(Checkpointable, Trainable):
             config.validate()
         if config.env is not None:
             config.env_creator = config.env_creator or creator(config.env)
-        elif config.is_online:
+        elif config.is_online and config.env_runner_cls is None:
             raise ValueError(
                 f"{type(self).__name__} has no environment: set config.environment('CartPole-v1') or another."
             )
@@ -107,7 +123,8 @@ class Algorithm(Checkpointable, Trainable):
             "GPU": config.num_gpus_per_env_runner,
             **config.custom_resources_per_env_runner,
         }
-        count = config.num_env_runners if config.env is not None else 0
+        samples = config.env is not None or config.env_runner_cls is not None
+        count = config.num_env_runners if samples else 0
         if config.evaluation_interval:
             count += config.evaluation_num_env_runners
         bundles += [runner] * count
@@ -129,7 +146,7 @@ class Algorithm(Checkpointable, Trainable):
         self.env_runner_group: Any = None
         self.eval_env_runner_group: Any = None
         spaces = None
-        if config.env is not None:
+        if config.env is not None or (config.is_online and config.env_runner_cls is not None):
             # Of an algorithm with actors, the runner of this process has spaces and the module to ask for.
             self.env_runner_group = EnvRunnerGroup(config=config, local_env_runner=True)
             spaces = self.env_runner_group.get_spaces()
@@ -425,6 +442,87 @@ class Algorithm(Checkpointable, Trainable):
         self.learner_group.set_weights(weights)
         self.publish_weights()
 
+    def add_module(
+        self,
+        module_id: str,
+        module_spec: Any,
+        *,
+        config_overrides: dict[str, Any] | None = None,
+        new_agent_to_module_mapping_fn: Any = None,
+        new_should_module_be_updated: Any = None,
+        add_to_learners: bool = True,
+        add_to_env_runners: bool = True,
+        add_to_eval_env_runners: bool = True,
+    ) -> Any:
+        """Add a module to an algorithm of several agents, as self-play does with what it has learned.
+
+        Args:
+            module_id: The new module's id.
+            module_spec: Its ``RLModuleSpec``; spaces that it lacks are those of the first module.
+            config_overrides: Settings that it has of its own. Default: none.
+            new_agent_to_module_mapping_fn: Which module acts for an agent, in episodes that begin from
+                now on. Default: as before.
+            new_should_module_be_updated: Which modules are trained from now on: their ids, or a function
+                of an id and the batch. Default: as before.
+            add_to_learners: Add it to the learners. Default True.
+            add_to_env_runners: Add it to the runners. Default True.
+            add_to_eval_env_runners: Add it to the runners of evaluation. Default True.
+
+        Returns:
+            The ``MultiRLModuleSpec`` of all modules.
+
+        Raises:
+            ValueError: There is a module of the id, or the algorithm is of one agent.
+        """
+        from heliostat.rllib.algorithms import changing
+
+        return changing.add(
+            self,
+            module_id,
+            module_spec,
+            overrides=config_overrides,
+            mapping=new_agent_to_module_mapping_fn,
+            updated=new_should_module_be_updated,
+            where=(add_to_learners, add_to_env_runners, add_to_eval_env_runners),
+        )
+
+    def remove_module(
+        self,
+        module_id: str,
+        *,
+        new_agent_to_module_mapping_fn: Any = None,
+        new_should_module_be_updated: Any = None,
+        remove_from_learners: bool = True,
+        remove_from_env_runners: bool = True,
+        remove_from_eval_env_runners: bool = True,
+    ) -> Any:
+        """Remove a module from an algorithm of several agents.
+
+        Args:
+            module_id: The module's id.
+            new_agent_to_module_mapping_fn: Which module acts for an agent, in episodes that begin from
+                now on. Default: as before.
+            new_should_module_be_updated: Which modules are trained from now on. Default: as before.
+            remove_from_learners: Remove it from the learners. Default True.
+            remove_from_env_runners: Remove it from the runners. Default True.
+            remove_from_eval_env_runners: Remove it from the runners of evaluation. Default True.
+
+        Returns:
+            The ``MultiRLModuleSpec`` of the modules that are left.
+
+        Raises:
+            ValueError: There is no such module.
+        """
+        from heliostat.rllib.algorithms import changing
+
+        return changing.remove(
+            self,
+            module_id,
+            mapping=new_agent_to_module_mapping_fn,
+            updated=new_should_module_be_updated,
+            where=(remove_from_learners, remove_from_env_runners, remove_from_eval_env_runners),
+        )
+
     def get_policy(self, policy_id: str = DEFAULT_MODULE_ID) -> Any:
         """Refused: policies are of the old API stack.
 
@@ -596,6 +694,14 @@ class Algorithm(Checkpointable, Trainable):
     def restore(self, checkpoint_path: Any) -> None:
         """Go on from a folder."""
         self.restore_from_path(Path(os.fspath(checkpoint_path)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _GONE:
+            raise AttributeError(
+                f"Algorithm.{name} is of RLlib's old API stack, which Heliostat does not have: use "
+                f"{_GONE[name]}."
+            )
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
 
     def __repr__(self) -> str:
         return (

@@ -261,6 +261,8 @@ class AlgorithmConfig:
         """
         return DEFAULT_POLICY_ID
 
+    DEFAULT_AGENT_TO_MODULE_MAPPING_FN = DEFAULT_POLICY_MAPPING_FN
+
     # --- as a dict ---
 
     def _names(self) -> list[str]:
@@ -410,6 +412,10 @@ class AlgorithmConfig:
         """Return the settings with their names."""
         return self.to_dict().items()
 
+    def values(self) -> Collection[Any]:
+        """Return the settings without their names."""
+        return self.to_dict().values()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(env={self.env!r})"
 
@@ -465,6 +471,16 @@ class AlgorithmConfig:
     def is_online(self) -> bool:
         """Whether episodes come from environments, and not from files."""
         return True
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether episodes come from files."""
+        return not self.is_online
+
+    @property
+    def rl_module_spec(self) -> Any:
+        """The ``RLModuleSpec`` or ``MultiRLModuleSpec`` that is set; the algorithm's own where none is."""
+        return self._rl_module_spec or self.get_default_rl_module_spec()
 
     @property
     def uses_new_env_runners(self) -> bool:
@@ -625,9 +641,9 @@ class AlgorithmConfig:
             base = config.model_config
             spec.model_config = {**config._model_config_auto_includes, **own} if own else base
             found = (spaces or {}).get(module) or _spaces_of(env)
-            if found is not None:
-                spec.observation_space = spec.observation_space or found[0]
-                spec.action_space = spec.action_space or found[1]
+            own_spaces = found or (self.observation_space, self.action_space)
+            spec.observation_space = spec.observation_space or own_spaces[0]
+            spec.action_space = spec.action_space or own_spaces[1]
             spec.inference_only = inference_only and not spec.learner_only
             specs[module] = spec
         return MultiRLModuleSpec(multi_rl_module_class=kind, rl_module_specs=specs)

@@ -164,7 +164,9 @@ class ConnectorV2(Checkpointable, abc.ABC):
                 chosen.append((episode, _key(episode)))
                 continue
             agents = (
-                episode.get_agents_that_stepped() if agents_that_stepped_only else episode.agent_ids
+                episode.get_agents_that_stepped()
+                if agents_that_stepped_only
+                else list(episode.agent_episodes)
             )
             for agent in agents:
                 own = episode.agent_episodes[agent]

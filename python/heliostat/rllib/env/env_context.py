@@ -45,7 +45,17 @@ class EnvContext(dict[str, Any]):
         """
         names = ("worker_index", "vector_index", "remote", "num_workers", "recreated_worker")
         kept = {name: getattr(self, name) for name in names}
+        given = {name: value for name, value in given.items() if value is not None}
         return EnvContext(self if env_config is None else env_config, **{**kept, **given})
+
+    def set_defaults(self, defaults: Mapping[str, Any]) -> None:
+        """Add settings that are not there.
+
+        Args:
+            defaults: The settings by name.
+        """
+        for name, value in defaults.items():
+            self.setdefault(name, value)
 
     def __reduce__(self) -> Any:
         state = (self.worker_index, self.vector_index, self.remote, self.num_workers)

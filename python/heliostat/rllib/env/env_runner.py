@@ -55,7 +55,9 @@ class EnvRunner(Checkpointable):
         self._shares = worker_index > 0 and not (
             config.uses_connectors or self._callbacks.any() or is_of_users(type(self))
         )
-        self._create = config.env_creator or creator(config.env)
+        self._create: Any = config.env_creator
+        if self._create is None and config.env is not None:
+            self._create = creator(config.env)
         self._seed()
         self.make_env()
         self.make_module()

@@ -72,6 +72,24 @@ class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined]
         """
         return _of_agent(self, "action_spaces", "action_space", agent_id)
 
+    def get_agent_ids(self) -> set[Any]:
+        """Return the agents that there are now; those that there may be, where none is."""
+        return set(self.agents or self.possible_agents)
+
+    def with_agent_groups(
+        self, groups: dict[str, list[Any]], obs_space: Any = None, act_space: Any = None
+    ) -> MultiAgentEnv:
+        """Return the environment with groups of agents as agents, a ``GroupAgentsWrapper``.
+
+        Args:
+            groups: By group, its agents.
+            obs_space: The group's space of observations, a ``Tuple``; or a dict of them by group.
+            act_space: The group's space of actions, likewise.
+        """
+        from heliostat.rllib.env.wrappers.group_agents_wrapper import GroupAgentsWrapper
+
+        return GroupAgentsWrapper(self, groups, obs_space, act_space)
+
     @property
     def num_agents(self) -> int:
         """How many agents there are now."""

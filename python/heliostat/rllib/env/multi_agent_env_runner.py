@@ -256,9 +256,8 @@ class MultiAgentEnvRunner(EnvRunner):
         found: list[tuple[Any, Any, Any]] = [({}, {}, {}) for _ in self._episodes]
         askers: dict[str, list[tuple[int, Any]]] = {}
         for index, episode in enumerate(self._episodes):
-            for agent in episode._log["observations"][-1]:
-                if not episode.agent_episodes[agent].is_done:
-                    askers.setdefault(self._module_of(agent, episode), []).append((index, agent))
+            for agent in episode.acting():
+                askers.setdefault(self._module_of(agent, episode), []).append((index, agent))
         for name, who in askers.items():
             space = self.env.get_action_space(who[0][1])
             if random_actions:

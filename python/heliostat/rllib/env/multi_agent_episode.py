@@ -2,69 +2,155 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 import time
 import uuid
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-import numpy as np
-
 from heliostat.rllib.core import DEFAULT_MODULE_ID
+from heliostat.rllib.env.multi_agent_reading import Readable, one_of
 from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
 
 
-class MultiAgentEpisode:
+class MultiAgentEpisode(Readable):
     """The observations, actions and rewards of agents: for each a ``SingleAgentEpisode`` of its own
     steps.
 
     An agent's step lasts from the observation that it acts on to its next one; rewards between the two are
-    summed. Methods that take ``env_steps=True`` count steps of the environment from this part's begin, with
-    False each agent's own steps.
+    summed, and an action that no observation followed yet hangs until then. Methods that take
+    ``env_steps=True`` count steps of the environment from this part's begin, with False each agent's own
+    steps.
+
+    Data that is given when the episode is made are lists with a dict by agent for each step of the
+    environment: observations and infos have one more than actions, rewards and outputs. An agent that saw
+    something, did not act, and is not in what comes later counts as terminated.
 
     Args:
         id_: The episode's id, the same in all its parts.
-        agent_to_module_mapping_fn: Which module acts for an agent: a function of its id and the episode.
+        observations: Observations so far. Default: none.
+        observation_space: A ``Dict`` of spaces by agent.
+        infos: Infos so far. Default: none.
+        actions: Actions so far. Default: none.
+        action_space: A ``Dict`` of spaces by agent.
+        rewards: Rewards so far. Default: none.
+        terminateds: By agent, and ``"__all__"``; or whether all are. Default False.
+        truncateds: By agent, and ``"__all__"``; or whether all are. Default False.
+        extra_model_outputs: What modules gave besides actions, by column. Default: nothing.
         env_t_started: How many steps of the environment are before this part.
-        observation_space: The space of one observation.
-        action_space: The space of one action.
+        agent_t_started: By agent, how many of its steps are before this part.
+        len_lookback_buffer: How many steps of the environment are lookback. Default ``"auto"``: all that
+            are given.
+        agent_episode_ids: By agent, the id of its episode. Default: new ones.
+        agent_module_ids: By agent, its module. Default: what the function says.
+        agent_to_module_mapping_fn: Which module acts for an agent: a function of its id and the episode.
 
     Attributes:
         agent_episodes: By agent, its steps in this part.
         env_t: How many steps of the environment the episode has up to this part's end.
         is_terminated: Whether all agents are done by the rules.
         is_truncated: Whether it was cut off.
+        custom_data: What callbacks keep with the episode.
     """
+
+    SKIP_ENV_TS_TAG = "S"
 
     def __init__(
         self,
         id_: str | None = None,
         *,
-        agent_to_module_mapping_fn: Callable[..., Any] | None = None,
-        env_t_started: int = 0,
+        observations: list[Any] | None = None,
         observation_space: Any = None,
+        infos: list[Any] | None = None,
+        actions: list[Any] | None = None,
         action_space: Any = None,
+        rewards: list[Any] | None = None,
+        terminateds: Any = False,
+        truncateds: Any = False,
+        extra_model_outputs: list[Any] | None = None,
+        env_t_started: int | None = None,
+        agent_t_started: dict[Any, int] | None = None,
+        len_lookback_buffer: int | str = "auto",
+        agent_episode_ids: dict[Any, str] | None = None,
+        agent_module_ids: dict[Any, str] | None = None,
+        agent_to_module_mapping_fn: Callable[..., Any] | None = None,
     ) -> None:
         self.id_ = id_ or uuid.uuid4().hex
         self.agent_to_module_mapping_fn = agent_to_module_mapping_fn
-        self.env_t_started, self.env_t = env_t_started, env_t_started
+        self.env_t_started = self.env_t = env_t_started or 0
         self.observation_space, self.action_space = observation_space, action_space
         self.agent_episodes: dict[Any, SingleAgentEpisode] = {}
         self.is_terminated = self.is_truncated = False
         self.custom_data: dict[str, Any] = {}
-        # Of each step of the environment, dicts by agent: observations (one more), actions, rewards, infos.
-        self._log: dict[str, list[dict[Any, Any]]] = {
-            "observations": [],
-            "actions": [],
-            "rewards": [],
-            "infos": [],
-        }
+        self._lookback = 0  # steps of the environment
+        # By agent, the step of the environment of each observation that its episode has.
+        self._seen: dict[Any, list[int]] = {}
         # Actions that no observation followed yet, with what was got since and what the module gave.
         self._open: dict[Any, tuple[Any, float, dict[str, Any]]] = {}
-        self._modules: dict[Any, str] = {}
+        self._early: dict[Any, float] = {}  # rewards before an agent saw something
+        self._modules: dict[Any, str] = dict(agent_module_ids or {})
         self._before: dict[Any, float] = {}  # returns of agents in the parts before
         self._gone: set[Any] = set()  # agents that were done in the parts before
         self._began: float | None = None
         self._seconds = 0.0
+        if observations:
+            self._fill(observations, infos, actions, rewards, extra_model_outputs)
+            ended = [
+                {"__all__": e} if isinstance(e, bool) else e for e in (terminateds, truncateds)
+            ]
+            self._end_given(*ended)
+            self._move(env_t_started or 0, agent_t_started or {}, len_lookback_buffer)
+        for agent, name in (agent_episode_ids or {}).items():
+            if agent in self.agent_episodes:
+                self.agent_episodes[agent].id_ = name
+
+    def _fill(
+        self, observations: list[Any], infos: Any, actions: Any, rewards: Any, outputs: Any
+    ) -> None:
+        steps = len(actions or [])
+        given = infos or [{}] * len(observations)
+        self.env_t = self.env_t_started = 0
+        self.add_env_reset(observations=observations[0], infos=given[0])
+        for step in range(steps):
+            acted = actions[step]
+            for agent, seen in self._seen.items():
+                own = self.agent_episodes[agent]
+                if seen[-1] == step and agent not in acted and not own.is_done:
+                    own.is_terminated = True
+            after = step + 1 < len(observations)
+            self.add_env_step(
+                observations[step + 1] if after else {},
+                acted,
+                (rewards or [{}] * steps)[step],
+                given[step + 1] if after else {},
+                extra_model_outputs=(outputs or [{}] * steps)[step],
+            )
+
+    def _end_given(self, terminateds: dict[Any, Any], truncateds: dict[Any, Any]) -> None:
+        for agent, own in self.agent_episodes.items():
+            own.is_terminated |= bool(terminateds.get(agent, False))
+            own.is_truncated |= bool(truncateds.get(agent, False))
+        self.is_terminated = bool(terminateds.get("__all__", False))
+        self.is_truncated = bool(truncateds.get("__all__", False))
+        for agent in [a for a, own in self.agent_episodes.items() if own.is_done and not own.t]:
+            self._forget(agent)  # it was done already
+
+    def _move(self, started: int, agents: dict[Any, int], lookback: int | str) -> None:
+        steps = self.env_t
+        self._lookback = min(steps, steps if lookback == "auto" else int(lookback))
+        self.env_t_started = started
+        self.env_t = started + steps - self._lookback
+        for agent, own in self.agent_episodes.items():
+            own._lookback = min(bisect_left(self._seen[agent], self._lookback), len(own.rewards))
+            own.t_started = agents.get(agent, 0)
+            own.t = own.t_started + len(own.rewards) - own._lookback
+            self._seen[agent] = [t + started - self._lookback for t in self._seen[agent]]
+
+    def _forget(self, agent: Any) -> None:
+        for held in (self.agent_episodes, self._seen, self._open, self._early, self._modules):
+            held.pop(agent, None)
 
     # --- growing ---
 
@@ -77,12 +163,11 @@ class MultiAgentEpisode:
             observations: By agent.
             infos: By agent. Default: none.
         """
-        assert not self._log["observations"], "the episode has begun already"
+        assert not self.is_reset, "the episode has begun already"
         self._began = time.perf_counter()
-        self._log["observations"].append(dict(observations))
-        self._log["infos"].append(dict(infos or {}))
         for agent, observation in observations.items():
             self._agent(agent).add_env_reset(observation, (infos or {}).get(agent))
+            self._seen[agent] = [self.env_t]
 
     def add_env_step(
         self,
@@ -112,96 +197,72 @@ class MultiAgentEpisode:
         self.is_terminated = bool(terminateds.get("__all__", False))
         self.is_truncated = bool(truncateds.get("__all__", False)) and not self.is_terminated
         for agent, action in actions.items():
-            self._open[agent] = (action, 0.0, (extra_model_outputs or {}).get(agent, {}))
+            self._open[agent] = (action, 0.0, (extra_model_outputs or {}).get(agent) or {})
         for agent, reward in rewards.items():
-            if agent in self._open:
-                action, before, outputs = self._open[agent]
-                self._open[agent] = (action, before + float(reward), outputs)
-            elif agent in self.agent_episodes and len(self.agent_episodes[agent].rewards):
-                # It has not acted since it last saw something, or is done: its last step gets it.
-                self.agent_episodes[agent].rewards[-1] += float(reward)
-            else:  # the step was in the part before
-                self._before[agent] = self._before.get(agent, 0.0) + float(reward)
-        for agent in (set(self._open) | set(observations)) - self._gone:
+            self._give(agent, float(reward))
+        for agent in [*self._open, *(a for a in observations if a not in self._open)]:
+            if agent in self._gone:
+                continue
             terminated = bool(terminateds.get(agent, False)) or self.is_terminated
             truncated = (bool(truncateds.get(agent, False)) or self.is_truncated) and not terminated
-            over = terminated or truncated
-            if agent not in observations and not over:
+            if agent not in observations and not terminated and not truncated:
                 continue
             own = self._agent(agent)
-            if own.is_done:
-                continue
-            observation = observations.get(agent)
-            if agent not in self._open:
-                if not own.is_reset and observation is not None:
-                    own.add_env_reset(observation, infos.get(agent))
-                own.is_terminated, own.is_truncated = terminated, truncated
-                continue
-            action, reward, outputs = self._open.pop(agent)
-            if observation is None:  # it is done, and sees nothing more
-                observation = own.observations[-1]
-            own.add_env_step(
-                observation,
-                action,
-                reward,
-                infos.get(agent),
-                terminated=terminated,
-                truncated=truncated,
-                extra_model_outputs=outputs,
-            )
+            if not own.is_done:
+                observation = observations.get(agent)
+                self._advance(agent, own, observation, infos.get(agent), terminated, truncated)
         if self.is_terminated or self.is_truncated:
             for own in self.agent_episodes.values():
                 if not own.is_done:
                     own.is_terminated, own.is_truncated = self.is_terminated, self.is_truncated
-        for name, value in (
-            ("observations", observations),
-            ("actions", actions),
-            ("rewards", rewards),
-            ("infos", infos),
-        ):
-            self._log[name].append(dict(value))
+        elif terminateds or truncateds:
+            self._judge_all(terminateds, truncateds)
         if self._began is not None:
             self._seconds = time.perf_counter() - self._began
 
-    def cut(self, len_lookback_buffer: int = 0) -> MultiAgentEpisode:
-        """Return the part that goes on where this one ends.
+    def _give(self, agent: Any, reward: float) -> None:
+        if agent in self._open:
+            action, before, outputs = self._open[agent]
+            self._open[agent] = (action, before + reward, outputs)
+        elif agent in self.agent_episodes and len(self.agent_episodes[agent].rewards):
+            # It has not acted since it last saw something, or is done: its last step gets it.
+            self.agent_episodes[agent].rewards[-1] += reward
+        else:  # it has seen nothing, or the step was in the part before
+            self._before[agent] = self._before.get(agent, 0.0) + reward
+            self._early[agent] = self._early.get(agent, 0.0) + reward
 
-        Args:
-            len_lookback_buffer: 0: parts of several agents have no lookback.
-
-        Raises:
-            ValueError: A lookback is asked for, which parts of several agents do not have.
-        """
-        assert not self.is_done, "the episode is over: nothing goes on"
-        if len_lookback_buffer:
-            raise ValueError("cut(len_lookback_buffer=...) of a MultiAgentEpisode must be 0.")
-        made = MultiAgentEpisode(
-            self.id_,
-            agent_to_module_mapping_fn=self.agent_to_module_mapping_fn,
-            env_t_started=self.env_t,
-            observation_space=self.observation_space,
-            action_space=self.action_space,
+    def _advance(
+        self, agent: Any, own: Any, seen: Any, info: Any, terminated: bool, truncated: bool
+    ) -> None:
+        if agent not in self._open:
+            if not own.is_reset and seen is not None:
+                own.add_env_reset(seen, info)
+                self._seen[agent] = [self.env_t]
+            own.is_terminated, own.is_truncated = terminated, truncated
+            return
+        action, reward, outputs = self._open.pop(agent)
+        if seen is None:  # it is done, and sees nothing more
+            seen = own.observations[-1]
+        own.add_env_step(
+            seen,
+            action,
+            reward,
+            info,
+            terminated=terminated,
+            truncated=truncated,
+            extra_model_outputs=outputs,
         )
-        made._modules, made._open = dict(self._modules), dict(self._open)
-        made.custom_data, made._began = self.custom_data, self._began
-        made._before = {agent: self._return(agent) for agent in self.agent_episodes}
+        self._seen[agent].append(self.env_t)
+
+    def _judge_all(self, terminateds: dict[Any, Any], truncateds: dict[Any, Any]) -> None:
+        # Agents that were named as done without acting are so, and where all are, so is the episode.
         for agent, own in self.agent_episodes.items():
             if not own.is_done:
-                made.agent_episodes[agent] = own.cut()
-        for agent, value in self._before.items():
-            made._before.setdefault(agent, value)
-        made._gone = self._gone | {a for a, own in self.agent_episodes.items() if own.is_done}
-        last = self._log["observations"][-1]
-        made._log["observations"].append({a: v for a, v in last.items() if a not in made._gone})
-        made._log["infos"].append(self._log["infos"][-1])
-        return made
-
-    def to_numpy(self) -> MultiAgentEpisode:
-        """Turn agents' lists into arrays; the same object."""
-        for own in self.agent_episodes.values():
-            if own.is_reset:
-                own.to_numpy()
-        return self
+                own.is_terminated = bool(terminateds.get(agent, False))
+                own.is_truncated = bool(truncateds.get(agent, False)) and not own.is_terminated
+        self.is_terminated = bool(self.agent_episodes) and all(
+            own.is_done for own in self.agent_episodes.values()
+        )
 
     def _agent(self, agent: Any) -> SingleAgentEpisode:
         if agent not in self.agent_episodes:
@@ -215,17 +276,182 @@ class MultiAgentEpisode:
             )
         return self.agent_episodes[agent]
 
+    # --- parts ---
+
+    def cut(self, len_lookback_buffer: int = 0) -> MultiAgentEpisode:
+        """Return the part that goes on where this one ends, with its last steps as lookback.
+
+        Args:
+            len_lookback_buffer: How many steps of the environment before are kept as lookback. Default 0.
+                More are, where an agent acted on an observation before those.
+        """
+        assert not self.is_done, "the episode is over: nothing goes on"
+        acted_on = [self._seen[a][-1] for a in self._open if a in self._seen]
+        lookback = max([len_lookback_buffer, *(self.env_t - t for t in acted_on)])
+        made = self._between(len(self), len(self), min(lookback, self._lookback + len(self)), True)
+        made._open = dict(self._open)
+        made.custom_data, made._began = self.custom_data, self._began
+        made._before = {**self._before, **{a: self._return(a) for a in self.agent_episodes}}
+        made._gone = self._gone | {a for a, own in self.agent_episodes.items() if own.is_done}
+        return made
+
+    def slice(self, slice_: Any, *, len_lookback_buffer: int | None = None) -> MultiAgentEpisode:
+        """Return the part of some steps of the environment; an agent that acted in it and saw nothing
+        more has an action that hangs.
+
+        Args:
+            slice_: The steps, one after the other.
+            len_lookback_buffer: How many steps before are kept as lookback. Default: as many as this part
+                has.
+
+        Raises:
+            ValueError: The slice leaves steps out.
+        """
+        begin, end, step = slice_.indices(len(self))
+        if step != 1:
+            raise ValueError("An episode is sliced in steps of one.")
+        lookback = self._lookback if len_lookback_buffer is None else len_lookback_buffer
+        return self._between(
+            begin, max(begin, end), min(lookback, self._lookback + begin), not self.is_numpy
+        )
+
+    def __getitem__(self, item: Any) -> MultiAgentEpisode:
+        return self.slice(item)
+
+    def _between(self, begin: int, end: int, lookback: int, listed: bool) -> MultiAgentEpisode:
+        made = MultiAgentEpisode(
+            self.id_,
+            agent_to_module_mapping_fn=self.agent_to_module_mapping_fn,
+            env_t_started=self.env_t_started + begin,
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            agent_module_ids=self._modules,
+        )
+        made._lookback, made.env_t = lookback, self.env_t_started + end
+        last = end == len(self)
+        made.is_terminated, made.is_truncated = (
+            last and self.is_terminated,
+            last and self.is_truncated,
+        )
+        for agent, own in self.agent_episodes.items():
+            seen = self._seen[agent]
+            first = bisect_left(seen, made.env_t_started - lookback)
+            to = bisect_left(seen, made.env_t + 1)
+            if first == to:
+                continue  # it saw nothing in it
+            over = own.is_done and to == len(seen)
+            if over and to - first == 1:
+                continue  # it was done already
+            back = min(bisect_left(seen, made.env_t_started) - first, to - 1 - first)
+            made.agent_episodes[agent] = own._between(first, to - 1, max(0, back), listed)
+            made._seen[agent] = seen[first:to]
+            if to - 1 < len(own.rewards) and seen[to - 1] < made.env_t:
+                made._open[agent] = self._step_of(own, to - 1)
+            elif agent in self._open and to == len(seen) and seen[-1] < made.env_t:
+                made._open[agent] = self._open[agent]
+        return made
+
+    @staticmethod
+    def _step_of(own: SingleAgentEpisode, place: int) -> tuple[Any, float, dict[str, Any]]:
+        outputs = {key: one_of(column, place) for key, column in own.extra_model_outputs.items()}
+        return one_of(own.actions, place), float(own.rewards[place]), outputs
+
+    def concat_episode(self, other: MultiAgentEpisode) -> None:
+        """Add the part that follows this one.
+
+        Args:
+            other: The other part.
+
+        Raises:
+            ValueError: It is of another episode, or does not begin where this one ends.
+        """
+        if other.id_ != self.id_ or other.env_t_started != self.env_t or self.is_done:
+            raise ValueError(
+                f"Episode {other.id_} from step {other.env_t_started} on does not follow {self.id_}, which "
+                f"has {self.env_t} steps{' and is over' if self.is_done else ''}."
+            )
+        for agent, theirs in other.agent_episodes.items():
+            own = self.agent_episodes.get(agent)
+            if own is None:
+                self.agent_episodes[agent], self._seen[agent] = theirs, list(other._seen[agent])
+            elif not own.is_done:
+                own.concat_episode(theirs)
+                self._seen[agent] += other._seen[agent][theirs._lookback + 1 :]
+        self._open = dict(other._open)
+        self._modules = {**other._modules, **self._modules}
+        for agent, reward in other._early.items():
+            self._early[agent] = self._early.get(agent, 0.0) + reward
+            before = other._before.get(agent, 0.0) if agent in other._before else 0.0
+            self._before[agent] = max(before, self._before.get(agent, 0.0))
+        self.env_t = other.env_t
+        self.is_terminated, self.is_truncated = other.is_terminated, other.is_truncated
+        self.custom_data.update(other.custom_data)
+        self._seconds = other._seconds
+
+    def to_numpy(self) -> MultiAgentEpisode:
+        """Turn agents' lists into arrays; the same object."""
+        for own in self.agent_episodes.values():
+            if own.is_reset:
+                own.to_numpy()
+        return self
+
     # --- reading ---
 
     @property
-    def agent_ids(self) -> list[Any]:
+    def agent_ids(self) -> set[Any]:
         """The agents that have seen something."""
-        return list(self.agent_episodes)
+        return set(self.agent_episodes)
+
+    @property
+    def agent_episode_ids(self) -> dict[Any, str]:
+        """By agent, the id of its episode."""
+        return {agent: own.id_ for agent, own in self.agent_episodes.items()}
+
+    @property
+    def agent_t_started(self) -> dict[Any, int]:
+        """By agent, how many of its steps are before this part."""
+        return {agent: own.t_started for agent, own in self.agent_episodes.items()}
+
+    @property
+    def env_t_to_agent_t(self) -> dict[Any, list[Any]]:
+        """By agent and step of the environment, the lookback's included, the number of its own step;
+        ``"S"`` where it saw nothing.
+        """
+        start = self.env_t_started - self._lookback
+        found = {}
+        for agent, seen in self._seen.items():
+            own = self.agent_episodes[agent]
+            row: list[Any] = [self.SKIP_ENV_TS_TAG] * (self.env_t - start + 1)
+            for number, t in enumerate(seen, own.t_started - own._lookback):
+                if t >= start:
+                    row[t - start] = number
+            found[agent] = row
+        return found
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether an agent has seen something."""
+        return bool(self._seen)
+
+    @property
+    def is_numpy(self) -> bool:
+        """Whether agents have arrays, not lists."""
+        return bool(self.agent_episodes) and all(e.is_numpy for e in self.agent_episodes.values())
 
     @property
     def is_done(self) -> bool:
         """Whether it ended."""
         return self.is_terminated or self.is_truncated
+
+    def validate(self) -> None:
+        """Fail unless each agent has one observation more than actions, rewards and outputs.
+
+        Raises:
+            AssertionError: There is not.
+        """
+        for agent, own in self.agent_episodes.items():
+            own.validate()
+            assert len(self._seen[agent]) == len(own.rewards) + 1
 
     def module_for(self, agent_id: Any) -> str:
         """Return which module acts for an agent: chosen once an episode.
@@ -238,90 +464,22 @@ class MultiAgentEpisode:
             self._modules[agent_id] = choose(agent_id, self) if choose else DEFAULT_MODULE_ID
         return self._modules[agent_id]
 
+    def acting(self) -> list[Any]:
+        """The agents of :meth:`get_agents_to_act`, always in the same order."""
+        if self.is_done:
+            return []
+        now, episodes = self.env_t, self.agent_episodes
+        return [a for a, seen in self._seen.items() if seen[-1] == now and not episodes[a].is_done]
+
     def get_agents_to_act(self) -> set[Any]:
         """Return the agents that saw something in the last step, and are not done."""
-        if self.is_done:
-            return set()
-        last = self._log["observations"][-1]
-        return {agent for agent in last if not self.agent_episodes[agent].is_done}
+        return set(self.acting())
 
     def get_agents_that_stepped(self) -> set[Any]:
         """Return the agents that saw something in the last step, those that are done included."""
-        return set(self._log["observations"][-1]) & set(self.agent_episodes)
+        return {agent for agent, seen in self._seen.items() if seen[-1] == self.env_t}
 
-    def get_observations(
-        self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
-    ) -> Any:
-        """Return observations by agent: of one step, or lists of those of several.
-
-        Args:
-            indices: A step, a slice or a list of steps. Default: all.
-            agent_ids: Which agents. Default: all.
-            env_steps: Count steps of the environment. Default True; False: each agent's own.
-        """
-        return self._read("observations", indices, agent_ids, env_steps)
-
-    def get_actions(
-        self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
-    ) -> Any:
-        """Return actions by agent: of one step, or lists of those of several.
-
-        Args:
-            indices: A step, a slice or a list of steps. Default: all.
-            agent_ids: Which agents. Default: all.
-            env_steps: Count steps of the environment. Default True; False: each agent's own.
-        """
-        return self._read("actions", indices, agent_ids, env_steps)
-
-    def get_rewards(
-        self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
-    ) -> Any:
-        """Return rewards by agent: of one step, or lists of those of several.
-
-        Args:
-            indices: A step, a slice or a list of steps. Default: all.
-            agent_ids: Which agents. Default: all.
-            env_steps: Count steps of the environment. Default True; False: each agent's own.
-        """
-        return self._read("rewards", indices, agent_ids, env_steps)
-
-    def get_infos(
-        self, indices: Any = None, agent_ids: Any = None, *, env_steps: bool = True
-    ) -> Any:
-        """Return infos by agent: of one step, or lists of those of several.
-
-        Args:
-            indices: A step, a slice or a list of steps. Default: all.
-            agent_ids: Which agents. Default: all.
-            env_steps: Count steps of the environment. Default True; False: each agent's own.
-        """
-        return self._read("infos", indices, agent_ids, env_steps)
-
-    def _read(self, name: str, indices: Any, agent_ids: Any, env_steps: bool) -> Any:
-        if agent_ids is not None and not isinstance(agent_ids, (list, tuple, set)):
-            agent_ids = [agent_ids]
-        if not env_steps:
-            chosen = agent_ids if agent_ids is not None else list(self.agent_episodes)
-            return {
-                agent: getattr(self.agent_episodes[agent], f"get_{name}")(indices)
-                for agent in chosen
-            }
-        log = self._log[name]
-
-        def of(step: dict[Any, Any]) -> dict[Any, Any]:
-            return {a: v for a, v in step.items() if agent_ids is None or a in agent_ids}
-
-        if isinstance(indices, (int, np.integer)):
-            return of(log[indices])
-        if indices is None:
-            steps = log
-        else:
-            steps = log[indices] if isinstance(indices, slice) else [log[i] for i in indices]
-        found: dict[Any, list[Any]] = {}
-        for step in steps:
-            for agent, value in of(step).items():
-                found.setdefault(agent, []).append(value)
-        return found
+    # --- sums and states ---
 
     def get_terminateds(self) -> dict[Any, bool]:
         """Return by agent whether it ended by the rules, and ``"__all__"``."""
@@ -341,9 +499,17 @@ class MultiAgentEpisode:
         """Return by agent the sum of its rewards, those of the parts before included."""
         return {agent: self._return(agent) for agent in {**self._before, **self.agent_episodes}}
 
-    def get_return(self) -> float:
-        """Return the sum of all agents' rewards in this part."""
-        return float(sum(own.get_return() for own in self.agent_episodes.values()))
+    def get_return(self, include_hanging_rewards: bool = False) -> float:
+        """Return the sum of all agents' rewards in this part.
+
+        Args:
+            include_hanging_rewards: Also those of steps that are not over, and from before an agent saw
+                something. Default False.
+        """
+        found = sum(own.get_return() for own in self.agent_episodes.values())
+        if include_hanging_rewards:
+            found += sum(reward for _, reward, _ in self._open.values()) + sum(self._early.values())
+        return float(found)
 
     def get_duration_s(self) -> float:
         """Return the seconds from its begin to its last step."""
@@ -360,10 +526,55 @@ class MultiAgentEpisode:
     def __len__(self) -> int:
         return self.env_steps()
 
+    def get_state(self) -> dict[str, Any]:
+        """Return what :meth:`from_state` makes the episode of."""
+        state = copy.copy(vars(self))
+        state["agent_episodes"] = [(a, own.get_state()) for a, own in self.agent_episodes.items()]
+        return state
+
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> MultiAgentEpisode:
+        """Return the episode made of what :meth:`get_state` returned.
+
+        Args:
+            state: The state.
+        """
+        made = MultiAgentEpisode(state["id_"])
+        vars(made).update(state)
+        made.agent_episodes = {
+            agent: SingleAgentEpisode.from_state(own) for agent, own in state["agent_episodes"]
+        }
+        return made
+
+    def get_sample_batch(self) -> Any:
+        """Refused: sample batches are of the old API stack.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "get_sample_batch() is of RLlib's old API stack: agent_episodes[agent].get_data_dict() returns "
+            "an agent's columns."
+        )
+
+    add_temporary_timestep_data = SingleAgentEpisode.add_temporary_timestep_data
+    get_temporary_timestep_data = SingleAgentEpisode.add_temporary_timestep_data
+
+    def print(self) -> None:
+        """Print a table: by agent, an ``x`` at each step of the environment at which it saw something."""
+        rows = {str(agent): row for agent, row in self.env_t_to_agent_t.items()}
+        wide = max(map(len, rows), default=0)
+        count = self._lookback + len(self) + 1
+        lines = ["ts" + " " * wide + "   ".join(str(i - self._lookback) for i in range(count))]
+        for agent, row in rows.items():
+            marks = "".join("    " if t == self.SKIP_ENV_TS_TAG else " x  " for t in row)
+            lines.append(f"{agent:{wide}}  {marks}".rstrip())
+        sys.stdout.write("\n".join(lines) + "\n")
+
     def __repr__(self) -> str:
         return (
             f"MultiAgentEpisode(len={len(self)} done={self.is_done} "
-            f"agents={self.agent_ids} R={self.get_return()} id_={self.id_})"
+            f"agents={list(self.agent_episodes)} R={self.get_return()} id_={self.id_})"
         )
 
 

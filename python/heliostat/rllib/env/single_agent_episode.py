@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import uuid
 from typing import Any
@@ -135,10 +136,10 @@ class SingleAgentEpisode:
     def to_numpy(self) -> SingleAgentEpisode:
         """Turn lists into arrays; the same object."""
         if not self.is_numpy:
-            self.observations = _stacked(self.observations)
-            self.actions = _stacked(self.actions)
+            self.observations = stacked(self.observations)
+            self.actions = stacked(self.actions)
             self.rewards = np.asarray(self.rewards)
-            self.extra_model_outputs = {k: _stacked(v) for k, v in self.extra_model_outputs.items()}
+            self.extra_model_outputs = {k: stacked(v) for k, v in self.extra_model_outputs.items()}
         return self
 
     def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
@@ -149,22 +150,7 @@ class SingleAgentEpisode:
         """
         assert not self.is_done, "the episode is over: nothing goes on"
         begin = max(0, len(self.rewards) - len_lookback_buffer)
-        made = SingleAgentEpisode(
-            self.id_,
-            observations=_listed(self.observations, begin),
-            infos=self.infos[begin:],
-            actions=_listed(self.actions, begin),
-            rewards=list(self.rewards[begin:]),
-            extra_model_outputs={k: _listed(v, begin) for k, v in self.extra_model_outputs.items()},
-            observation_space=self.observation_space,
-            action_space=self.action_space,
-            t_started=self.t,
-            len_lookback_buffer=len(self.rewards) - begin,
-            agent_id=self.agent_id,
-            module_id=self.module_id,
-            multi_agent_episode_id=self.multi_agent_episode_id,
-        )
-        made._began = self._began
+        made = self._between(begin, len(self.rewards), len(self.rewards) - begin, listed=True)
         made.custom_data = self.custom_data
         return made
 
@@ -360,26 +346,51 @@ class SingleAgentEpisode:
         end = max(begin, end)
         lookback = self._lookback if len_lookback_buffer is None else len_lookback_buffer
         lookback = min(lookback, self._lookback + begin)
-        at = self._lookback + begin - lookback
-        to = self._lookback + end
-        over = end == len(self)
-        return SingleAgentEpisode(
+        first = self._lookback + begin - lookback
+        return self._between(first, self._lookback + end, lookback)
+
+    def _between(
+        self, first: int, to: int, lookback: int, listed: bool = False
+    ) -> SingleAgentEpisode:
+        # The steps from one place to another, as arrays or lists, of which the first are lookback.
+        def part(values: Any, end: int) -> Any:
+            found = _part(values, first, end)
+            return _listed(found, 0) if listed else found
+
+        over = to == len(self.rewards)
+        made = SingleAgentEpisode(
             self.id_,
-            observations=_part(self.observations, at, to + 1),
-            infos=self.infos[at : to + 1],
-            actions=_part(self.actions, at, to),
-            rewards=self.rewards[at:to],
-            extra_model_outputs={k: _part(v, at, to) for k, v in self.extra_model_outputs.items()},
+            observations=part(self.observations, to + 1),
+            infos=self.infos[first : to + 1],
+            actions=part(self.actions, to),
+            rewards=list(self.rewards[first:to]) if listed else self.rewards[first:to],
+            extra_model_outputs={k: part(v, to) for k, v in self.extra_model_outputs.items()},
             terminated=self.is_terminated and over,
             truncated=self.is_truncated and over,
             observation_space=self.observation_space,
             action_space=self.action_space,
-            t_started=self.t_started + begin,
+            t_started=self.t_started + first + lookback - self._lookback,
             len_lookback_buffer=lookback,
             agent_id=self.agent_id,
             module_id=self.module_id,
             multi_agent_episode_id=self.multi_agent_episode_id,
         )
+        made._began = self._began
+        return made
+
+    def _with(self, action: Any, reward: float, outputs: dict[str, Any]) -> SingleAgentEpisode:
+        # With one more step, for reading what hangs.
+        made = copy.copy(self)
+        given = {"actions": action, "rewards": reward}
+        for name, value in given.items():
+            held = getattr(self, name)
+            more = [value] if isinstance(held, list) else stacked([value])
+            setattr(made, name, _appended(held, more, 0))
+        columns = self.extra_model_outputs
+        made.extra_model_outputs = {
+            key: _appended(columns.get(key, []), [value], 0) for key, value in outputs.items()
+        }
+        return made
 
     def __getitem__(self, item: Any) -> SingleAgentEpisode:
         return self.slice(item)
@@ -453,19 +464,120 @@ class SingleAgentEpisode:
     # --- state ---
 
     def get_state(self) -> dict[str, Any]:
-        """Return what :meth:`from_state` makes the episode of."""
-        return dict(vars(self))
+        """Return what :meth:`from_state` makes the episode of: dicts, lists and arrays."""
+
+        def held(data: Any, finalized: bool | None = None) -> dict[str, Any]:
+            return {
+                "data": data,
+                "lookback": self._lookback,
+                "finalized": self.is_numpy if finalized is None else finalized,
+                "space": None,
+            }
+
+        outputs = {
+            key: held(v, not isinstance(v, list)) for key, v in self.extra_model_outputs.items()
+        }
+        began = self._began
+        return {
+            "id_": self.id_,
+            "agent_id": self.agent_id,
+            "module_id": self.module_id,
+            "multi_agent_episode_id": self.multi_agent_episode_id,
+            "observations": held(self.observations),
+            "actions": held(self.actions),
+            "rewards": held(self.rewards),
+            "infos": held(list(self.infos), False),
+            "extra_model_outputs": outputs or None,
+            "is_terminated": bool(self.is_terminated),
+            "is_truncated": bool(self.is_truncated),
+            "t_started": int(self.t_started),
+            "t": int(self.t),
+            "_observation_space": self.observation_space,
+            "_action_space": self.action_space,
+            "_start_time": began,
+            "_last_step_time": None if began is None else began + self._seconds,
+            "custom_data": self.custom_data,
+        }
 
     @staticmethod
     def from_state(state: dict[str, Any]) -> SingleAgentEpisode:
-        """Return the episode made of what :meth:`get_state` returned.
+        """Return the episode made of what :meth:`get_state` returned, here or on Ray.
 
         Args:
             state: The state.
         """
-        made = SingleAgentEpisode.__new__(SingleAgentEpisode)
-        made.__dict__.update(state)
+
+        def data(held: dict[str, Any]) -> Any:
+            value = held["data"]
+            return _tuples(value) if held["finalized"] else [_tuples(one) for one in value]
+
+        outputs = state.get("extra_model_outputs") or {}
+        made = SingleAgentEpisode(
+            state["id_"],
+            observations=data(state["observations"]),
+            actions=data(state["actions"]),
+            rewards=data(state["rewards"]),
+            infos=[i if isinstance(i, dict) else {} for i in state["infos"]["data"]],
+            extra_model_outputs={key: data(held) for key, held in outputs.items() if held},
+            terminated=bool(state["is_terminated"]),
+            truncated=bool(state["is_truncated"]),
+            t_started=state["t_started"],
+            len_lookback_buffer=state["rewards"]["lookback"],
+            agent_id=state.get("agent_id"),
+            module_id=state.get("module_id"),
+            multi_agent_episode_id=state.get("multi_agent_episode_id"),
+        )
+        made.custom_data = dict(state.get("custom_data") or {})
+        spaces = [state.get("_observation_space"), state.get("_action_space")]
+        made.observation_space, made.action_space = (
+            s if hasattr(s, "contains") else None for s in spaces
+        )
+        began, last = state.get("_start_time"), state.get("_last_step_time")
+        if began is not None and last is not None:
+            made._began, made._seconds = began, last - began
         return made
+
+    def validate(self) -> None:
+        """Fail unless there is one observation more than actions, rewards and outputs.
+
+        Raises:
+            AssertionError: There is not.
+        """
+        count = _length(self.observations)
+        if not count:
+            assert not _length(self.rewards), "the episode has rewards and no observation"
+            return
+        columns = {"actions": self.actions, "rewards": self.rewards, **self.extra_model_outputs}
+        for name, values in columns.items():
+            have = _length(values)
+            assert have == count - 1, f"{count} observations need {count - 1} {name}, not {have}"
+        assert self.t - self.t_started == count - 1 - self._lookback
+
+    def get_sample_batch(self) -> Any:
+        """Refused: sample batches are of the old API stack.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "get_sample_batch() is of RLlib's old API stack: get_data_dict() returns the columns."
+        )
+
+    def add_temporary_timestep_data(self, *arguments: Any, **keywords: Any) -> None:
+        """Refused: ``custom_data`` takes its place.
+
+        Args:
+            *arguments: Have no effect.
+            **keywords: Have no effect.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "Write episode.custom_data[key] = value; temporary data is gone from RLlib."
+        )
+
+    get_temporary_timestep_data = add_temporary_timestep_data
 
     def __repr__(self) -> str:
         return (
@@ -481,15 +593,7 @@ class SingleAgentEpisode:
         return length + index
 
     def _places(self, values: Any, indices: Any, lookback: bool) -> list[int]:
-        length = _length(values)
-        if isinstance(indices, slice):
-            own = length - self._lookback
-            begin = 0 if indices.start is None else indices.start
-            end = own if indices.stop is None else indices.stop
-            if not lookback:
-                begin, end = (own + i if i < 0 else i for i in (begin, end))
-            return [self._lookback + i for i in range(begin, end, indices.step or 1)]
-        return [self._at(int(i), lookback, length) for i in indices]
+        return places(_length(values), self._lookback, indices, lookback)
 
     def _read(self, values: Any, space: Any, indices: Any, lookback: bool, fill: Any) -> Any:
         # With a Discrete space numbers become vectors; those that are filled in have no place of their own.
@@ -521,7 +625,7 @@ class SingleAgentEpisode:
         else:
             return self._one(values, self._at(int(indices), lookback, length), length, fill)
         found = [self._one(values, place, length, fill) for place in places]
-        return found if isinstance(values, list) else _stacked(found)
+        return found if isinstance(values, list) else stacked(found)
 
     @staticmethod
     def _one(values: Any, place: int, length: int, fill: Any) -> Any:
@@ -531,10 +635,7 @@ class SingleAgentEpisode:
             raise IndexError(
                 f"Step {place} is not in this part of the episode, which has {length}."
             )
-        if not length:
-            return fill
-        example = values[0] if isinstance(values, list) else mapped(lambda a: a[0], values)
-        return mapped(lambda a: np.full_like(np.asarray(a), fill), example)
+        return filled(values, fill)
 
     @staticmethod
     def _hot(space: Any, values: Any) -> Any:
@@ -573,13 +674,36 @@ class SingleAgentEpisode:
         return copied
 
 
+def places(length: int, lookback: int, indices: Any, neg_index_as_lookback: bool) -> list[int]:
+    """Where steps are that a slice or a list names, among as many as there are, the lookback's included."""
+    if isinstance(indices, slice):
+        own = length - lookback
+        begin = 0 if indices.start is None else indices.start
+        end = own if indices.stop is None else indices.stop
+        if not neg_index_as_lookback:
+            begin, end = (own + i if i < 0 else i for i in (begin, end))
+        return [lookback + i for i in range(begin, end, indices.step or 1)]
+    return [(lookback if i >= 0 or neg_index_as_lookback else length) + int(i) for i in indices]
+
+
+def filled(values: Any, fill: Any) -> Any:
+    """``fill`` in the form of one of the values; as it is where there are none."""
+    if not _length(values):
+        return fill
+    return mapped(
+        lambda a: np.full_like(np.asarray(a), fill),
+        at(values, 0) if not isinstance(values, list) else values[0],
+    )
+
+
 def _length(values: Any) -> int:
     if isinstance(values, list):
         return len(values)
     return int(np.shape(first(values))[0])
 
 
-def _stacked(values: Any) -> Any:
+def stacked(values: Any) -> Any:
+    """A list of nests as one nest of arrays; arrays as they are."""
     if not isinstance(values, list):
         return values
     if not values:
@@ -599,12 +723,21 @@ def _listed(values: Any, begin: int) -> list[Any]:
     return [at(values, i) for i in range(begin, _length(values))]
 
 
+def _tuples(value: Any) -> Any:
+    # MessagePack has no tuples: those of Tuple spaces come back as lists.
+    if isinstance(value, dict):
+        return {key: _tuples(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return tuple(_tuples(part) for part in value)
+    return value
+
+
 def _appended(mine: Any, theirs: Any, skip: int) -> Any:
     rest = _part(theirs, skip, _length(theirs))
     if isinstance(mine, list):
         return mine + _listed(rest, 0)
     if isinstance(rest, list):
-        rest = _stacked(rest)
+        rest = stacked(rest)
     if not _length(mine):
         return rest
     return mapped(lambda a, b: np.concatenate([a, b]), mine, rest)

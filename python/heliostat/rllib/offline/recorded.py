@@ -29,7 +29,7 @@ class DataError(ValueError):
 def packed(episode: SingleAgentEpisode) -> bytes:
     """An episode as MessagePack, arrays in the form of msgpack-numpy."""
     library = required("msgpack", "recording episodes", "msgpack")
-    made: bytes = library.packb(_state(episode), default=_encoded)
+    made: bytes = library.packb(_state(episode), default=encoded)
     return made
 
 
@@ -41,8 +41,8 @@ def unpacked(value: bytes) -> SingleAgentEpisode:
     """
     library = required("msgpack", "reading episodes", "msgpack")
     try:
-        state = library.unpackb(value, object_hook=_decoded, strict_map_key=False)
-        return _episode(state)
+        state = library.unpackb(value, object_hook=decoded, strict_map_key=False)
+        return SingleAgentEpisode.from_state(state)
     except (ValueError, KeyError, TypeError, library.UnpackException) as error:
         raise DataError(
             f"A row of 'item' is not a recorded episode ({type(error).__name__}: {error}): "
@@ -51,79 +51,19 @@ def unpacked(value: bytes) -> SingleAgentEpisode:
 
 
 def _state(episode: SingleAgentEpisode) -> dict[str, Any]:
-    episode.to_numpy()
-
-    def held(data: Any, finalized: bool = True) -> dict[str, Any]:
-        return {
-            "data": data,
-            "lookback": episode._lookback,
-            "finalized": finalized,
-            "space": None,
-        }
-
-    outputs = {key: held(value) for key, value in episode.extra_model_outputs.items()}
+    state = episode.to_numpy().get_state()
     infos = [{k: v for k, v in info.items() if _plain(v)} for info in episode.infos]
-    return {
-        "id_": episode.id_,
-        "agent_id": episode.agent_id,
-        "module_id": episode.module_id,
-        "multi_agent_episode_id": episode.multi_agent_episode_id,
-        "observations": held(episode.observations),
-        "actions": held(episode.actions),
-        "rewards": held(episode.rewards),
-        "infos": held(infos, False),
-        "extra_model_outputs": outputs or None,
-        "is_terminated": bool(episode.is_terminated),
-        "is_truncated": bool(episode.is_truncated),
-        "t_started": int(episode.t_started),
-        "t": int(episode.t),
-        "_observation_space": None,
-        "_action_space": None,
-        "_start_time": None,
-        "_last_step_time": None,
-        "custom_data": {},
-    }
+    state["infos"] = {**state["infos"], "data": infos}
+    nothing = ("_observation_space", "_action_space", "_start_time", "_last_step_time")
+    return {**state, **dict.fromkeys(nothing), "custom_data": {}}
 
 
 def _plain(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str, bytes, np.ndarray, np.generic, type(None)))
 
 
-def _episode(state: dict[str, Any]) -> SingleAgentEpisode:
-    def data(held: dict[str, Any]) -> Any:
-        value = held["data"]
-        if held["finalized"]:
-            return _tuples(value)
-        return [_tuples(one) for one in value]
-
-    outputs = state.get("extra_model_outputs") or {}
-    infos = [info if isinstance(info, dict) else {} for info in state["infos"]["data"]]
-    return SingleAgentEpisode(
-        state["id_"],
-        observations=data(state["observations"]),
-        actions=data(state["actions"]),
-        rewards=data(state["rewards"]),
-        infos=infos,
-        extra_model_outputs={key: data(held) for key, held in outputs.items() if held},
-        terminated=bool(state["is_terminated"]),
-        truncated=bool(state["is_truncated"]),
-        t_started=state["t_started"],
-        len_lookback_buffer=state["rewards"]["lookback"],
-        agent_id=state.get("agent_id"),
-        module_id=state.get("module_id"),
-    )
-
-
-def _tuples(value: Any) -> Any:
-    # MessagePack has no tuples: those of Tuple spaces come back as lists.
-    if isinstance(value, dict):
-        return {key: _tuples(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return tuple(_tuples(part) for part in value)
-    return value
-
-
-def _encoded(value: Any) -> Any:
+def encoded(value: Any) -> Any:
+    """Arrays and numbers of numpy in the form of msgpack-numpy, as ``default`` of ``packb``."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "OV":
             raise TypeError(f"An array of type {value.dtype} cannot be recorded.")
@@ -139,7 +79,8 @@ def _encoded(value: Any) -> Any:
     raise TypeError(f"A value of type {type(value).__name__} cannot be recorded.")
 
 
-def _decoded(value: dict[Any, Any]) -> Any:
+def decoded(value: dict[Any, Any]) -> Any:
+    """What :func:`encoded` made a map of, as ``object_hook`` of ``unpackb``."""
     if b"nd" not in value:
         return value
     kind = np.dtype(value[b"type"])

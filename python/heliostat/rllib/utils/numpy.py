@@ -10,6 +10,7 @@ from heliostat.rllib.utils.nest import leaves, mapped
 
 SMALL_NUMBER = 1e-6
 LARGE_INTEGER = 100000000
+MIN_LOG_NN_OUTPUT, MAX_LOG_NN_OUTPUT = -5, 2
 
 
 def convert_to_numpy(x: Any, reduce_type: bool = True) -> Any:
@@ -98,3 +99,82 @@ def _pairs(nest: Any) -> Any:
             yield from _pairs(part)
     else:
         yield nest
+
+
+def softmax(x: Any, axis: int = -1, epsilon: float | None = None) -> Any:
+    """Return probabilities of logits.
+
+    Args:
+        x: The logits.
+        axis: The axis whose probabilities sum to 1. Default: the last.
+        epsilon: The least probability. Default: ``SMALL_NUMBER``.
+    """
+    x = np.asarray(x)
+    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    found = powers / powers.sum(axis=axis, keepdims=True)
+    return np.maximum(found, SMALL_NUMBER if epsilon is None else epsilon)
+
+
+def sigmoid(x: Any, derivative: bool = False) -> Any:
+    """Return the sigmoid, or ``x * (1 - x)``.
+
+    Args:
+        x: Numbers.
+        derivative: Whether it is the derivative at a sigmoid's value. Default False.
+    """
+    return x * (1 - x) if derivative else 1 / (1 + np.exp(-x))
+
+
+def relu(x: Any, alpha: float = 0.0) -> Any:
+    """Return the larger one of the number and ``alpha`` times it.
+
+    Args:
+        x: Numbers.
+        alpha: The slope below 0. Default 0.
+    """
+    return np.maximum(x, x * alpha)
+
+
+def huber_loss(x: Any, delta: float = 1.0) -> Any:
+    """Return ``x ** 2 / 2`` near 0, and a line from ``delta`` on.
+
+    Args:
+        x: Differences.
+        delta: Where the line begins. Default 1.
+    """
+    size = np.abs(x)
+    return np.where(size < delta, 0.5 * np.square(x), delta * (size - 0.5 * delta))
+
+
+def l2_loss(x: Any) -> Any:
+    """Return half the sum of squares.
+
+    Args:
+        x: Numbers.
+    """
+    return np.sum(np.square(x)) / 2.0
+
+
+def fc(x: Any, weights: Any, biases: Any = None, framework: str | None = None) -> Any:
+    """Return a linear layer's output.
+
+    Args:
+        x: Of shape ``(batch, inputs)``.
+        weights: Of shape ``(inputs, outputs)``; those of torch are transposed.
+        biases: Of shape ``(outputs,)``. Default: none.
+        framework: ``"torch"`` where weights are ``(outputs, inputs)``. Default: they are not.
+    """
+    x, weights = convert_to_numpy(x), convert_to_numpy(weights)
+    found = np.matmul(x, weights.T if framework == "torch" else weights)
+    return found if biases is None else found + convert_to_numpy(biases)
+
+
+def one_hot_multidiscrete(x: Any, depths: list[int]) -> Any:
+    """Return several choices as vectors that are 1 at one place each, one after the other.
+
+    Args:
+        x: Whole numbers; the last axis has the choices.
+        depths: How many there are of each.
+    """
+    x = np.asarray(x)
+    return np.concatenate([one_hot(x[..., i], depth=int(n)) for i, n in enumerate(depths)], -1)

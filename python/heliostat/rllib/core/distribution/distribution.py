@@ -16,6 +16,16 @@ class Distribution:
         """Return random actions that gradients pass through."""
         raise NotImplementedError
 
+    def sample_and_logp(self, *, sample_shape: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+        """Return random actions without a gradient, and their logs of likelihood."""
+        found = self.sample(sample_shape=sample_shape, **kwargs)
+        return found, self.logp(found)
+
+    def rsample_and_logp(self, *, sample_shape: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+        """Return random actions that gradients pass through, and their logs of likelihood."""
+        found = self.rsample(sample_shape=sample_shape, **kwargs)
+        return found, self.logp(found)
+
     def logp(self, value: Any, **kwargs: Any) -> Any:
         """Return the log of the likelihood of actions, of shape ``(batch,)``."""
         raise NotImplementedError

@@ -10,6 +10,7 @@ import numpy as np
 
 from heliostat.rllib.core import ALL_MODULES, DEFAULT_MODULE_ID
 from heliostat.rllib.core.learner.batches import copied
+from heliostat.rllib.core.rl_module.apis import SelfSupervisedLossAPI
 from heliostat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
 from heliostat.rllib.utils.checkpoints import Checkpointable, chosen
@@ -19,6 +20,8 @@ from heliostat.rllib.utils.schedules import Scheduler
 from heliostat.rllib.utils.threads import threads_for, work_of
 
 DEFAULT_OPTIMIZER = "default_optimizer"
+POLICY_LOSS_KEY, VF_LOSS_KEY = "policy_loss", "vf_loss"
+ENTROPY_KEY, LR_KEY = "entropy", "learning_rate"
 
 
 class Learner(Checkpointable):
@@ -39,6 +42,7 @@ class Learner(Checkpointable):
     """
 
     framework = "torch"
+    TOTAL_LOSS_KEY = "total_loss"
 
     def __init__(self, *, config: Any, module_spec: Any = None, module: Any = None) -> None:
         self.config = config
@@ -183,15 +187,20 @@ class Learner(Checkpointable):
             fwd_out: What the modules' ``forward_train`` returned, by module id.
             batch: The batch, by module id.
         """
-        return {
-            module_id: self.compute_loss_for_module(
-                module_id=module_id,
-                config=self.config.get_config_for_module(module_id),
-                batch=batch[module_id],
-                fwd_out=out,
-            )
-            for module_id, out in fwd_out.items()
-        }
+        found = {}
+        for module_id, out in fwd_out.items():
+            about = {
+                "module_id": module_id,
+                "config": self.config.get_config_for_module(module_id),
+                "batch": batch[module_id],
+                "fwd_out": out,
+            }
+            module = self.module[module_id].unwrapped()
+            if isinstance(module, SelfSupervisedLossAPI):
+                found[module_id] = module.compute_self_supervised_loss(learner=self, **about)
+            else:
+                found[module_id] = self.compute_loss_for_module(**about)
+        return found
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
@@ -256,6 +265,55 @@ class Learner(Checkpointable):
         Args:
             timesteps: The numbers of steps sampled so far, by name.
         """
+
+    def get_parameters(self, module: Any) -> Any:
+        """Return the parameters of a module.
+
+        Args:
+            module: The module.
+        """
+        return list(module.parameters())
+
+    def get_param_ref(self, param: Any) -> Any:
+        """Return what stands for a parameter as a key of dicts.
+
+        Args:
+            param: The parameter.
+        """
+        return param
+
+    def filter_param_dict_for_optimizer(self, param_dict: dict[Any, Any], optimizer: Any) -> Any:
+        """Return the part of a dict by parameter that an optimizer has.
+
+        Args:
+            param_dict: Values by parameter.
+            optimizer: The optimizer.
+        """
+        own = {id(p) for held in optimizer.param_groups for p in held["params"]}
+        return {param: value for param, value in param_dict.items() if id(param) in own}
+
+    def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return ``func(this learner, ...)``.
+
+        Args:
+            func: Takes the learner.
+            *args: Further arguments of it.
+            **kwargs: Further keyword arguments of it.
+        """
+        return func(self, *args, **kwargs)
+
+    @classmethod
+    def rl_module_required_apis(cls) -> list[type]:
+        """Return the classes that modules must derive from. Default: none."""
+        return []
+
+    def rl_module_is_compatible(self, module: Any) -> bool:
+        """Return whether a module derives from all of :meth:`rl_module_required_apis`.
+
+        Args:
+            module: The module.
+        """
+        return all(isinstance(module, api) for api in self.rl_module_required_apis())
 
     # --- updates ---
 
@@ -469,24 +527,43 @@ class Learner(Checkpointable):
             All modules.
         """
         self.module.add_module(module_id, module_spec.build())
+        self._settle(new_should_module_be_updated, {module_id: config_overrides})
         self._place()
         if self.should_module_be_updated(module_id):
             self.configure_optimizers_for_module(
                 module_id, self.config.get_config_for_module(module_id)
             )
+        self.build()  # what learners keep besides of each module
         return self.module
 
-    def remove_module(self, module_id: str, **kwargs: Any) -> Any:
+    def _settle(self, updated: Any, overrides: dict[str, Any]) -> None:
+        config = self.config.copy(copy_frozen=False)
+        if updated is not None:
+            config.policies_to_train = updated
+        own = {name: value for name, value in overrides.items() if value}
+        config.algorithm_config_overrides_per_module = {
+            **config.algorithm_config_overrides_per_module,
+            **own,
+        }
+        config.__dict__.pop("_per_module", None)
+        config.freeze()
+        self.config = config
+
+    def remove_module(
+        self, module_id: str, *, new_should_module_be_updated: Any = None, **kwargs: Any
+    ) -> Any:
         """Remove a module, and its optimizers.
 
         Args:
             module_id: The module's id.
+            new_should_module_be_updated: Which modules are trained from now on. Default: as before.
             **kwargs: More, in later releases.
 
         Returns:
             The modules that are left.
         """
         self.module.remove_module(module_id)
+        self._settle(new_should_module_be_updated, {})
         for key in [key for key in self._optimizers if key[0] == module_id]:
             del self._optimizers[key]
         return self.module

@@ -173,9 +173,9 @@ class LearnerGroup(Checkpointable):
 
         Args:
             module_id: The module's id.
-            **how: Has no effect.
+            **how: As of ``Learner.remove_module``.
         """
-        self.foreach_learner(_Remover(module_id))
+        self.foreach_learner(_Remover(module_id, how))
 
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
@@ -317,11 +317,11 @@ class _Adder:
 
 
 class _Remover:
-    def __init__(self, module_id: str) -> None:
-        self.module_id = module_id
+    def __init__(self, module_id: str, how: dict[str, Any]) -> None:
+        self.module_id, self.how = module_id, how
 
     def __call__(self, learner: Any) -> None:
-        learner.remove_module(self.module_id)
+        learner.remove_module(self.module_id, **self.how)
 
 
 def _rows(batch: dict[str, Any], rank: int, count: int) -> dict[str, Any]:

@@ -161,12 +161,14 @@ class RLModule(Checkpointable):
         return self._action_dist_cls()
 
     def get_exploration_action_dist_cls(self) -> Any:
-        """Return the distribution of actions when the module explores."""
-        return self._action_dist_cls()
+        """Return the distribution of actions when the module explores. Default: that without exploration."""
+        return self.get_inference_action_dist_cls()
 
     def get_train_action_dist_cls(self) -> Any:
-        """Return the distribution of actions when the module is trained."""
-        return self._action_dist_cls()
+        """Return the distribution of actions when the module is trained. Default: that without
+        exploration.
+        """
+        return self.get_inference_action_dist_cls()
 
     def _action_dist_cls(self) -> Any:
         if self.action_dist_cls is None:

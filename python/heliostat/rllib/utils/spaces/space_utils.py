@@ -146,3 +146,68 @@ def normalize_action(action: Any, action_space_struct: Any) -> Any:
         return (np.asarray(a) - space.low) * 2.0 / (space.high - space.low) - 1.0
 
     return _mapped_where_bounded(narrowed, action_space_struct, action)
+
+
+def flatten_space(space: Any) -> list[Any]:
+    """Return the parts of a ``Dict`` or ``Tuple`` space that are neither, one after the other.
+
+    Args:
+        space: The space.
+    """
+    return [leaf for _, leaf in leaves(parts(space))]
+
+
+def is_composite_space(space: Any) -> bool:
+    """Return whether a space is a ``Dict`` or a ``Tuple``.
+
+    Args:
+        space: The space.
+    """
+    return isinstance(parts(space), (dict, tuple))
+
+
+def get_dummy_batch_for_space(
+    space: Any,
+    batch_size: int = 32,
+    *,
+    fill_value: float | str = 0.0,
+    time_size: int | None = None,
+    time_major: bool = False,
+    one_hot_discrete: bool = False,
+) -> Any:
+    """Return a batch of elements of a space.
+
+    Args:
+        space: The space.
+        batch_size: How many; 0 leaves the axis of the batch out. Default 32.
+        fill_value: What each number is, or ``"random"``. Default 0.
+        time_size: How many steps of time each has. Default: no axis of time.
+        time_major: Whether time is the first axis. Default False.
+        one_hot_discrete: Whether choices are vectors. Default False.
+    """
+    from gymnasium import spaces
+
+    lead = [batch_size] if batch_size else []
+    if time_size is not None:
+        lead = [time_size, *lead] if time_major else [*lead, time_size]
+
+    def one(leaf: Any) -> Any:
+        shape, kind = tuple(leaf.shape), leaf.dtype
+        count = 0
+        if one_hot_discrete and isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete):
+            count = int(np.sum(leaf.nvec)) if hasattr(leaf, "nvec") else int(leaf.n)
+            shape, kind = (count,), np.dtype(np.float32)
+        if fill_value == "random":
+            rows = [np.asarray(leaf.sample()) for _ in range(int(np.prod(lead, dtype=int)))]
+            if count:
+                sizes = [int(n) for n in leaf.nvec] if hasattr(leaf, "nvec") else [count]
+                rows = [
+                    np.concatenate(
+                        [np.eye(n)[int(c)] for n, c in zip(sizes, r.ravel(), strict=True)]
+                    )
+                    for r in rows
+                ]
+            return np.stack(rows).reshape(*lead, *shape).astype(kind)
+        return np.full((*lead, *shape), fill_value, kind)
+
+    return mapped(one, parts(space))

@@ -9,6 +9,7 @@ import numpy as np
 
 from heliostat.core.extras import required
 from heliostat.rllib.core.distribution.distribution import Distribution
+from heliostat.rllib.utils.nest import leaves, mapped
 from heliostat.rllib.utils.spaces import parts
 
 torch = required("torch", "ray.rllib", "rllib")
@@ -206,7 +207,7 @@ class TorchDeterministic(Distribution):
         return self
 
 
-class TorchMultiDistribution(Distribution):
+class _Joined(Distribution):
     """A distribution for each part of an action: of several numbers, of a ``Dict``, of a ``Tuple``.
 
     Attributes:
@@ -239,10 +240,63 @@ class TorchMultiDistribution(Distribution):
         """Return the sum of the parts' divergences."""
         return sum(a.kl(b) for a, b in zip(self.children, other.children, strict=True))
 
-    def to_deterministic(self) -> TorchMultiDistribution:
+    def to_deterministic(self) -> _Joined:
         """Return each part's."""
         children = [child.to_deterministic() for child in self.children]
-        return TorchMultiDistribution(children, self.join, self.split)
+        return _Joined(children, self.join, self.split)
+
+
+class TorchMultiDistribution(_Joined):
+    """A distribution for each part of an action of a ``Dict`` or ``Tuple`` space.
+
+    Args:
+        child_distribution_struct: Distributions in a tuple, a list, or a dict, as actions have their parts.
+    """
+
+    def __init__(self, child_distribution_struct: Any) -> None:
+        struct = child_distribution_struct
+        struct = tuple(struct) if isinstance(struct, list) else struct
+        flat = [child for _, child in leaves(struct)]
+
+        def joined(found: list[Any]) -> Any:
+            rest = iter(found)
+            return mapped(lambda _: next(rest), struct)
+
+        def split(value: Any) -> list[Any]:
+            found: list[Any] = []
+            mapped(lambda _, part: found.append(part), struct, _as(struct, value))
+            return found
+
+        super().__init__(flat, joined, split)
+
+    @classmethod
+    def from_logits(
+        cls,
+        logits: Any,
+        child_distribution_cls_struct: Any = None,
+        input_lens: Any = None,
+        **kwargs: Any,
+    ) -> TorchMultiDistribution:
+        """Make the distributions of parts of the logits.
+
+        Args:
+            logits: Of shape ``(batch, sum(input_lens))``.
+            child_distribution_cls_struct: Classes of distributions, in a tuple, a list or a dict.
+            input_lens: How many of the logits each takes, likewise, or in a list in their order.
+            **kwargs: More, in later releases.
+        """
+        kinds = child_distribution_cls_struct
+        kinds = tuple(kinds) if isinstance(kinds, list) else kinds
+        lengths = input_lens
+        if isinstance(lengths, (dict, tuple)):
+            lengths = [length for _, length in leaves(lengths)]
+        parts_of = iter(logits.split([int(length) for length in lengths], dim=-1))
+        return cls(mapped(lambda kind: kind.from_logits(next(parts_of)), kinds))
+
+
+def _as(struct: Any, value: Any) -> Any:
+    # Actions of a Tuple space may come in a list.
+    return tuple(value) if isinstance(struct, tuple) and isinstance(value, list) else value
 
 
 class _Flags(TorchDistribution):
@@ -271,7 +325,7 @@ class _Flags(TorchDistribution):
         return TorchDeterministic(loc=(self._dist.logits > 0).float())
 
 
-class TorchMultiCategorical(TorchMultiDistribution):
+class TorchMultiCategorical(_Joined):
     """Several choices, each by logits of its own."""
 
     def __init__(self, categoricals: list[Any]) -> None:
@@ -354,13 +408,13 @@ def _made(space: Any, logits: Any, squash: bool) -> Any:
         if not start:
             return TorchCategorical.from_logits(logits)
         one = TorchCategorical.from_logits(logits)
-        return TorchMultiDistribution([one], lambda v: v[0] + start, lambda v: [v - start])
+        return _Joined([one], lambda v: v[0] + start, lambda v: [v - start])
     if isinstance(space, spaces.MultiDiscrete):
         made = TorchMultiCategorical.from_logits(logits, input_lens=space.nvec.reshape(-1))
         if len(space.shape) == 1:
             return made
         shape = space.shape
-        return TorchMultiDistribution(
+        return _Joined(
             made.children,
             lambda found: torch.stack(found, dim=-1).reshape(-1, *shape),
             lambda value: value.reshape(value.shape[0], -1).unbind(-1),
@@ -373,7 +427,7 @@ def _made(space: Any, logits: Any, squash: bool) -> Any:
     )
     if len(shape) == 1:
         return child
-    return TorchMultiDistribution(
+    return _Joined(
         [child],
         lambda found: found[0].reshape(*found[0].shape[:-1], *shape),
         lambda value: [value.reshape(value.shape[0], -1)],
@@ -391,9 +445,9 @@ def _of_parts(space: Any, logits: Any, squash: bool) -> Any:
         for part, own in zip(children, logits.split(sizes, dim=-1), strict=True)
     ]
     if named is None:
-        return TorchMultiDistribution(made, tuple, list)
+        return _Joined(made, tuple, list)
     names = [name for name, _ in named]
-    return TorchMultiDistribution(
+    return _Joined(
         made,
         lambda found: dict(zip(names, found, strict=True)),
         lambda value: [value[name] for name in names],

@@ -11,5 +11,10 @@ class ValueFunctionAPI:
 
     @abstractmethod
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
-        """Return the values of the batch's observations, of shape ``(batch,)``."""
+        """Return the values of the batch's observations, of shape ``(batch,)``.
+
+        Args:
+            batch: Tensors by column, of shape ``(batch, ...)``.
+            embeddings: What ``forward_train`` returned as ``Columns.EMBEDDINGS``. Default: it is computed.
+        """
         raise NotImplementedError

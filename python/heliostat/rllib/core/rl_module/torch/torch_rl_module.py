@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from typing import Any
 
@@ -21,6 +22,13 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         torch.nn.Module.__init__(self)
         RLModule.__init__(self, *args, **kwargs)
+        if self.inference_only:
+            for name in self.get_non_inference_attributes():
+                owner, _, last = name.rpartition(".")
+                with contextlib.suppress(AttributeError):  # setup() has left it out
+                    delattr(self.get_submodule(owner), last)
+                if not owner and not hasattr(self, last):
+                    setattr(self, last, None)
 
     def forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Return the outputs for training, as torch calls modules."""
@@ -36,11 +44,10 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
     ) -> dict[str, Any]:
         """Return the weights as arrays of numpy, by torch's names of them."""
         copied = kwargs.get("copied", True)
-        left_out = tuple(self.get_non_inference_attributes()) if inference_only else ()
         arrays = {
             name: value.detach().cpu().numpy()
             for name, value in self.state_dict().items()
-            if not left_out or name.split(".", 1)[0] not in left_out
+            if not inference_only or not self._is_for_training(name)
         }
         return {name: a.copy() for name, a in arrays.items()} if copied else arrays
 
@@ -79,14 +86,16 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
             found = self.load_state_dict(given, strict=False)
         except RuntimeError as error:
             raise ValueError(f"The weights are of another module: {error}") from None
-        unneeded = self.get_non_inference_attributes()
         missing = [
             name
             for name in found.missing_keys
-            if name not in others and name.split(".", 1)[0] not in unneeded
+            if name not in others and not self._is_for_training(name)
         ]
         if missing and (given or others):
             raise ValueError(f"The weights are of another module: it lacks {', '.join(missing)}.")
+
+    def _is_for_training(self, weight: str) -> bool:
+        return any(f"{weight}.".startswith(f"{a}.") for a in self.get_non_inference_attributes())
 
     def get_non_inference_attributes(self) -> list[str]:
         """Return the names of attributes that acting does not need: runners do not get them."""

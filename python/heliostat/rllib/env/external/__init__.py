@@ -1,0 +1,1 @@
+"""Environments outside of the cluster, which act by themselves and send episodes over a socket."""

@@ -1,0 +1,1 @@
+"""Names that programs written for RLlib import from here."""

@@ -1,0 +1,10 @@
+"""Names of the old API stack that programs of the new one import, and sentences about the others."""
+
+from __future__ import annotations
+
+from heliostat.rllib.policy.policy import PolicySpec
+from heliostat.rllib.utils.gone import refusing
+
+__all__ = ["PolicySpec"]
+
+__getattr__ = refusing("rllib.policy", {}, "ray.rllib.core.rl_module.RLModule")
