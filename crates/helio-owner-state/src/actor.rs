@@ -181,7 +181,7 @@ impl Actor {
 /// The stand-in "task" under which a constructor waits for its arguments.
 /// The place of a call that is made again, among the calls that had ended; `None` for others.
 fn remade_place(tasks: &IdMap<TaskId, Task>, id: &TaskId) -> Option<u64> {
-    tasks.get(id).filter(|task| task.past.is_remade).map(|task| task.past.ended)
+    tasks.get(id).filter(|task| task.past.earlier.is_remade).map(|task| task.past.earlier.ended)
 }
 
 fn creation_task(actor: ActorId) -> TaskId {
@@ -286,7 +286,7 @@ impl Owner {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         let Some(creation) = actor.creation.take() else { return };
         actor.subscribed = true;
-        let args = self.encode_args(&creation.args);
+        let (args, _) = self.encode_args(&creation.args);
         let spec = ActorSpec { args, ..creation.spec };
         out.push(Action::CreateActor {
             actor: id,
@@ -523,14 +523,17 @@ impl Owner {
         call.state = State::OnActor;
         call.at = Some(to.clone());
         call.sent = now;
-        let (spec, attempt, is_remade) = (call.spec.clone(), call.attempt, call.past.is_remade);
+        let (spec, attempt, is_remade) =
+            (call.spec.clone(), call.attempt, call.past.earlier.is_remade);
         let is_of_it = matches!(&spec.target, Target::Actor(actor) if *actor == id);
         assert!(is_of_it, "a call would run in an actor that was not called");
         actor.sent.push_back(task);
         actor.sequence += 1;
-        let sequence = if is_remade { call.past.ended } else { actor.sequence };
-        self.copies_to_come(&spec, &to);
-        let args = self.encode_args(&spec.args);
+        let sequence = if is_remade { call.past.earlier.ended } else { actor.sequence };
+        let (args, is_stored) = self.encode_args(&spec.args);
+        if is_stored {
+            self.copies_to_come(&spec, &to);
+        }
         let lease = helio_types::LeaseId(0);
         out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
     }
@@ -638,8 +641,8 @@ impl Owner {
                 call.attempt += 1;
                 call.yielded = 0;
                 call.state = State::Queued;
-                call.past.failure = Some(cause.message.as_str().into());
-                if call.past.is_remade {
+                call.past.earlier.failure = Some(cause.message.as_str().into());
+                if call.past.earlier.is_remade {
                     remade.push(task);
                 } else {
                     again.push_back(task);
@@ -687,7 +690,7 @@ impl Owner {
                 match self.tasks.get_mut(&task).filter(|call| !call.cancelled) {
                     Some(call) if !mutant!("unsent-method-given-up") => {
                         (call.state, call.at) = (State::Queued, None);
-                        if call.past.is_remade {
+                        if call.past.earlier.is_remade {
                             remade.push(task);
                         } else {
                             again.push_back(task);

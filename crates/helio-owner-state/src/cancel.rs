@@ -84,7 +84,10 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        (task.cancelled, task.past.is_left) = (true, is_left);
+        task.cancelled = true;
+        if task.past.earlier.is_left != is_left {
+            task.past.earlier.is_left = is_left;
+        }
         let spec = task.spec.clone();
         match task.state {
             State::Waiting(_) | State::Queued | State::Delayed(_)

@@ -100,8 +100,8 @@ impl Owner {
         for relations in self.objects.values_mut().filter_map(|object| object.relations.present()) {
             relations.strays.retain(|stray| stray.node_id != node);
         }
-        for task in self.tasks.values_mut() {
-            task.past.strays.retain(|stray| stray.node_id != node);
+        for earlier in self.tasks.values_mut().filter_map(|task| task.past.earlier.present()) {
+            earlier.strays.retain(|stray| stray.node_id != node);
         }
     }
 

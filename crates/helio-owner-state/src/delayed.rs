@@ -19,11 +19,12 @@ impl Owner {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let waits = matches!(task.state, State::Delayed(_));
         assert!(!waits, "a call would be tried again twice");
-        let delay = OOM_DELAY_US.saturating_mul(1 << task.past.ooms.min(16)).min(OOM_DELAY_US_MAX);
+        let delay =
+            OOM_DELAY_US.saturating_mul(1 << task.past.earlier.ooms.min(16)).min(OOM_DELAY_US_MAX);
         let delay = if mutant!("out-of-memory-tried-again-at-once") { 0 } else { delay };
-        task.past.ooms += 1;
+        task.past.earlier.ooms += 1;
         let first_line = cause.message.lines().next().unwrap_or_default();
-        task.past.failure = Some(first_line.into());
+        task.past.earlier.failure = Some(first_line.into());
         task.state = State::Delayed(now + delay);
         self.delayed.insert((now + delay, id));
     }
@@ -41,7 +42,9 @@ impl Owner {
             assert!(is_next, "a call would wait longer than one that came later");
             // The call may have been cancelled meanwhile.
             let task = self.tasks.get(&id).filter(|task| task.state == State::Delayed(at));
-            if let Some(failure) = task.map(|task| task.past.failure.clone().unwrap_or_default()) {
+            if let Some(failure) =
+                task.map(|task| task.past.earlier.failure.clone().unwrap_or_default())
+            {
                 self.retry(id, ("OUT_OF_MEMORY", &failure), now, out);
             }
         }

@@ -30,6 +30,7 @@ mod delayed;
 mod event;
 mod hash;
 mod history;
+mod lazy;
 mod links;
 mod relations;
 mod why;

@@ -21,7 +21,7 @@ use crate::Owner;
 use crate::event::Action;
 use crate::hash::shrink;
 use crate::object::{Stored, error};
-use crate::task::{Past, TaskSpec};
+use crate::task::{Earlier, Past, TaskSpec};
 
 /// The size of a record beside the bytes of its arguments.
 const CALL_BYTES: usize = 1024;
@@ -145,7 +145,7 @@ impl Owner {
         past: &Past,
         out: &mut Vec<Action>,
     ) {
-        let (items, is_left) = (past.items, past.is_left);
+        let (items, is_left) = (past.earlier.items, past.earlier.is_left);
         let mut kept = Vec::new();
         for id in spec.args.held() {
             let Some(object) = self.objects.get_mut(&id) else { continue };
@@ -309,8 +309,9 @@ impl Owner {
             let failure = Some("its value was lost and is made again".into());
             let Lineage { items, ended, is_left, .. } = lineage;
             let (created, is_remade) = (now, true);
-            let past =
-                Past { created, failure, items, is_remade, ended, is_left, ..Past::default() };
+            let earlier =
+                Earlier { failure, items, is_remade, ended, is_left, ..Earlier::default() };
+            let past = Past { created, earlier: earlier.into() };
             let spec = self.with_handle(lineage.spec);
             self.enter(spec, 1, lineage.retries_left, past, now, out);
         }

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_proto::peer::{Frame, Reference, Returned, Value};
+use helio_proto::peer::{Frame, Reference, Returned, Value, ValueRef};
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId, mutant};
 
 use crate::Owner;
@@ -18,8 +18,9 @@ use crate::actor::actor_of_handle;
 use crate::copies::add_each;
 use crate::event::Action;
 use crate::hash::shrink;
+use crate::lazy::Lazy;
 use crate::lineage::Final;
-use crate::relations::Lazy;
+use crate::relations::Relations;
 use crate::task::OutgoingValue;
 
 /// The place of an object's value.
@@ -52,7 +53,7 @@ pub struct Object {
     /// How many finished calls that are remembered took it; they do not keep its bytes.
     pub(crate) remembered: u32,
     pub(crate) is_final: Final,
-    pub(crate) relations: Lazy,
+    pub(crate) relations: Lazy<Relations>,
     /// Borrowed: the owner was asked for the value.
     pub(crate) asked: bool,
     /// Borrowed: the number under which the owner was told.
@@ -141,6 +142,16 @@ impl From<Value> for Stored {
 }
 
 impl Stored {
+    /// The value on its way out of here, without a copy; `None` while pending.
+    pub(crate) fn as_wire(&self) -> Option<ValueRef<'_>> {
+        match self {
+            Self::Pending => None,
+            Self::Inline(bytes) => Some(ValueRef::Inline(bytes)),
+            Self::Error(bytes) => Some(ValueRef::Error(bytes)),
+            Self::Stores { size, locations } => Some(ValueRef::Stored { size: *size, locations }),
+        }
+    }
+
     /// The value in transit; `None` while pending.
     #[must_use]
     pub(crate) fn to_wire(&self) -> Option<Value> {
@@ -339,15 +350,16 @@ impl Owner {
         if object.owner.is_some() || matches!(object.value, Stored::Error(_)) {
             out.push(Action::Forget(id));
         }
-        let mut relations =
-            object.relations.into_present().map(|relations| *relations).unwrap_or_default();
+        let mut relations = object.relations.into_present();
         match (&object.owner, object.value) {
             (Some(owner), _) => {
                 let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };
                 self.borrows.send(owner, frame, out);
             }
             (None, Stored::Stores { mut locations, .. }) => {
-                add_each(&mut locations, std::mem::take(&mut relations.strays));
+                if let Some(relations) = &mut relations {
+                    add_each(&mut locations, std::mem::take(&mut relations.strays));
+                }
                 out.push(Action::Free { id, locations });
             }
             // An error that the system itself put there is told where it happened; an exception of the user's code
@@ -359,13 +371,17 @@ impl Owner {
             }
             (None, _) => {}
         }
-        if !relations.strays.is_empty() {
-            out.push(Action::Free { id, locations: relations.strays });
+        let mut handle_of = None;
+        if let Some(relations) = relations {
+            if !relations.strays.is_empty() {
+                out.push(Action::Free { id, locations: relations.strays });
+            }
+            for inner in relations.contained {
+                self.unhold(inner, out);
+            }
+            handle_of = relations.handle_of;
         }
-        for inner in relations.contained {
-            self.unhold(inner, out);
-        }
-        if let Some(actor) = relations.handle_of {
+        if let Some(actor) = handle_of {
             self.handles_gone(actor, out);
         } else if let Some(actor) = actor_of_handle(id) {
             self.retire_actor(actor, out);

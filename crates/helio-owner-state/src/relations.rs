@@ -1,10 +1,10 @@
-//! The relations of an object to others. Most objects have none, and there may be a million of them: they have one
-//! empty pointer for it.
+//! The relations of an object to others. Most objects have none, and there may be a million of them.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use crate::lazy::Rare;
 
 #[derive(Debug, Default)]
 pub(crate) struct Relations {
@@ -40,31 +40,8 @@ static NONE: Relations = Relations {
     strays: Vec::new(),
 };
 
-/// [`Relations`] that take memory from the first change on: [`Lazy::present`] is for changes that need none
-/// where there are none.
-#[derive(Debug, Default)]
-pub(crate) struct Lazy(Option<Box<Relations>>);
-
-impl Lazy {
-    pub(crate) fn present(&mut self) -> Option<&mut Relations> {
-        self.0.as_deref_mut()
-    }
-
-    pub(crate) fn into_present(self) -> Option<Box<Relations>> {
-        self.0
-    }
-}
-
-impl Deref for Lazy {
-    type Target = Relations;
-
-    fn deref(&self) -> &Relations {
-        self.0.as_deref().unwrap_or(&NONE)
-    }
-}
-
-impl DerefMut for Lazy {
-    fn deref_mut(&mut self) -> &mut Relations {
-        self.0.get_or_insert_default()
+impl Rare for Relations {
+    fn none() -> &'static Self {
+        &NONE
     }
 }

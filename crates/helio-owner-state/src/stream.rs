@@ -51,8 +51,8 @@ impl Owner {
         if let Some(call) = self.tasks.get_mut(&task) {
             call.yielded = call.yielded.max(index + 1);
             // Nobody holds what comes when the reader has left.
-            if matches!(returned.value, Value::Stored { .. }) && !call.past.is_left {
-                call.past.items = call.past.items.max(index + 1);
+            if matches!(returned.value, Value::Stored { .. }) && !call.past.earlier.is_left {
+                call.past.earlier.items = call.past.earlier.items.max(index + 1);
             }
         }
         // A generator that runs once more for items that were lost may yield more than it did.
@@ -104,7 +104,7 @@ impl Owner {
     /// A generator that its reader has left runs once more only for items that were lost.
     fn end_if_left(&mut self, task: TaskId, index: u32, now: u64, out: &mut Vec<Action>) {
         let has_made_all = self.tasks.get(&task).is_some_and(|call| {
-            call.past.is_left && !call.cancelled && index + 1 >= call.past.items
+            call.past.earlier.is_left && !call.cancelled && index + 1 >= call.past.earlier.items
         });
         if has_made_all {
             self.leave(task, now, out);
@@ -178,14 +178,15 @@ impl Owner {
         items: u32,
         returns: &[Returned],
     ) -> Vec<(ObjectId, Option<Stored>)> {
-        let of_items = task.spec.made(task.past.items).skip(task.spec.return_count() as usize);
+        let of_items =
+            task.spec.made(task.past.earlier.items).skip(task.spec.return_count() as usize);
         let mut wanted = Vec::new();
         for (index, id) in (0..).zip(of_items) {
             let Some(object) = self.objects.get_mut(&id).filter(|object| !object.is_ready()) else {
                 continue;
             };
             // A generator that its reader has left is cancelled when all has come: the error is nobody's.
-            let is_left = task.cancelled && task.past.is_left;
+            let is_left = task.cancelled && task.past.earlier.is_left;
             let value = match returns.first() {
                 Some(returned) if failed && !is_left => Some(returned.value.clone().into()),
                 // The item came, and was lost before the end.

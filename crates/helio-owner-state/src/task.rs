@@ -14,7 +14,7 @@ use std::sync::Arc;
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::frame::INLINE_MAX;
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::{self, Frame, Returned, STREAMING, Value};
+use helio_proto::peer::{self, Frame, Returned, STREAMING, Value, ValueRef};
 use helio_proto::reader::put_bytes;
 use helio_proto::template::Template;
 use helio_types::{
@@ -27,6 +27,7 @@ use crate::cancel::cancelled_error;
 use crate::copies::{add_each, node_of};
 use crate::event::Action;
 use crate::hash::shrink;
+use crate::lazy::{Lazy, Rare};
 use crate::lineage::Final;
 use crate::object::Stored;
 use crate::stream::FIRST_ITEM;
@@ -34,6 +35,9 @@ use crate::stream::FIRST_ITEM;
 /// A call goes to where so many bytes of its arguments are, even if that takes a worker there: values of this
 /// size lie in object stores.
 const LARGE_BYTES: u64 = INLINE_MAX as u64;
+
+/// An argument that is a reference takes about so many bytes in a call, beside its value.
+const ARGUMENT_BYTES: usize = 128;
 
 /// A call's arguments, as the front serialized them.
 #[derive(Clone, Debug, Default)]
@@ -161,7 +165,7 @@ pub(crate) struct Task {
 impl Task {
     /// Whether it holds back no other call of its actor while it lacks arguments.
     pub(crate) fn is_unordered(&self) -> bool {
-        self.spec.template.is_unordered || self.past.is_remade
+        self.spec.template.is_unordered || self.past.earlier.is_remade
     }
 
     /// Whether the object is an item that its present attempt has yielded, and yields no second time.
@@ -172,7 +176,7 @@ impl Task {
     /// Whether its values are not wanted any more. The items that were read of a generator are, although its
     /// reader has left it.
     fn is_unwanted(&self) -> bool {
-        self.cancelled && !self.past.is_left
+        self.cancelled && !self.past.earlier.is_left
     }
 
     /// Whether the call may run once more for what it has made.
@@ -185,7 +189,7 @@ impl Task {
         if let Some(at) = &self.at
             && !mutant!("abandoned-copy-forgotten")
         {
-            add_each(&mut self.past.strays, vec![node_of(at)]);
+            add_each(&mut self.past.earlier.strays, vec![node_of(at)]);
         }
     }
 
@@ -195,11 +199,17 @@ impl Task {
     }
 }
 
-/// The record of a call's earlier attempts.
-#[derive(Debug, Default, Clone)]
+/// The record of what a call has been through.
+#[derive(Debug, Default)]
 pub(crate) struct Past {
     /// When it was made.
     pub(crate) created: u64,
+    pub(crate) earlier: Lazy<Earlier>,
+}
+
+/// The record of a call's earlier attempts. Most calls have none.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
     /// How often its worker was ended for want of memory.
     pub(crate) ooms: u32,
     /// How its last attempt ended.
@@ -214,6 +224,22 @@ pub(crate) struct Past {
     pub(crate) is_left: bool,
     /// Where attempts were given up that may have written what the call makes.
     pub(crate) strays: Vec<NodeAddress>,
+}
+
+static NONE: Earlier = Earlier {
+    ooms: 0,
+    failure: None,
+    items: 0,
+    is_remade: false,
+    ended: 0,
+    is_left: false,
+    strays: Vec::new(),
+};
+
+impl Rare for Earlier {
+    fn none() -> &'static Self {
+        &NONE
+    }
 }
 
 impl CallArgs {
@@ -288,11 +314,11 @@ impl Owner {
         let id = spec.id;
         let missing = self.await_args(id, &spec, out);
         if let Target::Actor(actor) = spec.target {
-            self.enqueue_call(actor, &spec, past.is_remade);
+            self.enqueue_call(actor, &spec, past.earlier.is_remade);
         }
-        let state = State::Waiting(missing);
+        let state = if missing == 0 { State::Queued } else { State::Waiting(missing) };
         let task = Task {
-            spec,
+            spec: spec.clone(),
             state,
             attempt,
             retries_left,
@@ -304,7 +330,7 @@ impl Owner {
         };
         assert!(self.tasks.insert(id, task).is_none(), "an attempt under way would be forgotten");
         if missing == 0 {
-            self.dispatch(id, now, out);
+            self.dispatch(&spec, now, out);
         }
     }
 
@@ -317,18 +343,22 @@ impl Owner {
         assert!(*missing > 0, "a call that lacks nothing is no call that waits");
         *missing -= 1;
         if *missing == 0 {
-            self.dispatch(id, now, out);
+            task.state = State::Queued;
+            let spec = task.spec.clone();
+            self.dispatch(&spec, now, out);
         }
     }
 
     /// All dependencies are known: fail with theirs, or go where the call runs.
-    fn dispatch(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.state = State::Queued;
-        let spec = task.spec.clone();
+    fn dispatch(&mut self, spec: &TaskSpec, now: u64, out: &mut Vec<Action>) {
+        let id = spec.id;
+        let mut is_stored = false;
         let failed = spec.awaited().find_map(|dep| match &self.objects.get(&dep)?.value {
             Stored::Error(bytes) => Some(bytes.clone()),
-            _ => None,
+            value => {
+                is_stored |= matches!(value, Stored::Stores { .. });
+                None
+            }
         });
         if let Some(bytes) = failed {
             for dep in spec.awaited() {
@@ -342,35 +372,34 @@ impl Owner {
             return;
         }
         match &spec.target {
-            Target::Class(class) => self.enqueue(class, id, now, out),
-            Target::Actor(actor) => self.dispatch_call(*actor, &spec, now, out),
+            Target::Class(class) => self.enqueue(class, id, is_stored, now, out),
+            Target::Actor(actor) => self.dispatch_call(*actor, spec, now, out),
         }
     }
 
-    /// The arguments in wire form: [`peer::Args::put`] without the copies.
-    pub(crate) fn encode_args(&self, args: &CallArgs) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(16 + args.body.len());
+    /// The arguments in wire form: [`peer::Args::put`] without the copies. Returns also whether some of them lie in
+    /// object stores.
+    pub(crate) fn encode_args(&self, args: &CallArgs) -> (Vec<u8>, bool) {
+        let n = args.deps.len() + usize::from(args.stored_body.is_some());
+        let mut bytes = Vec::with_capacity(16 + args.body.len() + n * ARGUMENT_BYTES);
         bytes.push(u8::from(args.stored_body.is_some()));
         put_bytes(&mut bytes, &args.body);
-        let n = args.deps.len() + usize::from(args.stored_body.is_some());
         bytes.extend_from_slice(&(n as u32).to_le_bytes());
+        let mut is_stored = false;
         for dep in args.stored_body.iter().chain(&args.deps) {
-            let value =
-                self.objects.get(dep).and_then(|object| object.value.to_wire()).unwrap_or_else(
-                    || {
-                        let text = "an argument was lost before its call was sent";
-                        Value::Error(
-                            SystemError {
-                                object: *dep,
-                                ..SystemError::new(ErrorKind::ObjectLost, text)
-                            }
-                            .to_payload(),
-                        )
-                    },
-                );
-            peer::put_dependency(&mut bytes, &self.reference(*dep), &value);
+            let object = self.objects.get(dep);
+            let owner = object.and_then(|object| object.owner.as_ref()).unwrap_or(&self.me);
+            if let Some(value) = object.and_then(|object| object.value.as_wire()) {
+                is_stored |= matches!(value, ValueRef::Stored { .. });
+                peer::put_dependency(&mut bytes, *dep, owner, value);
+                continue;
+            }
+            let text = "an argument was lost before its call was sent";
+            let error =
+                SystemError { object: *dep, ..SystemError::new(ErrorKind::ObjectLost, text) };
+            peer::put_dependency(&mut bytes, *dep, owner, ValueRef::Error(&error.to_payload()));
         }
-        bytes
+        (bytes, is_stored)
     }
 
     /// The nodes that hold a call's stored arguments, with how many bytes of them, most first.
@@ -497,7 +526,7 @@ impl Owner {
         for (index, returned) in (1u32..).zip(returns) {
             let Value::Stored { locations, .. } = returned.value else { continue };
             match self.tasks.get_mut(&id) {
-                Some(task) => add_each(&mut task.past.strays, locations),
+                Some(task) => add_each(&mut task.past.earlier.strays, locations),
                 None => self.strayed(id.object(index), &locations, out),
             }
         }
@@ -531,9 +560,9 @@ impl Owner {
         let (spec, past) = (task.spec.clone(), &task.past);
         let wanted = self.items_wanted(&task, failed, items, &returns);
         let stored = |returned: &Returned| matches!(returned.value, Value::Stored { .. });
-        let is_stored = past.items > 0 || returns.iter().any(stored);
+        let is_stored = past.earlier.items > 0 || returns.iter().any(stored);
         if is_stored {
-            let live = self.count_live(&spec, past.items, &returns);
+            let live = self.count_live(&spec, past.earlier.items, &returns);
             let is_forgotten = mutant!("lineage-with-an-end-forgotten") && task.retries_left > 0;
             if task.may_run_again() && live > 0 && !is_forgotten {
                 self.remember(spec.clone(), task.retries_left, live, past, out);
@@ -543,13 +572,13 @@ impl Owner {
                     0 => Final::NoRetries,
                     _ => Final::UsedUp,
                 };
-                for object in spec.made(past.items) {
+                for object in spec.made(past.earlier.items) {
                     self.mark_final(object, why);
                 }
             }
         }
-        for object in spec.made(past.items) {
-            self.strayed(object, &past.strays, out);
+        for object in spec.made(past.earlier.items) {
+            self.strayed(object, &past.earlier.strays, out);
         }
         if spec.returns == STREAMING {
             self.stream_finished(id, failed, items, returns, now, out);
@@ -632,11 +661,12 @@ impl Owner {
         // An argument may have been lost with the worker: wait for it again if so.
         let Some(task) = self.tasks.remove(&id) else { return };
         self.history.add_attempt(&task, failure, now);
-        let mut past = Past { failure: Some(failure.1.into()), ..task.past };
+        let mut past = task.past;
+        past.earlier.failure = Some(failure.1.into());
         // A method's call had ended, for when its actor does the calls go back to the queue. Calls that were made
         // after it may be at the actor already and wait for its result.
-        if matches!(task.spec.target, Target::Actor(_)) && !past.is_remade {
-            (past.is_remade, past.ended) = (true, self.lineages.next_ended());
+        if matches!(task.spec.target, Target::Actor(_)) && !past.earlier.is_remade {
+            (past.earlier.is_remade, past.earlier.ended) = (true, self.lineages.next_ended());
         }
         self.enter(task.spec, task.attempt + 1, task.retries_left, past, now, out);
     }

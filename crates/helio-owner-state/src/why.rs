@@ -261,7 +261,7 @@ impl Owner {
             (State::Queued, Target::Actor(actor)) => self.waits_for_actor(*actor, task, now, depth),
             (State::OnLease(_) | State::OnActor, _) => self.sent(task, now),
         };
-        if let Some(failure) = &task.past.failure {
+        if let Some(failure) = &task.past.earlier.failure {
             // One that is to be tried later still has the number of the attempt that ended.
             let ended = task.attempt + u32::from(matches!(task.state, State::Delayed(_)));
             let of = match task.spec.retry.max {

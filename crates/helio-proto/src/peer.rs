@@ -39,6 +39,32 @@ pub enum Value {
     },
 }
 
+/// A [`Value`] that lies somewhere else.
+#[derive(Clone, Copy, Debug)]
+pub enum ValueRef<'a> {
+    /// The serialized value.
+    Inline(&'a [u8]),
+    /// The serialized exception that reading it raises.
+    Error(&'a [u8]),
+    /// In the object store of these nodes.
+    Stored {
+        /// The size of the value, in bytes.
+        size: u64,
+        /// The nodes that have the object's bytes.
+        locations: &'a [NodeAddress],
+    },
+}
+
+impl Value {
+    fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Self::Inline(bytes) => ValueRef::Inline(bytes),
+            Self::Error(bytes) => ValueRef::Error(bytes),
+            Self::Stored { size, locations } => ValueRef::Stored { size: *size, locations },
+        }
+    }
+}
+
 /// A value and the references inside it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Returned {
@@ -291,8 +317,12 @@ pub fn get_worker(reader: &mut Reader<'_>) -> Result<WorkerAddress, Malformed> {
 
 /// Appends a reference.
 pub fn put_reference(out: &mut Vec<u8>, reference: &Reference) {
-    out.extend_from_slice(&reference.id.0);
-    put_worker(out, &reference.owner);
+    put_reference_to(out, reference.id, &reference.owner);
+}
+
+fn put_reference_to(out: &mut Vec<u8>, id: ObjectId, owner: &WorkerAddress) {
+    out.extend_from_slice(&id.0);
+    put_worker(out, owner);
 }
 
 /// Reads a reference.
@@ -316,17 +346,17 @@ fn get_node(reader: &mut Reader<'_>) -> Result<NodeAddress, Malformed> {
     })
 }
 
-fn put_value(out: &mut Vec<u8>, value: &Value) {
+fn put_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
-        Value::Inline(bytes) => {
+        ValueRef::Inline(bytes) => {
             ValueKind::Inline.put(out);
             put_bytes(out, bytes);
         }
-        Value::Error(bytes) => {
+        ValueRef::Error(bytes) => {
             ValueKind::Error.put(out);
             put_bytes(out, bytes);
         }
-        Value::Stored { size, locations } => {
+        ValueRef::Stored { size, locations } => {
             ValueKind::Stored.put(out);
             out.extend_from_slice(&size.to_le_bytes());
             put_count(out, locations.len());
@@ -353,7 +383,7 @@ fn get_value(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
 }
 
 fn put_returned(out: &mut Vec<u8>, returned: &Returned) {
-    put_value(out, &returned.value);
+    put_value(out, returned.value.as_ref());
     put_references(out, &returned.contained);
 }
 
@@ -375,9 +405,9 @@ pub fn get_references(reader: &mut Reader<'_>) -> Result<Vec<Reference>, Malform
     (0..n).map(|_| get_reference(reader)).collect()
 }
 
-/// Appends an argument that was a reference.
-pub fn put_dependency(out: &mut Vec<u8>, reference: &Reference, value: &Value) {
-    put_reference(out, reference);
+/// Appends an argument that was a reference: the object, its owner and its value.
+pub fn put_dependency(out: &mut Vec<u8>, id: ObjectId, owner: &WorkerAddress, value: ValueRef<'_>) {
+    put_reference_to(out, id, owner);
     put_value(out, value);
 }
 
@@ -388,7 +418,7 @@ impl Args {
         put_bytes(out, &self.body);
         put_count(out, self.deps.len());
         for dep in &self.deps {
-            put_dependency(out, &dep.reference, &dep.value);
+            put_dependency(out, dep.reference.id, &dep.reference.owner, dep.value.as_ref());
         }
     }
 

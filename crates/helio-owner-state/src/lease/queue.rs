@@ -8,7 +8,7 @@ use helio_proto::node::LeaseClass;
 use helio_types::{NodeAddress, TaskId};
 
 use super::line::Line;
-use super::requests::follows_arguments;
+use super::requests::{REQUESTS_MAX, follows_arguments};
 use super::{Class, Leases};
 use crate::Owner;
 use crate::event::Action;
@@ -99,20 +99,24 @@ impl Leases {
 }
 
 impl Owner {
+    /// The call waits for a worker; `is_stored`: some of its arguments lie in object stores.
     pub(crate) fn enqueue(
         &mut self,
         class: &Arc<LeaseClass>,
         task: TaskId,
+        is_stored: bool,
         now: u64,
         out: &mut Vec<Action>,
     ) {
         let index = self.leases.class(class);
-        let near = self.best_node(index, task);
+        let near = if is_stored { self.best_node(index, task) } else { None };
         let node = near.as_ref().map(|near| near.node_id);
         let class = &mut self.leases.classes[index];
         class.queue.push_back(near, task);
-        // Behind others it changes nothing: there was no room for them, and whatever makes room pumps.
-        if class.queue.len_of(node) == 1 || class.lacks_requests(node) {
+        // Behind others it changes nothing: there was no room for them, and whatever makes room pumps. Behind many
+        // it is not even counted what was asked for.
+        let waiting = class.queue.len_of(node);
+        if waiting == 1 || (waiting <= REQUESTS_MAX && class.lacks_requests(node)) {
             self.pump(index, now, out);
         }
     }
@@ -166,8 +170,10 @@ impl Owner {
         lease.sent.push_back(id);
         let (spec, attempt, to, lease) =
             (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
-        self.copies_to_come(&spec, &to);
-        let args = self.encode_args(&spec.args);
+        let (args, is_stored) = self.encode_args(&spec.args);
+        if is_stored {
+            self.copies_to_come(&spec, &to);
+        }
         let (sequence, is_remade) = (0, false);
         out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
     }

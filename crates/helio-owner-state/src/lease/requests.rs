@@ -11,7 +11,7 @@ use crate::event::Action;
 
 /// How many requests of one class are under way at most for calls that may run anywhere, and for those that
 /// are best run on one node each.
-const REQUESTS_MAX: usize = 16;
+pub(super) const REQUESTS_MAX: usize = 16;
 
 /// The purpose of a requested worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
