@@ -9,6 +9,16 @@ impl State {
     /// Tells the machine, and executes its actions.
     pub(crate) fn apply(&mut self, event: Event<'_>) {
         let now = self.now();
+        self.apply_at(event, now);
+    }
+
+    /// Tells the machine of what does not depend on the time: it is told the time of its last event, which saves
+    /// reading the clock.
+    pub(crate) fn apply_timeless(&mut self, event: Event<'_>) {
+        self.apply_at(event, 0);
+    }
+
+    fn apply_at(&mut self, event: Event<'_>, now: u64) {
         self.process.apply(event, now);
         self.execute_actions();
         self.recount.after_event("process", || self.process.owner().check());

@@ -136,7 +136,7 @@ impl State {
             if dropped.is_empty() { Vec::new() } else { std::mem::take(&mut *dropped) }
         };
         if !ids.is_empty() {
-            self.apply(Event::Dropped(ids));
+            self.apply_timeless(Event::Dropped(ids));
         }
         self.return_pins();
     }
@@ -148,7 +148,7 @@ impl State {
             if released.is_empty() { Vec::new() } else { std::mem::take(&mut *released) }
         };
         if !released.is_empty() {
-            self.apply(Event::Released(released));
+            self.apply_timeless(Event::Released(released));
         }
     }
 
