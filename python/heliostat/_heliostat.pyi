@@ -781,6 +781,41 @@ def kv_get(key: bytes, *, namespace: str = "") -> bytes | None: ...
 def kv_del(key: bytes, *, namespace: str = "") -> bool: ...
 def kv_keys(prefix: bytes, *, namespace: str = "") -> list[bytes]: ...
 
+# --- what steps of environments are worth ---------------------------------------------------------------
+# `heliostat.util.returns` says what each argument is. Arrays are read and written in place: float32, truth
+# values bool, places int64, chances and random numbers float64. Those that are written come last.
+
+def _following(
+    values: Any, last: Any, terminated: Any, end_places: Any, end_values: Any, out: Any
+) -> None: ...
+def _advantages(
+    rewards: Any,
+    values: Any,
+    following: Any,
+    over: Any,
+    gamma: float,
+    lambda_: float,
+    out: Any,
+) -> None: ...
+def _vtrace(
+    log_ratios: Any,
+    rewards: Any,
+    values: Any,
+    following: Any,
+    over: Any,
+    gamma: float,
+    clips: tuple[float, float],
+    targets: Any,
+    advantages: Any,
+) -> None: ...
+def _n_step(
+    rewards: Any, over: Any, gamma: float, at_most: int, sums: Any, counts: Any
+) -> None: ...
+def _set_chances(sums: Any, places: Any, chances: Any) -> None: ...
+def _draw_places(
+    sums: Any, randoms: Any, size: int, beta: float, places: Any, weights: Any
+) -> None: ...
+
 # --- a replica of Serve ------------------------------------------------------------------------------
 
 @final

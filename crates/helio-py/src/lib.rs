@@ -18,6 +18,7 @@ mod inspect;
 mod object_ref;
 mod objects;
 mod packages;
+mod returns;
 mod rows;
 mod serve;
 mod session;
@@ -76,6 +77,8 @@ mod _heliostat {
     };
     #[pymodule_export]
     use crate::packages::{_chunk_name, _cut_file, _give_package, _take_package};
+    #[pymodule_export]
+    use crate::returns::{_advantages, _draw_places, _following, _n_step, _set_chances, _vtrace};
     #[pymodule_export]
     use crate::serve::{
         _ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken, _serve_trailers,

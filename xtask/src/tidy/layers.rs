@@ -28,6 +28,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-owner-state", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-process-state", Pure, &["helio-proto", "helio-owner-state"]),
     ("helio-report", Pure, &["helio-proto", "helio-scheduler"]),
+    ("helio-returns", Pure, &[]),
     ("helio-env", Effects, &[]),
     ("helio-tls", Effects, &["helio-env"]),
     ("helio-rpc", Effects, &["helio-env", "helio-tls"]),
