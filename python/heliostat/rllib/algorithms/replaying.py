@@ -13,7 +13,7 @@ from heliostat.rllib.algorithms.algorithm import Algorithm
 from heliostat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.learner.batches import transitions
-from heliostat.rllib.core.learner.torch.torch_learner import TorchLearner
+from heliostat.rllib.core.learner.torch.torch_learner import Followers, TorchLearner
 from heliostat.rllib.utils.replay_buffers.choosing import buffer_of
 
 torch = required("torch", "ray.rllib", "rllib")
@@ -161,6 +161,7 @@ class TargetLearner(TorchLearner):
         super().build()
         if not hasattr(self, "_targets"):
             self._targets: dict[str, Any] = {}
+            self._followers = Followers()
             self._last_target_update = 0
         for name, module in self.module.items():
             if name not in self._targets:
@@ -175,10 +176,7 @@ class TargetLearner(TorchLearner):
         self._last_target_update = self._timestep
         for name, module in self.module.items():
             config = self.config.get_config_for_module(name)
-            with torch.no_grad():
-                pairs = zip(self._targets[name].parameters(), module.parameters(), strict=True)
-                for target, now in pairs:
-                    target.lerp_(now, config.tau)
+            self._followers.follow(name, self._targets[name], module, config.tau)
             self.metrics.log_value((name, "num_target_updates"), 1, reduce="lifetime_sum")
             self.metrics.log_value((name, "last_target_update_ts"), self._timestep, reduce="item")
 

@@ -10,6 +10,7 @@ from typing import Any
 import heliostat
 from heliostat.exceptions import GetTimeoutError, RayActorError, RayError
 from heliostat.rllib.core.learner.learner_group import weights_of
+from heliostat.rllib.env.env_runner import is_of_users
 from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 _log = logging.getLogger("ray.rllib")
@@ -174,8 +175,12 @@ class EnvRunnerGroup:
         given = connectors or {}
         if not self._actors:
             if self._local is not None:
-                weights = weights_of(learners.get_weights(inference_only=True))
-                self._local.set_state({"rl_module": weights, **state, **given})
+                if is_of_users(self._class):
+                    weights = weights_of(learners.get_weights(inference_only=True))
+                    self._local.set_state({"rl_module": weights, **state, **given})
+                else:
+                    self._local.set_state({**state, **given})
+                    learners.give_weights(self._local.module)
             return None
         if connectors is None and self.config.broadcast_env_runner_states:
             own = getattr(self._local, "connector_states", None)

@@ -34,5 +34,9 @@ def threads_for(work: float) -> Iterator[None]:
 
 def work_of(module: object, rows: int) -> float:
     """About how many multiplications a forward of a module makes."""
-    parameters = getattr(module, "parameters", None)
-    return float(rows * sum(p.numel() for p in parameters())) if parameters is not None else 0.0
+    count = module.__dict__.get("_numbers")
+    if count is None:
+        parameters = getattr(module, "parameters", None)
+        count = sum(p.numel() for p in parameters()) if parameters is not None else 0
+        module.__dict__["_numbers"] = count
+    return float(rows * count)

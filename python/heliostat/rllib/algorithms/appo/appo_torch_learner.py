@@ -10,7 +10,7 @@ import numpy as np
 from heliostat.core.extras import required
 from heliostat.rllib.algorithms.impala.impala_torch_learner import IMPALATorchLearner
 from heliostat.rllib.core.columns import Columns
-from heliostat.rllib.core.learner.torch.torch_learner import masked_mean
+from heliostat.rllib.core.learner.torch.torch_learner import Followers, masked_mean
 
 torch = required("torch", "ray.rllib", "rllib")
 _TARGET_LOGP = "target_logp"
@@ -24,6 +24,7 @@ class APPOTorchLearner(IMPALATorchLearner):
         super().build()
         if not hasattr(self, "_targets"):
             self._targets: dict[str, Any] = {}
+            self._followers = Followers()
             self._kl_coeffs: dict[str, float] = {}
             self._updates = 0
         for name, module in self.module.items():
@@ -78,10 +79,7 @@ class APPOTorchLearner(IMPALATorchLearner):
             return
         for name, module in self.module.items():
             tau = self.config.get_config_for_module(name).tau
-            with torch.no_grad():
-                pairs = zip(self._targets[name].parameters(), module.parameters(), strict=True)
-                for target, now in pairs:
-                    target.lerp_(now, tau)
+            self._followers.follow(name, self._targets[name], module, tau)
             self.metrics.log_value((name, "num_target_updates"), 1, reduce="lifetime_sum")
 
     def _own_state(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from heliostat.core.extras import required
 from heliostat.rllib.algorithms.replaying import TargetLearner
 from heliostat.rllib.core.columns import Columns
+from heliostat.rllib.core.learner.torch.torch_learner import adam
 
 torch = required("torch", "ray.rllib", "rllib")
 
@@ -17,7 +18,7 @@ class DQNTorchLearner(TargetLearner):
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Make one Adam with the setting ``adam_epsilon``."""
         params = self.get_parameters(self.module[module_id])
-        optimizer = torch.optim.Adam(params, lr=1e-3, eps=config.adam_epsilon)
+        optimizer = adam(params, eps=config.adam_epsilon)
         self.register_optimizer(
             module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=config.lr
         )

@@ -12,7 +12,7 @@ from heliostat.rllib.connectors.learner.general_advantage_estimation import Step
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.learner.batches import ends_of, flat, flat_columns, rows_of, seq_len
-from heliostat.rllib.core.learner.torch.torch_learner import masked_mean
+from heliostat.rllib.core.learner.torch.torch_learner import adam, masked_mean
 from heliostat.rllib.utils.nest import mapped
 from heliostat.rllib.utils.schedules import Scheduler
 from heliostat.util.returns import vtrace
@@ -35,7 +35,7 @@ class IMPALATorchLearner(ValueLearner):
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Make the optimizer that ``opt_type`` names."""
         params = self.get_parameters(self.module[module_id])
-        optimizer: Any = torch.optim.Adam(params, lr=1e-3)
+        optimizer: Any = adam(params)
         if config.opt_type == "rmsprop":
             optimizer = torch.optim.RMSprop(
                 params, lr=1e-3, alpha=config.decay, momentum=config.momentum, eps=config.epsilon
@@ -109,10 +109,7 @@ class IMPALATorchLearner(ValueLearner):
             config.vtrace_clip_rho_threshold,
             config.vtrace_clip_pg_rho_threshold,
         )
-        return {
-            Columns.VALUE_TARGETS: targets.astype(np.float32),
-            Columns.ADVANTAGES: advantage.astype(np.float32),
-        }
+        return {Columns.VALUE_TARGETS: targets, Columns.ADVANTAGES: advantage}
 
     def judge(self, module_id: str) -> Any:
         """Return the module whose likelihoods of actions V-trace compares with those of the runners.

@@ -10,6 +10,7 @@ import numpy as np
 from heliostat.core.extras import required
 from heliostat.rllib.algorithms.replaying import TargetLearner
 from heliostat.rllib.core.columns import Columns
+from heliostat.rllib.core.learner.torch.torch_learner import adam
 
 torch = required("torch", "ray.rllib", "rllib")
 
@@ -38,7 +39,7 @@ class SACTorchLearner(TargetLearner):
             self.register_optimizer(
                 module_id=module_id,
                 optimizer_name=name,
-                optimizer=torch.optim.Adam(params, lr=1e-3),
+                optimizer=adam(params),
                 params=params,
                 lr_or_lr_schedule=rate if config.lr is None else config.lr,
             )

@@ -135,6 +135,21 @@ class LearnerGroup(Checkpointable):
         state = self._of_first(_weights, inference_only)
         return {k: v for k, v in state.items() if module_ids is None or k in module_ids}
 
+    def give_weights(self, module: Any) -> None:
+        """Have a module for acting in this process take over the weights.
+
+        Args:
+            module: A module, or the modules of several agents.
+        """
+        if self._learner is not None:
+            learned = self._learner.module
+            one = learned.get(DEFAULT_MODULE_ID) if len(learned) == 1 else None
+            source = learned if hasattr(module, "foreach_module") else one
+            if source is not None and module._take_from(source):
+                return
+        weights = self.get_weights(inference_only=True)
+        module.set_state(weights if hasattr(module, "foreach_module") else weights_of(weights))
+
     def put_weights(self, more: dict[str, Any]) -> Any:
         """Return the reference of a runner's state with the weights of now: one object, written once.
 

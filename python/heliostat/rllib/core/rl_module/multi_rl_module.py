@@ -256,6 +256,11 @@ class MultiRLModule(RLModule):
             if name in self._rl_modules:
                 self._rl_modules[name]._use_state(part)
 
+    def _take_from(self, other: Any) -> bool:
+        return all(
+            module._take_from(other.get(name, module)) for name, module in self._rl_modules.items()
+        )
+
     def _own_weights(self) -> None:
         for module in self._rl_modules.values():
             module._own_weights()

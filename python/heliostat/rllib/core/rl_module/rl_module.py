@@ -263,6 +263,10 @@ class RLModule(Checkpointable):
         """Take over weights of an object that nobody writes to: without a copy, where that can be."""
         self.set_state(state)
 
+    def _take_from(self, other: Any) -> bool:
+        """Take over the weights of a module of this process; False: by the states, which is for any."""
+        return False
+
     def _own_weights(self) -> None:
         """Have weights of its own that somebody may write to, after :meth:`_use_state`."""
 

@@ -21,6 +21,8 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         torch.nn.Module.__init__(self)
+        # The module whose weights this one takes over, its parameters and this one's.
+        self.__dict__["_taken"] = None
         RLModule.__init__(self, *args, **kwargs)
         if self.inference_only:
             for name in self.get_non_inference_attributes():
@@ -76,6 +78,20 @@ class TorchRLModule(torch.nn.Module, RLModule):  # type: ignore[name-defined]
         self._load({n: tensor for n, tensor in tensors.items() if n not in views}, views)
         for name, own in views.items():
             own.data = tensors[name]
+
+    def _take_from(self, other: Any) -> bool:
+        if self._taken is None or self._taken[0] is not other:
+            own, theirs = dict(self.named_parameters()), getattr(other, "named_parameters", dict)
+            pairs = [(own[name], value) for name, value in theirs() if name in own]
+            kinds = {(type(m).get_state, type(m).set_state) for m in (self, other)}
+            plain = kinds == {(TorchRLModule.get_state, TorchRLModule.set_state)}
+            same = len(pairs) == len(own) and all(a.shape == b.shape for a, b in pairs)
+            if not plain or not same or next(self.buffers(), None) is not None:
+                return False
+            self.__dict__["_taken"] = (other, [a for a, _ in pairs], [b for _, b in pairs])
+        with torch.no_grad():
+            torch._foreach_copy_(self._taken[1], self._taken[2])
+        return True
 
     def _own_weights(self) -> None:
         for own in self.parameters():
