@@ -179,6 +179,55 @@ def test_a_stream_arrives_while_it_is_made(web: Client, tmp_path: Path) -> None:
     link.close()
 
 
+@pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray answers a generator with nothing")
+@pytest.mark.contract("F12.04")
+def test_what_a_generator_yields_is_streamed(web: Client) -> None:
+    @serve.deployment
+    class Yields:
+        def __init__(self) -> None:
+            self.go = threading.Event()
+
+        def __call__(self, request: Request) -> Any:
+            if request.url.path == "/go":
+                self.go.set()
+                return "went"
+            if request.url.path == "/returned":
+
+                async def items() -> Any:
+                    yield {"a": 1}
+                    yield [2]
+
+                return items()
+            if request.url.path == "/bad":
+                return (1 // number for number in (0, 1))
+            return self.numbers()
+
+        def numbers(self) -> Any:
+            yield "é"
+            self.go.wait()
+            yield b"\xff"
+
+    @serve.deployment
+    class Itself:
+        async def __call__(self) -> Any:
+            for number in range(3):
+                yield str(number)
+
+    serve.run(Yields.bind())
+    link = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
+    link.request("GET", "/")
+    answer = link.getresponse()
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.read1() == "é".encode()
+    assert web.get("/go").text == "went"
+    assert answer.read() == b"\xff"
+    link.close()
+    assert web.get("/returned").text == '{"a":1}\n[2]\n'
+    assert web.get("/bad").status == 500
+    serve.run(Itself.bind())
+    assert web.get("/").text == "012"
+
+
 @pytest.mark.contract("F12.04")
 def test_who_goes_away_has_the_request_cancelled(web: Client) -> None:
     @serve.deployment(max_ongoing_requests=10)

@@ -39,7 +39,7 @@ from heliostat.serve.options import (
     TracingConfig,
 )
 from heliostat.serve.replica import passing, rpc
-from heliostat.serve.replica.answers import TEXT, answer_of
+from heliostat.serve.replica.answers import TEXT, answer_of, send_items
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Figures, Meter
 from heliostat.serve.replica.socket import Socket
@@ -572,6 +572,9 @@ class ReplicaActor:
                 value = await value
         if callable(value) and hasattr(value, "background"):  # a Starlette response
             await value(exchange.scope, exchange.receive, exchange.send)
+            return
+        if isinstance(value, _GENERATORS):
+            await send_items(self._items("__call__", value), exchange.send)
             return
         headers, body = answer_of(value)
         if len(body) <= PIECE_MAX:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
@@ -19,6 +20,26 @@ def answer_of(value: Any) -> tuple[Any, bytes]:
     if isinstance(value, str):
         return TEXT, value.encode()
     return JSON, json.dumps(_plain(value), separators=(",", ":")).encode()
+
+
+async def send_items(items: AsyncIterator[Any], send: Callable[[Any], Awaitable[None]]) -> None:
+    """Answer with the items of a generator as they come: text and bytes as they are, others as lines of JSON.
+
+    Raises what the generator raises; before its first item nothing was sent.
+    """
+    has_begun = False
+    start = {"type": "http.response.start", "status": 200, "headers": TEXT}
+    async for item in items:
+        headers, body = answer_of(item)
+        if not has_begun:
+            has_begun = True
+            await send(start)
+        if headers is JSON:
+            body += b"\n"
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+    if not has_begun:
+        await send(start)
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _plain(value: Any) -> Any:
