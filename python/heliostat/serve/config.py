@@ -12,6 +12,7 @@ from heliostat.serve.options import (
     GangRuntimeFailurePolicy,
     ProxyLocation,
 )
+from heliostat.serve.specs import DeploymentID  # noqa: F401 # policies of applications name it
 
 if TYPE_CHECKING:
     from heliostat.serve.models import (

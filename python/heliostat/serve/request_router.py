@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from heliostat._heliostat import ObjectRef, ObjectRefGenerator
 from heliostat.serve.context import ReplicaID
 from heliostat.serve.specs import DeploymentID, ReplicaPlace
 
@@ -28,6 +29,9 @@ __all__ = [
     "RequestRouter",
     "RunningReplica",
 ]
+
+# What `on_request_routed` is given: the reference of the answer, or the generator of answers.
+ReplicaResult = ObjectRef | ObjectRefGenerator
 
 # How long a replica may take to say how many requests it has, in seconds.
 _ANSWER_S = 0.1
@@ -216,7 +220,7 @@ class RequestRouter(abc.ABC):
         """
 
     def on_request_routed(  # noqa: B027 # likewise
-        self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
+        self, pending_request: PendingRequest, replica_id: ReplicaID, result: ReplicaResult
     ) -> None:
         """A call went to that replica; ``result``: the reference, or the generator, of its answer."""
 
