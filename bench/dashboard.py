@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 NAMED = "filter_keys=name&filter_predicates=%3D&filter_values="
 # What the page of tasks asks for at each change, and what the overview does.
 TASKS = f"/api/v0/tasks?detail=1&why=1&limit=100&order=creation_time_ms&{NAMED}"
@@ -127,8 +126,8 @@ class Head:
         used: dict[str, float] = {}
         for one in Path(f"/proc/{self.pid}/task").iterdir():
             name = (one / "comm").read_text().strip()
-            fields = (one / "stat").read_text().rpartition(")")[2].split()
-            used[name] = used.get(name, 0) + (int(fields[11]) + int(fields[12])) * TICK_S
+            ran_ns = int((one / "schedstat").read_text().split()[0])
+            used[name] = used.get(name, 0) + ran_ns / 1e9
         return used
 
     def memory_mb(self) -> float:
@@ -238,6 +237,7 @@ def main() -> None:
     p.add_argument(
         "--known", type=int, default=0, help="so many calls, then how quickly lists are answered"
     )
+    p.add_argument("--known-within", type=float, default=600, help="or as many as in so many s")
     p.add_argument("--idle", action="store_true", help="measure a cluster at rest, too")
     p.add_argument("--no-history", action="store_true")
     args = p.parse_args()
@@ -270,8 +270,8 @@ def main() -> None:
         if args.known:
             link = head.link()
             load = Load(head, 0)
-            known = 0
-            while known < args.known:
+            known, until = 0, time.monotonic() + args.known_within
+            while known < args.known and time.monotonic() < until:
                 time.sleep(1)
                 told = json.loads(head.get(link, SUMMARY))["data"]["result"]
                 known = told["total"]

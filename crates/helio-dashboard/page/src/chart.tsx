@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { bytes } from "./show";
 
 export interface Series {
   label: string;
@@ -26,6 +27,10 @@ interface Props {
   /** Whether 0 to 1 is always seen. */
   fromZero?: boolean;
   marks?: Mark[];
+  /** Whether values are amounts of bytes. */
+  isBytes?: boolean;
+  /** Whether a value holds until the next one. */
+  isStepped?: boolean;
 }
 
 const COLOURS = ["--line-1", "--line-3", "--line-2", "--line-4"];
@@ -48,6 +53,8 @@ function short(value: number): string {
 
 // Moments are shown to the second, and no closer than that.
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400, 604_800];
+// Amounts of bytes are shown in round units.
+const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 // Less than half a minute of moments is no past.
 const MOMENTS_MIN = 30;
 
@@ -76,7 +83,7 @@ function drawMarks(plot: uPlot, marks: Mark[], good: string, bad: string): void 
   ctx.restore();
 }
 
-export function Chart({ label, times, series, isMoment = true, across, fromZero = true, marks = [] }: Props): JSX.Element {
+export function Chart({ label, times, series, isMoment = true, across, fromZero = true, marks = [], isBytes = false, isStepped = false }: Props): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const marked = useRef(marks);
@@ -88,14 +95,14 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
     if (!element) return;
     const axis = { size: 28, stroke: colour(element, "--dim"), grid: { stroke: colour(element, "--rule"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const [good, bad] = [colour(element, "--good"), colour(element, "--bad")];
-    const range = (_: uPlot, low: number, high: number): uPlot.Range.MinMax => [Math.min(0, low), Math.max(1, high)];
+    const range = (_: uPlot, low: number, high: number): uPlot.Range.MinMax => [Math.min(0, low), Math.max(1, low + 1.05 * (high - low))];
     const made = new uPlot(
       {
         width: element.clientWidth,
         height: HEIGHT,
         legend: { show: labels.length > 1, live: labels.length < 5, markers: { width: 0, fill: (_, at) => colour(element, COLOURS[(at - 1) % COLOURS.length]!) } },
         scales: { x: { time: isMoment, range: isMoment ? (_, low, high) => [Math.min(low, high - MOMENTS_MIN), high] : undefined }, y: fromZero ? { range } : {} },
-        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : axis, { ...axis, size: 56, values: (_, values) => values.map(short) }],
+        axes: [isMoment ? { ...axis, space: 70, incrs: SECONDS, values: clock } : axis, { ...axis, incrs: isBytes ? BYTES : undefined, size: isBytes ? 64 : 48, values: (_, values) => values.map(isBytes ? bytes : short) }],
         series: [
           across === undefined ? {} : { label: across },
           ...labels.map((name, at) => ({
@@ -103,10 +110,16 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
             width: 1.8,
             points: { show: false },
             spanGaps: !isMoment,
+            paths: isStepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
+            value: (_: uPlot, value: number | null) => (value === null ? "" : isBytes ? bytes(value) : short(value)),
             stroke: colour(element, COLOURS[at % COLOURS.length]!),
           })),
         ],
-        hooks: { draw: [(drawn) => drawMarks(drawn, marked.current, good, bad)] },
+        hooks: {
+          draw: [(drawn) => drawMarks(drawn, marked.current, good, bad)],
+          // Where nobody points there are no values to tell.
+          setLegend: [(told) => told.root.classList.toggle("pointed", told.legend.idx != null)],
+        },
       },
       data,
       element,

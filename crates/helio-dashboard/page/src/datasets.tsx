@@ -179,7 +179,7 @@ function One({ run }: { run: Execution }): JSX.Element {
             <Chart label="Rows a second" times={seen.past.map(([at]) => at)} series={[{ label: "rows/s", values: rates(seen.past) }]} isMoment={false} across="seconds" />
           </Card>
           <Card title="Bytes of blocks">
-            <Chart label="Bytes of blocks" times={seen.past.map(([at]) => at)} series={[{ label: "bytes", values: seen.past.map((point) => point[2]) }]} isMoment={false} across="seconds" />
+            <Chart label="Bytes of blocks" times={seen.past.map(([at]) => at)} series={[{ label: "bytes", values: seen.past.map((point) => point[2]) }]} isMoment={false} isBytes across="seconds" />
           </Card>
         </div>
       )}
@@ -197,8 +197,18 @@ function One({ run }: { run: Execution }): JSX.Element {
             { title: "Rows", of: (row) => count(row.rows), number: true },
             { title: "Bytes", of: (row) => bytes(row.bytes), number: true },
             { title: "Waits in front of it", of: (row) => (row.backlog_blocks ? `${row.backlog_blocks} blocks, ${bytes(row.backlog_bytes)}` : ""), number: true },
-            { title: "In its function", of: (row) => (row.wall_s ? <Bar part={row.udf_s / row.wall_s} label="part of its time in its function">{`${duration(1000 * row.udf_s)} of ${duration(1000 * row.wall_s)}`}</Bar> : "") },
-            { title: "Waits for", of: (row) => row.waits },
+            {
+              title: "In its function",
+              of: (row) =>
+                row.wall_s ? (
+                  <span title={`${duration(1000 * row.udf_s)} of ${duration(1000 * row.wall_s)}`}>
+                    <Bar part={row.udf_s / row.wall_s} label="part of its time in its function">{`${Math.round((100 * row.udf_s) / row.wall_s)} %`}</Bar>
+                  </span>
+                ) : (
+                  ""
+                ),
+            },
+            { title: "Waits for", of: (row) => row.waits && <span class="lines" title={row.waits}>{row.waits}</span> },
           ]}
         />
       </Card>

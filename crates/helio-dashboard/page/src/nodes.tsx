@@ -35,34 +35,35 @@ function lastOf(values: (number | null)[] | undefined): number | null {
   return values?.reduceRight<number | null>((found, value) => found ?? value, null) ?? null;
 }
 
-/** How busy the machine's CPUs, its memory, disks and network are: now, and in the last hour. */
-function hardware(of: (id: string) => Curves | undefined) {
-  const column = (title: string, names: string[], most: (curves: Curves) => number, text: (value: number) => string) => ({
-    title,
-    of: (row: Machine) => {
-      const curves = of(row.raylet.nodeId);
-      if (!curves) return null;
-      const sum = curves.at.map((_, at) => {
-        const parts = names.map((name) => curves.series[name]?.[at] ?? null);
-        return parts.includes(null) ? null : parts.reduce<number>((all, one) => all + (one ?? 0), 0);
-      });
-      const last = lastOf(sum);
-      return last === null ? null : (
-        <Spark values={sum} most={most(curves)} label={`${title} of ${hostOf(row)} in the last hour`}>
-          {text(last)}
-        </Spark>
-      );
-    },
+interface Hardware {
+  title: string;
+  names: string[];
+  most: (curves: Curves) => number;
+  text: (value: number) => string;
+}
+
+const largest = (names: string[]) => (curves: Curves) => Math.max(1, ...curves.at.map((_, at) => names.reduce((all, name) => all + (curves.series[name]?.[at] ?? 0), 0)));
+const traffic = (title: string, names: string[]): Hardware => ({ title, names, most: largest(names), text: (value) => `${bytes(value)}/s` });
+const CPUS: Hardware = { title: "CPUs", names: ["cpu_percent"], most: () => 100, text: (value) => `${Math.round(value)} %` };
+const MEMORY: Hardware = { title: "memory", names: ["memory_used"], most: (curves) => lastOf(curves.series.memory) ?? 1, text: bytes };
+const DISKS = traffic("disks", ["disk_read_per_s", "disk_written_per_s"]);
+const NETWORK = traffic("network", ["received_per_s", "sent_per_s"]);
+
+/** How busy a part of the machine is: now, and in the last hour. */
+function Busy({ of, row, curves, called }: { of: Hardware; row: Machine; curves: Curves | undefined; called?: string }): JSX.Element | null {
+  if (!curves) return null;
+  const sum = curves.at.map((_, at) => {
+    const parts = of.names.map((name) => curves.series[name]?.[at] ?? null);
+    return parts.includes(null) ? null : parts.reduce<number>((all, one) => all + (one ?? 0), 0);
   });
-  const largest = (names: string[]) => (curves: Curves) => Math.max(1, ...curves.at.map((_, at) => names.reduce((all, name) => all + (curves.series[name]?.[at] ?? 0), 0)));
-  const disks = ["disk_read_per_s", "disk_written_per_s"];
-  const network = ["received_per_s", "sent_per_s"];
-  return [
-    column("Machine's CPUs", ["cpu_percent"], () => 100, (value) => `${Math.round(value)} %`),
-    column("Machine's memory", ["memory_used"], (curves) => lastOf(curves.series.memory) ?? 1, bytes),
-    column("Disks", disks, largest(disks), (value) => `${bytes(value)}/s`),
-    column("Network", network, largest(network), (value) => `${bytes(value)}/s`),
-  ];
+  const last = lastOf(sum);
+  return last === null ? null : (
+    <div>
+      <Spark values={sum} most={of.most(curves)} label={`Machine's ${of.title} of ${hostOf(row)} in the last hour`}>
+        {`${called ? `${called} ` : ""}${of.text(last)}`}
+      </Spark>
+    </div>
+  );
 }
 
 export function Nodes(): JSX.Element {
@@ -71,6 +72,7 @@ export function Nodes(): JSX.Element {
   const text = wanted.toLowerCase();
   const found: Machine[] = (value ?? []).filter((node) => [hostOf(node), node.ip, node.raylet.nodeId, node.raylet.state].some((one) => one.toLowerCase().includes(text)));
   const ids = found.slice(0, SHOWN).map((node) => node.raylet.nodeId);
+  const past = (row: Machine) => pasts.value?.[row.raylet.nodeId];
   const pasts = useAsked<Record<string, Curves>>(async () => (ids.length ? ofMachines(ids, HOUR_S, POINTS) : {}), EVERY_MS, [ids.join()]);
   return (
     <>
@@ -99,16 +101,14 @@ export function Nodes(): JSX.Element {
               empty="There is no such node."
               rows={shown}
               columns={[
-                { title: "Node", of: (row) => <><a class="host" title={hostOf(row)} href={`#/nodes/${row.raylet.nodeId}`}>{hostOf(row)}</a> {row.raylet.isHeadNode && <em>head</em>}</> },
-                { title: "State", of: (row) => <><State of={row.raylet.state} /> {row.raylet.stateMessage}</> },
-                { title: "CPUs", of: (row) => use(row, "CPU") },
-                { title: "GPUs", of: (row) => use(row, "GPU") },
-                { title: "Memory", of: (row) => use(row, "memory") },
+                { title: "Node", of: (row) => <><a class="host" title={hostOf(row)} href={`#/nodes/${row.raylet.nodeId}`}>{hostOf(row)}</a> {row.raylet.isHeadNode && <em>head</em>}<div class="dim">{row.ip}</div></> },
+                { title: "State", of: (row) => <><State of={row.raylet.state} />{row.raylet.stateMessage && <span class="lines" title={row.raylet.stateMessage}>{row.raylet.stateMessage}</span>}</> },
+                { title: "CPUs", of: (row) => <>{use(row, "CPU")}<Busy of={CPUS} row={row} curves={past(row)} called="machine" /></> },
+                ...(shown.some((row) => row.gpus.length > 0 || useOf(row, "GPU")) ? [{ title: "GPUs", of: (row: Machine) => <>{use(row, "GPU")}<Devices of={row} /></> }] : []),
+                { title: "Memory", of: (row) => <>{use(row, "memory")}<Busy of={MEMORY} row={row} curves={past(row)} called="machine" /></> },
                 { title: "Object store", of: (row) => use(row, "object_store_memory") },
-                ...hardware((id) => pasts.value?.[id]),
-                { title: "Devices", of: (row) => <Devices of={row} /> },
+                { title: "Disks, network", of: (row) => <><Busy of={DISKS} row={row} curves={past(row)} /><Busy of={NETWORK} row={row} curves={past(row)} /></> },
                 { title: "Workers", of: (row) => row.workers, number: true },
-                { title: "Address", of: (row) => row.ip },
                 { title: "Id", of: (row) => <Id of={row.raylet.nodeId} to="nodes" /> },
               ]}
             />

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { Metrics } from "./curves";
 import type { Drawn } from "./curves";
-import { Card, State, Table, duration, moment } from "./show";
+import { Card, Figures, State, Table, count, duration, moment } from "./show";
 import { Steps } from "./steps";
 import type { Times } from "./steps";
 
@@ -153,16 +153,18 @@ export function One({ run }: { run: Run }): JSX.Element {
       <h2>
         {run.name} <State of={stateOf(run).toUpperCase()} />
       </h2>
+      <Figures
+        of={[
+          ["Took", seconds(tookOf(run))],
+          ["Workers", seen.workers],
+          ["Reports", <>{count(seen.reports)} {seen.reports_per_s ? <small>{`${Number(seen.reports_per_s.toPrecision(3))} a second`}</small> : ""}</>],
+          ["Failures", seen.failures, seen.failures ? "bad" : undefined],
+          ["Checkpoints", count(seen.checkpoint_count)],
+          ["Began", <small>{moment(1000 * seen.started_at)}</small>],
+        ]}
+      />
       <p class="dim wrap">
-        Began {moment(1000 * seen.started_at)}, {seconds(tookOf(run))}; {seen.workers} workers, {seen.reports} reports, {seen.failures}{" "}
-        failures; <code>{seen.path}</code>
-      </p>
-      <p class="counts">
-        {Object.entries(seen.metrics).map(([name, value]) => (
-          <code class="count">
-            {name}={Number(value.toPrecision(4))}
-          </code>
-        ))}
+        Stored in <code>{seen.path}</code>
       </p>
       <Metrics runs={[drawn(run)]} />
       {seen.times.length > 0 && <Steps phases={seen.phases} lanes={seen.times.map((times) => ({ name: `rank ${times.rank}`, times }))} />}

@@ -84,7 +84,7 @@ function One({ deployment }: { deployment: Deployment }): JSX.Element {
         ]}
       />
       {times.length > 1 && (
-        <div class="curves">
+        <div class="curves pairs">
           <div>
             <h3>Latency in ms</h3>
             <Chart label={`Latency of ${deployment.name}`} times={times} series={[{ label: "half", values: of(6) }, { label: "99 of 100", values: of(7) }]} />

@@ -100,11 +100,11 @@ export function Id({ of, to, whole }: { of: string | null | undefined; to?: Thin
   );
 }
 
-/** A part of the whole as a line, with what is said of it. */
-export function Bar({ part, label, children }: { part: number; label: string; children?: ComponentChildren }): JSX.Element {
+/** A part of the whole as a line, with what is said of it; `warns`: all of it is too much. */
+export function Bar({ part, label, warns, children }: { part: number; label: string; warns?: boolean; children?: ComponentChildren }): JSX.Element {
   const percent = Math.round(100 * Math.min(1, Math.max(0, part)));
   return (
-    <span class={`bar${percent >= 95 ? " full" : ""}`}>
+    <span class={`bar${warns && percent >= 95 ? " full" : ""}`}>
       <i role="meter" aria-label={label} aria-valuenow={percent} aria-valuemin={0} aria-valuemax={100}>
         <b style={{ width: `${percent}%` }} />
       </i>
@@ -116,7 +116,7 @@ export function Bar({ part, label, children }: { part: number; label: string; ch
 /** Used of all, as a bar and in numbers. */
 export function Use({ name, used, all }: { name: string; used: number; all: number }): JSX.Element {
   return (
-    <Bar part={all > 0 ? used / all : 0} label={name}>
+    <Bar part={all > 0 ? used / all : 0} label={name} warns>
       {amount(name, used)} / {amount(name, all)}
     </Bar>
   );

@@ -90,7 +90,7 @@ export function Flame({ stacks, of, note }: { stacks: { frames: string[]; count:
           {note}
         </span>
       </p>
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="region" aria-label="The flame graph, may be wider than it is shown">
         <svg class="flame" viewBox={`0 0 ${WIDTH} ${depthOf(root) * LANE}`} style={{ minWidth: "700px" }} role="group" aria-label="Flame graph">
           {bars}
         </svg>

@@ -34,7 +34,7 @@ export function Steps({ phases, lanes }: { phases: string[]; lanes: Lane[] }): J
   order.push(phases.indexOf(WAITING));
   return (
     <Card title={`Steps, up to ${milliseconds(longest)}`}>
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="region" aria-label="Times of steps, may be wider than they are shown">
         <svg class="steps" viewBox={`0 0 ${WIDTH} ${LANE * lanes.length}`} role="img" aria-label="Times of a step, by rank">
           {lanes.map(({ name, times }, lane) => {
             let x = LEFT;

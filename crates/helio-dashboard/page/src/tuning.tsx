@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { Chart } from "./chart";
 import { Runs } from "./runs";
-import { Card, Crumbs, Cut, Figures, Id, State, Table, count, duration, moment } from "./show";
+import { Bar, Card, Crumbs, Cut, Figures, Id, State, Table, count, duration, moment } from "./show";
 
 type Value = number | string | boolean | null;
 
@@ -54,6 +54,8 @@ function short(value: Value): string {
   return typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value);
 }
 
+const CHOSEN_MAX = 6;
+
 interface Axis {
   name: string;
   /** From 0, at the bottom, to 1. */
@@ -65,6 +67,8 @@ function numbers(name: string, values: number[], of: (trial: Trial) => Value): A
   const [low, high] = [Math.min(...values), Math.max(...values)];
   // Over more than two powers of ten, as learning rates are.
   const isLog = low > 0 && high / low > 100;
+  // Of a few choices each one is named.
+  const chosen = [...new Set(values)].sort((a, b) => a - b);
   const scale = (value: number) => (isLog ? Math.log(value) : value);
   const width = scale(high) - scale(low);
   const back = (part: number) => (isLog ? Math.exp(scale(low) + part * width) : low + part * width);
@@ -74,7 +78,11 @@ function numbers(name: string, values: number[], of: (trial: Trial) => Value): A
       const value = of(trial);
       return typeof value === "number" ? (width ? (scale(value) - scale(low)) / width : 0.5) : null;
     },
-    ticks: width ? [0, 0.25, 0.5, 0.75, 1].map((part) => [part, short(back(part))]) : [[0.5, short(low)]],
+    ticks: !width
+      ? [[0.5, short(low)]]
+      : chosen.length <= CHOSEN_MAX
+        ? chosen.map((value) => [(scale(value) - scale(low)) / width, short(value)])
+        : [0, 0.25, 0.5, 0.75, 1].map((part) => [part, short(back(part))]),
   };
 }
 
@@ -173,7 +181,7 @@ function BestSoFar({ run }: { run: Search }): JSX.Element | null {
   const label = `Best ${run.seen.metric} so far`;
   return (
     <Card title={label}>
-      <Chart label={label} times={times} series={[{ label: "best", values: times.map((at) => steps.get(at)!) }]} isMoment={false} across="seconds" fromZero={false} />
+      <Chart label={label} times={times} series={[{ label: "best", values: times.map((at) => steps.get(at)!) }]} isMoment={false} isStepped across="seconds" fromZero={false} />
     </Card>
   );
 }
@@ -189,7 +197,7 @@ function Importance({ run }: { run: Search }): JSX.Element | null {
         rows={found}
         columns={[
           { title: "Parameter", of: ([name]) => <code>{name}</code> },
-          { title: "Share", of: ([, share]) => <><meter min={0} max={1} value={share} aria-label="share" /> {(100 * share).toFixed(0)} %</> },
+          { title: "Share", of: ([name, share]) => <Bar part={share} label={`share of ${name}`}>{`${(100 * share).toFixed(0)} %`}</Bar> },
         ]}
       />
       <p class="legend">The share of the differences in the order of trials that a parameter explains alone.</p>
@@ -252,8 +260,10 @@ function One({ run }: { run: Search }): JSX.Element {
       <Errors run={run} />
       <BestSoFar run={run} />
       <Parallel run={run} />
-      <Importance run={run} />
-      <Curves run={run} />
+      <div class="grid half">
+        <Importance run={run} />
+        <Curves run={run} />
+      </div>
       <Card title="Trials">
         <form class="filters" onSubmit={(event) => event.preventDefault()}>
           <label>
