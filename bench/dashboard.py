@@ -19,15 +19,15 @@ from typing import Any
 
 NAMED = "filter_keys=name&filter_predicates=%3D&filter_values="
 # What the page of tasks asks for at each change, and what the overview does.
-TASKS = f"/api/v0/tasks?detail=1&why=1&limit=100&order=creation_time_ms&{NAMED}"
-SUMMARY = "/api/v0/tasks/summarize"
+TASKS = f"/api/v0/tasks?age=400&detail=1&why=1&limit=100&order=creation_time_ms&{NAMED}"
+SUMMARY = "/api/v0/tasks/summarize?age=400"
 OVERVIEW = [
     "/api/cluster_status",
     "/api/jobs/",
     SUMMARY,
     "/api/v0/actors/summarize",
-    "/api/v0/tasks/errors",
-    "/api/v0/tasks/activity?most=800&since=",
+    "/api/v0/tasks/errors?age=400",
+    "/api/v0/tasks/activity?age=400&most=800&since=",
 ]
 STEP_S = 0.02
 LISTS = {
@@ -278,6 +278,10 @@ def main() -> None:
             load.stop()
             print(
                 f"{known} known, {told['num_after_truncation']} with a row, {head.memory_mb():.0f} MB"
+            )
+            written = sum(one.stat().st_size for one in head.home.rglob("*.history"))
+            print(
+                f"history: {written / 1e6:.1f} MB, {written / max(1, told['total']):.0f} bytes a call"
             )
             for name, path in LISTS.items():
                 took = []

@@ -173,6 +173,8 @@ def test_summaries_count(busy: Head) -> None:
     [
         ("/api/v0/actors?limit=x", 400, "`limit`"),
         ("/api/v0/actors?limit=20000", 400, "`next`"),
+        ("/api/v0/tasks?age=5000", 400, "`age`"),
+        ("/api/v0/tasks/summarize?age=old", 400, "`age`"),
         ("/api/v0/actors?filter_keys=a", 400, "filter_values"),
         ("/api/v0/actors?filter_keys=a&filter_predicates=%3D&filter_values=b", 400, "`a`"),
         ("/api/v0/cats", 404, "cats"),

@@ -105,11 +105,12 @@ impl Changes {
         }
     }
 
-    /// Makes an answer, and counts the time.
+    /// Makes an answer, and counts the CPU's time.
     pub(crate) fn counted<T>(&self, make: impl FnOnce() -> T) -> T {
-        let began = Instant::now();
+        let began = helio_env::clock::of_thread();
         let made = make();
-        self.spent_us.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        let took = helio_env::clock::of_thread().saturating_sub(began);
+        self.spent_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
         made
     }
 }

@@ -4,7 +4,7 @@
 //! the next one begins. So pages neither skip nor repeat rows while others come and go.
 
 use std::borrow::Cow;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use helio_observer::{Told, read};
 use helio_report::calls::{Block, Calls, Field, Found, Group, Key, Of};
@@ -139,19 +139,25 @@ impl Wanted {
         let Chosen { rows, filtered, next } = chosen;
         let mut shown = resource.names(self.is_detailed);
         shown.retain(|column| self.has_why || *column != "why");
+        let are_shown: BTreeSet<&str> = shown.iter().copied().collect();
         let cut = |row: Cow<'_, Row>| -> Value {
-            let mut all: Row = shown.iter().map(|&name| (name.to_owned(), Value::Null)).collect();
             match row {
-                Cow::Owned(row) => {
-                    all.extend(row.into_iter().filter(|(name, _)| shown.contains(&&**name)));
+                Cow::Owned(mut row) => {
+                    row.retain(|name, _| are_shown.contains(&**name));
+                    for name in &shown {
+                        if !row.contains_key(*name) {
+                            row.insert((*name).to_owned(), Value::Null);
+                        }
+                    }
+                    Value::Object(row)
                 }
                 Cow::Borrowed(row) => {
-                    for (name, value) in &mut all {
-                        *value = row.get(name).cloned().unwrap_or(Value::Null);
-                    }
+                    let value = |name| row.get(name).cloned().unwrap_or(Value::Null);
+                    Value::Object(
+                        shown.iter().map(|&name| (name.to_owned(), value(name))).collect(),
+                    )
                 }
             }
-            Value::Object(all)
         };
         let result: Vec<Value> = rows.into_iter().map(cut).collect();
         let mut answer = json!({

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
 use crate::access::Verdict;
+use crate::fields::Fields;
 use crate::page::{Wanted, warning};
 use crate::reply::{self, Refusal, Reply};
 use crate::{App, activity, job_routes};
@@ -74,8 +75,18 @@ impl Answers {
 
     /// The rows of a resource, as they were when the question came or up to [`FRESH`] before.
     pub(crate) async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
+        self.rows_of_age(app, resource, FRESH).await
+    }
+
+    /// The rows of a resource, as they were when the question came or, of calls, up to `age` before.
+    async fn rows_of_age(
+        &self,
+        app: &App,
+        resource: Resource,
+        age: Duration,
+    ) -> Result<Arc<Told>, Refusal> {
         if resource == Resource::Tasks {
-            return self.calls(app, FRESH).await;
+            return self.calls(app, age).await;
         }
         let asked = Instant::now();
         let mut last = self.all[resource.name()].lock().await;
@@ -88,6 +99,19 @@ impl Answers {
         *last = (told.rows.len() <= KEPT_MAX).then(|| (began, Arc::clone(&told)));
         Ok(told)
     }
+}
+
+/// The most that an answer may be older than its question, by the question's own word.
+const AGE_MAX: Duration = Duration::from_secs(1);
+
+/// How old an answer about calls may be: a page that follows them asks at each change, and needs no other round of questions.
+fn age_of(query: &str) -> Result<Duration, Refusal> {
+    let Some(text) = Fields::parse(query).get("age").map(str::to_owned) else { return Ok(FRESH) };
+    let age = text.parse().ok().map(Duration::from_millis).filter(|age| *age <= AGE_MAX);
+    age.ok_or_else(|| {
+        let most = AGE_MAX.as_millis();
+        Refusal::bad(format!("`age` is a number of milliseconds up to {most}, not {text:?}."))
+    })
 }
 
 /// LIMIT-1: of longer lists no answer is kept.
@@ -104,8 +128,13 @@ pub(crate) async fn list(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Reply {
-    let listed = rows_of(&app, &name, verdict).await.and_then(|(resource, told)| {
-        let wanted = Wanted::parse(&query.unwrap_or_default()).map_err(Refusal::bad)?;
+    let query = query.unwrap_or_default();
+    let told = match age_of(&query) {
+        Ok(age) => rows_of(&app, &name, verdict, age).await,
+        Err(refusal) => Err(refusal),
+    };
+    let listed = told.and_then(|(resource, told)| {
+        let wanted = Wanted::parse(&query).map_err(Refusal::bad)?;
         app.changes.counted(|| wanted.page(resource, &told)).map_err(Refusal::bad)
     });
     listed.map_or_else(
@@ -118,6 +147,7 @@ async fn rows_of(
     app: &App,
     name: &str,
     verdict: Verdict,
+    age: Duration,
 ) -> Result<(Resource, Arc<Told>), Refusal> {
     let resource = Resource::named(name).ok_or_else(|| {
         let known: Vec<String> =
@@ -129,11 +159,15 @@ async fn rows_of(
         let rows: Vec<Row> = rows.into_iter().filter_map(|row| row.as_object().cloned()).collect();
         return Ok((resource, Arc::new(Told::all(rows, 0))));
     }
-    Ok((resource, app.answers.rows(app, resource).await?))
+    Ok((resource, app.answers.rows_of_age(app, resource, age).await?))
 }
 
 /// `GET /api/v0/{tasks, actors, objects}/summarize`.
-pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<String>) -> Reply {
+pub(crate) async fn summarize(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Reply {
     let of: fn(&Told) -> Value = match name.as_str() {
         "tasks" => |told| match &told.calls {
             Some(calls) => read(calls).summary(),
@@ -147,9 +181,10 @@ pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<Stri
             return reply::enveloped_refusal(&Refusal::missing(text));
         }
     };
-    let told = match Resource::named(&name) {
-        Some(resource) => app.answers.rows(&app, resource).await,
-        None => Err(Refusal::missing("no such resource")),
+    let told = match (Resource::named(&name), age_of(&query.unwrap_or_default())) {
+        (Some(resource), Ok(age)) => app.answers.rows_of_age(&app, resource, age).await,
+        (None, _) => Err(Refusal::missing("no such resource")),
+        (_, Err(refusal)) => Err(refusal),
     };
     match told {
         Ok(told) => reply::enveloped(json!({
@@ -199,7 +234,9 @@ pub(crate) async fn activity(
     RawQuery(query): RawQuery,
 ) -> Result<Reply, Refusal> {
     let (mut since, mut job, mut most) = (0, String::new(), activity::BARS_MAX);
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+    let query = query.unwrap_or_default();
+    let age = age_of(&query)?;
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "since" => {
                 let wrong =
@@ -218,7 +255,7 @@ pub(crate) async fn activity(
             _ => {}
         }
     }
-    let tasks = app.answers.rows(&app, Resource::Tasks).await?;
+    let tasks = app.answers.calls(&app, age).await?;
     let now = app.now_ms();
     Ok(app.changes.counted(|| {
         let none = Calls::default();
@@ -228,8 +265,12 @@ pub(crate) async fn activity(
 }
 
 /// `GET /api/v0/tasks/errors`: what has failed, grouped by function and error.
-pub(crate) async fn errors(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
-    let tasks = app.answers.rows(&app, Resource::Tasks).await?;
+pub(crate) async fn errors(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, Refusal> {
+    let age = age_of(&query.unwrap_or_default())?;
+    let tasks = app.answers.calls(&app, age).await?;
     Ok(reply::json(&app.changes.counted(|| activity::errors(&tasks.failed(FAILED_MAX)))))
 }
 

@@ -28,6 +28,13 @@ impl Clock {
     }
 }
 
+/// How long this thread has had a CPU: what it did costs the difference, however busy the machine is.
+#[must_use]
+pub fn of_thread() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Milliseconds since 1970, for people and for other machines.
 #[must_use]
 pub fn unix_ms() -> u64 {

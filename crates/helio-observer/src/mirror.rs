@@ -27,8 +27,8 @@ use crate::{Table, Told};
 pub(crate) const KEPT: Duration = Duration::from_secs(60);
 /// So many rows and processes are few: all of them are asked for each time.
 const FEW: usize = 1_000;
-/// The delay for each of more processes, when all of them are asked.
-const PAUSE_FOR_EACH: Duration = Duration::from_micros(200);
+/// The delay for each of more rows and processes, when all of them are asked: the head takes some 2 µs for a row.
+const PAUSE_FOR_EACH: Duration = Duration::from_millis(1);
 /// Likewise for each call that the table has.
 const PAUSE_FOR_EACH_KNOWN: Duration = Duration::from_micros(5);
 /// The pause for those who follow, and where there are not few: a process counts all calls that it remembers then.
@@ -146,6 +146,16 @@ impl Mirror {
     }
 }
 
+/// All that processes know of calls, or of those that are not over (`is_open`), which processes there are, and the actors.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) began: Instant,
+    pub(crate) is_open: bool,
+    pub(crate) told: Inspected,
+    pub(crate) processes: Vec<Answer>,
+    pub(crate) actors: Vec<ActorInfo>,
+}
+
 /// The state of the task that keeps the table up to date.
 #[derive(Debug)]
 pub(crate) struct Keeper {
@@ -154,10 +164,10 @@ pub(crate) struct Keeper {
     is_live: bool,
     /// Something was missed: only all that there is can say what.
     is_lost: bool,
-    /// All that is open will be asked for in this round, too.
-    holds_back: bool,
     /// There is little: it is asked for each time.
     is_few: bool,
+    /// All is asked for, and has not been told yet.
+    is_asking: bool,
     /// When all was asked for last, and when that can be done again.
     whole_again: Instant,
     whole_at: Instant,
@@ -171,8 +181,8 @@ impl Keeper {
             mirror,
             is_live: false,
             is_lost: false,
-            holds_back: false,
             is_few: true,
+            is_asking: false,
             whole_again: Instant::now(),
             whole_at: Instant::now(),
             tellers: BTreeSet::new(),
@@ -190,7 +200,26 @@ impl Keeper {
 
     /// Whether the next round is to be about all that there is.
     pub(crate) fn wants_whole(&self) -> bool {
-        !self.is_live || self.is_lost || self.whole_again <= Instant::now()
+        !self.is_asking && (!self.is_live || self.is_lost || self.whole_again <= Instant::now())
+    }
+
+    /// Whether readers get what has changed while all that there is is still asked for: it is much.
+    pub(crate) fn is_many(&self) -> bool {
+        self.is_live && !self.is_few
+    }
+
+    /// All that there is is asked for now, and what is told until the answer comes is newer than that.
+    pub(crate) fn begin_whole(&mut self) {
+        self.is_asking = true;
+        self.is_lost = false;
+        self.write().begin_round();
+    }
+
+    /// The answer to that does not come.
+    pub(crate) fn miss_whole(&mut self) {
+        self.is_asking = false;
+        self.is_lost = true;
+        self.whole_at = Instant::now();
     }
 
     /// Whether the same is to be done for those who follow and do not ask.
@@ -205,11 +234,6 @@ impl Keeper {
         self.is_live && !self.is_lost && !self.is_few
     }
 
-    /// Whether readers wait until all that is open is told, too.
-    pub(crate) fn hold_back(&mut self, holds_back: bool) {
-        self.holds_back = holds_back;
-    }
-
     /// Whether nobody has looked for a long time: the table goes.
     pub(crate) fn let_go(&mut self) {
         let is_seen = self.mirror.is_followed()
@@ -222,6 +246,7 @@ impl Keeper {
 
     fn begin_anew(&mut self) {
         self.is_live = false;
+        self.is_asking = false;
         self.tellers.clear();
         *self.write() = Calls::default();
         self.mirror.rounds.send_replace(None);
@@ -231,16 +256,13 @@ impl Keeper {
         self.mirror.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds all that processes know of calls, or of those that are not over (`is_open`), which processes there are, and the
-    /// actors.
-    pub(crate) fn add_whole(
-        &mut self,
-        began: Instant,
-        is_open: bool,
-        told: &Inspected,
-        processes: &[Answer],
-        actors: &[ActorInfo],
-    ) {
+    /// Adds all that there is, which was asked for since [`Keeper::begin_whole`].
+    pub(crate) fn add_whole(&mut self, whole: &Whole) {
+        let Whole { began, is_open, told, processes, actors } = whole;
+        if !self.is_asking {
+            // Nobody looks any more.
+            return;
+        }
         let mut calls = self.write();
         if calls.remembered() > REMEMBERED_MAX {
             *calls = Calls::default();
@@ -261,9 +283,9 @@ impl Keeper {
         self.whole_again =
             self.whole_at + if self.is_few { Duration::ZERO } else { pause.max(PAUSE_MIN) };
         self.is_live = true;
-        self.is_lost = false;
+        self.is_asking = false;
         self.tellers = tellers(told);
-        self.end_round(began, Ok(told.silent));
+        self.end_round(*began, Ok(told.silent));
     }
 
     /// Adds what processes tell since they were asked before.
@@ -278,7 +300,8 @@ impl Keeper {
             || told.answers.iter().any(|answer| answer.is_gapped)
             || !self.tellers.is_subset(&now);
         self.tellers = now;
-        if !self.is_lost && !self.holds_back {
+        // Of few the whole comes at once.
+        if !self.is_lost || !self.is_few {
             self.end_round(began, Ok(told.silent));
         }
     }
@@ -286,7 +309,16 @@ impl Keeper {
     /// Says to those who wait how it went.
     pub(crate) fn end_round(&self, began: Instant, told: Result<u32, String>) {
         if told.is_ok() || self.is_wanted() {
-            self.mirror.lock().is_now = false;
+            let before = match &*self.mirror.rounds.borrow() {
+                Some(Round { began, told: Ok(_) }) => Some(*began),
+                _ => None,
+            };
+            // All that there is may have been asked for before what has changed.
+            let is_newest = before.is_none_or(|before| before <= began);
+            if is_newest {
+                self.mirror.lock().is_now = false;
+            }
+            let began = before.filter(|_| !is_newest).unwrap_or(began);
             self.mirror.rounds.send_replace(Some(Round { began, told }));
         }
     }
@@ -302,6 +334,13 @@ mod tests {
     use helio_types::{ActorId, TaskId};
 
     use super::*;
+
+    /// All that there is, or what is open of it, is asked for and told.
+    fn whole(keeper: &mut Keeper, is_open: bool, told: Inspected) {
+        keeper.begin_whole();
+        let (processes, actors) = (Vec::new(), Vec::new());
+        keeper.add_whole(&Whole { began: Instant::now(), is_open, told, processes, actors });
+    }
 
     const FRESH: Duration = Duration::from_millis(100);
 
@@ -334,7 +373,7 @@ mod tests {
         let of_reader = Arc::clone(&mirror);
         let reader = tokio::spawn(async move { of_reader.told(FRESH).await.unwrap().len() });
         mirror.is_wanted().await;
-        keeper.add_whole(Instant::now(), false, &told(1, 0..3, TaskPhase::Sent), &[], &[]);
+        whole(&mut keeper, false, told(1, 0..3, TaskPhase::Sent));
         assert_eq!(reader.await.unwrap(), 3);
         assert!(!keeper.is_wanted());
         // Few are asked for anew each time.
@@ -352,7 +391,7 @@ mod tests {
     async fn many_are_followed_until_something_is_missed() {
         let mirror = Arc::new(Mirror::default());
         let mut keeper = Keeper::new(Arc::clone(&mirror));
-        keeper.add_whole(Instant::now(), false, &told(1, 0..50_000, TaskPhase::Sent), &[], &[]);
+        whole(&mut keeper, false, told(1, 0..50_000, TaskPhase::Sent));
         assert!(!keeper.wants_whole(), "that would be much");
         let (len, version) = read(&mirror);
         keeper.add_news(Instant::now(), &told(1, 0..10, TaskPhase::Finished));
@@ -364,13 +403,7 @@ mod tests {
         // The process is gone, and another is there.
         keeper.add_news(Instant::now(), &told(2, 50_000..50_001, TaskPhase::Sent));
         assert!(keeper.wants_whole());
-        keeper.add_whole(
-            Instant::now(),
-            false,
-            &told(2, 50_000..50_001, TaskPhase::Sent),
-            &[],
-            &[],
-        );
+        whole(&mut keeper, false, told(2, 50_000..50_001, TaskPhase::Sent));
         assert_eq!(read(&mirror).0, 11, "what is over, and what is told of");
         // Nobody has looked for a long time.
         keeper.let_go();
@@ -386,21 +419,26 @@ mod tests {
         let mut following = mirror.follow();
         assert!(keeper.wants_whole_of_followers());
         let many = told(1, 0..50_000, TaskPhase::Sent);
-        keeper.add_whole(Instant::now(), false, &many, &[], &[]);
+        whole(&mut keeper, false, many);
         following.round().await;
         assert!(keeper.wants_open() && !keeper.wants_whole_of_followers());
-        // Half of them are over, and then all that is open is told.
-        keeper.hold_back(true);
+        // Half of them are over, and all that is open is asked for. Until it is told what has changed is.
+        keeper.begin_whole();
+        let began = Instant::now();
+        assert!(!keeper.wants_whole());
         keeper.add_news(Instant::now(), &told(1, 0..25_000, TaskPhase::Finished));
-        assert!(!following.rounds.has_changed().unwrap(), "there is more to come");
-        keeper.hold_back(false);
-        let open = told(1, 25_000..49_999, TaskPhase::Sent);
-        keeper.add_whole(Instant::now(), true, &open, &[], &[]);
         following.round().await;
-        assert_eq!(read(&mirror).0, 49_999, "one is gone");
+        keeper.add_news(Instant::now(), &told(1, 60_000..60_010, TaskPhase::Sent));
+        following.round().await;
+        let told = told(1, 25_000..49_999, TaskPhase::Sent);
+        let (processes, actors) = (Vec::new(), Vec::new());
+        keeper.add_whole(&Whole { began, is_open: true, told, processes, actors });
+        following.round().await;
+        assert_eq!(read(&mirror).0, 50_009, "one is gone, and what began meanwhile is there");
+        assert!(following.rounds.borrow().as_ref().unwrap().began > began);
         // Nobody asks, and the table stays until nobody follows.
         keeper.let_go();
-        assert_eq!(read(&mirror).0, 49_999);
+        assert_eq!(read(&mirror).0, 50_009);
         drop(following);
         keeper.let_go();
         assert_eq!(read(&mirror).0, 0);

@@ -366,17 +366,27 @@ impl Calls {
     /// The unfinished calls of a process that tells of all take the place of those that it told before.
     pub fn add(&mut self, answers: &[Answer], is_whole: bool) {
         if is_whole {
-            let more_before = std::mem::take(&mut self.more);
-            self.add_open(answers);
-            self.version += u64::from(self.more != more_before);
+            self.begin_round();
+            self.add_all(answers);
         } else {
             self.add_rows(answers, false);
         }
     }
 
-    /// Adds what processes told of all that is not over, and what else has changed since they were asked before.
-    pub fn add_open(&mut self, answers: &[Answer]) {
+    /// All that there is, or that is not over, is asked for: what was told before and is not told again is gone.
+    pub fn begin_round(&mut self) {
         self.round = self.round.wrapping_add(1);
+    }
+
+    /// Adds all that processes know, which was asked for since [`Calls::begin_round`].
+    pub fn add_all(&mut self, answers: &[Answer]) {
+        let more_before = std::mem::take(&mut self.more);
+        self.add_open(answers);
+        self.version += u64::from(self.more != more_before);
+    }
+
+    /// The same of all that is not over, with what else has changed since processes were asked before.
+    pub fn add_open(&mut self, answers: &[Answer]) {
         self.add_rows(answers, true);
         self.forget_untold();
         self.set_more(answers);

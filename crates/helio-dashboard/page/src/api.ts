@@ -2,6 +2,9 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Lists } from "./rows";
 
+/** Lists whose changes are told are new as of the change: so old an answer may be, and the cluster is not asked once more for it. */
+export const AGE_MS = 400;
+
 export interface Page<Row> {
   total: number;
   num_filtered: number;
@@ -59,7 +62,7 @@ export async function list<Name extends keyof Lists>(
   next: string | null = null,
   order = "",
 ): Promise<Page<Lists[Name]>> {
-  const query = new URLSearchParams({ detail: "1", why: "1", limit: String(limit) });
+  const query = new URLSearchParams({ detail: "1", why: "1", limit: String(limit), age: String(AGE_MS) });
   for (const { column, predicate, value } of filters) {
     query.append("filter_keys", column);
     query.append("filter_predicates", predicate);

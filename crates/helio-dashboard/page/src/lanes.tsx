@@ -1,7 +1,7 @@
 // What runs when: a lane for each process, a bar for each call, on a canvas, for there are thousands.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { json, now, useAsked } from "./api";
+import { AGE_MS, json, now, useAsked } from "./api";
 import { useNameOf } from "./machines";
 import { duration } from "./show";
 
@@ -47,7 +47,7 @@ export function useCalls(pastMs: number, job = ""): Known {
       const all = kept.current;
       const began = now();
       const since = all.now ? all.now - OVERLAP_MS : began + all.ahead - pastMs;
-      const told: Activity = await json(`/api/v0/tasks/activity?since=${Math.max(0, Math.floor(since))}&job_id=${job}&most=${all.now ? LATER_MOST : FIRST_MOST}`);
+      const told: Activity = await json(`/api/v0/tasks/activity?age=${AGE_MS}&since=${Math.max(0, Math.floor(since))}&job_id=${job}&most=${all.now ? LATER_MOST : FIRST_MOST}`);
       all.ahead = told.now - now();
       // What ran and is no longer told of has ended unseen.
       const seen = new Set(told.bars.map((call) => `${call.task_id}.${call.attempt}`));

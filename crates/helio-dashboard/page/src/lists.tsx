@@ -1,7 +1,7 @@
 // Lists of any length, page by page, with filters and in an order.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { json, list, now, useAsked } from "./api";
+import { AGE_MS, json, list, now, useAsked } from "./api";
 import type { Filter } from "./api";
 import type { Lists } from "./rows";
 import { Host } from "./machines";
@@ -163,7 +163,7 @@ export function Actors(): JSX.Element {
 
 function Functions(): JSX.Element {
   const { value, error } = useAsked(
-    async () => Object.values((await json("/api/v0/tasks/summarize")).data.result.result.node_id_to_summary.cluster.summary) as any[],
+    async () => Object.values((await json(`/api/v0/tasks/summarize?age=${AGE_MS}`)).data.result.result.node_id_to_summary.cluster.summary) as any[],
     2000,
     [],
     ["tasks"],
@@ -254,7 +254,7 @@ export interface Failure {
 
 /** What has failed, the same error of a function as one. */
 export function Errors(): JSX.Element {
-  const { value, error } = useAsked(() => json<{ groups: Failure[]; left_out: number }>("/api/v0/tasks/errors"), 1000, [], ["tasks"]);
+  const { value, error } = useAsked(() => json<{ groups: Failure[]; left_out: number }>(`/api/v0/tasks/errors?age=${AGE_MS}`), 1000, [], ["tasks"]);
   return (
     <>
       <h1>Errors</h1>

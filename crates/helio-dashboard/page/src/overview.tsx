@@ -1,6 +1,6 @@
 // The cluster on one screen: how much of it is used, what runs, what waits and why, what has failed.
 import type { JSX } from "preact";
-import { json, useAsked } from "./api";
+import { AGE_MS, json, useAsked } from "./api";
 import { Heat } from "./heat";
 import { Lanes, useCalls } from "./lanes";
 import type { Failure } from "./lists";
@@ -14,9 +14,9 @@ async function cluster() {
   const [status, jobs, tasks, actors, errors] = await Promise.all([
     json("/api/cluster_status"),
     json("/api/jobs/"),
-    json("/api/v0/tasks/summarize"),
+    json(`/api/v0/tasks/summarize?age=${AGE_MS}`),
     json("/api/v0/actors/summarize"),
-    json("/api/v0/tasks/errors"),
+    json(`/api/v0/tasks/errors?age=${AGE_MS}`),
   ]);
   return {
     report: status.data.clusterStatus.loadMetricsReport,

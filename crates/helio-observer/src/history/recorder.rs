@@ -18,10 +18,11 @@ use helio_proto::group::ListGroups;
 use helio_proto::history::{Batch, Entry};
 use helio_proto::inspect::{Answer, Inspected, Question, TaskPhase, Topic, WorkerRow};
 use helio_types::{TaskId, WorkerId};
+use tokio::task::JoinHandle;
 
 use super::file::{About, Writer};
 use super::{SERVING, TABLES};
-use crate::mirror::{KEPT, Keeper};
+use crate::mirror::{KEPT, Keeper, Whole};
 use crate::{Asker, Mirror};
 
 /// How often calls are asked for: usually, and while there are many.
@@ -34,7 +35,7 @@ const REST_EVERY: Duration = Duration::from_millis(900);
 /// The delay at which rows of a process that has ended may still come; a row that comes twice is written once.
 const OVERLAP: Duration = Duration::from_millis(1_000);
 /// So much longer ago than it was asked something may have happened of which an answer did not tell yet.
-const SLACK_MS: u32 = 100;
+const SLACK_MS: u32 = 50;
 /// Between two questions there is so many times the time that the one before took.
 const SHARE: u32 = 4;
 /// Rows of the key-value table that are larger are written more rarely: so many bytes a second each.
@@ -73,6 +74,8 @@ pub struct Recorder {
     asked_rest: Option<Instant>,
     /// There were more calls than rows: the next question is about all.
     is_gapped: bool,
+    /// All that there is, which is asked for while readers get what has changed.
+    whole: Option<JoinHandle<Result<Whole, String>>>,
 }
 
 /// Writes down what happens, and tells those who look, for as long as the runtime lives.
@@ -105,8 +108,10 @@ pub async fn keep(mut recorder: Recorder) {
         recorder.keeper.let_go();
         if mirror.is_followed() {
             // Who follows sees within that time what has happened.
-            let soon = began + MANY_CALLS_EVERY.max(began.elapsed() * SHARE);
-            due = Some(due.map_or(soon, |due| due.min(soon)));
+            let asked = recorder.asked_calls.unwrap_or(began);
+            let soon = asked + MANY_CALLS_EVERY.max(began.elapsed() * SHARE);
+            // A round that a reader has had is one of those.
+            due = Some(due.filter(|_| asked < began).map_or(soon, |due| due.min(soon)));
         } else if recorder.writer.is_none() {
             due = None;
         }
@@ -114,8 +119,31 @@ pub async fn keep(mut recorder: Recorder) {
         tokio::select! {
             () = tokio::time::sleep_until(until.into()) => {}
             () = mirror.is_wanted() => {}
+            told = whole_of(&mut recorder.whole) => {
+                recorder.whole = None;
+                // What did not come is asked for again.
+                let _ = recorder.add_whole(told);
+            }
         }
     }
+}
+
+/// Waits for all that there is, if that is asked for.
+async fn whole_of(asked: &mut Option<JoinHandle<Result<Whole, String>>>) -> Result<Whole, String> {
+    match asked {
+        Some(asked) => asked.await.unwrap_or_else(|error| Err(error.to_string())),
+        None => std::future::pending().await,
+    }
+}
+
+/// Asks for all that there is.
+async fn ask_whole(asker: Asker, began: Instant, calls: Question) -> Result<Whole, String> {
+    let is_open = calls.is_open;
+    let told = asker.inspect(calls).await?;
+    let workers = Question { topic: Topic::Workers, ..Question::default() };
+    let processes = asker.inspect(workers).await?.answers;
+    let actors = asker.actors().await?;
+    Ok(Whole { began, is_open, told, processes, actors })
 }
 
 fn hash(message: &impl Wire) -> u64 {
@@ -145,25 +173,49 @@ impl Recorder {
             asked_calls: None,
             asked_rest: None,
             is_gapped: false,
+            whole: None,
         }
     }
 
     /// Answers those who wait for the calls of the cluster.
     async fn serve(&mut self) {
         let began = Instant::now();
-        let mut done = Ok(());
-        let is_whole = self.keeper.wants_whole();
-        if !is_whole || self.keeper.wants_open() {
-            self.keeper.hold_back(is_whole);
-            done = self.news().await.map(drop);
-            self.keeper.hold_back(false);
-        }
-        if done.is_ok() && self.keeper.wants_whole() && (is_whole || self.keeper.is_wanted()) {
-            done = self.serve_whole(began).await;
-        }
+        let done = match self.keeper.is_many() {
+            true => self.serve_many().await,
+            false => self.serve_few(began).await,
+        };
         if let Err(why) = done {
             self.keeper.end_round(began, Err(why));
         }
+    }
+
+    /// Few calls are told all together.
+    async fn serve_few(&mut self, began: Instant) -> Result<(), String> {
+        let is_whole = self.keeper.wants_whole();
+        if !is_whole {
+            self.news().await?;
+        }
+        if self.keeper.wants_whole() && (is_whole || self.keeper.is_wanted()) {
+            let asked = self.whole_question(false);
+            self.keeper.begin_whole();
+            let told = ask_whole(self.asker.clone(), began, asked).await;
+            return self.add_whole(told);
+        }
+        Ok(())
+    }
+
+    /// Who looks at many calls gets what has changed; all that there is, which takes long, comes when it is there.
+    async fn serve_many(&mut self) -> Result<(), String> {
+        if self.keeper.is_wanted() {
+            self.news().await?;
+        }
+        if self.keeper.wants_whole() {
+            let asked = self.whole_question(self.keeper.wants_open());
+            self.keeper.begin_whole();
+            let asker = self.asker.clone();
+            self.whole = Some(tokio::spawn(ask_whole(asker, Instant::now(), asked)));
+        }
+        Ok(())
     }
 
     /// Asks for what has changed since processes were asked before; how many rows that were.
@@ -175,24 +227,34 @@ impl Recorder {
         Ok(told.answers.iter().map(|answer| answer.tasks.len()).sum())
     }
 
-    /// All that there is, or what is not over and what has changed since `asked`, when that was asked for.
-    async fn serve_whole(&mut self, asked: Instant) -> Result<(), String> {
-        let began = Instant::now();
-        let is_open = self.keeper.wants_open();
-        // The history goes on where it was.
-        let follower = if self.writer.is_some() || is_open { 0 } else { self.follower };
-        let within_ms = if is_open { asked.elapsed().as_millis() as u32 + SLACK_MS } else { 0 };
-        let topic = Topic::Tasks;
-        let calls = Question { topic, follower, within_ms, is_open, ..Question::default() };
-        let told = self.asker.inspect(calls).await?;
-        let workers = Question { topic: Topic::Workers, ..Question::default() };
-        let processes = self.asker.inspect(workers).await?;
-        let actors = self.asker.actors().await?;
-        if follower > 0 {
-            self.asked_calls = Some(began);
+    /// The question about all that there is, or (`is_open`) about what is not over and has changed since processes were asked.
+    fn whole_question(&mut self, is_open: bool) -> Question {
+        // The history goes on where it was, and so do those who get what has changed meanwhile.
+        let is_own = self.writer.is_none() && !self.keeper.is_many();
+        let since = self.asked_calls.filter(|_| is_open).map(|at| at.elapsed().as_millis() as u32);
+        if is_own {
+            self.asked_calls = Some(Instant::now());
         }
-        self.keeper.add_whole(began, is_open, &told, &processes.answers, &actors);
-        Ok(())
+        Question {
+            topic: Topic::Tasks,
+            follower: if is_own { self.follower } else { 0 },
+            within_ms: since.map_or(0, |since| since + SLACK_MS),
+            is_open,
+            ..Question::default()
+        }
+    }
+
+    fn add_whole(&mut self, told: Result<Whole, String>) -> Result<(), String> {
+        match told {
+            Ok(whole) => {
+                self.keeper.add_whole(&whole);
+                Ok(())
+            }
+            Err(why) => {
+                self.keeper.miss_whole();
+                Err(why)
+            }
+        }
     }
 
     /// Asks for calls: all of them, or what has changed since this was asked before.

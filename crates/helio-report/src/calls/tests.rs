@@ -248,6 +248,7 @@ fn of_too_many_those_that_are_over_are_counted_and_what_is_open_stays() {
     let attempts: BTreeMap<u32, TaskPhase> = attempts.collect();
     assert_eq!(attempts.into_values().collect::<Vec<_>>(), [TaskPhase::Finished; 3]);
     // The ninth of those that wait is not told of any more.
+    calls.begin_round();
     calls.add_open(&answer((0..8).map(open).collect()));
     assert_eq!(calls.since(u64::MAX).count(), 7, "the fifth is over, and so is its news");
     assert!(calls.of(open(9).task_id).next().is_none());
