@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-MAGIC = "__ray_tqdm_magic_token__"
+from heliostat.core.logs import BAR as MAGIC
 
 logger = logging.getLogger("heliostat")
 

@@ -14,11 +14,13 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from heliostat import _heliostat
 from heliostat.core import settings
-from heliostat.core.bars import bars
+
+if TYPE_CHECKING:
+    from heliostat.core.bars import Bars
 
 _NUMBERS = re.compile(r"\d+|0x[0-9a-fA-F]+")
 _COLOURS = (32, 35, 36, 33, 34, 92, 95, 96, 93, 94)
@@ -29,6 +31,15 @@ _SCAN_S = 0.5
 # Two breakpoints differ by their ports only, and each port is needed: `debugger` writes these words.
 _ALWAYS_SHOWN = " waits for a debugger at "
 _HINT = " (Set RAY_DEDUP_LOGS=0 to see every line.)"
+
+BAR = "__ray_tqdm_magic_token__"
+"""Marks a line that is the state of a progress bar."""
+
+
+def _bars() -> Bars | None:
+    """The bars of this driver, once there was one."""
+    module = sys.modules.get("heliostat.core.bars")
+    return None if module is None else module.bars
 
 
 class Line(NamedTuple):
@@ -161,7 +172,8 @@ class LogPrinter:
             self._take(0.0)
         with self._lock:
             self._show(self._folder.due(time.monotonic(), everything=True))
-        bars.close()
+        if (bars := _bars()) is not None:
+            bars.close()
 
     def join(self, seconds: float) -> None:
         """After the end of the session: wait for the thread."""
@@ -179,7 +191,7 @@ class LogPrinter:
         with self._lock:
             now = time.monotonic()
             for line in (Line(*fields) for fields in lines):
-                if not bars.take(line.text, line.prefix if self._prefixed else ""):
+                if not self._is_bar(line):
                     self._show(self._folder.take(line, now))
             self._show(self._folder.due(now))
             for is_warning, text in _heliostat.take_notices():
@@ -192,8 +204,17 @@ class LogPrinter:
         for line in lines:
             stream = sys.stderr if line.is_stderr else sys.stdout
             prefix = line.prefix if self._prefixed else ""
-            with bars.hidden():
+            bars = _bars()
+            with contextlib.nullcontext() if bars is None else bars.hidden():
                 _write(stream, prefix, self._colour(line.pid), line.text)
+
+    def _is_bar(self, line: Line) -> bool:
+        """Draw the bar if the line is one."""
+        if BAR not in line.text:
+            return False
+        from heliostat.core.bars import bars  # few drivers have any
+
+        return bars.take(line.text, line.prefix if self._prefixed else "")
 
     def _colour(self, pid: int) -> int | None:
         if not self._coloured:
