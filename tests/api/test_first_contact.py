@@ -88,11 +88,12 @@ def test_a_folder_of_sessions_that_cannot_be_made(run_driver: Any) -> None:
     assert "Name another folder with RAY_TMPDIR" in done.stderr
 
 
-def test_a_head_that_cannot_write_its_token(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["home", "/proc/none"], ids=["no folder", "read-only"])
+def test_a_head_that_cannot_write_its_token(tmp_path: Path, name: str) -> None:
     from heliostat.core import daemon
 
-    home = tmp_path / "home"
-    home.write_text("no folder")
+    (tmp_path / "home").touch()
+    home = tmp_path / name
     kept = {n: v for n, v in os.environ.items() if not n.startswith("HELIOSTAT_AUTH_TOKEN")}
     done = subprocess.run(
         [daemon.binary(), "start", "--head", "--port", "0"],
@@ -103,7 +104,8 @@ def test_a_head_that_cannot_write_its_token(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode
-    for part in (str(home), "HELIOSTAT_AUTH_TOKEN_PATH", "HELIOSTAT_AUTH_TOKEN."):
+    file = str(home / ".heliostat" / "auth_token")
+    for part in (file, "HELIOSTAT_AUTH_TOKEN_PATH", "HELIOSTAT_AUTH_TOKEN."):
         assert part in done.stderr
 
 
@@ -116,11 +118,12 @@ def test_a_head_that_cannot_write_its_token(tmp_path: Path) -> None:
         lambda ref: ref / 2,
         lambda ref: -ref,
         lambda ref: sum([ref, ref]),
+        lambda ref: ref[0],
     ],
-    ids=["add", "radd", "rmul", "div", "neg", "sum"],
+    ids=["add", "radd", "rmul", "div", "neg", "sum", "item"],
 )
 def test_arithmetic_with_a_reference_says_what_is_missing(ray_start: Any, use: Any) -> None:
-    with pytest.raises(TypeError, match=r"this is an ObjectRef. Call ray\.get\(ref\)"):
+    with pytest.raises(TypeError, match=r"this is an ObjectRef.* Call ray\.get\(ref\)"):
         use(ray.put(1))
 
 
@@ -128,6 +131,8 @@ def test_a_reference_is_no_sequence_and_is_true(ray_start: Any) -> None:
     ref = ray.put([1])
     assert bool(ref)
     assert not isinstance(ref, Iterable | Sized | Container)
+    with pytest.raises(TypeError, match="is not iterable"):
+        iter(ref)  # as one could that has items and no class of its own for iterating
 
 
 def test_a_wrong_call_names_what_was_called(ray_start: Any) -> None:
@@ -151,8 +156,10 @@ def test_a_wrong_call_names_what_was_called(ray_start: Any) -> None:
         Store.remote(1).grow.remote(1, 2)
 
 
-def test_notebooks_show_contexts_and_datasets_as_tables(ray_start: Any) -> None:
+def test_notebooks_show_contexts_datasets_and_configurations_as_tables(ray_start: Any) -> None:
     pytest.importorskip("pyarrow")
+    from ray.train import FailureConfig, ScalingConfig
+
     shown = ray.init(ignore_reinit_error=True)._repr_html_()
     assert f"<td>{ray.__version__}</td>" in shown
     rows = ray.data.from_items([{"<name>": "<b>"}])
@@ -162,6 +169,13 @@ def test_notebooks_show_contexts_and_datasets_as_tables(ray_start: Any) -> None:
     assert "<b>" not in shown
     assert "not materialized" in ray.data.range(3)._repr_html_()
     assert "<pre>" in ray.data.range(3).map(lambda row: row)._repr_html_()
+    shown = ScalingConfig(num_workers=2, resources_per_worker={"<CPU>": 1})._repr_html_()
+    assert "<tr><th>num_workers</th><td>2</td></tr>" in shown
+    assert "{&#x27;&lt;CPU&gt;&#x27;: 1}" in shown
+    assert "topology" not in shown
+    shown = FailureConfig(max_failures=3)._repr_html_()
+    assert "<tr><th>max_failures</th><td>3</td></tr>" in shown
+    assert "DEPRECATED" not in shown
 
 
 def test_objects_need_no_room_in_dev_shm(ray_start: Any) -> None:

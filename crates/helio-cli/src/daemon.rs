@@ -113,8 +113,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     };
     let token = token.map_err(|error| {
         format!(
-            "the authentication token: {error}. Name another file with HELIOSTAT_AUTH_TOKEN_PATH, or give the \
-             token itself in HELIOSTAT_AUTH_TOKEN."
+            "no authentication token: {error}. Name another file that has one with HELIOSTAT_AUTH_TOKEN_PATH, or \
+             give the token itself in HELIOSTAT_AUTH_TOKEN."
         )
     })?;
     let mut host = args.host.clone().unwrap_or_else(|| own_ip().to_string());

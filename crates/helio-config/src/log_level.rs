@@ -7,16 +7,22 @@ use crate::table::BACKEND_LOG_LEVEL;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum LogLevel {
+    /// Each step.
     Trace,
+    /// What helps to find a fault.
     Debug,
+    /// What happens in the ordinary way.
     Info,
+    /// Something is wrong, and goes on.
     Warning,
+    /// Something has failed.
     Error,
     /// The process ends.
     Fatal,
 }
 
 impl LogLevel {
+    /// All of them, the least important one first.
     pub const ALL: [Self; 6] =
         [Self::Trace, Self::Debug, Self::Info, Self::Warning, Self::Error, Self::Fatal];
 

@@ -24,28 +24,39 @@ pub enum Names {
 /// The values a setting may have, and its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// A whole number within bounds, which belong to it.
+    /// A whole number.
     Whole {
+        /// Where nothing sets it.
         default: i64,
+        /// The smallest that is allowed.
         min: i64,
+        /// The largest that is allowed.
         max: i64,
     },
-    /// A number within bounds, which belong to it.
+    /// A number.
     Number {
+        /// Where nothing sets it.
         default: f64,
+        /// The smallest that is allowed.
         min: f64,
+        /// The largest that is allowed.
         max: f64,
     },
+    /// Yes or no.
     Flag {
+        /// Where nothing sets it.
         default: bool,
     },
-    /// Any text; the default may be empty, which means "none".
+    /// Any text.
     Text {
+        /// Where nothing sets it; empty for none.
         default: &'static str,
     },
     /// One of several words, in any case.
     Choice {
+        /// Where nothing sets it.
         default: &'static str,
+        /// The words.
         of: &'static [&'static str],
     },
 }
@@ -53,17 +64,24 @@ pub enum Shape {
 /// A value as the environment or the default gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// Of [`Shape::Whole`].
     Whole(i64),
+    /// Of [`Shape::Number`].
     Number(f64),
+    /// Of [`Shape::Flag`].
     Flag(bool),
+    /// Of [`Shape::Text`] and [`Shape::Choice`].
     Text(String),
 }
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
+    /// The name without the prefix of a variable.
     pub name: &'static str,
+    /// The variables that set it.
     pub names: Names,
+    /// The values that it may have.
     pub shape: Shape,
     /// The unit of the number; empty for flags and texts.
     pub unit: &'static str,
@@ -76,6 +94,7 @@ pub struct Row {
 /// A setting whose value has the type `T`.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<T> {
+    /// Its row of the table.
     pub row: Row,
     kind: PhantomData<T>,
 }

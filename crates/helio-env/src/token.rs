@@ -34,7 +34,10 @@ pub fn load_or_create() -> io::Result<String> {
         let hint = "there is no token and no HOME to keep a new one in: set HELIOSTAT_AUTH_TOKEN";
         io::Error::new(io::ErrorKind::NotFound, hint)
     })?;
-    create(&default_file(Path::new(&home)))
+    let path = default_file(Path::new(&home));
+    create(&path).map_err(|error| {
+        io::Error::new(error.kind(), format!("{} cannot be made: {error}", path.display()))
+    })
 }
 
 /// The file that the token is read from; `None` where a variable of the environment has it.

@@ -16,26 +16,34 @@ const SECTOR_BYTES: u64 = 512;
 pub struct Machine {
     /// CPUs that are switched on.
     pub cpus: usize,
-    /// Seconds of all CPUs since the machine was started, and those of them in which a CPU worked.
+    /// Seconds of all CPUs since the machine was started.
     pub cpu_all: f64,
+    /// Those of them in which a CPU worked.
     pub cpu_busy: f64,
-    /// Bytes of memory: all, what programs can still get, and what several processes share.
+    /// Bytes of memory.
     pub memory_total: u64,
+    /// Bytes of memory that programs can still get.
     pub memory_available: u64,
+    /// Bytes of memory that several processes share.
     pub memory_shared: u64,
     /// Bytes and requests of all disks since the machine was started.
     pub disk: Disk,
-    /// Bytes that all network devices but the loopback have received and sent.
+    /// Bytes that all network devices but the loopback have received.
     pub received: u64,
+    /// Bytes that they have sent.
     pub sent: u64,
 }
 
 /// Counts of the disks' work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Disk {
+    /// Bytes that were read.
     pub read_bytes: u64,
+    /// Bytes that were written.
     pub written_bytes: u64,
+    /// Requests to read.
     pub reads: u64,
+    /// Requests to write.
     pub writes: u64,
 }
 
@@ -87,8 +95,9 @@ fn disks(all: &[DiskStat], folder: &Path) -> Disk {
 pub struct Used {
     /// Seconds of CPU since it began.
     pub cpu: f64,
-    /// Bytes in memory, and how many of them other processes may have, too.
+    /// Bytes in memory.
     pub resident: u64,
+    /// How many of them other processes may have, too.
     pub shared: u64,
     /// The title that `ps` shows.
     pub title: String,

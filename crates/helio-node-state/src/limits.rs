@@ -27,9 +27,9 @@ pub const WORKERS_AHEAD_MAX: u32 = 16;
 /// How many may wait for a worker that is started ahead; beyond it they are not kept waiting.
 pub const ASKED_MAX: usize = 1_000;
 
-/// How many modules are loaded ahead, and how long the process that has them lives without a job that
-/// expects them.
+/// How many modules are loaded ahead.
 pub const MODULES_MAX: usize = 32;
+/// How long the process that has loaded them lives without a job that expects them.
 pub const LOADED_IDLE_MS_MAX: u64 = 600_000;
 
 /// How long a worker that was asked to end may take; then it is killed.
@@ -65,9 +65,9 @@ pub const ACTORS_ENDED_MAX: usize = 4_000;
 /// node seems to hold.
 pub const GROUP_ASK_MS: u64 = 1_000;
 
-/// How many ended processes are remembered with what they knew of calls, and with how many rows together;
-/// the oldest are forgotten.
+/// How many ended processes are remembered with what they knew of calls; the oldest are forgotten.
 pub const LAST_WORDS_MAX: usize = 1_000;
+/// How many rows they may have together.
 pub const LAST_WORDS_ROWS_MAX: usize = 10_000;
 
 /// How many ended processes are remembered with their cause; the oldest are forgotten.
@@ -142,9 +142,10 @@ pub const DRAIN_LOOK_MS: u64 = 1_000;
 /// for handing over objects.
 pub const PREEMPTED_RUN_PERCENT: u64 = 75;
 
-/// How often a pull is tried again after its connection was lost, and how long it waits before each
-/// try: long enough together for a dead node to be known as such.
+/// How often a pull is tried again after its connection was lost: with the waits between, long enough for a
+/// dead node to be known as such.
 pub const PULL_RETRIES_MAX: u32 = 200;
+/// How long it waits before each try.
 pub const PULL_RETRY_MS: u64 = 50;
 
 /// How long after the control service was reached again a node may go unmentioned before it counts as

@@ -23,7 +23,8 @@ use crate::{errors, session};
 /// Calls and ``ray.put`` return references. A reference keeps its object alive while some process holds it.
 /// One among the arguments of a call arrives as the value; one inside a list or another object arrives as a
 /// reference. ``await ref`` gives the value in ``async`` code.
-#[pyclass(frozen, freelist = 1024, weakref, module = "heliostat._heliostat")]
+// `mapping`: what can be indexed is no sequence for all that, and cannot be iterated.
+#[pyclass(frozen, freelist = 1024, weakref, mapping, module = "heliostat._heliostat")]
 pub(crate) struct ObjectRef {
     id: ObjectId,
     /// The session in which this counts; 0: it does not count.
@@ -320,6 +321,14 @@ impl ObjectRef {
 
     fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
         slf
+    }
+
+    /// Says that there are no items before the value is asked for.
+    fn __getitem__(&self, _item: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "this is an ObjectRef, which has no items. Call ray.get(ref) for its value, or pass the ObjectRef to a \
+             remote function, which gets the value.",
+        ))
     }
 
     /// `ObjectRef[int]` in annotations.

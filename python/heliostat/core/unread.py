@@ -1,7 +1,8 @@
 """Arithmetic with a reference whose value nobody has asked for: it says what is missing.
 
-Iteration, indexing and length stay as Python refuses them: a class that had these methods would count as
-a sequence, for ``isinstance`` and for libraries that look into lists. Truth stays true, as on Ray.
+Indexing says it, too: crates/helio-py/src/object_ref.rs. Iteration and length stay as Python refuses them: a
+class that had these methods would count as a sequence, for ``isinstance`` and for libraries that look into
+lists. Truth stays true, as on Ray.
 """
 
 from __future__ import annotations
