@@ -34,6 +34,7 @@ use helio_env::settings::read;
 use helio_node::{Ended, Head, Reach};
 use helio_storage::outside::Leased;
 use helio_storage::{Embedded, Memory, Storage};
+use helio_store::heap::{START_SETTLES, give_back_code};
 use helio_tls::Identity;
 use helio_types::OPEN_TOKEN;
 use helio_types::address::host_port;
@@ -58,9 +59,6 @@ const CONTROL_END_MAX: Duration =
 /// How many descriptors a daemon may have where the system lets it: as many as the gateway's drivers need, and programs that
 /// close all they may have do not take long. The default is 1,024.
 const DESCRIPTORS: u64 = 65_536;
-
-/// So long after it is ready the daemon has its first workers, and runs none of the code of its start any more.
-const START_SETTLES: Duration = Duration::from_secs(2);
 
 /// Runs the daemon until it ends.
 pub(crate) fn run(args: &Node) -> ExitCode {
@@ -534,9 +532,9 @@ impl Announced {
 fn tidy_up(temp_dir: PathBuf, kept: Kept) {
     let tidy_up = move || {
         old_sessions::remove(&temp_dir, kept, Duration::from_micros(helio_env::clock::unix_us()));
+        // By then it has its first workers.
         std::thread::sleep(START_SETTLES);
-        #[cfg(target_os = "linux")]
-        helio_store::heap::give_back_program();
+        give_back_code();
     };
     if let Err(error) = std::thread::Builder::new().name("tidy up".to_owned()).spawn(tidy_up) {
         tracing::warn!(%error, "the folders of old sessions stay");

@@ -1,6 +1,8 @@
 //! The process's own memory, as far as its allocator says what happens to it. It is here and not in
 //! `helio-env` because processes of users need it, and that crate would bring them `tokio`.
 
+use std::time::Duration;
+
 /// Gives memory that was freed back to the system; takes some milliseconds when that is much. By itself
 /// the allocator keeps all that lies below something in use.
 pub fn give_back() {
@@ -14,18 +16,19 @@ pub fn give_back() {
     }
 }
 
-/// Gives back the pages of the program's file that only its start needed: the relocations, and code that ran
-/// once. The kernel would keep them mapped; what is needed again is mapped again from the page cache.
+/// So long after a process is ready it runs none of the code of its start any more.
+pub const START_SETTLES: Duration = Duration::from_secs(2);
+
+/// Gives back the pages of the file of this code (the program, or a library that Python has loaded) that only the
+/// start needed: the relocations, and code that ran once. The kernel would keep them mapped; what is needed again is
+/// mapped again from the page cache.
 #[cfg(target_os = "linux")]
-pub fn give_back_program() {
+pub fn give_back_code() {
     use rustix::mm::{Advice, madvise};
 
-    let (Ok(program), Ok(maps)) =
-        (std::fs::read_link("/proc/self/exe"), std::fs::read_to_string("/proc/self/maps"))
-    else {
-        return;
-    };
-    for (start, end) in unwritten(&maps, &program.to_string_lossy()) {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
+    let Some(file) = file_at(&maps, give_back_code as fn() as usize) else { return };
+    for (start, end) in unwritten(&maps, file) {
         let address = std::ptr::with_exposed_provenance_mut(start);
         // SAFETY: nobody writes to these private mappings of a file, so their pages are those of the file,
         // from which the next access reads them again. A refusal leaves the pages as they are.
@@ -33,21 +36,50 @@ pub fn give_back_program() {
     }
 }
 
-/// The address ranges of the program's code and of its read-only data, of `/proc/self/maps`. The dynamic
-/// linker writes to neither; what it has written, and protected afterwards, is not at the file's beginning.
+/// Elsewhere pages stay as the system decides.
+#[cfg(not(target_os = "linux"))]
+pub fn give_back_code() {}
+
+/// A mapping of a file, as a line of `/proc/self/maps` says it.
 #[cfg(target_os = "linux")]
-fn unwritten(maps: &str, program: &str) -> Vec<(usize, usize)> {
-    let range = |line: &str| {
+struct Mapped<'a> {
+    range: (usize, usize),
+    rights: &'a str,
+    offset: &'a str,
+    path: &'a str,
+}
+
+#[cfg(target_os = "linux")]
+impl<'a> Mapped<'a> {
+    fn of(line: &'a str) -> Option<Self> {
         let (head, path) = line.split_at_checked(line.find('/')?)?;
         let mut fields = head.split_whitespace();
-        let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
-        let at_beginning = offset.bytes().all(|digit| digit == b'0');
-        let is_unwritten = rights == "r-xp" || (rights == "r--p" && at_beginning);
-        let (start, end) = range.split_once('-')?;
+        let (start, end) = fields.next()?.split_once('-')?;
         let parse = |text| usize::from_str_radix(text, 16).ok();
-        if path == program && is_unwritten { parse(start).zip(parse(end)) } else { None }
-    };
-    maps.lines().filter_map(range).collect()
+        let range = parse(start).zip(parse(end))?;
+        Some(Self { range, rights: fields.next()?, offset: fields.next()?, path })
+    }
+
+    /// Code, and the read-only data at the file's beginning: the dynamic linker writes to neither; what it has
+    /// written, and protected afterwards, is not at the beginning.
+    fn is_unwritten(&self) -> bool {
+        let at_beginning = self.offset.bytes().all(|digit| digit == b'0');
+        self.rights == "r-xp" || (self.rights == "r--p" && at_beginning)
+    }
+}
+
+/// The file that is mapped at an address.
+#[cfg(target_os = "linux")]
+fn file_at(maps: &str, address: usize) -> Option<&str> {
+    let mut all = maps.lines().filter_map(Mapped::of);
+    all.find(|one| (one.range.0..one.range.1).contains(&address)).map(|one| one.path)
+}
+
+/// The address ranges of a file of which this process has written nothing.
+#[cfg(target_os = "linux")]
+fn unwritten(maps: &str, file: &str) -> Vec<(usize, usize)> {
+    let all = maps.lines().filter_map(Mapped::of);
+    all.filter(|one| one.path == file && one.is_unwritten()).map(|one| one.range).collect()
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -65,6 +97,9 @@ a000-b000 r-xp 00000000 fe:00 13   /usr/lib/libc.so.6
 b000-c000 rw-p 00000000 00:00 0    [heap]
 ";
         assert_eq!(unwritten(maps, "/opt/a b/program"), [(0x1000, 0x3000), (0x3000, 0x8000)]);
+        assert_eq!(file_at(maps, 0x3001), Some("/opt/a b/program"));
+        assert_eq!(file_at(maps, 0xa000), Some("/usr/lib/libc.so.6"));
+        assert_eq!(file_at(maps, 0xb000), None);
     }
 
     /// The program goes on, and its pages come back as they are needed.
@@ -76,7 +111,7 @@ b000-c000 rw-p 00000000 00:00 0    [heap]
             line.and_then(|kb| kb.trim().strip_suffix(" kB")?.parse::<u64>().ok())
         };
         let before = of_files();
-        give_back_program();
+        give_back_code();
         let after = of_files();
         assert!(after.is_some() && after < before, "{after:?} kB of {before:?} kB");
         assert_eq!(format!("{:?}", (1..4).map(|n| n * n).collect::<Vec<_>>()), "[1, 4, 9]");

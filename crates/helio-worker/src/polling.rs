@@ -251,13 +251,13 @@ impl Runtime {
         }
     }
 
-    /// The net thread's turn; `false` when the process leaves the session.
-    pub(crate) fn net_turn(&self) -> bool {
+    /// The net thread's turn, in which it sleeps for `limit` at most; `false` when the process leaves the session.
+    pub(crate) fn net_turn(&self, limit: Option<Duration>) -> bool {
         if !self.poll_right.enter_net(|| self.closed.load(Ordering::Acquire)) {
             return false;
         }
         let began = Instant::now();
-        let (_, news) = self.poll(None);
+        let (_, news) = self.poll(limit);
         let is_busy = news && began.elapsed() < REST;
         if self.poll_right.leave_net() {
             self.state.lock().notify_loop();

@@ -12,6 +12,7 @@ use helio_env::recount::Recount;
 use helio_process_state::{Identity, Process};
 use helio_proto::node::{JobConfig, Registered, StopNode, overflow_start};
 use helio_store::Arena;
+use helio_store::heap::{START_SETTLES, give_back_code};
 use helio_types::{IdMap, ObjectId, WorkerAddress};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -128,12 +129,18 @@ impl Runtime {
         let thread = std::thread::Builder::new().name("heliostat-net".into()).stack_size(256 << 10);
         // The kernel hands signals to the main thread as long as that does not block them; this one
         // needs no mask.
+        // A worker's code is that of all workers: giving it back frees nothing.
+        let mut settles = runtime.options.is_driver.then(|| Instant::now() + START_SETTLES);
         let thread = thread.spawn(move || {
             while let Some(runtime) = net.upgrade() {
-                if !runtime.net_turn() {
+                let limit = settles.map(|at| at.saturating_duration_since(Instant::now()));
+                if !runtime.net_turn(limit) {
                     return;
                 }
                 runtime.give_back_memory();
+                if settles.take_if(|at| *at <= Instant::now()).is_some() {
+                    give_back_code();
+                }
             }
         })?;
         *runtime.net.lock() = Some(thread);
