@@ -15,6 +15,9 @@ from heliostat.data.block import BlockMetadata
 
 if TYPE_CHECKING:
     import pandas
+    import pandas as pd
+
+    from heliostat.data.aliases import Row
 
 Block = Union["pa.Table", "pandas.DataFrame"]
 BlockColumn = Union["pa.Array", "pa.ChunkedArray", "pandas.Series"]
@@ -107,7 +110,7 @@ class BlockAccessor:
         """Return the names of the columns."""
         return list(self._block.column_names if self._is_arrow else self._block.columns)
 
-    def schema(self) -> Any:
+    def schema(self) -> pa.Schema:
         """Return the Arrow schema."""
         return self.to_arrow().schema
 
@@ -129,15 +132,17 @@ class BlockAccessor:
         """Return the block as functions of batches get it by default."""
         return self._block
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Table:
         """Return a ``pyarrow.Table``."""
         return self._block if self._is_arrow else frames.from_pandas(self._block)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """Return a ``pandas.DataFrame``."""
         return frames.to_pandas(self._block) if self._is_arrow else self._block
 
-    def to_numpy(self, columns: str | list[str] | None = None) -> Any:
+    def to_numpy(
+        self, columns: str | list[str] | None = None
+    ) -> np.ndarray | dict[str, np.ndarray]:
         """Return arrays by column; of one column given by its name, the array."""
         table = blocks.joined(self.to_arrow())
         if isinstance(columns, str):
@@ -157,7 +162,7 @@ class BlockAccessor:
             return self.to_pandas()
         return blocks.to_batch(blocks.joined(self.to_arrow()), batch_format)
 
-    def iter_rows(self, public_row_format: bool = True) -> Iterator[dict[str, Any]]:
+    def iter_rows(self, public_row_format: bool = True) -> Iterator[Row]:
         """Return the rows as dicts."""
         return blocks.rows(self.to_arrow())
 

@@ -11,7 +11,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,10 @@ import pyarrow.compute as pc
 from heliostat.data import block
 from heliostat.data.aggregation import AggregateFnV2
 from heliostat.data.expressions.namespace import whole
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Aggregation
+
 
 __all__ = [
     "AbsMax",
@@ -78,7 +82,7 @@ class Count(AggregateFnV2[int]):
     def _of_nothing(self) -> int:
         return 0
 
-    def aggregate_block(self, block: Any) -> int:
+    def aggregate_block(self, block: pa.Table) -> int:
         """Return the number of rows."""
         rows: int = block.num_rows
         return rows
@@ -99,7 +103,7 @@ class _Kernel(AggregateFnV2[Any]):
         )
         self.parts = ((self.kind, self.kind),) if ignore_nulls else None
 
-    def aggregate_block(self, block: Any) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Any:
         """Return the block's value."""
         return getattr(pc, self.kind)(block.column(self.on)).as_py()
 
@@ -171,7 +175,7 @@ class AbsMax(_Kernel):
         super().__init__(on, ignore_nulls, alias_name)
         self.parts = None
 
-    def aggregate_block(self, block: Any) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Any:
         """Return the block's value."""
         greatest = pc.max(pc.abs(block.column(self.on))).as_py()
         return None if greatest != greatest else greatest  # NaN is no value here
@@ -197,7 +201,7 @@ class Mean(AggregateFnV2[tuple[float, int]]):
         )
         self.parts = (("sum", "sum"), ("count", "sum")) if ignore_nulls else None
 
-    def finished(self, parts: list[Any]) -> Any:
+    def finished(self, parts: list[Any]) -> pa.Array:
         """Return the sums by the counts."""
         total, count = parts
         if pa.types.is_decimal(total.type):
@@ -209,7 +213,7 @@ class Mean(AggregateFnV2[tuple[float, int]]):
             return pa.array(means, total.type)
         return pc.divide(pc.cast(total, pa.float64(), safe=False), pc.cast(count, pa.float64()))
 
-    def aggregate_block(self, block: Any) -> tuple[float, int]:
+    def aggregate_block(self, block: pa.Table) -> tuple[float, int]:
         """Return sum and count."""
         return pc.sum(block.column(self.on)).as_py(), block.num_rows
 
@@ -247,11 +251,11 @@ class Std(AggregateFnV2[tuple[float, float, int]]):
 
     joins_by_rows = True
 
-    def prepared(self, column: Any) -> Any:
+    def prepared(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return floats, which pyarrow has the variance of."""
         return column.cast(pa.float64(), safe=False)
 
-    def joined_rows(self, parts: list[Any], begins: Any) -> list[Any]:
+    def joined_rows(self, parts: list[Any], begins: Any) -> list[pa.Array]:
         """Return counts, means and variances joined (Chan, Golub and LeVeque)."""
         n, mean, variance = (
             p.to_numpy() for p in (parts[0], *(pc.fill_null(p, 0.0) for p in parts[1:]))
@@ -264,14 +268,14 @@ class Std(AggregateFnV2[tuple[float, float, int]]):
         none = total == 0
         return [pa.array(total), pa.array(means, mask=none), pa.array(m2 / safe, mask=none)]
 
-    def finished(self, parts: list[Any]) -> Any:
+    def finished(self, parts: list[Any]) -> pa.Array:
         """Return the deviations; NaN of too few values."""
         n, variance = parts[0].to_numpy(), pc.fill_null(parts[2], 0.0).to_numpy()
         free = n - self._ddof
         of_enough = np.sqrt(n * variance / np.maximum(free, 1))
         return pa.array(np.where(free > 0, of_enough, np.nan), mask=n == 0)
 
-    def aggregate_block(self, block: Any) -> tuple[float, float, int]:
+    def aggregate_block(self, block: pa.Table) -> tuple[float, float, int]:
         """Return the sum of squared differences, the mean and the count."""
         values = block.column(self.on)
         count, mean = len(values), pc.mean(values).as_py()
@@ -305,7 +309,7 @@ class _Values(AggregateFnV2[Any]):
     def _counts_nulls(self) -> bool:
         return True
 
-    def aggregate_block(self, block: Any) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Any:
         """Return the column."""
         return whole(block.column(self.on))
 
@@ -338,7 +342,7 @@ class Quantile(_Values):
         super().__init__(on, ignore_nulls, alias_name)
         self._q = q
 
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: Any) -> pa.Array | None:
         """Return the quantile."""
         if pa.types.is_null(accumulator.type):  # all values are missing
             return None
@@ -367,11 +371,11 @@ class AsList(_Values):
         return accumulator.to_pylist()
 
 
-def _is_list(column: Any) -> bool:
+def _is_list(column: pa.ChunkedArray) -> bool:
     return bool(pa.types.is_list(column.type) or pa.types.is_large_list(column.type))
 
 
-def _different(values: Any) -> Any:
+def _different(values: Any) -> pa.Array:
     """The different values of an array; pyarrow does not tell lists apart."""
     if not _is_list(values):
         return pc.unique(values)
@@ -404,7 +408,7 @@ class Unique(_Values):
     def _of_nothing(self) -> Any:
         return []
 
-    def aggregate_block(self, block: Any) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Any:
         """Return the block's different values."""
         column = super().aggregate_block(block)
         inside = self._encode_lists and _is_list(column)
@@ -455,7 +459,7 @@ class ValueCounter(AggregateFnV2[dict[Any, int]]):
     def _counts_nulls(self) -> bool:
         return True
 
-    def aggregate_block(self, block: Any) -> dict[Any, int]:
+    def aggregate_block(self, block: pa.Table) -> dict[Any, int]:
         """Return the block's counts."""
         pairs = pc.value_counts(block.column(self.on)).to_pylist()
         return {pair["values"]: pair["counts"] for pair in pairs}
@@ -494,7 +498,7 @@ class ApproximateTopK(AggregateFnV2[dict[str, Any]]):
         super().__init__(_alias("approx_topk", on, alias_name), dict, on=on, ignore_nulls=True)
         self._k, self._encode_lists = k, encode_lists
 
-    def aggregate_block(self, block: Any) -> dict[str, Any]:
+    def aggregate_block(self, block: pa.Table) -> dict[str, Any]:
         """Return each different value, by its text, with its count."""
         column = block.column(self.on)
         if _is_list(column) and self._encode_lists:
@@ -563,10 +567,10 @@ class _Share(AggregateFnV2[tuple[int, int]]):
         return True
 
     @abc.abstractmethod
-    def matching(self, column: Any) -> int:
+    def matching(self, column: pa.ChunkedArray) -> int:
         """Rows of a column that meet it."""
 
-    def aggregate_block(self, block: Any) -> tuple[int, int]:
+    def aggregate_block(self, block: pa.Table) -> tuple[int, int]:
         """Return matching and all rows."""
         return self.matching(block.column(self.on)), block.num_rows
 
@@ -592,7 +596,7 @@ class MissingValuePercentage(_Share):
     def __init__(self, on: str, alias_name: str | None = None) -> None:
         super().__init__("missing_pct", on, False, alias_name)
 
-    def matching(self, column: Any) -> int:
+    def matching(self, column: pa.ChunkedArray) -> int:
         """Return how many values are missing.
 
         Args:
@@ -614,7 +618,7 @@ class ZeroPercentage(_Share):
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__("zero_pct", on, ignore_nulls, alias_name)
 
-    def matching(self, column: Any) -> int:
+    def matching(self, column: pa.ChunkedArray) -> int:
         """Return how many values are zeros.
 
         Args:
@@ -653,7 +657,7 @@ class AggregateFn(AggregateFnV2[Any]):
         self._merge, self._finalize = merge, finalize
         self._row, self._block = accumulate_row, accumulate_block
 
-    def aggregate_block(self, block: Any) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Any:
         """Return the accumulator of a block."""
         from heliostat.data.block import rows
 
@@ -681,9 +685,9 @@ class AggregateFn(AggregateFnV2[Any]):
 class Partials:
     """The accumulators of all tables of a task, pickled: the column "state" of a single row."""
 
-    aggregations: list[Any]
+    aggregations: list[Aggregation]
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         from heliostat import cloudpickle
 
@@ -705,14 +709,14 @@ def has_parts(aggregation: Any) -> bool:
     return aggregation.parts is not None and type(aggregation).__module__ == __name__
 
 
-def columns_of(several: list[Any]) -> frozenset[str] | None:
+def columns_of(several: list[Aggregation]) -> frozenset[str] | None:
     """The columns that aggregations look at; None: all, as one is of the program's own."""
     if any(type(a).__module__ != __name__ or isinstance(a, AggregateFn) for a in several):
         return None
     return frozenset(a.on for a in several if a.on is not None)
 
 
-def total(found: Iterable[Any], aggregations: list[Any]) -> dict[str, Any]:
+def total(found: Iterable[Any], aggregations: list[Aggregation]) -> dict[str, Any]:
     """The results by name, of tables that :class:`Partials` made."""
     rows = [pickle.loads(table.column("state")[0].as_py()) for table in found]
     results = {}

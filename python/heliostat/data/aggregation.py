@@ -50,7 +50,7 @@ class AggregateFnV2(abc.ABC, Generic[A]):
         return self.on
 
     @abc.abstractmethod
-    def aggregate_block(self, block: Any) -> A:
+    def aggregate_block(self, block: pa.Table) -> A:
         """Return the accumulator of a block. To be implemented.
 
         Args:
@@ -76,7 +76,7 @@ class AggregateFnV2(abc.ABC, Generic[A]):
 
     # --- for the engine ---
 
-    def start(self, table: Any) -> Any:
+    def start(self, table: pa.Table) -> Any:
         """Return the accumulator of a block; ``None`` where there is no value.
 
         Args:
@@ -133,7 +133,7 @@ class AggregateFnV2(abc.ABC, Generic[A]):
 
     # --- by groups, where there are parts ---
 
-    def prepared(self, column: Any) -> Any:
+    def prepared(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return the column that the parts are made of.
 
         Args:
@@ -141,7 +141,7 @@ class AggregateFnV2(abc.ABC, Generic[A]):
         """
         return column
 
-    def joined_rows(self, parts: list[Any], begins: Any) -> list[Any]:
+    def joined_rows(self, parts: list[Any], begins: Any) -> list[pa.Array]:
         """Return parts joined, of rows that are sorted by group.
 
         Args:
@@ -153,7 +153,7 @@ class AggregateFnV2(abc.ABC, Generic[A]):
         """
         raise NotImplementedError
 
-    def finished(self, parts: list[Any]) -> Any:
+    def finished(self, parts: list[Any]) -> pa.ChunkedArray:
         """Return the results of joined parts.
 
         Args:
@@ -166,7 +166,7 @@ class _Null:
     """The accumulator that a missing value makes."""
 
 
-def not_of_type(error: Exception, name: str, column: str, kind: Any) -> Exception:
+def not_of_type(error: Exception, name: str, column: str, kind: pa.DataType) -> Exception:
     """The error of an aggregation that the type of a column does not have."""
     said = f"{name} cannot be computed of column {column!r}, which is of type {kind}: {error}"
     return type(error)(said)

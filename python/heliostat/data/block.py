@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from heliostat.data import frames, missing, tensors
 from heliostat.data.context import DataContext
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Row
+
 
 FORMATS = ("pandas", "pyarrow", "numpy", None)
 ITEM = "item"  # the column of values that are no dicts
@@ -70,7 +74,7 @@ class BlockMetadata:
 
     num_rows: Any  # of a read that is yet to come: None if unknown
     size_bytes: Any
-    schema: Any = None
+    schema: pa.Schema | None = None
     input_files: list[str] | None = None
     exec_stats: Any = None
     wall_s: float = 0.0
@@ -82,7 +86,7 @@ class BlockMetadata:
     node: str = ""
 
 
-def metadata(table: Any) -> BlockMetadata:
+def metadata(table: pa.Table) -> BlockMetadata:
     """Rows, bytes and schema of a table."""
     return BlockMetadata(table.num_rows, table.nbytes, table.schema)
 
@@ -90,7 +94,7 @@ def metadata(table: Any) -> BlockMetadata:
 # --- making blocks ---------------------------------------------------------------------------------
 
 
-def from_batch(batch: Any, source: str = "the function") -> Any:
+def from_batch(batch: Any, source: str = "the function") -> pa.Table:
     """A table of what a function returned for a batch.
 
     Raises:
@@ -110,7 +114,7 @@ def from_batch(batch: Any, source: str = "the function") -> Any:
     )
 
 
-def check_names(names: Iterable[Any]) -> None:
+def check_names(names: Iterable[object]) -> None:
     """Refuse columns whose names are no text.
 
     Raises:
@@ -124,7 +128,7 @@ def check_names(names: Iterable[Any]) -> None:
         )
 
 
-def _from_columns(batch: Mapping[str, Any], source: str) -> Any:
+def _from_columns(batch: Mapping[str, Any], source: str) -> pa.Table:
     check_names(batch)
     columns = {name: _column(name, values, source) for name, values in batch.items()}
     lengths = {name: len(column) for name, column in columns.items()}
@@ -133,7 +137,7 @@ def _from_columns(batch: Mapping[str, Any], source: str) -> Any:
     return pa.table(columns)
 
 
-def _column(name: str, values: Any, source: str) -> Any:
+def _column(name: str, values: Any, source: str) -> pa.Array:
     if isinstance(values, np.ndarray):
         if values.ndim:
             return tensors.from_numpy(values)
@@ -151,7 +155,7 @@ def _column(name: str, values: Any, source: str) -> Any:
     )
 
 
-def from_rows(rows: list[Any]) -> Any:
+def from_rows(rows: list[Any]) -> pa.Table:
     """A table of dicts; a key that a row lacks is null there. Other values are the column "item"."""
     if not rows:
         return pa.table({})
@@ -160,7 +164,7 @@ def from_rows(rows: list[Any]) -> Any:
     return pa.table({ITEM: tensors.from_list(rows)})
 
 
-def _from_dicts(rows: list[Any]) -> Any:
+def _from_dicts(rows: list[Any]) -> pa.Table:
     names, columns = list(rows[0]), None
     check_names(names)
     if len(set(map(len, rows))) == 1:
@@ -179,14 +183,14 @@ def are_dicts(rows: list[Any]) -> bool:
     return set(map(type, rows)) == {dict} or all(isinstance(row, Mapping) for row in rows)
 
 
-def tables_of(rows: Iterable[Any]) -> Iterator[Any]:
+def tables_of(rows: Iterable[Any]) -> Iterator[pa.Table]:
     """Tables of rows, a few thousand each."""
     left = iter(rows)
     while held := list(islice(left, ROWS_AT_ONCE)):
         yield from_rows(held)
 
 
-def tables_of_dicts(lists: Iterable[list[Any]]) -> Iterator[Any]:
+def tables_of_dicts(lists: Iterable[list[Any]]) -> Iterator[pa.Table]:
     """Tables of a few thousand dicts or more, given in lists of any length."""
     held: list[Any] = []
     for some in lists:
@@ -198,12 +202,12 @@ def tables_of_dicts(lists: Iterable[list[Any]]) -> Iterator[Any]:
         yield _from_dicts(held)
 
 
-def no_columns(rows: int) -> Any:
+def no_columns(rows: int) -> pa.Table:
     """A table of rows without columns, which only pyarrow's slicing and selecting can make."""
     return pa.table({"_": pa.nulls(rows)}).select([])
 
 
-def _reduced(table: Any) -> Any:
+def _reduced(table: pa.Table) -> Any:
     # pyarrow's own way forgets how many rows a table without columns has.
     return table.__reduce__() if table.num_columns else (no_columns, (table.num_rows,))
 
@@ -222,7 +226,7 @@ def check_format(batch_format: str | None) -> None:
         )
 
 
-def to_batch(table: Any, batch_format: str | None, context: DataContext | None = None) -> Any:
+def to_batch(table: pa.Table, batch_format: str | None, context: DataContext | None = None) -> Any:
     """The table as users want it: "numpy" (and "default"), "pandas", "pyarrow" (and None).
 
     The settings are those of the dataset. Default: those of this process.
@@ -234,17 +238,17 @@ def to_batch(table: Any, batch_format: str | None, context: DataContext | None =
     return frames.without_marks(table)
 
 
-def to_numpy(table: Any) -> dict[str, Any]:
+def to_numpy(table: pa.Table) -> dict[str, np.ndarray]:
     """Columns as arrays."""
     return {n: tensors.to_numpy(c) for n, c in zip(table.column_names, table.columns, strict=True)}
 
 
-def has_arrays(table: Any) -> bool:
+def has_arrays(table: pa.Table) -> bool:
     """Whether :func:`to_numpy` gives its own memory: numbers, or tensors of them, without nulls."""
     return all(tensors.is_array(c.type) and not c.null_count for c in table.columns)
 
 
-def named(columns: Mapping[str, Any], name: str) -> Any:
+def named(columns: Mapping[str, Any], name: str) -> pa.ChunkedArray:
     """One of several columns.
 
     Raises:
@@ -255,13 +259,13 @@ def named(columns: Mapping[str, Any], name: str) -> Any:
     return columns[name]
 
 
-def rows(table: Any) -> Iterator[dict[str, Any]]:
+def rows(table: pa.Table) -> Iterator[Row]:
     """One dict of Python values a row."""
     for some in rows_at_once(table):
         yield from some
 
 
-def rows_at_once(table: Any) -> Iterator[list[dict[str, Any]]]:
+def rows_at_once(table: pa.Table) -> Iterator[list[Row]]:
     """Lists of some thousand rows: all of a block's at the same time would keep Python's garbage
     collector busy.
     """
@@ -282,7 +286,7 @@ def rows_at_once(table: Any) -> Iterator[list[dict[str, Any]]]:
 # --- joining and cutting ---------------------------------------------------------------------------
 
 
-def concat(tables: list[Any]) -> Any:
+def concat(tables: list[pa.Table]) -> pa.Table:
     """One table of several; columns that a table lacks are null, types are widened."""
     if len(tables) == 1:
         return tables[0]
@@ -295,9 +299,9 @@ def concat(tables: list[Any]) -> Any:
     return pa.concat_tables(_alike(full), promote_options="permissive")
 
 
-def _alike(several: list[Any]) -> list[Any]:
+def _alike(several: list[pa.Table]) -> list[pa.Table]:
     """The tables, with columns whose types only we know how to join changed to a common one."""
-    kinds: dict[str, set[Any]] = {}
+    kinds: dict[str, set[pa.DataType]] = {}
     for table in several:
         for f in table.schema:
             kinds.setdefault(f.name, set()).add(f.type)
@@ -317,25 +321,25 @@ def _alike(several: list[Any]) -> list[Any]:
     return several
 
 
-def decoded(column: Any) -> Any:
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column's values themselves, if they are numbers of a dictionary, as pandas' categories are."""
     return (
         column.cast(_decoded_type(column.type)) if pa.types.is_dictionary(column.type) else column
     )
 
 
-def _decoded_type(kind: Any) -> Any:
+def _decoded_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def decoded_table(table: Any) -> Any:
+def decoded_table(table: pa.Table) -> pa.Table:
     """The table without dictionaries, which most of pyarrow's functions do not take as keys."""
     if not any(map(pa.types.is_dictionary, table.schema.types)):
         return table
     return pa.table([decoded(c) for c in table.columns], names=table.column_names)
 
 
-def _fits(types: set[Any]) -> bool:
+def _fits(types: set[pa.DataType]) -> bool:
     try:
         pa.unify_schemas([pa.schema([("c", t)]) for t in types], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -343,7 +347,7 @@ def _fits(types: set[Any]) -> bool:
     return True
 
 
-def _replaced(table: Any, name: str, change: Any) -> Any:
+def _replaced(table: pa.Table, name: str, change: Callable[[pa.Array], pa.Array]) -> pa.Table:
     index = table.schema.get_field_index(name)
     if index < 0 or pa.types.is_null(table.schema.field(index).type):
         return table
@@ -354,7 +358,7 @@ def _replaced(table: Any, name: str, change: Any) -> Any:
     return table.set_column(index, name, change(whole))
 
 
-def unify(schemas: list[Any]) -> Any:
+def unify(schemas: list[pa.Schema]) -> pa.Schema | None:
     """The schema of a concatenation; None of none."""
     known = [s for s in schemas if s is not None and len(s)]
     if not known:
@@ -364,7 +368,7 @@ def unify(schemas: list[Any]) -> Any:
     return concat([s.empty_table() for s in known]).schema
 
 
-def compact(table: Any) -> Any:
+def compact(table: pa.Table) -> pa.Table:
     """The same rows in memory of their own if the table shows only a part of its buffers.
 
     Serializing a slice would otherwise carry everything that it was cut from.
@@ -377,14 +381,14 @@ def compact(table: Any) -> Any:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-def joined(table: Any) -> Any:
+def joined(table: pa.Table) -> pa.Table:
     """The table with each column in one piece, so that arrays of it need no copy."""
     if all(c.num_chunks <= 1 for c in table.columns):
         return table
     return table.combine_chunks()
 
 
-def take(table: Any, indices: Any) -> Any:
+def take(table: pa.Table, indices: pa.Array) -> pa.Table:
     """The rows at ``indices``, an array of integers, in that order."""
     table = joined(table)
     columns = {}
@@ -403,7 +407,7 @@ def take(table: Any, indices: Any) -> Any:
     return pa.table(columns) if columns else table.slice(0, len(indices))
 
 
-def take_or_null(column: Any, indices: Any) -> Any:
+def take_or_null(column: pa.ChunkedArray, indices: pa.Array) -> pa.Array:
     """The column's rows at ``indices``, a pyarrow array; null where the index is."""
     if not isinstance(column.type, pa.BaseExtensionType):
         return column.take(indices)
@@ -413,7 +417,7 @@ def take_or_null(column: Any, indices: Any) -> Any:
     return tensors.from_list([None if i is None else values[i] for i in indices.to_pylist()])
 
 
-def with_columns(table: Any, columns: dict[str, Any]) -> Any:
+def with_columns(table: pa.Table, columns: dict[str, pa.ChunkedArray]) -> pa.Table:
     """The table with columns added or replaced."""
     for name, column in columns.items():
         at = table.schema.get_field_index(name)

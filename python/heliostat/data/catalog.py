@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from heliostat.data.databricks import (
@@ -16,6 +16,9 @@ from heliostat.data.databricks import (
     Workspace,
 )
 from heliostat.data.http import HttpError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ReaderFormat(str, Enum):
@@ -47,7 +50,7 @@ class ResolvedSource:
     """
 
     path: str | None = None
-    filesystem: Any = field(default=None, repr=False)
+    filesystem: pa.fs.FileSystem = field(default=None, repr=False)
     storage_options: dict[str, Any] | None = field(default=None, repr=False)
     catalog_kwargs: dict[str, Any] | None = field(default=None, repr=False)
     table_identifier: str | None = None
@@ -269,7 +272,7 @@ def _format(about: dict[str, Any], path: str) -> ReaderFormat | None:
 
 def resolved(
     catalog: Catalog,
-    table: Any,
+    table: pa.Table,
     reader: ReaderFormat,
     mode: CatalogAccessMode = CatalogAccessMode.READ,
 ) -> ResolvedSource:

@@ -19,8 +19,8 @@ class Server:
     """Where a table is. What it connects with is no part of its text."""
 
     dsn: str = field(repr=False)
-    settings: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict, repr=False)
+    settings: dict[str, object] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict, repr=False)
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:

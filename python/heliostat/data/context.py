@@ -131,7 +131,7 @@ def _whole(seconds: float) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-def _checkpoint_config(value: Any) -> CheckpointConfig:
+def _checkpoint_config(value: object) -> CheckpointConfig:
     from heliostat.data.checkpoint.interfaces import CheckpointBackend, CheckpointConfig
 
     if isinstance(value, dict):
@@ -285,7 +285,7 @@ class DataContext(UnusedSettings):
         self._executions = (self._executions if number is None else number) + 1
         return self._executions - 1
 
-    def get_config(self, key: str, default: Any = None) -> Any:
+    def get_config(self, key: str, default: object = None) -> Any:
         """Return a value set by :meth:`set_config`.
 
         Args:
@@ -294,7 +294,7 @@ class DataContext(UnusedSettings):
         """
         return self.__dict__.get("_configs", {}).get(key, default)
 
-    def set_config(self, key: str, value: Any) -> None:
+    def set_config(self, key: str, value: object) -> None:
         """Keep a value of the program's own.
 
         Args:

@@ -106,7 +106,7 @@ class Workspace:
         """The token as it is now."""
         return self._credentials.get_token()
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
+    def ask(self, method: str, path: str, body: object = None) -> Any:
         """The answer to a request, which is made again once with another token if this one is refused.
 
         Raises:

@@ -403,7 +403,7 @@ class DataType:
         return hash(self._physical_dtype)
 
 
-def as_arrow(dtype: Any) -> Any:
+def as_arrow(dtype: Any) -> pa.DataType:
     """Return Arrow's type of a ``DataType``; what is not one is given back.
 
     Raises:

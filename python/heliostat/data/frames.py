@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,11 +11,15 @@ from heliostat.core.extras import required
 from heliostat.data import tensors
 from heliostat.data.context import DataContext
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
 FRAME_TYPE = b"heliostat.frame_type"  # of a field: the type that its column had in a DataFrame
 TEXT_BYTES_MAX = 1 << 31  # of a column of "string", whose offsets have 32 bits
 
 
-def from_pandas(frame: Any) -> Any:
+def from_pandas(frame: pd.DataFrame) -> pa.Table:
     """A table of a DataFrame; its index is left out, columns of arrays become tensors."""
     columns = {}
     for name in frame.columns:
@@ -29,7 +33,7 @@ def from_pandas(frame: Any) -> Any:
     return pa.table(columns)
 
 
-def of_frame(frame: Any) -> Any:
+def of_frame(frame: pd.DataFrame) -> pa.Table:
     """The table of :func:`from_pandas`, whose columns become again what they were in the frame."""
     table = from_pandas(frame)
     marked = [
@@ -39,7 +43,7 @@ def of_frame(frame: Any) -> Any:
     return pa.Table.from_arrays(table.columns, schema=pa.schema(marked)) if marked else table
 
 
-def without_marks(table: Any) -> Any:
+def without_marks(table: pa.Table) -> pa.Table:
     """The table without the marks of :func:`of_frame`, which files and other programs have no use for."""
     if not any(_framed(about) for about in table.schema):
         return table
@@ -48,7 +52,7 @@ def without_marks(table: Any) -> Any:
     return pa.Table.from_arrays(table.columns, schema=schema)
 
 
-def _from_series(series: Any) -> Any:
+def _from_series(series: Any) -> pa.Array:
     try:
         if type(series.dtype).__name__ == "TensorDtype":
             return series.array.__arrow_array__()
@@ -57,7 +61,7 @@ def _from_series(series: Any) -> Any:
         return tensors.from_list(series.tolist())  # complex numbers, and others of numpy's alone
 
 
-def _with_short_text(column: Any) -> Any:
+def _with_short_text(column: pa.ChunkedArray) -> pa.Array:
     """The column with text as "string" rather than "large_string", where it fits."""
     kind = column.type
     if pa.types.is_dictionary(kind) and pa.types.is_large_string(kind.value_type):
@@ -69,7 +73,7 @@ def _with_short_text(column: Any) -> Any:
     return column.cast(short) if column.nbytes < TEXT_BYTES_MAX else column
 
 
-def to_pandas(table: Any, context: DataContext | None = None) -> Any:
+def to_pandas(table: pa.Table, context: DataContext | None = None) -> pd.DataFrame:
     """A DataFrame; tensors are columns of arrays.
 
     Columns keep their Arrow type ("int64[pyarrow]"), which holds missing values without turning
@@ -89,7 +93,7 @@ def to_pandas(table: Any, context: DataContext | None = None) -> Any:
     return pd.DataFrame(columns, columns=table.column_names)
 
 
-def hint(error: Exception, value: Any) -> str:
+def hint(error: Exception, value: object) -> str:
     """How to get numpy's types, where a function of a DataFrame failed for Arrow's lack of an operator."""
     if not isinstance(error, NotImplementedError) or not hasattr(value, "dtypes"):
         return ""
@@ -103,7 +107,9 @@ def hint(error: Exception, value: Any) -> str:
     )
 
 
-def _series(column: Any, about: Any, mapped: Callable[[Any], Any] | None) -> Any:
+def _series(
+    column: pa.ChunkedArray, about: object, mapped: Callable[[Any], Any] | None
+) -> pd.Series:
     pd = required("pandas", "DataFrames")
 
     before = _framed(about)
@@ -126,7 +132,7 @@ def _framed(about: Any) -> str | None:
     return None if found is None else found.decode()
 
 
-def _arrow_backed(kind: Any) -> Any:
+def _arrow_backed(kind: pa.DataType) -> Any:
     """The Arrow-backed type of pandas; None: pandas' own for values of this Arrow type."""
     pd = required("pandas", "DataFrames")
 

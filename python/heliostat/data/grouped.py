@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,10 @@ from heliostat.data.plan.transforms import (
 from heliostat.data.plan.udf import Opened, Udf
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from typing_extensions import Unpack
 
+    from heliostat.data.aliases import Aggregation, Function
     from heliostat.data.dataset import Dataset
     from heliostat.data.dataset.transforms import Transforms
 
@@ -36,9 +38,9 @@ if TYPE_CHECKING:
 @dataclass
 class _Aggregated:
     keys: list[str]
-    aggregations: list[Any]
+    aggregations: list[Aggregation]
 
-    def __call__(self, table: Any) -> Iterator[Any]:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         yield groups.by_group(table, self.keys, self.aggregations)
 
     def reads(self, needed: Names) -> Names:
@@ -55,11 +57,11 @@ class _Mapped:
     batch_format: str | None
     zero_copy: bool
 
-    def __call__(self, table: Any) -> Iterator[Any]:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         if table.num_rows:
             yield from self.results(iter([table]), self.udf.open())
 
-    def results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+    def results(self, tables: Tables, fn: Opened) -> Iterator[pa.Table]:
         """Yield the results of the function for the groups of each table."""
         for _, result in fn.each(self._groups(tables, fn)):
             for item in result if isinstance(result, Iterator) else (result,):
@@ -76,7 +78,7 @@ class _Mapped:
                 yield batch if self.zero_copy else own_batch(batch)
 
 
-def _begins(table: Any, keys: list[str]) -> list[int]:
+def _begins(table: pa.Table, keys: list[str]) -> list[int]:
     """Where the groups of a sorted table begin."""
     return groups.group_begins(table, keys) if keys else [0]
 
@@ -94,7 +96,7 @@ class _Packed:
 
     keys: list[str]
 
-    def __call__(self, table: Any) -> Iterator[Any]:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         import pyarrow as pa
 
         if not table.num_rows:
@@ -135,7 +137,7 @@ class _WithColumn:
     column: str
     expr: Any
 
-    def __call__(self, group: Any) -> Any:
+    def __call__(self, group: pa.Table) -> Any:
         return with_columns(group, {self.column: self.expr.column(group)})
 
 
@@ -148,7 +150,7 @@ class _Whole:
 
     after: Any
 
-    def __call__(self, table: Any) -> Iterator[Any]:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         yield from self.after(table.drop_columns([_ALL]) if table.num_columns else table)
 
 
@@ -209,7 +211,7 @@ class GroupedData:
     @takes(CALL, batch_format="compute")
     def map_groups(
         self,
-        fn: Callable[..., Any],
+        fn: Function,
         *,
         zero_copy_batch: bool = True,
         batch_format: str | None = "default",
@@ -255,7 +257,7 @@ class GroupedData:
         made = _WithColumn(column_name, expr)
         return self.map_groups(made, batch_format="pyarrow", **ray_remote_args)
 
-    def _of(self, kind: Any, on: Any, **options: Any) -> Dataset:
+    def _of(self, kind: pa.DataType, on: Any, **options: Any) -> Dataset:
         columns = [on] if isinstance(on, str) else on
         if columns is None:
             schema = self._dataset._arrow_schema()

@@ -39,7 +39,7 @@ BUSY = (429, 500, 502, 503, 504)
 
 
 def request(
-    method: str, url: str, headers: dict[str, str] | None = None, body: Any = None
+    method: str, url: str, headers: dict[str, str] | None = None, body: object = None
 ) -> bytes:
     """The answer to a request.
 

@@ -7,7 +7,7 @@ from typing import Any
 from heliostat.core.extras import required
 
 
-def iceberg_table(identifier: str, catalog_kwargs: dict[str, Any] | None) -> Any:
+def iceberg_table(identifier: str, catalog_kwargs: dict[str, object] | None) -> Any:
     """The Iceberg table of that name in the catalog that ``load_catalog`` finds.
 
     Raises:

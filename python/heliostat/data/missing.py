@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.plan import task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 NEAREST_MAX = 3
 
@@ -24,7 +28,7 @@ def no_columns(names: Iterable[str], there: Sequence[str]) -> str:
     return f"there is no {what} {said}{hint}; there are {list(there)}{more}"
 
 
-def require(names: Iterable[str], schema: Any, what: str) -> None:
+def require(names: Iterable[str], schema: pa.Schema, what: str) -> None:
     """Raise ``ValueError`` for names that a schema lacks; None: it is not known.
 
     Args:
@@ -37,7 +41,7 @@ def require(names: Iterable[str], schema: Any, what: str) -> None:
         raise ValueError(f"{what}: {no_columns(missing, schema.names)}")
 
 
-def hint(error: Exception, value: Any) -> str:
+def hint(error: Exception, value: object) -> str:
     """The columns nearest to the key that a function did not find, if it looked in a row or a batch.
 
     Nothing where no name is near: the key may be of a mapping of the function's own.

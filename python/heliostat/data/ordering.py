@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from heliostat.data import block
 
+if TYPE_CHECKING:
+    import numpy as np
+
+
 POLARS_ROWS_MIN = 10_000  # fewer are sorted sooner than a process imports Polars
 
 
-def indices(table: Any, order: list[tuple[str, str]]) -> Any:
+def indices(table: pa.Table, order: list[tuple[str, str]]) -> np.ndarray:
     """The row numbers in order, an array of numpy.
 
     The sort is stable. NaN comes after the numbers and missing values after NaN, whatever the direction.
@@ -49,7 +53,7 @@ def _polars() -> Any:
     return polars
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(kind: pa.DataType) -> bool:
     """Whether both libraries compare values of the type alike."""
     t = pa.types
     tests = (

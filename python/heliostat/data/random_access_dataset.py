@@ -12,6 +12,8 @@ from heliostat.data import block
 from heliostat.data.dataset.base import key_names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from heliostat.data.dataset.consume import Consumers
 
 __all__ = ["RandomAccessDataset"]
@@ -61,7 +63,7 @@ class RandomAccessDataset:
             return ray.put(None)
         return self._any().get.remote(at, key)
 
-    def multiget(self, keys: list[Any]) -> list[dict[str, Any] | None]:
+    def multiget(self, keys: list[object]) -> list[dict[str, Any] | None]:
         """Return the rows with these keys, None for those that are not there.
 
         Args:
@@ -112,7 +114,7 @@ class RandomAccessDataset:
             ) from error
 
 
-def _ends(table: Any, key: str) -> tuple[Any, Any] | None:
+def _ends(table: pa.Table, key: str) -> tuple[Any, Any] | None:
     """The least and the greatest key of a sorted block; missing keys, which come last, are none."""
     column = table.column(key)
     count = len(column) - column.null_count
@@ -128,11 +130,11 @@ class _Worker:
         self._tables: dict[int, tuple[Any, Any]] = {}
         self._count, self._taken_s = 0, 0.0
 
-    def get(self, at: int, key: Any) -> Any:
+    def get(self, at: int, key: Any) -> dict[str, Any] | None:
         """The row, as a dict; None: there is none."""
         return self.multiget(at, [key])[0]
 
-    def multiget(self, at: int, keys: list[Any]) -> list[Any]:
+    def multiget(self, at: int, keys: list[object]) -> list[dict[str, Any] | None]:
         """The rows with these keys in a block."""
         begun = time.perf_counter()
         if at not in self._tables:
@@ -145,7 +147,7 @@ class _Worker:
         self._taken_s += time.perf_counter() - begun
         return found
 
-    def _found(self, table: Any, column: Any, key: Any) -> Any:
+    def _found(self, table: pa.Table, column: pa.ChunkedArray, key: Any) -> dict[str, Any] | None:
         row = bisect.bisect_left(_Values(column), key)
         if row == len(column) or column[row].as_py() != key:
             return None
@@ -159,7 +161,7 @@ class _Worker:
 class _Values:
     """A column as a sequence of Python values."""
 
-    def __init__(self, column: Any) -> None:
+    def __init__(self, column: pa.ChunkedArray) -> None:
         self._column = column
 
     def __getitem__(self, at: int) -> Any:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.block import BlockMetadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat import ObjectRef
 
 
 @dataclass(frozen=True)
@@ -20,11 +25,11 @@ class RefBundle:
     """
 
     blocks: tuple[tuple[Any, BlockMetadata], ...]
-    schema: Any = None
+    schema: pa.Schema | None = None
     owns_blocks: bool = False
 
     @property
-    def block_refs(self) -> list[Any]:
+    def block_refs(self) -> list[ObjectRef]:
         """References to the blocks; ``ray.get`` gives tables."""
         return [ref for ref, _ in self.blocks]
 

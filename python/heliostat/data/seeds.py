@@ -32,7 +32,7 @@ class RandomSeedConfig:
             raise ValueError(f"Seed must be an integer or None, got {self.seed!r}.")
 
 
-def checked(seed: Any) -> Any:
+def checked(seed: object) -> Any:
     """A seed that a program gave.
 
     Raises:

@@ -25,7 +25,7 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
         ndim: How many dimensions.
     """
 
-    def __init__(self, value_type: Any, ndim: int) -> None:
+    def __init__(self, value_type: pa.DataType, ndim: int) -> None:
         self._ndim = ndim
         storage = pa.struct([("data", pa.large_list(value_type)), ("shape", pa.list_(pa.int64()))])
         super().__init__(storage, "heliostat.variable_shaped_tensor")
@@ -47,7 +47,7 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
         return str(self._ndim).encode()
 
     @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> Any:
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Any:
         return cls(storage_type.field("data").type.value_type, int(serialized))
 
 
@@ -64,7 +64,7 @@ class PythonObjectType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no
         return b""
 
     @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> Any:
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Any:
         return cls()
 
 
@@ -79,12 +79,12 @@ def _register() -> None:
 _register()
 
 
-def is_tensor(kind: Any) -> bool:
+def is_tensor(kind: pa.DataType) -> bool:
     """Whether rows of that Arrow type are arrays."""
     return isinstance(kind, pa.FixedShapeTensorType | VariableShapedTensorType)
 
 
-def is_array(kind: Any) -> bool:
+def is_array(kind: pa.DataType) -> bool:
     """Whether a column of that type is laid out as a numpy array is."""
     if isinstance(kind, pa.FixedShapeTensorType):
         kind = kind.value_type
@@ -94,7 +94,7 @@ def is_array(kind: Any) -> bool:
 # --- to Arrow --------------------------------------------------------------------------------------
 
 
-def from_numpy(array: Any) -> Any:
+def from_numpy(array: np.ndarray) -> Any:
     """An Arrow column with one row for each entry of the first axis."""
     if array.ndim == 0:
         raise ValueError("a column needs one value per row; got a single value")
@@ -109,7 +109,7 @@ def from_numpy(array: Any) -> Any:
     return _fixed(_from_vector(flat), shape, len(array))
 
 
-def _from_vector(array: Any) -> Any:
+def _from_vector(array: np.ndarray) -> pa.Array:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "M" and array.dtype.str[-3:] == "[D]":
@@ -119,7 +119,7 @@ def _from_vector(array: Any) -> Any:
     return pa.array(np.ascontiguousarray(array))
 
 
-def _fixed(values: Any, shape: tuple[int, ...], rows: int) -> Any:
+def _fixed(values: Any, shape: tuple[int, ...], rows: int) -> pa.Array:
     width = int(np.prod(shape))
     kind = pa.fixed_shape_tensor(values.type, list(shape))
     if width == 0 or rows == 0:
@@ -159,11 +159,11 @@ def from_list(values: list[Any]) -> Any:
         return from_objects(values)
 
 
-def _is_time(value: Any) -> bool:
+def _is_time(value: object) -> bool:
     return value is None or isinstance(value, np.datetime64)
 
 
-def _from_values(values: list[Any], first: Any) -> Any:
+def _from_values(values: list[object], first: object) -> Any:
     """An Arrow array in which NaN stays NaN, and None, NaT and NA are null."""
     if isinstance(first, list | tuple | dict):
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError):
@@ -174,7 +174,7 @@ def _from_values(values: list[Any], first: Any) -> Any:
     return made
 
 
-def _from_arrays(values: list[Any]) -> Any | None:
+def _from_arrays(values: list[object]) -> Any | None:
     """A tensor column, or None where the rows are too different for one."""
     arrays = [v for v in values if isinstance(v, np.ndarray)]
     if len(arrays) != len(values):
@@ -191,7 +191,9 @@ def _from_arrays(values: list[Any]) -> Any | None:
     return _variable(_from_vector(flat), [a.shape for a in arrays])
 
 
-def _variable(values: Any, shapes: list[tuple[int, ...]], nulls: list[bool] | None = None) -> Any:
+def _variable(
+    values: Any, shapes: list[tuple[int, ...]], nulls: list[bool] | None = None
+) -> pa.Array:
     kind = VariableShapedTensorType(values.type, len(shapes[0]))
     sizes = np.array([int(np.prod(shape)) for shape in shapes], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -204,7 +206,7 @@ def _variable(values: Any, shapes: list[tuple[int, ...]], nulls: list[bool] | No
     return pa.ExtensionArray.from_storage(kind, storage)
 
 
-def from_objects(values: list[Any]) -> Any:
+def from_objects(values: list[object]) -> pa.Array:
     """A column of pickled values."""
     from heliostat import cloudpickle
 
@@ -212,7 +214,7 @@ def from_objects(values: list[Any]) -> Any:
     return pa.ExtensionArray.from_storage(PythonObjectType(), pa.array(data, pa.large_binary()))
 
 
-def to_common(types: set[Any]) -> Callable[[Any], Any]:
+def to_common(types: set[pa.DataType]) -> Callable[[Any], Any]:
     """Return the function that makes tensor columns of those types columns of one type."""
     if len(set(map(_dimensions, types))) > 1:
         return lambda column: from_objects(to_list(column))
@@ -220,12 +222,12 @@ def to_common(types: set[Any]) -> Callable[[Any], Any]:
     return functools.partial(as_variable, value_type=pa.from_numpy_dtype(numbers))
 
 
-def _dimensions(kind: Any) -> int:
+def _dimensions(kind: pa.DataType) -> int:
     """Dimensions of each row's array of a tensor type."""
     return kind.ndim if isinstance(kind, VariableShapedTensorType) else len(kind.shape)
 
 
-def as_variable(column: Any, value_type: Any = None) -> Any:
+def as_variable(column: pa.ChunkedArray, value_type: pa.DataType | None = None) -> Any:
     """A tensor column as one whose rows may have any shape, of numbers of that type."""
     value_type = value_type or column.type.value_type
     if column.type == VariableShapedTensorType(value_type, _dimensions(column.type)):
@@ -243,7 +245,7 @@ def as_variable(column: Any, value_type: Any = None) -> Any:
 # --- from Arrow ------------------------------------------------------------------------------------
 
 
-def to_numpy(column: Any) -> Any:
+def to_numpy(column: pa.ChunkedArray) -> Any:
     """The column as one array; read-only and without a copy where it lies in one piece."""
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
@@ -272,7 +274,7 @@ def to_numpy(column: Any) -> Any:
     return column.to_numpy(zero_copy_only=False)
 
 
-def stacked(column: Any) -> Any:
+def stacked(column: pa.ChunkedArray) -> Any:
     """The column as :func:`to_numpy` gives it, but lists of numbers of one length as rows of a matrix.
 
     A number that is missing in a list is NaN. A column without any value is NaN as 32-bit floats.
@@ -287,7 +289,7 @@ def stacked(column: Any) -> Any:
     return flat.reshape(len(column), width)
 
 
-def _list_width(column: Any) -> int | None:
+def _list_width(column: pa.ChunkedArray) -> int | None:
     """How many numbers each list of a column has; None if they differ, or it is no such column."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -312,7 +314,7 @@ def _join(parts: list[Any]) -> Any:
     return np.concatenate(full)
 
 
-def _variable_rows(column: Any) -> list[Any]:
+def _variable_rows(column: pa.ChunkedArray) -> list[Any]:
     data, shapes = column.storage.field("data"), column.storage.field("shape")
     if column.null_count:
         return [
@@ -327,21 +329,21 @@ def _variable_rows(column: Any) -> list[Any]:
     ]
 
 
-def _objects(column: Any) -> list[Any]:
+def _objects(column: pa.ChunkedArray) -> list[Any]:
     return [None if v is None else pickle.loads(v) for v in column.storage.to_pylist()]
 
 
-def _object_array(values: list[Any]) -> Any:
+def _object_array(values: list[object]) -> Any:
     out: Any = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
         out[i] = value
     return out
 
 
-def to_list(column: Any) -> list[Any]:
+def to_list(column: pa.ChunkedArray) -> list[Any]:
     """Python values, one a row; tensors as arrays."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         return list(to_numpy(column))
-    values: list[Any] = column.to_pylist()
+    values: list[object] = column.to_pylist()
     return values

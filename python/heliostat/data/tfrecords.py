@@ -27,7 +27,7 @@ def example_class() -> Any:
     field = descriptor.FieldDescriptorProto
     file = descriptor.FileDescriptorProto(name="example.proto", package="tf", syntax="proto3")
 
-    def add(name: str, *fields: dict[str, Any]) -> Any:
+    def add(name: str, *fields: dict[str, object]) -> Any:
         message = file.message_type.add(name=name)
         for number, one in enumerate(fields, 1):
             message.field.add(number=number, **{"label": field.LABEL_OPTIONAL, **one})
@@ -109,7 +109,7 @@ def kinds_of(tf_schema: Any) -> dict[str, str] | None:
     return {feature.name: SCHEMA_KINDS.get(feature.type, "") for feature in tf_schema.feature}
 
 
-def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> Any:
+def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> pa.Table:
     """The features of some records as columns.
 
     Values are numbers or bytes where each record has one, lists otherwise and with a schema.
@@ -145,7 +145,7 @@ def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> 
 
 def _column(
     values: list[Any], found: set[str], kinds: dict[str, str] | None, name: str, path: str
-) -> Any:
+) -> pa.Array:
     if len(found) > 1:
         raise ValueError(f"the feature {name} of {path} has values of several types: {found}.")
     kind = kinds[name] if kinds is not None else next(iter(found), "")
@@ -155,7 +155,7 @@ def _column(
     return pa.array(values, pa.list_(inner))
 
 
-def encode(table: Any, kinds: dict[str, str] | None) -> Iterator[bytes]:
+def encode(table: pa.Table, kinds: dict[str, str] | None) -> Iterator[bytes]:
     """The rows of a table as examples.
 
     Raises:

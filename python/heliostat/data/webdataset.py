@@ -9,13 +9,17 @@ import pickle
 import re
 import tarfile
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heliostat.core import settings
 from heliostat.core.extras import required
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function, Row
+
 
 KEY, URL = "__key__", "__url__"
 UNSAFE = "DATA_WEBDATASET_ALLOW_UNSAFE_DESERIALIZATION"
@@ -23,13 +27,15 @@ PICTURES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm")
 _NAME = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$")  # the first dot after the folders ends the key
 
 
-def samples(stream: Any, path: str, select: Any, rename: Any, suffixes: Any) -> Iterator[Any]:
+def samples(
+    stream: object, path: str, select: object, rename: object, suffixes: object
+) -> Iterator[Any]:
     """The rows of an archive: the key, the bytes of each file by ending, and where they come from.
 
     Raises:
         ValueError: A row has two files of one ending, or is scattered over the archive.
     """
-    row: dict[str, Any] | None = None
+    row: dict[str, object] | None = None
     seen: set[str] = set()
     for name, data in _files(stream, select, rename):
         parts = _NAME.match(name)
@@ -54,7 +60,7 @@ def samples(stream: Any, path: str, select: Any, rename: Any, suffixes: Any) -> 
         yield {**row, URL: path}
 
 
-def _files(stream: Any, select: Any, rename: Any) -> Iterator[tuple[str, bytes]]:
+def _files(stream: Any, select: object, rename: object) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=stream, mode="r|*") as archive:
         for member in archive:
             if not member.isreg():
@@ -83,7 +89,7 @@ def _renamed(name: str, rename: Any) -> str:
     return name
 
 
-def applied(change: Any, row: dict[str, Any], default: Callable[..., Any]) -> dict[str, Any]:
+def applied(change: object, row: Row, default: Function) -> dict[str, Any]:
     """A row after a decoder or encoder: True is the default one, a text its format, a list several."""
     for one in change if isinstance(change, list) else [change]:
         if one is None or one is False:
@@ -95,7 +101,7 @@ def applied(change: Any, row: dict[str, Any], default: Callable[..., Any]) -> di
 # --- values of files -------------------------------------------------------------------------------
 
 
-def decoded(row: dict[str, Any], form: str | None = None) -> dict[str, Any]:
+def decoded(row: dict[str, object], form: str | None = None) -> dict[str, Any]:
     """The files' values by their endings; others stay bytes. ``form`` "PIL" keeps pictures as such."""
     return {
         name: value if name.startswith("__") else _decoded(name, value, form)
@@ -134,7 +140,7 @@ def _loaded(name: str, ending: str, value: bytes) -> Any:
     return pickle.loads(value)
 
 
-def encoded(row: dict[str, Any], form: str | None = None) -> dict[str, Any]:
+def encoded(row: dict[str, object], form: str | None = None) -> dict[str, Any]:
     """The values as bytes of files, by their endings."""
     return {
         name: value if value is None or name.startswith("__") else _encoded(name, value)
@@ -166,11 +172,11 @@ def _encoded(name: str, value: Any) -> Any:
     return sink.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def archive(rows: Iterator[dict[str, Any]], encoder: Any) -> bytes:
+def archive(rows: Iterator[Row], encoder: object) -> bytes:
     """The rows as an archive.
 
     Raises:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data import block as blocks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class DelegatingBlockBuilder:
@@ -24,7 +27,7 @@ class DelegatingBlockBuilder:
         self._flush()
         self._tables.append(blocks.from_batch(batch, "add_batch"))
 
-    def add_block(self, block: Any) -> None:
+    def add_block(self, block: pa.Table) -> None:
         """Add a table or a DataFrame."""
         self.add_batch(block)
 
@@ -39,7 +42,7 @@ class DelegatingBlockBuilder:
         size: int = sum(table.nbytes for table in self._tables)
         return size
 
-    def build(self) -> Any:
+    def build(self) -> pa.Table:
         """Return the block."""
         self._flush()
         return blocks.concat(self._tables)

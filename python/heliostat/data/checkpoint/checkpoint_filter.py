@@ -64,7 +64,7 @@ class CheckpointManager:
         ids = np.concatenate(tables) if tables else np.array([])
         return ray.put(ids), ids.nbytes
 
-    def _ids(self, path: str) -> Any:
+    def _ids(self, path: str) -> np.ndarray:
         config = self.checkpoint_config
         with config.filesystem.open_input_file(path) as file:
             table = pq.read_table(file)
@@ -96,7 +96,7 @@ class CheckpointFilter(abc.ABC):
         self.id_column = config.id_column
 
     @abc.abstractmethod
-    def filter_rows_for_block(self, block: Any) -> Any:
+    def filter_rows_for_block(self, block: pa.Table) -> pa.Table:
         """Return the block, a ``pyarrow.Table``, without its written rows.
 
         Args:
@@ -116,7 +116,7 @@ class NumpyArrayBasedCheckpointFilter(CheckpointFilter):
         super().__init__(checkpoint_config, checkpoint_ref)
         self._ids: Any = None
 
-    def filter_rows_for_block(self, block: Any) -> Any:
+    def filter_rows_for_block(self, block: pa.Table) -> pa.Table:
         """Return the block without the rows whose ids were written.
 
         Args:
@@ -137,7 +137,7 @@ def files(config: CheckpointConfig) -> list[str]:
     return sorted(info.base_name for info in config.filesystem.get_file_info(selector))
 
 
-def _undo(tasks: list[str], folder: str | None, filesystem: Any) -> None:
+def _undo(tasks: list[str], folder: str | None, filesystem: pa.fs.FileSystem) -> None:
     """Delete what tasks have written that did not end; files are known by the task in their names."""
     if not tasks or folder is None:
         return

@@ -66,7 +66,9 @@ class Resumed:
     context: Any
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def source(self, plan: Operator, folder: str | None = None, filesystem: Any = None) -> Operator:
+    def source(
+        self, plan: Operator, folder: str | None = None, filesystem: pa.fs.FileSystem | None = None
+    ) -> Operator:
         """The plan without the rows that were written, to files in ``folder`` if to files.
 
         Raises:
@@ -116,7 +118,7 @@ class _Unwritten(Transform):
             return None
         return joined_names(needed, frozenset([self.id_column]))
 
-    def apply(self, tables: Tables, fn: Any) -> Tables:
+    def apply(self, tables: Tables, fn: object) -> Tables:
         """Leave them out, block by block."""
         for table in tables:
             if not table.num_columns:
@@ -152,14 +154,14 @@ class _Remembered:
             self.config.filesystem.delete_file(begun)
         yield from written
 
-    def _seen(self, tables: Tables, ids: list[Any]) -> Iterator[Any]:
+    def _seen(self, tables: Tables, ids: list[object]) -> Iterator[pa.Table]:
         for table in tables:
             if table.num_rows:
                 _check(self.config.id_column, table, "The rows that are written have")
                 ids.append(table.select([self.config.id_column]))
             yield table
 
-    def _keep(self, name: str, ids: Any) -> None:
+    def _keep(self, name: str, ids: object) -> None:
         made = pa.BufferOutputStream()
         pq.write_table(ids, made)
         final = posixpath.join(self.config._folder, name + WRITTEN)
@@ -172,7 +174,7 @@ class _Remembered:
             self.config.filesystem.move(path, final)
 
 
-def _check(name: str, table: Any, whose: str) -> None:
+def _check(name: str, table: pa.Table, whose: str) -> None:
     if name not in table.column_names:
         raise InvalidCheckpointingConfig(
             f"{whose} no column {name!r}, by which the checkpoint knows them; they have "

@@ -23,6 +23,7 @@ from heliostat.data.plan.operators import InputBlocks
 
 if TYPE_CHECKING:
     from heliostat.data.aggregation import AggregateFnV2
+    from heliostat.data.aliases import Aggregation, Row
     from heliostat.data.iterate.iterator import DataIterator
 
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
@@ -162,7 +163,7 @@ class Dataset(Writers):
 
     # --- a few numbers ---
 
-    def aggregate(self, *aggs: AggregateFnV2[Any]) -> dict[str, Any]:
+    def aggregate(self, *aggs: Aggregation) -> dict[str, Any]:
         """Return the results of aggregations by name; see ``ray.data.aggregate``.
 
         Args:
@@ -391,7 +392,7 @@ class Dataset(Writers):
             return f"<pre>{escape(repr(self))}</pre>"
         return preview.table(type(self).__name__, schema, analysis.rows(self._plan), self._shown())
 
-    def _shown(self) -> list[Any]:
+    def _shown(self) -> list[Row]:
         """The rows that there are to show."""
         return []
 
@@ -413,10 +414,10 @@ class MaterializedDataset(Dataset):
 
     __str__ = __repr__
 
-    def _shown(self) -> list[Any]:
+    def _shown(self) -> list[Row]:
         return self._edge(preview.ROWS_MAX, False)
 
-    def _edge(self, count: int, from_end: bool) -> list[Any]:
+    def _edge(self, count: int, from_end: bool) -> list[Row]:
         """The first or the last rows."""
         assert isinstance(self._plan, InputBlocks)
         found: list[Any] = []

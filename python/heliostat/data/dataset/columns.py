@@ -15,7 +15,7 @@ from heliostat.data.plan.transforms import MapTables, Project
 
 
 def added(
-    plan: Operator, col: str, fn: Callable[..., Any], batch_format: str | None, options: Options
+    plan: Operator, col: str, fn: Callable[..., object], batch_format: str | None, options: Options
 ) -> Map:
     """A column more, whose values a function of batches gives."""
     if batch_format not in ("pandas", "numpy", "pyarrow"):
@@ -81,7 +81,9 @@ def renamed(plan: Operator, names: dict[str, str] | list[str], options: Options)
     return _of_tables(plan, "RenameColumns", RenameColumns(given), options)
 
 
-def _of_tables(plan: Operator, name: str, function: Callable[[Any], Any], options: Options) -> Map:
+def _of_tables(
+    plan: Operator, name: str, function: Callable[[Any], object], options: Options
+) -> Map:
     return options.step(plan, MapTables(function, name), name, keeps_rows=True)
 
 

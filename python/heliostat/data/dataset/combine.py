@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -37,7 +36,7 @@ def joined(
     on: Sequence[str],
     right_on: Sequence[str] | None,
     suffixes: tuple[str | None, str | None],
-    remote_args: dict[str, Any],
+    remote_args: dict[str, object],
     executes: bool,
 ) -> Exchange:
     """The rows of both sides whose keys are the same. ``executes``: to find out the columns, if need be."""

@@ -20,6 +20,10 @@ from heliostat.data.plan.transforms import MapStream
 from heliostat.data.ref_bundle import RefBundle
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from heliostat import ObjectRef
+    from heliostat.data.aliases import Row
     from heliostat.data.dataset import MaterializedDataset
     from heliostat.data.execute.stats_summary import DatasetStatsSummary
     from heliostat.data.random_access_dataset import RandomAccessDataset
@@ -34,7 +38,7 @@ class Consumers(Transforms):
         """Return an iterator that executes the dataset once an epoch; it can be sent to workers."""
         return PlanIterator(self)
 
-    def iter_rows(self) -> Iterable[dict[str, Any]]:
+    def iter_rows(self) -> Iterable[Row]:
         """Return rows as dicts; each ``for`` over them executes the dataset.
 
         Examples:
@@ -192,7 +196,7 @@ class Consumers(Transforms):
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-    ) -> Iterable[dict[str, Any]]:
+    ) -> Iterable[Row]:
         """Return batches of TensorFlow's tensors, dicts by column; each ``for`` executes the dataset.
 
         Args:
@@ -275,7 +279,7 @@ class Consumers(Transforms):
 
     # --- a few rows ---
 
-    def take(self, limit: int = 20) -> list[dict[str, Any]]:
+    def take(self, limit: int = 20) -> list[Row]:
         """Return the first rows as dicts; only what they need is executed.
 
         Args:
@@ -288,11 +292,11 @@ class Consumers(Transforms):
         """
         return self._rows(limit)
 
-    def _rows(self, limit: int) -> list[dict[str, Any]]:
+    def _rows(self, limit: int) -> list[Row]:
         plan = Limit(self._plan, limit)
         return [row for table in self._tables(plan) for row in block.rows(table)]
 
-    def take_all(self, limit: int | None = None) -> list[dict[str, Any]]:
+    def take_all(self, limit: int | None = None) -> list[Row]:
         """Return all rows as dicts.
 
         Args:
@@ -458,7 +462,7 @@ class Consumers(Transforms):
         made._stats = self._stats
         return made
 
-    def to_pandas(self, limit: int | None = None) -> Any:
+    def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
         """Return everything as one DataFrame.
 
         Args:
@@ -485,7 +489,7 @@ class Consumers(Transforms):
         tables = list(self._tables())
         return frames.to_pandas(block.concat(tables) if tables else pa.table({}), self._context)
 
-    def to_arrow_refs(self) -> list[Any]:
+    def to_arrow_refs(self) -> list[ObjectRef]:
         """Return references to the blocks, as tables.
 
         Examples:
@@ -495,19 +499,20 @@ class Consumers(Transforms):
         """
         return [whole(bundle).ref for bundle in self._bundles()]
 
-    def to_pandas_refs(self) -> list[Any]:
+    def to_pandas_refs(self) -> list[ObjectRef]:
         """Return references to the blocks, as DataFrames."""
         convert = ray.remote(frames.to_pandas)
-        return [convert.remote(ref, self._context) for ref in self.to_arrow_refs()]
+        refs: list[ObjectRef] = [convert.remote(r, self._context) for r in self.to_arrow_refs()]
+        return refs
 
-    def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
+    def to_numpy_refs(self, *, column: str | None = None) -> list[ObjectRef]:
         """Return references to the blocks, as dicts of arrays, or as arrays of one column.
 
         Args:
             column: The column. Default: all.
         """
 
-        def convert(table: Any) -> Any:
+        def convert(table: pa.Table) -> Any:
             arrays = block.to_numpy(block.joined(table))
             return arrays if column is None else block.named(arrays, column)
 
@@ -574,7 +579,7 @@ class Consumers(Transforms):
 
         return libraries.to_mars(self)
 
-    def get_internal_block_refs(self) -> list[Any]:
+    def get_internal_block_refs(self) -> list[ObjectRef]:
         """Return references to the blocks."""
         return self.to_arrow_refs()
 
@@ -591,7 +596,7 @@ def whole(bundle: Bundle) -> Bundle:
 class _Count:
     """The number of rows of all tables."""
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         import pyarrow as pa
 
         yield pa.table({"rows": [sum(table.num_rows for table in tables)]})

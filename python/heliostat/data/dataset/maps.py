@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data import block
 from heliostat.data.dataset.placement import Options
@@ -23,22 +23,23 @@ from heliostat.data.plan.transforms import (
 )
 from heliostat.data.seeds import RandomSeedConfig, checked
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function
 
-def rows(plan: Operator, fn: Callable[..., Any], options: Options) -> Map:
+
+def rows(plan: Operator, fn: Function, options: Options) -> Map:
     """One row out for each row in."""
     udf = options.udf(fn)
     return options.step(plan, MapRows(udf), udf.name, is_class=udf.is_class, keeps_rows=True)
 
 
-def flat_rows(plan: Operator, fn: Callable[..., Any], options: Options) -> Map:
+def flat_rows(plan: Operator, fn: Callable[..., object], options: Options) -> Map:
     """Any number of rows out for each row in."""
     udf = options.udf(fn)
     return options.step(plan, FlatMapRows(udf), udf.name, is_class=udf.is_class)
 
 
-def chosen(
-    plan: Operator, fn: Callable[..., Any] | None, expr: Expr | str | None, options: Options
-) -> Map:
+def chosen(plan: Operator, fn: Function | None, expr: Expr | str | None, options: Options) -> Map:
     """The rows that a function or an expression is true for."""
     if (fn is None) == (expr is None):
         raise ValueError("Exactly one of 'fn' or 'expr' must be provided.")
@@ -70,7 +71,7 @@ def chosen(
 
 def batches(
     plan: Operator,
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     batch_size: int | str | None,
     batch_format: str | None,
     zero_copy_batch: bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset.options import ARGUMENTS
 from heliostat.data.plan.operators import (
@@ -17,6 +17,9 @@ from heliostat.data.plan.operators import (
 from heliostat.data.plan.transforms import Transform
 from heliostat.data.plan.udf import Udf
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function, RemoteArgs
+
 
 @dataclass(frozen=True)
 class Options:
@@ -24,8 +27,8 @@ class Options:
 
     compute: object = None
     concurrency: object = None
-    remote_args_fn: Callable[[], dict[str, Any]] | None = None
-    remote_args: dict[str, Any] = field(default_factory=dict)  # of `ray.remote`
+    remote_args_fn: Callable[[], RemoteArgs] | None = None
+    remote_args: RemoteArgs = field(default_factory=dict)  # of `ray.remote`
     arguments: dict[str, Any] = field(default_factory=dict)  # of the function, by `ARGUMENTS`
 
     @classmethod
@@ -52,7 +55,7 @@ class Options:
             or self.concurrency is not None
         )
 
-    def udf(self, fn: Callable[..., Any]) -> Udf:
+    def udf(self, fn: Function) -> Udf:
         """The function or class with its arguments."""
         args, kwargs, constructor_args, constructor_kwargs = map(self.arguments.get, ARGUMENTS)
         return Udf(

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset.schema import type_name
 from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Exchange, Limit, Operator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 EDGE = 5  # rows that are shown at the beginning and at the end
 ROWS_MAX = 2 * EDGE
 CELL_MAX = 40
 
 
-def text(schema: Any, rows: int | None, first: list[Any] | None, last: list[Any] | None) -> str:
+def text(
+    schema: pa.Schema, rows: int | None, first: list[Any] | None, last: list[Any] | None
+) -> str:
     """A box with columns, types and, if given, rows."""
     names = list(schema.names)
     kinds = [_short(type_name(t)) for t in schema.types]
@@ -36,7 +42,7 @@ def text(schema: Any, rows: int | None, first: list[Any] | None, last: list[Any]
     return "\n".join(lines)
 
 
-def table(title: str, schema: Any, rows: int | None, shown: list[Any]) -> str:
+def table(title: str, schema: pa.Schema, rows: int | None, shown: list[Any]) -> str:
     """The same for notebooks: a table of HTML."""
     columns = zip(schema.names, schema.types, strict=True)
     head = "".join(
@@ -69,7 +75,7 @@ def chain(plan: Operator, name: str | None) -> str:
     )
 
 
-def _source(schema: Any, rows: int | None, name: str | None) -> str:
+def _source(schema: pa.Schema, rows: int | None, name: str | None) -> str:
     columns = "Unknown schema"
     if schema is not None and len(schema):
         pairs = zip(schema.names, schema.types, strict=True)
@@ -86,7 +92,7 @@ def _step(operator: Operator) -> str:
     return "Join" if operator.name.startswith("Join(") else operator.name.partition("[")[0]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return _short(str(value).replace("\n", " "))
 
 

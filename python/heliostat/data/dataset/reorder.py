@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.execute import exchanges
 from heliostat.data.missing import require
 from heliostat.data.plan.operators import Exchange, Operator, Rebundle
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function
 
-def exchanged(plan: Operator, label: str, run: Callable[..., Any]) -> Exchange:
+
+def exchanged(plan: Operator, label: str, run: Function) -> Exchange:
     """The same rows, in another order or in other blocks."""
     return Exchange((plan,), label, run, keeps_rows=True)
 
@@ -34,7 +37,7 @@ def repartitioned(
             raise ValueError("`shuffle` and `keys` need `num_blocks`.")
         return Rebundle(dataset._plan, target_num_rows_per_block)
     assert num_blocks is not None
-    run: Callable[..., Any] = exchanges.Repartition(num_blocks)
+    run: Callable[..., object] = exchanges.Repartition(num_blocks)
     if keys:
         require(keys, dataset._known_columns(), "repartition")
         run = exchanges.Sort([(k, "ascending") for k in keys], num_blocks)
@@ -47,7 +50,7 @@ def ordered(
     dataset: Base,
     key: str | list[str] | None,
     descending: bool | list[bool],
-    boundaries: list[Any] | None,
+    boundaries: list[object] | None,
 ) -> Exchange:
     """The rows by the values of columns."""
     if not key:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from heliostat.data import tensors
+
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
 
 
 class Schema:
@@ -17,7 +20,7 @@ class Schema:
         data_context: Has no effect.
     """
 
-    def __init__(self, base_schema: Any, *, data_context: Any = None) -> None:
+    def __init__(self, base_schema: Any, *, data_context: DataContext | None = None) -> None:
         self.base_schema = base_schema
 
     @property
@@ -26,7 +29,7 @@ class Schema:
         return list(self.base_schema.names)
 
     @property
-    def types(self) -> list[Any]:
+    def types(self) -> list[pa.DataType]:
         """Their Arrow types, in order."""
         return list(self.base_schema.types)
 
@@ -47,7 +50,7 @@ class Schema:
         return "\n".join(lines)
 
 
-def type_name(kind: Any) -> str:
+def type_name(kind: pa.DataType) -> str:
     """An Arrow type in words; those of tensors say shape and element."""
     if isinstance(kind, pa.FixedShapeTensorType):
         return f"ArrowTensorTypeV2(shape={tuple(kind.shape)}, dtype={kind.value_type})"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data import aggregate
-from heliostat.data.aggregation import AggregateFnV2
 from heliostat.data.dataset.base import Base
 from heliostat.data.plan.operators import Map
 from heliostat.data.plan.transforms import MapStream
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Aggregation
 
-def total(dataset: Base, aggs: Sequence[AggregateFnV2[Any]]) -> dict[str, Any]:
+
+def total(dataset: Base, aggs: Sequence[Aggregation]) -> dict[str, Any]:
     """The results of aggregations by name; each task gives the parts of its rows."""
     if not aggs:
         raise ValueError("aggregate() needs at least one aggregation.")
@@ -22,7 +24,7 @@ def total(dataset: Base, aggs: Sequence[AggregateFnV2[Any]]) -> dict[str, Any]:
 
 def single(
     dataset: Base,
-    kind: Callable[..., AggregateFnV2[Any]],
+    kind: Callable[..., Aggregation],
     on: str | list[str] | None,
     **options: object,
 ) -> Any:

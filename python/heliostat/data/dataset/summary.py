@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from heliostat.core.extras import required
 from heliostat.data import aggregate as agg
 from heliostat.data.datatype import as_arrow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from heliostat.data.aliases import Aggregation
+
 
 Aggregations = Callable[[str], list[Any]]
 TOP = 10  # values that are shown of those that occur most
@@ -27,14 +33,14 @@ class DatasetSummary:
 
     STATISTIC_COLUMN = "statistic"
 
-    def __init__(self, schema: Any, stats: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, schema: pa.Schema, stats: dict[str, dict[str, Any]]) -> None:
         self.dataset_schema, self._stats = schema, stats
         self.columns = list(stats)
 
     def _statistics(self) -> list[str]:
         return sorted({name for found in self._stats.values() for name in found})
 
-    def get_column_stats(self, column: str) -> Any:
+    def get_column_stats(self, column: str) -> pd.DataFrame:
         """Return the statistics of a column: a DataFrame of "statistic" and "value".
 
         Args:
@@ -51,7 +57,7 @@ class DatasetSummary:
         values = [found.get(name) for name in names]
         return pd.DataFrame({self.STATISTIC_COLUMN: names, "value": values}, dtype=object)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """Return a DataFrame with a row for each statistic and a column for each column."""
         pd = required("pandas", "Tables of summaries")
 
@@ -63,22 +69,23 @@ class DatasetSummary:
         return repr(self.to_pandas())
 
 
-def _of_numbers(name: str) -> list[Any]:
-    made = [agg.Count(on=name), agg.Mean(name), agg.Min(name), agg.Max(name), agg.Std(name, ddof=0)]
+def _of_numbers(name: str) -> list[Aggregation]:
+    made: list[Aggregation] = [agg.Count(on=name), agg.Mean(name)]
+    made += [agg.Min(name), agg.Max(name), agg.Std(name, ddof=0)]
     made += [agg.ApproximateQuantile(name, [0.5])]
     return [*made, agg.MissingValuePercentage(name), agg.ZeroPercentage(name)]
 
 
-def _of_times(name: str) -> list[Any]:
+def _of_times(name: str) -> list[Aggregation]:
     return [agg.Count(on=name), agg.Min(name), agg.Max(name), agg.MissingValuePercentage(name)]
 
 
-def _of_others(name: str) -> list[Any]:
+def _of_others(name: str) -> list[Aggregation]:
     top = agg.ApproximateTopK(name, TOP)
     return [agg.Count(on=name), agg.MissingValuePercentage(name), top]
 
 
-def _asked(kind: Any, own: Mapping[Any, Aggregations]) -> Aggregations:
+def _asked(kind: pa.DataType, own: Mapping[Any, Aggregations]) -> Aggregations:
     """Return the aggregations for a column of that Arrow type."""
     if kind in own:
         return own[kind]

@@ -20,6 +20,7 @@ from heliostat.data.seeds import RandomSeedConfig, checked
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from heliostat.data.aliases import Row
     from heliostat.data.dataset import Dataset
     from heliostat.data.grouped import GroupedData
 
@@ -30,7 +31,7 @@ class Transforms(Base):
     # --- rows and batches ---
 
     @takes(CALL)
-    def map(self, fn: Callable[..., dict[str, Any]], **options: Unpack[CallOptions]) -> Dataset:
+    def map(self, fn: Callable[..., Row], **options: Unpack[CallOptions]) -> Dataset:
         """Return a dataset with ``fn(row)`` for each row, both dicts.
 
         ``fn`` is a function, or a class whose instances are called, one per actor.
@@ -49,9 +50,7 @@ class Transforms(Base):
         return self._derive(maps.rows(self._plan, fn, Options.of(options)))
 
     @takes(CALL)
-    def flat_map(
-        self, fn: Callable[..., Iterable[dict[str, Any]]], **options: Unpack[CallOptions]
-    ) -> Dataset:
+    def flat_map(self, fn: Callable[..., Iterable[Row]], **options: Unpack[CallOptions]) -> Dataset:
         """Return a dataset with all rows of ``fn(row)``, a list of dicts, for each row.
 
         Args:
@@ -102,7 +101,7 @@ class Transforms(Base):
     )
     def map_batches(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         *,
         batch_size: int | str | None = None,
         batch_format: str | None = "default",
@@ -196,12 +195,12 @@ class Transforms(Base):
     def add_column(
         self,
         col: str,
-        fn: Callable[[Any], Any],
+        fn: Callable[[Any], object],
         *,
         batch_format: str | None = "pandas",
-        compute: Any = None,
+        compute: object = None,
         concurrency: int | None = None,
-        **ray_remote_args: Any,
+        **ray_remote_args: object,
     ) -> Dataset:
         """Return the dataset with a column more, or with other values in it: what ``fn(batch)`` gives.
 
@@ -337,7 +336,7 @@ class Transforms(Base):
         *,
         seed: int | RandomSeedConfig | None = None,
         num_blocks: int | None = None,
-        **ray_remote_args: Any,
+        **ray_remote_args: object,
     ) -> Dataset:
         """Return all rows in random order.
 
@@ -400,7 +399,7 @@ class Transforms(Base):
         self,
         key: str | list[str] | None = None,
         descending: bool | list[bool] = False,
-        boundaries: list[Any] | None = None,
+        boundaries: list[object] | None = None,
     ) -> Dataset:
         """Return the rows sorted by one column or several; missing values come last.
 
@@ -484,7 +483,7 @@ class Transforms(Base):
         right_suffix: str | None = None,
         *,
         partition_size_hint: int | None = None,
-        aggregator_ray_remote_args: dict[str, Any] | None = None,
+        aggregator_ray_remote_args: dict[str, object] | None = None,
         validate_schemas: bool = False,
     ) -> Dataset:
         """Return this dataset joined with another one.
@@ -528,7 +527,7 @@ class Transforms(Base):
         split_type: str = "random",
         hash_column: str | None = None,
         seed: int | None = None,
-        **ray_remote_kwargs: Any,
+        **ray_remote_kwargs: object,
     ) -> tuple[Dataset, Dataset]:
         """Return two datasets, one of about ``test_size`` of the rows for testing; executes nothing.
 

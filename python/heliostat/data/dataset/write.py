@@ -16,6 +16,8 @@ from heliostat.data.sinks.files import SaveMode
 from heliostat.data.sinks.sql import SqlSink
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from heliostat.data.sinks.clickhouse import ClickHouseTableSettings, SinkMode
 
 
@@ -74,7 +76,7 @@ class Writers(Consumers):
             self, "Parquet", path, ours, "parquet", encode, partition_cols=columns, max_rows=rows
         )
 
-    def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: Any) -> None:
+    def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: object) -> None:
         """Write CSV files into a folder.
 
         Args:
@@ -94,7 +96,7 @@ class Writers(Consumers):
         encode = files.CsvBytes(theirs, arrow_csv_args_fn)
         writing.to_files(self, "CSV", path, ours, "csv", encode)
 
-    def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: Any) -> None:
+    def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: object) -> None:
         """Write ORC files into a folder.
 
         Args:
@@ -116,7 +118,7 @@ class Writers(Consumers):
         encode = files.OrcBytes(theirs, arrow_orc_args_fn)
         writing.to_files(self, "ORC", path, ours, "orc", encode)
 
-    def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: Any) -> None:
+    def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: object) -> None:
         """Write files with a JSON object a line into a folder.
 
         Args:
@@ -132,7 +134,7 @@ class Writers(Consumers):
         encode = files.JsonBytes(theirs, pandas_json_args_fn)
         writing.to_files(self, "JSON", path, ours, "json", encode)
 
-    def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
+    def write_numpy(self, path: str, *, column: str, **options: object) -> None:
         """Write a column as ``.npy`` files into a folder.
 
         Args:
@@ -149,7 +151,7 @@ class Writers(Consumers):
         ours, _ = FileOptions.of("write_numpy", options)
         writing.to_files(self, "Numpy", path, ours, "npy", files.NumpyBytes(column))
 
-    def write_tfrecords(self, path: str, *, tf_schema: Any = None, **options: Any) -> None:
+    def write_tfrecords(self, path: str, *, tf_schema: object = None, **options: object) -> None:
         """Write TFRecord files, a ``tf.train.Example`` a row; needs no TensorFlow.
 
         Args:
@@ -165,7 +167,7 @@ class Writers(Consumers):
         encode = files.TfRecordBytes(tfrecords.kinds_of(tf_schema))
         writing.to_files(self, "TFRecords", path, ours, "tfrecords", encode)
 
-    def write_webdataset(self, path: str, *, encoder: Any = True, **options: Any) -> None:
+    def write_webdataset(self, path: str, *, encoder: object = True, **options: object) -> None:
         """Write tar archives with a file for each value, named by the row's key and the column.
 
         Args:
@@ -182,7 +184,7 @@ class Writers(Consumers):
         writing.to_files(self, "WebDataset", path, ours, "tar", encode)
 
     def write_images(
-        self, path: str, column: str, file_format: str = "png", **options: Any
+        self, path: str, column: str, file_format: str = "png", **options: object
     ) -> None:
         """Write each row's array as a picture into a folder.
 
@@ -208,7 +210,7 @@ class Writers(Consumers):
         self,
         datasink: Datasink[Any],
         *,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Write to a sink of the program's own.
@@ -223,8 +225,8 @@ class Writers(Consumers):
     def write_sql(
         self,
         sql: str,
-        connection_factory: Callable[[], Any],
-        ray_remote_args: dict[str, Any] | None = None,
+        connection_factory: Callable[[], object],
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Run a statement for each row, such as ``INSERT INTO t VALUES(?, ?)``.
@@ -247,10 +249,10 @@ class Writers(Consumers):
         partition_by: list[str] | None = None,
         storage_options: dict[str, str] | None = None,
         schema_mode: str = "merge",
-        filesystem: Any = None,
+        filesystem: pa.fs.FileSystem | None = None,
         name: str | None = None,
         description: str | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Write to a Delta table, in one commit at the end; a table that is not there is made.
@@ -302,14 +304,14 @@ class Writers(Consumers):
     def write_iceberg(
         self,
         table_identifier: str,
-        catalog_kwargs: dict[str, Any] | None = None,
+        catalog_kwargs: dict[str, object] | None = None,
         catalog: Catalog | None = None,
         snapshot_properties: dict[str, str] | None = None,
         mode: SaveMode | str = SaveMode.APPEND,
-        overwrite_filter: Any = None,
-        upsert_kwargs: dict[str, Any] | None = None,
-        overwrite_kwargs: dict[str, Any] | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        overwrite_filter: object = None,
+        upsert_kwargs: dict[str, object] | None = None,
+        overwrite_kwargs: dict[str, object] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Write to an Iceberg table that is there, in one commit at the end.
@@ -357,7 +359,7 @@ class Writers(Consumers):
         self,
         path: str,
         *,
-        schema: Any = None,
+        schema: pa.Schema | None = None,
         mode: SaveMode | str = SaveMode.CREATE,
         min_rows_per_file: int = 1024 * 1024,
         max_rows_per_file: int = 64 * 1024 * 1024,
@@ -366,7 +368,7 @@ class Writers(Consumers):
         table_id: list[str] | None = None,
         namespace_impl: str | None = None,
         namespace_properties: dict[str, str] | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Write to a Lance dataset, in one commit at the end; one that is not there is made.
@@ -396,7 +398,7 @@ class Writers(Consumers):
             raise NotImplementedError("write_lance takes no namespace so far: pass a path.")
         from heliostat.data.sinks.lance import LanceSink
 
-        options: dict[str, Any] = {"max_rows_per_file": max_rows_per_file}
+        options: dict[str, object] = {"max_rows_per_file": max_rows_per_file}
         if data_storage_version is not None:
             options["data_storage_version"] = data_storage_version
         sink = LanceSink(path, schema, SaveMode(mode), min_rows_per_file, options, storage_options)
@@ -408,7 +410,7 @@ class Writers(Consumers):
         uri: str,
         database: str,
         collection: str,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Insert each row as a document into a MongoDB collection that is there.
@@ -439,12 +441,12 @@ class Writers(Consumers):
         dsn: str,
         *,
         mode: SinkMode | int = 1,
-        schema: Any = None,
-        client_settings: dict[str, Any] | None = None,
-        client_kwargs: dict[str, Any] | None = None,
+        schema: pa.Schema | None = None,
+        client_settings: dict[str, object] | None = None,
+        client_kwargs: dict[str, object] | None = None,
         table_settings: ClickHouseTableSettings | None = None,
         max_insert_block_rows: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Insert into a table of ClickHouse.
@@ -485,7 +487,7 @@ class Writers(Consumers):
         dataset: str,
         max_retry_cnt: int = 10,
         overwrite_table: bool | None = True,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Load into a table of BigQuery; one that is not there is made.
@@ -511,9 +513,9 @@ class Writers(Consumers):
     def write_snowflake(
         self,
         table: str,
-        connection_parameters: dict[str, Any],
+        connection_parameters: dict[str, object],
         *,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Insert into a table of Snowflake that is there, in one transaction a task.
@@ -539,9 +541,9 @@ class Writers(Consumers):
         key_field: str | None = None,
         key_serializer: str = "string",
         value_serializer: str = "json",
-        producer_config: dict[str, Any] | None = None,
+        producer_config: dict[str, object] | None = None,
         *,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Send each row as a message to a topic of Kafka, at least once.
@@ -583,12 +585,12 @@ class Writers(Consumers):
         region: str | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
-        schema: dict[str, Any] | None = None,
+        schema: dict[str, object] | None = None,
         id_column: str = "id",
         vector_column: str = "vector",
         batch_size: int = 10_000,
         distance_metric: str = "cosine_distance",
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Upsert rows into a namespace of Turbopuffer, or into those that a column names.

@@ -45,14 +45,14 @@ _NAMES = (
 class FileOptions:
     """The keywords that all writers of files take."""
 
-    filesystem: Any = None  # of pyarrow or fsspec
+    filesystem: pa.fs.FileSystem | None = None  # of pyarrow or fsspec
     mode: SaveMode = SaveMode.APPEND
     try_create_dir: bool = True
     min_rows: int = 0
     names: FilenameProvider | None = None
-    remote_args: dict[str, Any] = field(default_factory=dict)
+    remote_args: dict[str, object] = field(default_factory=dict)
     concurrency: int | None = None
-    open_args: dict[str, Any] = field(default_factory=dict)
+    open_args: dict[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -146,7 +146,7 @@ def to_files(
 def to_sink(
     dataset: Base,
     datasink: Datasink[Any],
-    remote_args: dict[str, Any] | None,
+    remote_args: dict[str, object] | None,
     concurrency: int | None,
 ) -> None:
     """Write the blocks of each task to a sink."""
@@ -177,7 +177,9 @@ def to_sink(
         resumed.complete()
 
 
-def at(catalog: Catalog | None, name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def at(
+    catalog: Catalog | None, name: str, options: dict[str, object]
+) -> tuple[str, dict[str, Any]]:
     """The folder of a table of Parquet files, and the options with its file system."""
     if catalog is None:
         return name, options
@@ -237,7 +239,9 @@ def to_iceberg(
     )
 
 
-def to_snowflake(dataset: Base, table: str, connection_parameters: dict[str, Any]) -> Datasink[Any]:
+def to_snowflake(
+    dataset: Base, table: str, connection_parameters: dict[str, object]
+) -> Datasink[Any]:
     """The sink of a table of Snowflake."""
     from heliostat.data.sources.sql import Snowflake
 
@@ -255,7 +259,7 @@ def to_snowflake(dataset: Base, table: str, connection_parameters: dict[str, Any
     )
 
 
-def _parameters(*functions: Callable[..., Any]) -> Iterable[str]:
+def _parameters(*functions: Callable[..., object]) -> Iterable[str]:
     """The names of what functions take."""
     return {name for one in functions for name in inspect.signature(one).parameters}
 

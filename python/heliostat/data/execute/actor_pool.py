@@ -7,7 +7,7 @@ nothing: the others go on, and it joins them when it is ready.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.core.preload import mentioned
@@ -18,6 +18,9 @@ from heliostat.data.plan.operators import ActorPoolStrategy
 from heliostat.exceptions import GetTimeoutError
 from heliostat.util import why
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import RemoteArgs
+
 
 class ActorLauncher:
     """Groups of blocks go to the actor with the least to do; the pool grows while all are busy."""
@@ -25,7 +28,7 @@ class ActorLauncher:
     def __init__(
         self,
         stage: Stage,
-        remote_args: dict[str, Any],
+        remote_args: RemoteArgs,
         limits: Limits,
         strategy: ActorPoolStrategy,
     ) -> None:
@@ -146,7 +149,7 @@ class ActorLauncher:
         """Return the references that tell when actors are ready."""
         return list(self._starting)
 
-    def on_started(self, ready: Any) -> None:
+    def on_started(self, ready: object) -> None:
         """An actor is ready for tasks.
 
         Raises:
@@ -174,7 +177,7 @@ class ActorLauncher:
         self._busy[id(generator)] = actor
         return generator
 
-    def on_done(self, generator: Any, died: bool = False) -> None:
+    def on_done(self, generator: object, died: bool = False) -> None:
         """A task has ended; if its actor is dead for good, another one takes its place."""
         actor = self._busy.pop(id(generator))
         if not died:
@@ -182,7 +185,7 @@ class ActorLauncher:
         elif self._pool.pop(actor, None) is not None:
             self._lose(actor)
 
-    def _lose(self, actor: Any) -> None:
+    def _lose(self, actor: object) -> None:
         self._cpus_held.pop(actor, None)
         self.actors -= 1
 

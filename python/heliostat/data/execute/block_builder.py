@@ -30,7 +30,7 @@ class BlockBuilder:
         self._target = target
         self._rows = ROWS_MIN  # of the last block that was put together
 
-    def blocks(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def blocks(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """The same rows in tables of about the target's bytes; at least one, which may be empty."""
         pile = _Pile(self._rows)
         some = False
@@ -56,7 +56,7 @@ class BlockBuilder:
         return pile.table()
 
 
-def cut(table: Any, target: int | None) -> Iterator[Any]:
+def cut(table: pa.Table, target: int | None) -> Iterator[pa.Table]:
     """The table in pieces of about ``target`` bytes; None: as it is."""
     if target is None or table.nbytes <= target * 1.5:
         yield table
@@ -84,7 +84,7 @@ class _Pile:
         """Whether columns of several tables were put together."""
         return self._columns is not None
 
-    def add(self, table: Any) -> None:
+    def add(self, table: pa.Table) -> None:
         """Put one more table behind the others."""
         size = table.nbytes
         self.size += size
@@ -108,7 +108,7 @@ class _Pile:
             self._append(first)
         self._append(table)
 
-    def _append(self, table: Any) -> None:
+    def _append(self, table: pa.Table) -> None:
         assert self._columns is not None
         for made, column in zip(self._columns, table.columns, strict=True):
             made.add(column)
@@ -119,7 +119,7 @@ class _Pile:
             self._done.append(pa.Table.from_arrays(columns, schema=self._schema))
             self._columns, self._is_apart = None, True
 
-    def table(self) -> Any:
+    def table(self) -> pa.Table:
         """All of them as one."""
         self._flush()
         return block.concat(self._done)
@@ -128,14 +128,14 @@ class _Pile:
 class _Column:
     """Pieces of a column: numbers are copied into one array, others only listed."""
 
-    def __init__(self, kind: Any, capacity: int) -> None:
+    def __init__(self, kind: pa.DataType, capacity: int) -> None:
         self._kind, self._capacity = kind, capacity
         self._is_array = tensors.is_array(kind)
         self._pieces: list[Any] = []
         self._array: Any = None
         self._used = 0
 
-    def add(self, column: Any) -> None:
+    def add(self, column: pa.ChunkedArray) -> None:
         if not self._is_array or column.null_count:
             self._flush()
             self._pieces.extend(column.chunks)
@@ -164,7 +164,7 @@ class _Column:
             self._pieces.append(made)
             self._array, self._used = None, 0
 
-    def made(self) -> Any:
+    def made(self) -> pa.Array:
         """The column."""
         self._flush()
         return pa.chunked_array(self._pieces, self._kind)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.data import block
@@ -28,20 +28,26 @@ from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import MapStream, Transform
 from heliostat.util import why
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import Function, RemoteArgs
+
+
 AT_ONCE_MIN = 2
 
 Inputs = list[list[Bundle]]
 Start = Callable[[], list[Any]]  # starts a task
 Steps = Generator[Bundle | None, None, Any]
-Join = Callable[[list[Any]], Any]  # makes a table of several
+Join = Callable[[list["pa.Table"]], "pa.Table"]  # makes a table of several
 
 
-def _whole(tables: list[Any]) -> Any:
+def _whole(tables: list[pa.Table]) -> pa.Table:
     return block.joined(block.concat(tables))
 
 
 def _call(
-    function: Callable[..., Any], join: Join, cuts: list[Any], extra: tuple[Any, ...], *given: Any
+    function: Function, join: Join, cuts: list[Any], extra: tuple[Any, ...], *given: Any
 ) -> Any:
     found = [
         table if cut is None else table.slice(*cut) for table, cut in zip(given, cuts, strict=True)
@@ -70,7 +76,7 @@ class Tasks:
         self._limits = limits
         self._pending: list[Any] = []
         self.stats: Any = None
-        self.remote_args: dict[str, Any] = {}
+        self.remote_args: RemoteArgs = {}
         self.following: list[Transform] = []  # what the tasks that make blocks do with them
         self.execution = 0
 
@@ -95,12 +101,12 @@ class Tasks:
 
     def split(
         self,
-        function: Callable[..., Any],
+        function: Function,
         bundles: list[Bundle],
-        extra: Callable[[int], tuple[Any, ...]],
+        extra: Callable[[int], tuple[object, ...]],
         parts: int,
         join: Join = _whole,
-    ) -> Generator[None, None, list[list[Any]]]:
+    ) -> Generator[None, None, list[list[object]]]:
         """``function(table, *extra(number))`` gives a list of ``parts`` values.
 
         The tables are the bundles, small neighbours made one by ``join``; they are numbered from 0.
@@ -136,12 +142,12 @@ class Tasks:
 
     def _split(
         self,
-        function: Callable[..., Any],
+        function: Function,
         tables: list[list[Bundle]],
-        extra: Callable[[int], tuple[Any, ...]],
+        extra: Callable[[int], tuple[object, ...]],
         parts: int,
         join: Join = _whole,
-    ) -> Generator[None, None, list[list[Any]]]:
+    ) -> Generator[None, None, list[list[object]]]:
         """As :meth:`split`, an object for each table and part."""
         remote = ray.remote(_call)
         waiting = deque(enumerate(tables))
@@ -158,9 +164,9 @@ class Tasks:
 
         return (yield from self._all(starts()))
 
-    def _all(self, starts: Iterator[Start]) -> Generator[None, None, list[list[Any]]]:
+    def _all(self, starts: Iterator[Start]) -> Generator[None, None, list[list[object]]]:
         """Start tasks, a few at a time; the refs of each without the last, which says that it ended."""
-        results: list[list[Any]] = []
+        results: list[list[object]] = []
         running: set[Any] = set()
         while True:
             while len(running) < self.parallelism() and (start := next(starts, None)) is not None:
@@ -179,7 +185,7 @@ class Tasks:
                 running.remove(ref)
 
     def each(
-        self, function: Callable[..., Any], bundles: list[Bundle], *extra: Any
+        self, function: Function, bundles: list[Bundle], *extra: Any
     ) -> Generator[None, None, list[Any]]:
         """Values of ``function(table, blocks, *extra)``, which should be small.
 
@@ -191,7 +197,7 @@ class Tasks:
         return list(ray.get([row[0] for row in refs]))
 
     def blocks(
-        self, jobs: Iterator[tuple[list[Any], Callable[[Iterator[Any]], Iterator[Any]]]]
+        self, jobs: Iterator[tuple[list[Any], Callable[[Iterator[pa.Table]], Iterator[pa.Table]]]]
     ) -> Generator[Bundle | None, None, None]:
         """For each job (inputs, function of their tables) the blocks of a task, in order.
 
@@ -232,7 +238,7 @@ class Tasks:
                 running[0].outputs = []
         self._pending = []
 
-    def _stage(self, function: Callable[[Iterator[Any]], Iterator[Any]]) -> Stage:
+    def _stage(self, function: Callable[[Iterator[pa.Table]], Iterator[pa.Table]]) -> Stage:
         steps: list[Transform] = [MapStream(function, self.name)]
         if self.following:
             steps += [MapStream(_Cut(self.block_bytes)), *self.following]
@@ -269,12 +275,12 @@ class _Cut:
 
     size: int | None
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             yield from cut(table, self.size)
 
 
-def _with_end(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_end(function: Function) -> Function:
     def run(*args: Any) -> Any:
         parts = list(function(*args))
         return (*parts, None)
@@ -282,7 +288,7 @@ def _with_end(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _as_list(function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_list(function: Function) -> Function:
     def run(*args: Any) -> Any:
         return [function(*args)]
 

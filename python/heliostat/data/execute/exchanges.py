@@ -9,7 +9,7 @@ import random
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,10 @@ from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import Names, joined_names
 from heliostat.data.seeds import drawn
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import RemoteArgs
+
 
 __all__ = ["Inputs", "RandomShuffle", "RandomizeBlocks", "Repartition", "Sort", "Steps", "Tasks"]
 
@@ -63,7 +67,7 @@ class RandomShuffle:
 
     seed: Any
     num_blocks: int | None
-    remote_args: dict[str, Any] = field(default_factory=dict)
+    remote_args: RemoteArgs = field(default_factory=dict)
     ends_in_tasks: ClassVar[bool] = True
 
     def reads(self, needed: Names) -> list[Names]:
@@ -82,14 +86,14 @@ class RandomShuffle:
         yield from reduced(parts, count, lambda i: Permute(seed, i), tasks)
 
 
-def scatter(table: Any, seed: int, number: int, count: int) -> list[Any]:
+def scatter(table: pa.Table, seed: int, number: int, count: int) -> list[pa.Table]:
     """The table's rows in ``count`` random parts."""
     rng = np.random.default_rng([seed, 0, number])
     where = rng.integers(0, count, table.num_rows)
     return parted(table, where, count)
 
 
-def parted(table: Any, where: Any, count: int) -> list[Any]:
+def parted(table: pa.Table, where: Any, count: int) -> list[pa.Table]:
     """The table's rows in ``count`` parts, ``where`` being the number of each row's part."""
     narrow = (
         where.astype(np.uint16) if count <= 1 << 16 else where
@@ -99,7 +103,7 @@ def parted(table: Any, where: Any, count: int) -> list[Any]:
     return cut_at(block.take(table, order), ends)
 
 
-def cut_at(table: Any, places: Any) -> list[Any]:
+def cut_at(table: pa.Table, places: Any) -> list[pa.Table]:
     """The table cut at row numbers, each piece in memory of its own."""
     ends = [*(int(p) for p in places), table.num_rows]
     begins = [0, *ends[:-1]]
@@ -113,7 +117,7 @@ class Permute:
     seed: int
     number: int
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         whole = block.concat(list(tables))
         rng = np.random.default_rng([self.seed, 1, self.number])
@@ -186,9 +190,9 @@ def at_rows(bundles: list[Bundle], ends: list[int]) -> Iterator[list[Bundle]]:
 
 @dataclass
 class _Together:
-    schema: Any
+    schema: pa.Schema
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         found = list(tables)
         if found:
             yield block.concat(found)
@@ -209,7 +213,7 @@ class Sort:
     before: Any = None  # makes a table of the tables of a part, which is then sorted
     after: Any = None  # what is done with each sorted part: a function of a table
     by_size: bool = False  # make as many blocks as their bytes need, not as many as came
-    remote_args: dict[str, Any] = field(default_factory=dict)
+    remote_args: RemoteArgs = field(default_factory=dict)
     ends_in_tasks: ClassVar[bool] = True
 
     @property
@@ -260,7 +264,7 @@ class Sort:
         return edges.group_by(names, use_threads=False).aggregate([])
 
 
-def sample(table: Any, blocks: int, names: list[str]) -> Any:
+def sample(table: pa.Table, blocks: int, names: list[str]) -> pa.Table:
     """Some rows' keys, of a table that was so many blocks."""
     require(table, names)
     rng = np.random.default_rng(table.num_rows)
@@ -269,19 +273,19 @@ def sample(table: Any, blocks: int, names: list[str]) -> Any:
     return block.decoded_table(table.select(names)).take(pa.array(picked))
 
 
-def require(table: Any, names: list[str]) -> None:
+def require(table: pa.Table, names: list[str]) -> None:
     """Raise ``ValueError`` for keys that the table lacks."""
     missing = [n for n in names if n not in table.column_names]
     if missing:
         raise ValueError(no_columns(missing, table.column_names))
 
 
-def ordered(table: Any, order: list[tuple[str, str]]) -> Any:
+def ordered(table: pa.Table, order: list[tuple[str, str]]) -> pa.Table:
     """The table sorted; missing values last."""
     return block.take(table, _indices(table, order))
 
 
-def _indices(table: Any, order: list[tuple[str, str]]) -> Any:
+def _indices(table: pa.Table, order: list[tuple[str, str]]) -> np.ndarray:
     try:
         return ordering.indices(table, order)
     except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -290,7 +294,7 @@ def _indices(table: Any, order: list[tuple[str, str]]) -> Any:
         raise type(error)(f"rows cannot be sorted by {kinds}: {mixed or error}") from error
 
 
-def _mixed(table: Any, names: list[str]) -> str:
+def _mixed(table: pa.Table, names: list[str]) -> str:
     """Which keys are of Python's objects, in words, and what they are."""
     said = []
     for name in names:
@@ -302,13 +306,13 @@ def _mixed(table: Any, names: list[str]) -> str:
     return " and ".join(said) + more
 
 
-def range_parts(table: Any, order: list[tuple[str, str]], edges: Any) -> list[Any]:
+def range_parts(table: pa.Table, order: list[tuple[str, str]], edges: Any) -> list[pa.Table]:
     """The table sorted and cut where the rows reach each edge."""
     table = ordered(table, order)
     return cut_at(table, places_of(table, order, edges))
 
 
-def places_of(table: Any, order: list[tuple[str, str]], edges: Any) -> list[int]:
+def places_of(table: pa.Table, order: list[tuple[str, str]], edges: Any) -> list[int]:
     """For each edge the number of rows of the sorted table that come before it.
 
     Edges are put among the rows and sorted with them, so that the order is pyarrow's for every type.
@@ -335,7 +339,7 @@ class Sorted:
     before: Any = None
     after: Any = None
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         found = list(tables)
         joined = block.concat(found) if self.before is None else self.before(found)

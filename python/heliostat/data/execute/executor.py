@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.data.context import DataContext
@@ -30,6 +30,10 @@ from heliostat.data.execute.stats_summary import summary_of
 from heliostat.data.execute.told import ToldExecution
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.plan.optimize import optimized
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 WAIT_S = 1.0  # how long one wait lasts at most: progress is shown, free CPUs are counted again
 
@@ -210,7 +214,7 @@ def execute(
     return executor.run(), executor.stats
 
 
-def blocks(bundles: Iterator[Bundle]) -> Iterator[Any]:
+def blocks(bundles: Iterator[Bundle]) -> Iterator[pa.Table]:
     """The tables of bundles."""
     for bundle in bundles:
         yield bundle.cut(ray.get(bundle.ref))

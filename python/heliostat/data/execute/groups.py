@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,10 @@ from heliostat.data import block
 from heliostat.data.aggregate import columns_of
 from heliostat.data.execute.exchanges import ordered
 from heliostat.data.missing import no_columns
+
+if TYPE_CHECKING:
+    pass
+
 
 ROWS_HELD_MAX = 1 << 20  # of parts that a task keeps before it joins them
 
@@ -30,7 +34,7 @@ class Parts:
     keys: list[str]
     aggregations: list[Any]
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         held: list[Any] = []
         rows = 0
@@ -53,7 +57,7 @@ class Parts:
         read = columns_of(self.aggregations)
         return None if read is None else read | set(self.keys)
 
-    def _parts(self, table: Any) -> Any:
+    def _parts(self, table: pa.Table) -> pa.Table:
         read = [*self.keys, *(a.on for a in self.aggregations if a.on is not None)]
         missing = [name for name in dict.fromkeys(read) if name not in table.column_names]
         if missing:
@@ -78,7 +82,7 @@ class Parts:
         return pa.table([*keys, *parts], names=names)
 
 
-def _alike(tables: list[Any], names: list[str]) -> list[Any]:
+def _alike(tables: list[pa.Table], names: list[str]) -> list[pa.Table]:
     """The tables; a sum of no values, which pyarrow calls an integer, takes the type of the others."""
     for name in names:
         if len({table.schema.field(name).type for table in tables}) > 1:
@@ -86,7 +90,7 @@ def _alike(tables: list[Any], names: list[str]) -> list[Any]:
     return tables
 
 
-def _without_number(table: Any, name: str) -> Any:
+def _without_number(table: pa.Table, name: str) -> pa.Table:
     at, column = table.schema.get_field_index(name), table.column(name)
     if not pa.types.is_int64(column.type) or column.null_count < table.num_rows:
         return table
@@ -98,7 +102,7 @@ def part_names(aggregations: list[Any]) -> list[str]:
     return [f"__{i}.{j}" for i, a in enumerate(aggregations) for j, _ in enumerate(a.parts)]
 
 
-def joined_parts(tables: list[Any], keys: list[str], aggregations: list[Any]) -> Any:
+def joined_parts(tables: list[pa.Table], keys: list[str], aggregations: list[Any]) -> pa.Table:
     """Parts of the same groups joined: a row for each group."""
     if len(tables) == 1:
         return tables[0]
@@ -135,7 +139,7 @@ class Joined:
     keys: list[str]
     aggregations: list[Any]
 
-    def __call__(self, tables: list[Any]) -> Any:
+    def __call__(self, tables: list[pa.Table]) -> pa.Table:
         """Run."""
         full = [table for table in tables if table.num_rows]
         return joined_parts(full, self.keys, self.aggregations) if full else tables[0]
@@ -148,7 +152,7 @@ class Finished:
     keys: list[str]
     aggregations: list[Any]
 
-    def __call__(self, table: Any) -> Iterator[Any]:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         """Run."""
         names = iter(part_names(self.aggregations))
         columns = [table.column(key) for key in self.keys]
@@ -158,7 +162,7 @@ class Finished:
         yield pa.table(columns, names=[*self.keys, *(a.name for a in self.aggregations)])
 
 
-def by_group(table: Any, keys: list[str], aggregations: list[Any]) -> Any:
+def by_group(table: pa.Table, keys: list[str], aggregations: list[Any]) -> pa.Table:
     """One row for each group of a table that is sorted by ``keys``."""
     if not table.num_rows:
         nothing = [pa.nulls(0) for _ in aggregations]
@@ -176,7 +180,7 @@ def by_group(table: Any, keys: list[str], aggregations: list[Any]) -> Any:
     return pa.table([*heads.columns, *made.columns], names=names)
 
 
-def group_begins(table: Any, keys: list[str]) -> Any:
+def group_begins(table: pa.Table, keys: list[str]) -> np.ndarray:
     """The row numbers at which groups begin in a table sorted by ``keys``."""
     changed = np.zeros(table.num_rows, dtype=bool)
     changed[:1] = True

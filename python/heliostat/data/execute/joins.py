@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,10 @@ from heliostat.data.expressions.namespace import whole
 from heliostat.data.missing import no_columns, require
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import Names
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import RemoteArgs, Row
+
 
 WHOLE_BYTES_MAX = 32 << 20  # of a side that goes whole to each task
 # The joins in which a side may: its rows come out only beside those of the other one.
@@ -50,7 +54,7 @@ class Join:
     partitions: int | None
     left_suffix: str | None
     right_suffix: str | None
-    remote_args: dict[str, Any] = field(default_factory=dict)
+    remote_args: RemoteArgs = field(default_factory=dict)
     ends_in_tasks: ClassVar[bool] = True
 
     def reads(self, needed: Names) -> list[Names]:
@@ -142,7 +146,7 @@ def _extra(keys: list[str], count: int, _: int) -> tuple[Any, ...]:
     return keys, count
 
 
-def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
+def hash_parts(table: pa.Table, keys: list[str], count: int) -> list[pa.Table]:
     """The table's rows in ``count`` parts; equal keys are in the same."""
     pd = required("pandas", "Joins")
 
@@ -155,7 +159,7 @@ def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
     return parted(table, where, count)
 
 
-def _comparable(column: Any) -> Any:
+def _comparable(column: pa.ChunkedArray) -> Any:
     """The values so that equal ones have equal hashes, whatever their types and whatever is beside them.
 
     Numbers of all types are floats, where a missing value changes nothing; so are truth values, and
@@ -175,13 +179,13 @@ def _comparable(column: Any) -> Any:
     return column.cast(pa.float64(), safe=False).to_numpy() + 0.0  # -0.0 becomes 0.0
 
 
-def _is_number(kind: Any) -> bool:
+def _is_number(kind: pa.DataType) -> bool:
     """Whether the type has integers, floats or decimals."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return any(test(kind) for test in tests)
 
 
-def _in_microseconds(column: Any) -> Any:
+def _in_microseconds(column: pa.ChunkedArray) -> pa.Array:
     """Times or durations as whole numbers; what is less is cut off, for only the hash is made of it."""
     numbers, unit = column.cast(pa.int64()), column.type.unit
     if unit == "ns":
@@ -196,7 +200,7 @@ class _Joined:
     left_schema: Any
     right_schema: Any
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         found = list(tables)
         left = _side(found[: self.boundary], self.left_schema)
         right = _side(found[self.boundary :], self.right_schema)
@@ -206,13 +210,13 @@ class _Joined:
         yield made if made.num_rows or known else pa.table({})
 
 
-def _side(tables: list[Any], schema: Any) -> Any:
+def _side(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     if tables:
         return block.concat(tables)
     return schema.empty_table() if schema is not None else pa.table({})
 
 
-def joined(left: Any, right: Any, how: Join) -> Any:
+def joined(left: Any, right: Any, how: Join) -> pa.Table:
     """Two tables joined. Only keys and row numbers go through pyarrow's join, so that the other
     columns may have any type.
     """
@@ -243,7 +247,7 @@ def joined(left: Any, right: Any, how: Join) -> Any:
     return pa.table(columns)
 
 
-def _looked_up(left: Any, right: Any, how: Join) -> Any:
+def _looked_up(left: Any, right: Any, how: Join) -> pa.Table | None:
     """The same as :func:`_matches`, by one look-up for each left row; None: it cannot be so.
 
     That is where rows of the left side have one partner at most, and rows of the right side alone do not
@@ -265,16 +269,16 @@ def _looked_up(left: Any, right: Any, how: Join) -> Any:
     return pa.table({"left": rows, "right": found}).filter(kept)
 
 
-def _with_keys(table: Any, keys: list[str]) -> Any:
+def _with_keys(table: pa.Table, keys: list[str]) -> pa.Table:
     """The table; a side that no block has come to, and whose columns are unknown, gets empty keys."""
     if table.num_columns:
         return table
     return pa.table({key: pa.nulls(table.num_rows) for key in keys})
 
 
-def _matches(left: Any, right: Any, how: Join) -> Any:
+def _matches(left: Any, right: Any, how: Join) -> pa.Table:
     """The numbers of the rows of each side that come together; null where a side has none."""
-    sides: list[dict[str, Any]] = [{}, {}]
+    sides: list[Row] = [{}, {}]
     for i, (ours, theirs) in enumerate(zip(left.columns, right.columns, strict=True)):
         kind = _key_type(ours.type, theirs.type, how.left[i])
         for side, column in zip(sides, (ours, theirs), strict=True):
@@ -286,7 +290,7 @@ def _matches(left: Any, right: Any, how: Join) -> Any:
     return tables[0].join(tables[1], keys=list(sides[0]), join_type=how.kind, use_threads=False)
 
 
-def _key_type(left: Any, right: Any, name: str) -> Any:
+def _key_type(left: Any, right: Any, name: str) -> pa.DataType:
     """The type that keys of both sides are compared in."""
     kinds = [k.value_type if pa.types.is_dictionary(k) else k for k in (left, right)]
     fields = [pa.schema([(name, kind)]) for kind in kinds]
@@ -299,7 +303,7 @@ def _key_type(left: Any, right: Any, name: str) -> Any:
     return pa.int8() if pa.types.is_null(common) else common  # pyarrow joins by no column of nulls
 
 
-def _first_of(taken: Any, theirs: Any, ours_at: Any, theirs_at: Any) -> Any:
+def _first_of(taken: Any, theirs: Any, ours_at: Any, theirs_at: Any) -> pa.ChunkedArray:
     """A key's column: of the left side, and of the right side for rows that the left lacks."""
     if not ours_at.null_count:
         return taken
@@ -335,7 +339,7 @@ class Zip:
 class _Beside:
     counts: list[int]  # tables of each side
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         found = list(tables)
         made: Any = None
         for count in self.counts:

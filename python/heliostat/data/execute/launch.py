@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.work import Stage, run_stage
 from heliostat.data.plan.operators import Bundle
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import RemoteArgs
+
 
 # Items of a task that nobody has taken yet, a block and its metadata being two: then it pauses.
 UNTAKEN_MAX = 4
@@ -27,7 +31,7 @@ def arguments(inputs: list[Any]) -> tuple[list[tuple[int, int] | None], list[Any
     return cuts, given
 
 
-def cpus_of(remote_args: dict[str, Any]) -> float:
+def cpus_of(remote_args: RemoteArgs) -> float:
     """CPUs that one task or actor holds; work on a GPU needs none unless it says so."""
     given = remote_args.get("num_cpus")
     if given is not None:
@@ -42,7 +46,7 @@ class TaskLauncher:
     actor_cpus = 0.0
 
     def __init__(
-        self, stage: Stage, remote_args: dict[str, Any], limits: Limits, size: int | None
+        self, stage: Stage, remote_args: RemoteArgs, limits: Limits, size: int | None
     ) -> None:
         self._stage, self._limits = stage, limits
         self._holder = [ray.put(stage)]
@@ -71,7 +75,7 @@ class TaskLauncher:
         """Return the references that tasks wait for before they can begin: none."""
         return []
 
-    def on_started(self, ready: Any) -> None:
+    def on_started(self, ready: object) -> None:
         """An actor has started; there are none."""
 
     def has_room(self, running: int, free_cpus: float, task_s: float | None) -> bool:
@@ -99,7 +103,7 @@ class TaskLauncher:
         run = self._run_without_cpu if starved else self._run
         return run.remote(self._stage.key, self._holder, index, cuts, *given)
 
-    def on_done(self, generator: Any, died: bool = False) -> None:
+    def on_done(self, generator: object, died: bool = False) -> None:
         """A task has ended."""
 
     def cancel(self, generator: Any) -> None:

@@ -150,7 +150,7 @@ class MapOperator(Physical):
         ]
         return [*self._launcher.starting(), *tasks]
 
-    def on_ready(self, waitable: Any) -> None:
+    def on_ready(self, waitable: object) -> None:
         """Take a block, notice the end, or notice that an actor is ready."""
         task = self._by_id.get(id(waitable))
         if task is None:

@@ -66,7 +66,7 @@ class Physical:
         """Refs and generators whose readiness means news for this operator."""
         return []
 
-    def on_ready(self, waitable: Any) -> None:
+    def on_ready(self, waitable: object) -> None:
         """One of them is ready."""
 
     def running(self) -> int:

@@ -153,7 +153,7 @@ def _is_apart(step: Map) -> bool:
     return step.begins_stage or step.remote_args_fn is not None
 
 
-def _plain(remote_args: dict[str, Any]) -> dict[str, Any]:
+def _plain(remote_args: dict[str, object]) -> dict[str, Any]:
     return {k: v for k, v in remote_args.items() if not (k == "num_cpus" and v == 1)}
 
 

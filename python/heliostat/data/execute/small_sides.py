@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.data import block
@@ -16,6 +16,10 @@ from heliostat.data.execute.joins import Join, joined
 from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Bundle, Exchange, InputBlocks, Limit, Map, Operator, Read
 from heliostat.data.plan.transforms import FilterExpression, MapStream, MapTables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 Run = Callable[[Operator], Iterator[Bundle]]
 
@@ -51,7 +55,7 @@ class Foreseen:
 
     side: Operator
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Raise: a plan that is only described is not executed."""
         raise NotImplementedError
 
@@ -99,14 +103,14 @@ class JoinWith:
 
     join: Join
     bundles: list[Bundle]
-    schema: Any  # of the small side
+    schema: pa.Schema  # of the small side
     is_right: bool  # whether that is the right one
     _side: Any = field(default=None, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_side": None}
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         if self._side is None:  # once in a process
             found = ray.get([b.ref for b in self.bundles])

@@ -9,11 +9,16 @@ of a part: what comes of both ways is the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data import block
 from heliostat.data.plan.operators import Bundle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import Function
+
 
 TOGETHER_BYTES = 4 << 20  # of small blocks that one task splits as one
 OBJECTS_MAX = 50_000  # of an exchange in one step
@@ -52,7 +57,7 @@ def blocks_at_once(blocks: int, groups: int, size: float, most: int | None) -> i
 class Grouped:
     """A function of a block that gives parts, as one that gives groups of them."""
 
-    def __init__(self, function: Callable[..., Any], size: int) -> None:
+    def __init__(self, function: Function, size: int) -> None:
         self._function, self._size = function, size
 
     def __call__(self, *args: Any) -> list[list[Any]]:
@@ -61,6 +66,6 @@ class Grouped:
         return [parts[at : at + self._size] for at in range(0, len(parts), self._size)]
 
 
-def together(*groups: list[Any]) -> list[Any]:
+def together(*groups: list[object]) -> list[pa.Table]:
     """The same group of several blocks: its parts, each joined."""
     return [block.joined(block.concat(list(pieces))) for pieces in zip(*groups, strict=True)]

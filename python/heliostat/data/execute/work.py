@@ -15,7 +15,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.data import block, retries
@@ -24,6 +24,10 @@ from heliostat.data.execute.block_builder import BlockBuilder
 from heliostat.data.plan import task
 from heliostat.data.plan.operators import ReadPart
 from heliostat.data.plan.transforms import Transform
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 logger = logging.getLogger("heliostat.data")
 
@@ -68,7 +72,7 @@ class OpenStage:
         DataContext._set_current(stage.context)  # the user's constructors may look
         self._steps = [(t, t.open()) for t in stage.transforms]
 
-    def run(self, index: int, inputs: Iterator[Any], files: list[str]) -> Iterator[Any]:
+    def run(self, index: int, inputs: Iterator[object], files: list[str]) -> Iterator[Any]:
         """Yield block, metadata, block, metadata, ... of task number ``index``."""
         task.begin(index, self._execution, files)
         for _, fn in self._steps:
@@ -77,7 +81,7 @@ class OpenStage:
         DataContext._set_current(self._context)  # another stage may have run in between
         node = ray.get_runtime_context().get_node_id()
         read = _Timed(inputs)
-        tables: Iterator[Any] = read
+        tables: Iterator[pa.Table] = read
         for transform, fn in self._steps:
             tables = transform.apply(tables, fn)
         made = self._builder.blocks(tables)
@@ -107,7 +111,7 @@ class OpenStage:
 class _Timed(Iterator[Any]):
     """Hands on items, and counts the seconds until they were there."""
 
-    def __init__(self, items: Iterator[Any]) -> None:
+    def __init__(self, items: Iterator[object]) -> None:
         self._items = items
         self.seconds = 0.0
 
@@ -132,7 +136,7 @@ def _own_bytes() -> int:
 _open: OrderedDict[str, OpenStage] = OrderedDict()
 
 
-def _opened(key: str, holder: list[Any]) -> OpenStage:
+def _opened(key: str, holder: list[object]) -> OpenStage:
     """The stage, opened at the first task that needs it in this process."""
     if key not in _open:
         while len(_open) >= STAGES_MAX:
@@ -144,10 +148,10 @@ def _opened(key: str, holder: list[Any]) -> OpenStage:
 
 def run_stage(
     key: str,
-    holder: list[Any],
+    holder: list[object],
     index: int,
     cuts: list[tuple[int, int] | None],
-    *inputs: Any,
+    *inputs: object,
 ) -> Iterator[Any]:
     """One task of a stage. ``inputs`` are blocks, of which ``cuts`` names (start, rows), or reads."""
     yield from _opened(key, holder).run(index, *_tables(cuts, inputs))
@@ -156,7 +160,7 @@ def run_stage(
 def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tuple[Any, list[str]]:
     files = [f for i in inputs if isinstance(i, ReadPart) for f in i.files]
 
-    def tables() -> Iterator[Any]:
+    def tables() -> Iterator[pa.Table]:
         for given, cut in zip(inputs, cuts, strict=True):
             if isinstance(given, ReadPart):
                 yield from _read(given)
@@ -166,7 +170,7 @@ def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tupl
     return tables(), files
 
 
-def _read(part: ReadPart) -> Iterator[Any]:
+def _read(part: ReadPart) -> Iterator[pa.Table]:
     """The tables of a read. After an error that passes, it is begun again and goes on where it was."""
     done, attempt = 0, 0
     while True:
@@ -186,7 +190,7 @@ def _read(part: ReadPart) -> Iterator[Any]:
 class MapWorker:
     """An actor of a pool: opens its stage once and runs tasks of it."""
 
-    def __init__(self, holder: list[Any]) -> None:
+    def __init__(self, holder: list[object]) -> None:
         self._stage: OpenStage | None = None
         self._error: Exception | None = None
         try:
@@ -197,7 +201,7 @@ class MapWorker:
     def ready(self) -> None:
         """Answer once the constructor has ended."""
 
-    def run(self, index: int, cuts: list[tuple[int, int] | None], *inputs: Any) -> Iterator[Any]:
+    def run(self, index: int, cuts: list[tuple[int, int] | None], *inputs: object) -> Iterator[Any]:
         """One task."""
         if self._stage is None:
             assert self._error is not None

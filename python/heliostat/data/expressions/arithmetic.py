@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function
 
-def of(
-    function: Callable[..., Any], values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+
+def of(function: Function, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``function(*values, *args, **kwargs)``, also of a column that has no type as all is missing."""
     if len(values) > 1 and function is not add:
         values = [_first(*values), *values[1:]]
@@ -29,19 +29,19 @@ def of(
     return pa.nulls(max(len(v) for v in values if not isinstance(v, pa.Scalar)))
 
 
-def _first(a: Any, b: Any) -> Any:
+def _first(a: object, b: object) -> pa.Array:
     """The first operand: pyarrow looks at it alone to see whether there are references."""
     return pc.scalar(a) if _is_open(b) and isinstance(a, pa.Scalar) else a
 
 
-def add(a: Any, b: Any) -> Any:
+def add(a: object, b: object) -> pa.Array:
     """The sum; of texts, the one after the other."""
     if any(map(_is_text, (a, b))) and all(_is_text(v) or _is_open(v) for v in (a, b)):
         return pc.binary_join_element_wise(_first(a, b), b, "")
     return pc.add(_first(a, b), b)
 
 
-def floor_divide(a: Any, b: Any) -> Any:
+def floor_divide(a: Any, b: object) -> pa.Array:
     """``a // b`` as Python means it: rounded down, also below zero. Integers stay integers."""
     if _is_open(a) or _is_open(b):  # pyarrow's quotient of integers is cut, that of floats is not
         a = pc.cast(a, pa.float64()) if not _is_open(a) else a.cast(pa.float64())
@@ -55,12 +55,12 @@ def floor_divide(a: Any, b: Any) -> Any:
     return pc.subtract(cut, pc.cast(high, cut.type))
 
 
-def modulo(a: Any, b: Any) -> Any:
+def modulo(a: object, b: object) -> pa.Array:
     """``a % b`` as Python means it: of the sign of ``b``."""
     return pc.subtract(a, pc.multiply(floor_divide(a, b), b))
 
 
-def _is_open(value: Any) -> bool:
+def _is_open(value: object) -> bool:
     """Whether it is a reference to a column whose type is not known."""
     return isinstance(value, pc.Expression)
 

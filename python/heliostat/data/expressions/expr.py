@@ -52,7 +52,7 @@ class Expr:
 
     # --- for the library: evaluating ---
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """Return an array, a chunked array or a scalar of the values for a table.
 
         Args:
@@ -63,7 +63,7 @@ class Expr:
         """
         raise NotImplementedError
 
-    def column(self, table: Any) -> Any:
+    def column(self, table: pa.Table) -> pa.ChunkedArray:
         """Return the values for a table, one for each row.
 
         Args:
@@ -74,7 +74,7 @@ class Expr:
             return pa.repeat(value, table.num_rows)
         return value
 
-    def mask(self, table: Any) -> Any:
+    def mask(self, table: pa.Table) -> pa.ChunkedArray:
         """Return the expression as a mask; where it is unknown, false.
 
         Args:
@@ -128,7 +128,7 @@ class Expr:
         """
         raise NotImplementedError
 
-    def type_in(self, schema: Any) -> Any:
+    def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """Return the Arrow type of its values, where that is known without evaluating it; else None.
 
         Args:
@@ -136,7 +136,7 @@ class Expr:
         """
         return None
 
-    def to_pyarrow(self) -> Any:
+    def to_pyarrow(self) -> pc.Expression:
         """Return it as a ``pyarrow.compute.Expression``, such as filters of pyarrow datasets take.
 
         Raises:
@@ -155,7 +155,7 @@ class Expr:
             raise TypeError(f"{self!r} has no equal among pyarrow's expressions.") from reason
         return value
 
-    def structurally_equals(self, other: Any) -> bool:
+    def structurally_equals(self, other: object) -> bool:
         """Return whether another expression is the same tree.
 
         Args:
@@ -171,7 +171,7 @@ class Expr:
             )
         )
 
-    def same_node(self, other: Any) -> bool:
+    def same_node(self, other: object) -> bool:
         """Return whether a node of the same class is the same, operands apart.
 
         Args:
@@ -179,14 +179,16 @@ class Expr:
         """
         return self is other
 
-    def _call(self, function: Callable[..., Any], name: Text, *args: Any, **kwargs: Any) -> Expr:
+    def _call(
+        self, function: Callable[..., object], name: Text, *args: object, **kwargs: object
+    ) -> Expr:
         return Call(function, name, (self,), args, kwargs)
 
-    def _with(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
+    def _with(self, other: object, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
         right = other if isinstance(other, Expr) else lit(other)
         return Call(function, sign, (self, right), infix=True)
 
-    def _after(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
+    def _after(self, other: object, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
         return lit(other)._with(self, function, sign)
 
     def text(self) -> Text:
@@ -222,7 +224,7 @@ class Expr:
             values = values.scalar.as_py()
         return self._call(fields.is_in, "is_in", list(values))
 
-    def not_in(self, values: Any) -> Expr:
+    def not_in(self, values: object) -> Expr:
         """Return whether the value is none of a list.
 
         Args:
@@ -272,7 +274,7 @@ class Expr:
         """Return values rounded towards zero."""
         return self._call(pc.trunc, "trunc")
 
-    def power(self, exponent: Any) -> Expr:
+    def power(self, exponent: object) -> Expr:
         """Return values to the power of a number or an expression.
 
         Args:
@@ -354,70 +356,70 @@ class Expr:
 
     # --- operators ---
 
-    def __add__(self, other: Any) -> Expr:
+    def __add__(self, other: object) -> Expr:
         return self._with(other, arithmetic.add, "+")
 
-    def __radd__(self, other: Any) -> Expr:
+    def __radd__(self, other: object) -> Expr:
         return self._after(other, arithmetic.add, "+")
 
-    def __sub__(self, other: Any) -> Expr:
+    def __sub__(self, other: object) -> Expr:
         return self._with(other, pc.subtract, "-")
 
-    def __rsub__(self, other: Any) -> Expr:
+    def __rsub__(self, other: object) -> Expr:
         return self._after(other, pc.subtract, "-")
 
-    def __mul__(self, other: Any) -> Expr:
+    def __mul__(self, other: object) -> Expr:
         return self._with(other, pc.multiply, "*")
 
-    def __rmul__(self, other: Any) -> Expr:
+    def __rmul__(self, other: object) -> Expr:
         return self._after(other, pc.multiply, "*")
 
-    def __truediv__(self, other: Any) -> Expr:
+    def __truediv__(self, other: object) -> Expr:
         return self._with(other, pc.divide, "/")
 
-    def __rtruediv__(self, other: Any) -> Expr:
+    def __rtruediv__(self, other: object) -> Expr:
         return self._after(other, pc.divide, "/")
 
-    def __floordiv__(self, other: Any) -> Expr:
+    def __floordiv__(self, other: object) -> Expr:
         return self._with(other, arithmetic.floor_divide, "//")
 
-    def __rfloordiv__(self, other: Any) -> Expr:
+    def __rfloordiv__(self, other: object) -> Expr:
         return self._after(other, arithmetic.floor_divide, "//")
 
-    def __mod__(self, other: Any) -> Expr:
+    def __mod__(self, other: object) -> Expr:
         return self._with(other, arithmetic.modulo, "%")
 
-    def __rmod__(self, other: Any) -> Expr:
+    def __rmod__(self, other: object) -> Expr:
         return self._after(other, arithmetic.modulo, "%")
 
-    def __pow__(self, other: Any) -> Expr:
+    def __pow__(self, other: object) -> Expr:
         return self.power(other)
 
     def __neg__(self) -> Expr:
         return self.negate()
 
-    def __gt__(self, other: Any) -> Expr:
+    def __gt__(self, other: object) -> Expr:
         return self._with(other, pc.greater, ">")
 
-    def __ge__(self, other: Any) -> Expr:
+    def __ge__(self, other: object) -> Expr:
         return self._with(other, pc.greater_equal, ">=")
 
-    def __lt__(self, other: Any) -> Expr:
+    def __lt__(self, other: object) -> Expr:
         return self._with(other, pc.less, "<")
 
-    def __le__(self, other: Any) -> Expr:
+    def __le__(self, other: object) -> Expr:
         return self._with(other, pc.less_equal, "<=")
 
-    def __eq__(self, other: Any) -> Expr:  # type: ignore[override] # gives an expression
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override] # gives an expression
         return self._with(other, pc.equal, "==")
 
     def __ne__(self, other: Any) -> Expr:  # type: ignore[override] # gives an expression
         return self._with(other, pc.not_equal, "!=")
 
-    def __and__(self, other: Any) -> Expr:
+    def __and__(self, other: object) -> Expr:
         return self._with(other, pc.and_kleene, "&")
 
-    def __or__(self, other: Any) -> Expr:
+    def __or__(self, other: object) -> Expr:
         return self._with(other, pc.or_kleene, "|")
 
     def __invert__(self) -> Expr:
@@ -445,7 +447,7 @@ class Column(Expr):
         """The column's name."""
         return self._of
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The column.
 
         Raises:
@@ -463,7 +465,7 @@ class Column(Expr):
         """Return the expression in the place of the column."""
         return others.get(self._of, self)
 
-    def type_in(self, schema: Any) -> Any:
+    def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The column's type, if the schema is known and has it."""
         return schema.field(self._of).type if schema and self._of in schema.names else None
 
@@ -479,16 +481,16 @@ class Column(Expr):
 class Literal(Expr):
     """The same value for all rows."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         super().__init__()
         self.value = value
         self.scalar = pa.scalar(value)
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The value as a scalar."""
         return self.scalar
 
-    def type_in(self, schema: Any) -> Any:
+    def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The value's type."""
         return self.scalar.type
 
@@ -509,11 +511,11 @@ class Call(Expr):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         label: str,
         operands: tuple[Expr, ...],
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        kwargs: dict[str, object] | None = None,
         *,
         infix: bool = False,
     ) -> None:
@@ -521,7 +523,7 @@ class Call(Expr):
         self.function, self.label = function, label
         self.args, self.kwargs, self._infix = args, kwargs or {}, infix
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """Return the values of the function."""
         given = [o.values(table) for o in self.operands]
         return arithmetic.of(self.function, given, self.args, self.kwargs)
@@ -559,7 +561,7 @@ class Alias(Expr):
         """The name."""
         return self._alias
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The values of the expression."""
         return self.operands[0].values(table)
 
@@ -567,7 +569,7 @@ class Alias(Expr):
         """The same name for another expression."""
         return Alias(operands[0], self._alias)
 
-    def type_in(self, schema: Any) -> Any:
+    def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The type of the expression."""
         return self.operands[0].type_in(schema)
 
@@ -583,7 +585,7 @@ class Alias(Expr):
 class Star(Expr):
     """All columns, as one struct a row."""
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The structs."""
         return table.to_struct_array()
 
@@ -607,7 +609,7 @@ class Unnest(Expr):
     def __init__(self, expr: Expr) -> None:
         super().__init__(expr)
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The structs."""
         return self.operands[0].values(table)
 
@@ -615,11 +617,11 @@ class Unnest(Expr):
         """The same of another expression."""
         return Unnest(*operands)
 
-    def type_in(self, schema: Any) -> Any:
+    def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The struct's type, where that is known without evaluating it."""
         return self.operands[0].type_in(schema)
 
-    def same_node(self, other: Any) -> bool:
+    def same_node(self, other: object) -> bool:
         """Always: there is nothing but the operand."""
         return True
 
@@ -627,7 +629,7 @@ class Unnest(Expr):
         """The expression as its author wrote it."""
         return f"unnest({self.operands[0]!r})"
 
-    def fields(self, table: Any) -> dict[str, Any]:
+    def fields(self, table: pa.Table) -> dict[str, Any]:
         """The values of each field for a table.
 
         Raises:
@@ -639,7 +641,7 @@ class Unnest(Expr):
         return {f.name: pc.struct_field(whole, i) for i, f in enumerate(value.type)}
 
     @staticmethod
-    def check(kind: Any) -> None:
+    def check(kind: pa.DataType) -> None:
         """Raise ``TypeError`` for an Arrow type that is no struct."""
         if not pa.types.is_struct(kind):
             raise TypeError(f"unnest() needs an expression of structs, this one is of {kind}.")
@@ -667,7 +669,7 @@ def col(name: str) -> Expr:
     return Column(name)
 
 
-def lit(value: Any) -> Expr:
+def lit(value: object) -> Expr:
     """Return a constant.
 
     Args:

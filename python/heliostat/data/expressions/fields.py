@@ -18,7 +18,7 @@ class Fields:
 
     column_names = _AnyName()
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str) -> pa.Array:
         """A reference to the column."""
         return pc.field(name)
 
@@ -28,7 +28,7 @@ class Fields:
         raise TypeError("its values depend on the number or the place of rows")
 
 
-def is_in(value: Any, values: list[Any]) -> Any:
+def is_in(value: Any, values: list[object]) -> pa.Array:
     """Return whether each value is in the list."""
     if values:
         return pc.is_in(value, value_set=pa.array(values))
@@ -37,7 +37,7 @@ def is_in(value: Any, values: list[Any]) -> Any:
     return pc.is_in(value, value_set=pa.array([], value.type))
 
 
-def cast(value: Any, target_type: Any, safe: bool) -> Any:
+def cast(value: Any, target_type: Any, safe: bool) -> pa.ChunkedArray:
     """The value, or the reference, as another type."""
     if isinstance(value, pc.Expression):
         return value.cast(target_type, safe=safe)

@@ -6,7 +6,7 @@ import functools
 import inspect
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,11 @@ from heliostat.data.datatype import DataType, as_arrow
 from heliostat.data.exceptions import user_error
 from heliostat.data.expressions.expr import Expr
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function
 
-def udf(return_dtype: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+
+def udf(return_dtype: object) -> Callable[[Function], Function]:
     """Make a function of Arrow arrays callable with expressions: ``@udf(DataType.int64())``.
 
     The function gets a ``pyarrow.ChunkedArray`` for each argument that is an expression. It returns
@@ -34,12 +37,12 @@ def udf(return_dtype: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         A decorator; what it returns is called with expressions and returns one.
     """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., object]) -> Function:
         if not inspect.isclass(function):
             return _callable(function, function.__name__, return_dtype, keeps_state=False)
 
         @functools.wraps(function, updated=())
-        def construct(*args: Any, **kwargs: Any) -> Callable[..., Expr]:
+        def construct(*args: object, **kwargs: object) -> Callable[..., Expr]:
             made = _Instance(function, args, kwargs)
             return _callable(made, function.__name__, return_dtype, keeps_state=True)
 
@@ -52,9 +55,9 @@ pyarrow_udf = udf
 
 
 def _callable(
-    function: Callable[..., Any], name: str, return_dtype: Any, *, keeps_state: bool
+    function: Callable[..., object], name: str, return_dtype: object, *, keeps_state: bool
 ) -> Callable[..., Expr]:
-    def call(*args: Any, **kwargs: Any) -> Expr:
+    def call(*args: object, **kwargs: object) -> Expr:
         return UserCall(function, name, return_dtype, args, kwargs, keeps_state)
 
     return functools.update_wrapper(call, function) if not keeps_state else call
@@ -67,7 +70,7 @@ class UserCall(Expr):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Function,
         label: str,
         return_dtype: Any,
         args: tuple[Any, ...],
@@ -92,7 +95,7 @@ class UserCall(Expr):
         """Whether it, or an operand, has an object that is to be made once a worker."""
         return self._keeps_state or super().keeps_state
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
         """Return the function's values, as the type that was declared.
 
         Raises:
@@ -128,7 +131,7 @@ class UserCall(Expr):
         kwargs = {k: left.pop(0) if isinstance(v, Expr) else v for k, v in self._kwargs.items()}
         return UserCall(self._function, self._label, self._return, args, kwargs, self._keeps_state)
 
-    def type_in(self, schema: Any) -> Any:
+    def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The type that its author declared; None: that of the values."""
         return self._return
 
@@ -137,7 +140,7 @@ class UserCall(Expr):
         return f"{self._label}({', '.join(map(repr, self._args))})"
 
 
-def _values(value: Any, table: Any) -> Any:
+def _values(value: object, table: pa.Table) -> pa.ChunkedArray:
     if not isinstance(value, Expr):
         return value
     column = value.column(table)
@@ -147,7 +150,7 @@ def _values(value: Any, table: Any) -> Any:
 class _Instance:
     """An object of the user's class, made when it is first called in a process."""
 
-    def __init__(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, kind: pa.DataType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._kind, self._args, self._kwargs = kind, args, kwargs
         self._made: Any = None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -24,7 +22,7 @@ class RowNumber(Expr):
         super().__init__()
         self._key = object()  # what the counter is kept under, for the life of a task
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.Array:
         """The next numbers."""
         counter = task.kept(self._key, lambda: [task.index() << TASK_BITS])
         begin = counter[0]
@@ -46,11 +44,11 @@ class Random(Expr):
         self._seed, self._reseed = seed, reseed_after_execution
         self._key = object()  # what the generator is kept under, for the life of a task
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.Array:
         """The next numbers."""
         return pa.array(task.kept(self._key, self._generator).random(table.num_rows))
 
-    def _generator(self) -> Any:
+    def _generator(self) -> np.ndarray:
         if self._seed is None:
             return np.random.default_rng()
         execution = task.execution() if self._reseed else 0
@@ -66,7 +64,7 @@ class Uuid(Expr):
 
     is_pure = False
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.Array:
         """Other ones at each call."""
         import uuid as standard
 
@@ -82,7 +80,7 @@ class Download(Expr):
 
     is_pure = False
 
-    def __init__(self, uri_column_name: str, filesystem: Any) -> None:
+    def __init__(self, uri_column_name: str, filesystem: pa.fs.FileSystem) -> None:
         super().__init__()
         self._uris, self._filesystem = uri_column_name, filesystem
 
@@ -90,7 +88,7 @@ class Download(Expr):
         """The column of paths."""
         return frozenset([self._uris])
 
-    def values(self, table: Any) -> Any:
+    def values(self, table: pa.Table) -> pa.Array:
         """The files' bytes, several read at a time.
 
         Raises:
@@ -146,7 +144,7 @@ def uuid() -> Expr:
     return Uuid()
 
 
-def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
+def download(uri_column_name: str, *, filesystem: pa.fs.FileSystem | None = None) -> Expr:
     """Return the bytes of the files that a column names; null for one that cannot be read.
 
     Args:

@@ -17,18 +17,20 @@ class Namespace:
     def __init__(self, expression: Expr) -> None:
         self._expression = expression
 
-    def _call(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Expr:
+    def _call(
+        self, name: str, function: Callable[..., object], *args: object, **kwargs: object
+    ) -> Expr:
         """The function of the expression's values and these arguments."""
         return self._expression._call(function, f"{self.prefix}.{name}", *args, **kwargs)
 
 
-def one_of(kind: str, given: Any, allowed: tuple[str, ...]) -> None:
+def one_of(kind: str, given: object, allowed: tuple[str, ...]) -> None:
     """Raise ``ValueError`` for an argument that is none of the allowed words."""
     if given not in allowed:
         raise ValueError(f"{kind} must be one of {', '.join(map(repr, allowed))}, got {given!r}.")
 
 
-def whole(values: Any) -> Any:
+def whole(values: object) -> Any:
     """An array in one piece, of an array or a chunked one."""
     import pyarrow as pa
 

@@ -101,7 +101,7 @@ class Arrays(Namespace):
         return self._call("to_list", _of_any_length)
 
 
-def _lists(values: Any) -> Any:
+def _lists(values: object) -> pa.Array:
     """The values as lists with 64-bit offsets, in one piece."""
     found = whole(values)
     kind = found.type
@@ -122,7 +122,7 @@ def _ends(lists: Any) -> tuple[Any, Any]:
     return offsets[:-1], offsets[1:]
 
 
-def _rebuilt(lists: Any, ends: Any, values: Any) -> Any:
+def _rebuilt(lists: Any, ends: Any, values: Any) -> pa.Array:
     """Lists with other values: of each, from the end of the one before to ``ends``."""
     offsets = np.concatenate([[0], ends])
     mask = lists.is_null() if lists.null_count else None
@@ -130,11 +130,11 @@ def _rebuilt(lists: Any, ends: Any, values: Any) -> Any:
     return pc.cast(made, pa.list_(values.type))
 
 
-def _lengths(lists: Any) -> Any:
+def _lengths(lists: object) -> pa.Array:
     return pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
 
 
-def _element(values: Any, index: int) -> Any:
+def _element(values: object, index: int) -> Any:
     if index >= 0:
         return pc.list_element(values, index)
     lists = _lists(values)
@@ -146,7 +146,7 @@ def _element(values: Any, index: int) -> Any:
     return lists.values.take(pa.array(at, mask=~there))
 
 
-def _flattened(values: Any) -> Any:
+def _flattened(values: object) -> Any:
     outer = _lists(values)
     inner = _lists(outer.flatten())
     per_list = np.concatenate([[0], np.cumsum(_lengths(inner))])
@@ -154,7 +154,7 @@ def _flattened(values: Any) -> Any:
     return _rebuilt(outer, ends, inner.flatten())
 
 
-def _sorted(values: Any, order: str, null_placement: str) -> Any:
+def _sorted(values: object, order: str, null_placement: str) -> Any:
     lists = _lists(values)
     lengths = _lengths(lists)
     value = lists.flatten()
@@ -171,7 +171,7 @@ def _sorted(values: Any, order: str, null_placement: str) -> Any:
     )
 
 
-def _gaps(values: Any) -> Any:
+def _gaps(values: object) -> pa.Array:
     """2 for a missing value, 1 for NaN, which stands beside those, and 0 for others."""
     missing, either = pc.is_null(values), pc.is_null(values, nan_is_null=True)
     return pc.add(missing.cast(pa.int8()), either.cast(pa.int8()))
@@ -186,6 +186,6 @@ def _of_pairs(values: Any, field: int) -> Any:
     return _rebuilt(lists, np.cumsum(_lengths(lists)), pc.struct_field(lists.flatten(), field))
 
 
-def _of_any_length(values: Any) -> Any:
+def _of_any_length(values: object) -> pa.Array:
     lists = _lists(values)
     return pc.cast(lists, pa.list_(lists.type.value_field))

@@ -95,23 +95,23 @@ class Strings(Namespace):
 
     # --- patterns ---
 
-    def starts_with(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def starts_with(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return whether it begins with ``pattern``."""
         return self._call("starts_with", pc.starts_with, pattern, *args, **kwargs)
 
-    def ends_with(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def ends_with(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return whether it ends with ``pattern``."""
         return self._call("ends_with", pc.ends_with, pattern, *args, **kwargs)
 
-    def contains(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def contains(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return whether ``pattern`` is in it."""
         return self._call("contains", pc.match_substring, pattern, *args, **kwargs)
 
-    def match(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def match(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return whether it matches an SQL pattern: ``%`` is any text, ``_`` one character."""
         return self._call("match", pc.match_like, pattern, *args, **kwargs)
 
-    def match_regex(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def match_regex(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return whether a regular expression matches a part of it."""
         return self._call("match_regex", pc.match_substring_regex, pattern, *args, **kwargs)
 
@@ -119,15 +119,15 @@ class Strings(Namespace):
         """Return the byte at which ``pattern`` first occurs; -1: nowhere."""
         return self._call("find", pc.find_substring, pattern, *args, **kwargs)
 
-    def find_regex(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def find_regex(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return the byte at which a regular expression first matches; -1: nowhere."""
         return self._call("find_regex", pc.find_substring_regex, pattern, *args, **kwargs)
 
-    def count(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def count(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return how often ``pattern`` occurs."""
         return self._call("count", pc.count_substring, pattern, *args, **kwargs)
 
-    def count_regex(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def count_regex(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return how often a regular expression matches."""
         return self._call("count_regex", pc.count_substring_regex, pattern, *args, **kwargs)
 
@@ -135,23 +135,25 @@ class Strings(Namespace):
         """Return the parts between occurrences of ``pattern``, as a list."""
         return self._call("split", pc.split_pattern, pattern, *args, **kwargs)
 
-    def split_regex(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def split_regex(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return the parts between matches of a regular expression, as a list."""
         return self._call("split_regex", pc.split_pattern_regex, pattern, *args, **kwargs)
 
-    def extract(self, pattern: str, *args: Any, **kwargs: Any) -> Expr:
+    def extract(self, pattern: str, *args: object, **kwargs: object) -> Expr:
         """Return the named groups of a regular expression, as a struct; null where it does not match."""
         return self._call("extract", pc.extract_regex, pattern, *args, **kwargs)
 
-    def split_whitespace(self, *args: Any, **kwargs: Any) -> Expr:
+    def split_whitespace(self, *args: object, **kwargs: object) -> Expr:
         """Return the parts between white space, as a list."""
         return self._call("split_whitespace", pc.utf8_split_whitespace, *args, **kwargs)
 
-    def replace(self, pattern: str, replacement: str, *args: Any, **kwargs: Any) -> Expr:
+    def replace(self, pattern: str, replacement: str, *args: object, **kwargs: object) -> Expr:
         """Return the text with each ``pattern`` replaced."""
         return self._call("replace", pc.replace_substring, pattern, replacement, *args, **kwargs)
 
-    def replace_regex(self, pattern: str, replacement: str, *args: Any, **kwargs: Any) -> Expr:
+    def replace_regex(
+        self, pattern: str, replacement: str, *args: object, **kwargs: object
+    ) -> Expr:
         """Return the text with each match of a regular expression replaced."""
         function = pc.replace_substring_regex
         return self._call("replace_regex", function, pattern, replacement, *args, **kwargs)
@@ -163,7 +165,7 @@ class Strings(Namespace):
         return self._call("slice", pc.utf8_slice_codeunits, *args, **kwargs)
 
     def replace_slice(
-        self, start: int, stop: int, replacement: str, *args: Any, **kwargs: Any
+        self, start: int, stop: int, replacement: str, *args: object, **kwargs: object
     ) -> Expr:
         """Return the text with the characters from ``start`` up to ``stop`` replaced."""
         function = pc.utf8_replace_slice
@@ -192,18 +194,18 @@ class Strings(Namespace):
         function = {"left": pc.utf8_lpad, "right": pc.utf8_rpad, "both": pc.utf8_center}[side]
         return self._call("pad", function, width, fillchar)
 
-    def lpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> Expr:
+    def lpad(self, width: int, padding: str = " ", *args: object, **kwargs: object) -> Expr:
         """Return the text filled up to ``width`` characters at its begin."""
         return self._call("lpad", pc.utf8_lpad, width, padding, *args, **kwargs)
 
-    def rpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> Expr:
+    def rpad(self, width: int, padding: str = " ", *args: object, **kwargs: object) -> Expr:
         """Return the text filled up to ``width`` characters at its end."""
         return self._call("rpad", pc.utf8_rpad, width, padding, *args, **kwargs)
 
-    def center(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> Expr:
+    def center(self, width: int, padding: str = " ", *args: object, **kwargs: object) -> Expr:
         """Return the text filled up to ``width`` characters on both sides."""
         return self._call("center", pc.utf8_center, width, padding, *args, **kwargs)
 
-    def repeat(self, n: int, *args: Any, **kwargs: Any) -> Expr:
+    def repeat(self, n: int, *args: object, **kwargs: object) -> Expr:
         """Return the text ``n`` times in a row."""
         return self._call("repeat", pc.binary_repeat, n, *args, **kwargs)

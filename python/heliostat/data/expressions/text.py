@@ -6,9 +6,13 @@ import ast
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.expressions.expr import Expr, col
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Function
+
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -28,7 +32,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 # Functions that a text may call, with how many values each takes.
-_FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+_FUNCTIONS: dict[str, tuple[int, Function]] = {
     "is_in": (2, lambda of, values: of.is_in(values)),
     "is_nan": (1, lambda of: of != of),  # NaN alone differs from itself
     "is_not_null": (1, lambda of: of.is_not_null()),

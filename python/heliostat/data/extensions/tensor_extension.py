@@ -62,7 +62,7 @@ class ArrowTensorArray:
     """Makes Arrow columns of arrays."""
 
     @staticmethod
-    def from_numpy(arr: Any, column_name: str | None = None) -> Any:
+    def from_numpy(arr: Any, column_name: str | None = None) -> pa.Array:
         """Return a column with a row for each entry of the first axis, or of a list of arrays.
 
         Args:
@@ -97,7 +97,7 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
         return self._dtype
 
     @property
-    def type(self) -> Any:
+    def type(self) -> np.ndarray:
         """The type of a row."""
         return np.ndarray
 
@@ -193,14 +193,14 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
 
     __hash__ = None  # type: ignore[assignment] # as other arrays, it has none
 
-    def isna(self) -> Any:
+    def isna(self) -> np.ndarray:
         """Return whether each row is all NaN."""
         flat = self._values.reshape(len(self), -1)
         if flat.dtype.kind != "f" or not flat.shape[1]:
             return np.zeros(len(self), dtype=bool)
         return np.isnan(flat).all(axis=1)
 
-    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
+    def take(self, indices: pa.Array, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
         """Return the rows at these places.
 
         Args:
@@ -231,8 +231,8 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
         made = self._values if dtype is None else self._values.astype(dtype)
         return made.copy() if copy else made
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._values, dtype=dtype) if copy else np.asarray(self._values, dtype)
 
-    def __arrow_array__(self, type: Any = None) -> Any:
+    def __arrow_array__(self, type: Any = None) -> pa.Array:
         return tensors.from_numpy(self._values)

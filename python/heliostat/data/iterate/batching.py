@@ -29,12 +29,12 @@ def check(
 
 
 def cut(
-    tables: Iterator[Any],
+    tables: Iterator[pa.Table],
     batch_size: int | None,
     drop_last: bool,
     shuffle_buffer: int | None,
     seed: int | None,
-) -> Iterator[Any]:
+) -> Iterator[pa.Table]:
     """Tables of ``batch_size`` rows; None: as the blocks are."""
     full: Iterator[Any] = (table for table in tables if table.num_rows)
     if batch_size is None:
@@ -47,7 +47,9 @@ def cut(
             yield batch
 
 
-def arrays(tables: Iterator[Any], batch_size: int, drop_last: bool) -> Iterator[tuple[Any, bool]]:
+def arrays(
+    tables: Iterator[pa.Table], batch_size: int, drop_last: bool
+) -> Iterator[tuple[Any, bool]]:
     """(batch of arrays, whether it is a view of a block).
 
     A block's columns become arrays once and are then cut: that takes a tenth of cutting the block and
@@ -75,7 +77,7 @@ def arrays(tables: Iterator[Any], batch_size: int, drop_last: bool) -> Iterator[
         yield block.to_numpy(block.joined(block.concat(rest))), False
 
 
-def _pieces(table: Any) -> Iterator[Any]:
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
     """The table in pieces whose columns are in one piece, where these are large."""
     batches = table.to_batches() if table.num_columns else []
     if len(batches) < 2 or table.nbytes < PIECE_BYTES_MIN * len(batches):
@@ -85,7 +87,7 @@ def _pieces(table: Any) -> Iterator[Any]:
         yield pa.Table.from_batches([batch])
 
 
-def _cut_arrays(table: Any, begin: int, batch_size: int) -> Iterator[tuple[Any, bool]]:
+def _cut_arrays(table: pa.Table, begin: int, batch_size: int) -> Iterator[tuple[Any, bool]]:
     """The whole batches of a block from row ``begin`` on."""
     whole = block.joined(table)
     if not block.has_arrays(whole):
@@ -98,8 +100,8 @@ def _cut_arrays(table: Any, begin: int, batch_size: int) -> Iterator[tuple[Any, 
 
 
 def _shuffled(
-    tables: Iterator[Any], window: int, batch_size: int, seed: int | None
-) -> Iterator[Any]:
+    tables: Iterator[pa.Table], window: int, batch_size: int, seed: int | None
+) -> Iterator[pa.Table]:
     """The rows in random order, each drawn from at least ``window`` rows while there are more.
 
     The window is refilled when half of what it may hold has been drawn, so that each row is moved

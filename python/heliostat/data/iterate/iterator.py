@@ -23,8 +23,12 @@ from heliostat.data.iterate.zero_copy import Lender, Loan
 from heliostat.data.plan.operators import Bundle
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import Row
     from heliostat.data.context import DataContext
     from heliostat.data.dataset import MaterializedDataset, Schema
+    from heliostat.data.dataset.consume import Consumers
 
 T = TypeVar("T")
 
@@ -74,7 +78,7 @@ class DataIterator(abc.ABC):
         place = self._place
         return replace(place, consumers=self._consumers).state()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Let the next loop go on where the state was taken; loops after it are epochs as usual.
 
         The rows before are passed over: what makes them is executed again, and blocks that lie before
@@ -135,11 +139,11 @@ class DataIterator(abc.ABC):
 
         collate = None if _collate_fn is None else Timed(_collate_fn)
 
-        def finish(table: Any, loan: Loan | None) -> Any:
+        def finish(table: pa.Table, loan: Loan | None) -> Any:
             batch = block.to_batch(table, batch_format, context)
             return batch if collate is None else collate(batch)
 
-        def is_view(table: Any, loan: Loan | None) -> bool:
+        def is_view(table: pa.Table, loan: Loan | None) -> bool:
             if _collate_fn is not None or batch_format == "pandas":
                 return False
             return batch_format in ("pyarrow", None) or block.has_arrays(table)
@@ -236,10 +240,10 @@ class DataIterator(abc.ABC):
         finally:
             items.close()
 
-    def iter_rows(self) -> Iterable[dict[str, Any]]:
+    def iter_rows(self) -> Iterable[Row]:
         """Return rows as dicts; each ``for`` over them is an epoch."""
 
-        def epoch() -> Iterator[dict[str, Any]]:
+        def epoch() -> Iterator[Row]:
             tables = self._batches(lambda t, _: t, lambda t, _: True, 1, None, False, None, None)
             for table in tables:
                 had = replace(self._place, rows=self._place.rows - table.num_rows)
@@ -254,9 +258,9 @@ class DataIterator(abc.ABC):
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
-        device: Any = "auto",
-        collate_fn: Any = None,
+        dtypes: object = None,
+        device: object = "auto",
+        collate_fn: object = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -298,7 +302,7 @@ class DataIterator(abc.ABC):
         target = torch_batches.default_device() if device in ("auto", None) else device
         plain = collate_fn is None and dtypes is None and str(target) == "cpu" and not pin_memory
 
-        def is_view(table: Any, loan: Loan | None) -> bool:
+        def is_view(table: pa.Table, loan: Loan | None) -> bool:
             return plain and loan is not None and block.has_arrays(table)
 
         route = torch_batches.route(collate_fn, dtypes, target, pin_memory, self.get_context())
@@ -321,11 +325,11 @@ class DataIterator(abc.ABC):
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
+        dtypes: object = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-    ) -> Iterable[dict[str, Any]]:
+    ) -> Iterable[Row]:
         """Return batches as dicts of TensorFlow's tensors; each ``for`` over them is an epoch.
 
         The others are those of :meth:`iter_batches`.
@@ -366,9 +370,9 @@ class DataIterator(abc.ABC):
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-        feature_type_spec: Any = None,
-        label_type_spec: Any = None,
-        additional_type_spec: Any = None,
+        feature_type_spec: object = None,
+        label_type_spec: object = None,
+        additional_type_spec: object = None,
     ) -> Any:
         """Return a ``tf.data.Dataset`` of batches (features, labels), as ``Model.fit`` takes them.
 
@@ -416,13 +420,13 @@ class DataIterator(abc.ABC):
         *,
         prefetch_batches: int = 1,
         batch_size: int = 256,
-        dtypes: Any = None,
+        dtypes: object = None,
         collate_fn: Any = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
         synchronize_batches: bool = False,
-        paddings: Any = None,
+        paddings: object = None,
     ) -> Iterable[Any]:
         """Return batches as dicts of JAX arrays; each ``for`` over them is an epoch.
 
@@ -473,8 +477,8 @@ class DataIterator(abc.ABC):
         *,
         label_column: str | None = None,
         feature_columns: Any = None,
-        label_column_dtype: Any = None,
-        feature_column_dtypes: Any = None,
+        label_column_dtype: object = None,
+        feature_column_dtypes: object = None,
         batch_size: int = 1,
         prefetch_batches: int = 1,
         drop_last: bool = False,
@@ -546,7 +550,7 @@ class DataIterator(abc.ABC):
 
 def _tables(
     bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room, passed: int, watch: Watch
-) -> Iterator[Any]:
+) -> Iterator[pa.Table]:
     """The tables of bundles, each column in one piece, without the first ``passed`` rows."""
     left = passed
     for bundle in watch.waiting(bundles):
@@ -566,7 +570,7 @@ def _tables(
     _require_passed(left, passed)
 
 
-def _after(tables: Iterator[Any], passed: int) -> Iterator[Any]:
+def _after(tables: Iterator[pa.Table], passed: int) -> Iterator[pa.Table]:
     """The batches after those of the first ``passed`` rows."""
     left = passed
     for table in tables:
@@ -622,7 +626,7 @@ def _timed(
 class PlanIterator(DataIterator):
     """Executes the plan of a dataset in the process that iterates, once an epoch."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Consumers) -> None:
         self._dataset = dataset
 
     def _epoch(self, execution: int | None = None) -> tuple[Iterator[Bundle], ExecutionStats, int]:

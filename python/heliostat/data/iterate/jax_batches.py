@@ -32,7 +32,7 @@ def jax_package() -> Any:
     return required("jax", "JAX's arrays")
 
 
-def format_for(collate_fn: Any) -> str:
+def format_for(collate_fn: object) -> str:
     """The format of the batches that it gets.
 
     Raises:
@@ -61,8 +61,8 @@ class Placing:
 
     batch_size: int
     drop_last: bool
-    dtypes: Any
-    paddings: Any
+    dtypes: object
+    paddings: object
     in_step: bool  # whether the processes compare the sizes of their batches
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Placing:
                 f"{self.batch_size}."
             )
 
-    def batches(self, made: Iterable[Any]) -> Iterator[Any]:
+    def batches(self, made: Iterable[object]) -> Iterator[Any]:
         """The batches on the devices, in one epoch."""
         several = self.in_step and self._jax.process_count() > 1
         sharding = self._sharding()
@@ -82,13 +82,13 @@ class Placing:
         for batch in self._same_everywhere(made) if several else self._alone(made):
             yield self._each(batch, lambda name, array: self._placed(sharding, name, array))
 
-    def _alone(self, made: Iterable[Any]) -> Iterator[Any]:
+    def _alone(self, made: Iterable[object]) -> Iterator[Any]:
         for batch in made:
             arrays = self._each(batch, self._typed)
             if _rows(arrays):
                 yield self._full(arrays)
 
-    def _same_everywhere(self, made: Iterable[Any]) -> Iterator[Any]:
+    def _same_everywhere(self, made: Iterable[object]) -> Iterator[Any]:
         """Batches of which all processes have one, of one size: JAX's programs wait for each other.
 
         Raises:
@@ -97,7 +97,7 @@ class Placing:
         from jax.experimental import multihost_utils
 
         left = iter(made)
-        pattern: Any = None  # the first batch, for the shapes of a batch of paddings
+        pattern: object = None  # the first batch, for the shapes of a batch of paddings
         while True:
             batch = next(left, None)
             arrays = None if batch is None else self._each(batch, self._typed)
@@ -126,7 +126,7 @@ class Placing:
                 arrays = self._each(pattern, lambda _, array: array[:0])
             yield self._full(arrays)
 
-    def _full(self, arrays: Any) -> Any:
+    def _full(self, arrays: object) -> Any:
         """The batch with as many rows as the devices need."""
         rows, devices = _rows(arrays), self._jax.local_device_count()
         if self.paddings is not None and rows < self.batch_size:
@@ -138,25 +138,25 @@ class Placing:
             )
         return arrays
 
-    def _each(self, batch: Any, change: Callable[[str, Any], Any]) -> Any:
+    def _each(self, batch: object, change: Callable[[str, Any], Any]) -> Any:
         """The batch with each array changed; a ``collate_fn`` may give one array without a name."""
         if isinstance(batch, Mapping):
             return {name: change(name, array) for name, array in batch.items()}
         return change("", batch)
 
-    def _typed(self, name: str, array: Any) -> Any:
+    def _typed(self, name: str, array: np.ndarray) -> Any:
         found = _of_numbers(name, np.asarray(array))
         given = self._of(self.dtypes, name)
         return found if given is None else found.astype(np.dtype(given), copy=False)
 
-    def _padded(self, name: str, array: Any) -> Any:
+    def _padded(self, name: str, array: np.ndarray) -> np.ndarray:
         value = self._of(self.paddings, name)
         if value is None:
             raise ValueError(f"paddings has no value for column {name!r}.")
         missing = np.full((self.batch_size - len(array), *array.shape[1:]), value, array.dtype)
         return np.concatenate([array, missing])
 
-    def _of(self, given: Any, name: str) -> Any:
+    def _of(self, given: object, name: str) -> Any:
         """Return the value for a column: one for all, or of a dict."""
         if not isinstance(given, Mapping):
             return given
@@ -164,7 +164,7 @@ class Placing:
             return next(iter(given.values()))
         return given.get(name)
 
-    def _placed(self, sharding: Any, name: str, array: Any) -> Any:
+    def _placed(self, sharding: object, name: str, array: np.ndarray) -> Any:
         jax = self._jax
         shape = (len(array) * jax.process_count(), *array.shape[1:])
         try:
@@ -196,7 +196,7 @@ def _rows(arrays: Any) -> int:
     return len(first)
 
 
-def _of_numbers(name: str, array: Any) -> Any:
+def _of_numbers(name: str, array: np.ndarray) -> Any:
     """The array, one of lists of equal length as an array of two dimensions.
 
     Raises:
@@ -214,5 +214,5 @@ def _of_numbers(name: str, array: Any) -> Any:
     return array
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, list | tuple | np.ndarray)

@@ -39,7 +39,7 @@ class Room:
             with self._changed:
                 self._wait_for(self._depth)
 
-    def put(self, item: Any, is_view: bool) -> bool:
+    def put(self, item: object, is_view: bool) -> bool:
         """Add an item when there is room; whether anybody still wants items."""
         most = max(self._depth, VIEWS_MAX) if is_view else self._depth
         with self._changed:

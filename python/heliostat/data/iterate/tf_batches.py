@@ -11,6 +11,8 @@ from heliostat.core.extras import required
 from heliostat.data import missing, tensors
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from heliostat.data.dataset import Schema
 
 # One column, whose tensors come as they are, or several, which come as a dict.
@@ -26,13 +28,13 @@ def tensorflow() -> Any:
     return required("tensorflow", "TensorFlow's tensors")
 
 
-def collator(dtypes: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def collator(dtypes: object) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Return the function that makes arrays into tensors of a type, or of one by column; None: as
     the arrays are.
     """
     tf = tensorflow()
 
-    def collate(batch: Mapping[str, Any]) -> dict[str, Any]:
+    def collate(batch: Mapping[str, object]) -> dict[str, Any]:
         return {
             name: _tensor(tf, array, dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
             for name, array in batch.items()
@@ -77,17 +79,17 @@ def _chosen(tf: Any, batch: Mapping[str, Any], columns: Columns, spec: Any) -> A
     return {name: _typed(tf, batch[name], spec[name]) for name in columns}
 
 
-def _typed(tf: Any, array: Any, spec: Any) -> Any:
+def _typed(tf: Any, array: np.ndarray, spec: Any) -> Any:
     if isinstance(spec, tf.RaggedTensorSpec):
         return tf.ragged.constant([row.tolist() for row in array], dtype=spec.dtype)
     return _tensor(tf, array, spec.dtype)
 
 
-def _tensor(tf: Any, array: Any, dtype: Any) -> Any:
+def _tensor(tf: Any, array: np.ndarray, dtype: Any) -> Any:
     return tf.convert_to_tensor(array, dtype=dtype)
 
 
-def _specs(tf: Any, schema: Schema | None, columns: Columns) -> Any:
+def _specs(tf: object, schema: Schema | None, columns: Columns) -> Any:
     if schema is None:
         raise ValueError(f"to_tf: the dataset is empty: pass the tf.TypeSpec of {columns!r}.")
     if isinstance(columns, str):
@@ -95,7 +97,7 @@ def _specs(tf: Any, schema: Schema | None, columns: Columns) -> Any:
     return {name: _spec(tf, schema.base_schema, name) for name in columns}
 
 
-def _spec(tf: Any, schema: Any, name: str) -> Any:
+def _spec(tf: Any, schema: pa.Schema, name: str) -> Any:
     if name not in schema.names:
         raise ValueError(f"to_tf: {missing.no_columns([name], schema.names)}")
     kind = schema.field(name).type

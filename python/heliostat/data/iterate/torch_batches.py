@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from heliostat.data.context import DataContext
 from heliostat.data.iterate.transfer import to_gpu
 from heliostat.data.iterate.zero_copy import Loan
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import torch
+
+
 LENT_BYTES_MIN = 64 << 10  # smaller arrays are copied: a kept column of labels keeps no images
 
 
@@ -25,14 +30,16 @@ class _Writable:
     It is written to only if a loan of its memory says that it may be.
     """
 
-    def __init__(self, array: Any, loan: Loan | None) -> None:
+    def __init__(self, array: np.ndarray, loan: Loan | None) -> None:
         self._array, self._loan = array, loan  # keeps the memory
         about = dict(array.__array_interface__)
         about["data"] = (about["data"][0], False)
         self.__array_interface__ = about
 
 
-def tensor_of(array: Any, dtype: Any, own: bool = True, loan: Loan | None = None) -> Any:
+def tensor_of(
+    array: np.ndarray, dtype: torch.dtype | None, own: bool = True, loan: Loan | None = None
+) -> Any:
     """A tensor of an array; with ``own`` its memory is not the object store's, unless it is lent.
 
     Raises:
@@ -63,7 +70,7 @@ def tensor_of(array: Any, dtype: Any, own: bool = True, loan: Loan | None = None
 _ADVICE = "Give iter_torch_batches a collate_fn that makes numbers of it, or drop or map the column before."
 
 
-def _of_objects(array: Any) -> Any:
+def _of_objects(array: np.ndarray) -> Any:
     """The objects as an array of numbers, or of strings.
 
     Raises:
@@ -81,7 +88,7 @@ def _of_objects(array: Any) -> Any:
     return made
 
 
-def _what(array: Any) -> str:
+def _what(array: np.ndarray) -> str:
     kinds = sorted({type(value).__name__ for value in array})
     if kinds == ["ndarray"]:
         shapes = list(dict.fromkeys(value.shape for value in array))
@@ -89,7 +96,7 @@ def _what(array: Any) -> str:
     return f"its rows are of the types {kinds[:5]}"
 
 
-def tensors_of(table: Any, dtypes: Any, own: bool, loan: Loan | None = None) -> dict[str, Any]:
+def tensors_of(table: pa.Table, dtypes: Any, own: bool, loan: Loan | None = None) -> dict[str, Any]:
     """A dict of tensors for a table."""
     made = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -112,7 +119,7 @@ def default_device() -> Any:
     return f"cuda:{own.split(',')[0]}" if torch.cuda.is_available() else "cpu"
 
 
-def moved(batch: Any, device: Any, non_blocking: bool = False) -> Any:
+def moved(batch: Any, device: str | torch.device, non_blocking: bool = False) -> Any:
     """The tensors in a batch on a device; what holds none stays as it is."""
     torch = required("torch", "Batches of tensors")
 
@@ -147,7 +154,7 @@ class Route(NamedTuple):
 def route(
     collate_fn: Any,
     dtypes: Any,
-    device: Any,
+    device: str | torch.device,
     pin_memory: bool,
     context: DataContext | None = None,
 ) -> Route:
@@ -162,7 +169,7 @@ def route(
 def collator(
     collate_fn: Any,
     dtypes: Any,
-    device: Any,
+    device: str | torch.device,
     pin_memory: bool,
     stays: bool = False,
     context: DataContext | None = None,
@@ -174,7 +181,7 @@ def collator(
     """
     on_cpu = str(device) == "cpu"
 
-    def collate(table: Any, loan: Loan | None) -> Any:
+    def collate(table: pa.Table, loan: Loan | None) -> Any:
         if collate_fn is None:
             batch = tensors_of(table, dtypes, on_cpu and not pin_memory, loan)
         elif isinstance(collate_fn, ArrowBatchCollateFn):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from heliostat.data import missing, tensors
 from heliostat.data.iterate.torch_batches import tensor_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 Names = Sequence[str]
 # One tensor, or several in a list or by name.
@@ -19,7 +23,7 @@ Features = Names | Sequence[Names] | Mapping[str, Names] | None
 class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc] # torch is untyped here
     """Every ``for`` over it is an epoch."""
 
-    def __init__(self, tables: Iterable[Any], pair: Callable[[Any], tuple[Any, Any]]) -> None:
+    def __init__(self, tables: Iterable[pa.Table], pair: Callable[[Any], tuple[Any, Any]]) -> None:
         self._tables, self._pair = tables, pair
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
@@ -32,9 +36,9 @@ class Pairs:
     """The function that makes a table into the tensors of its features and of its label."""
 
     label: str | None
-    label_dtype: Any
+    label_dtype: object
     features: Features
-    dtypes: Any
+    dtypes: object
     unsqueezes_label: bool
     unsqueezes_features: bool
 
@@ -56,7 +60,7 @@ class Pairs:
         if not all(groups):
             raise ValueError("feature_columns has an entry without columns.")
 
-    def __call__(self, table: Any) -> tuple[Any, Any]:
+    def __call__(self, table: pa.Table) -> tuple[Any, Any]:
         """The features and the label of a batch."""
         label = None
         if self.label:
@@ -64,8 +68,8 @@ class Pairs:
             table = table.drop_columns([self.label])
         return self._features(table), label
 
-    def _features(self, table: Any) -> Any:
-        def one(names: Any, dtype: Any) -> Any:
+    def _features(self, table: pa.Table) -> Any:
+        def one(names: object, dtype: object) -> Any:
             return _tensor(table, names, dtype, self.unsqueezes_features)
 
         wanted, given = self.features, self.dtypes
@@ -101,7 +105,7 @@ class Pairs:
             )
 
 
-def _tensor(table: Any, names: Any, dtype: Any, unsqueezes: bool) -> Any:
+def _tensor(table: pa.Table, names: Any, dtype: torch.dtype | None, unsqueezes: bool) -> Any:
     """The columns side by side."""
     unknown = [name for name in names if name not in table.column_names]
     if unknown:
@@ -124,7 +128,7 @@ def _tensor(table: Any, names: Any, dtype: Any, unsqueezes: bool) -> Any:
     return torch.cat(made, dim=1)
 
 
-def _column(table: Any, name: str, dtype: Any, own: bool) -> Any:
+def _column(table: pa.Table, name: str, dtype: object, own: bool) -> Any:
     try:
         return tensor_of(tensors.stacked(table.column(name)), dtype, own)
     except (TypeError, RuntimeError) as error:

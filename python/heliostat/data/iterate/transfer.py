@@ -12,22 +12,25 @@ memory the copy keeps the thread that makes batches, not the loop's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat.core.extras import required
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Sent(NamedTuple):
     """A batch whose copy to the GPU has begun."""
 
-    batch: Any
-    copied: Any  # the event after its last copy
+    batch: object
+    copied: object  # the event after its last copy
 
 
 class Transfer:
     """Copies batches to one GPU: ``send`` in the thread that makes them, ``receive`` in the loop's."""
 
-    def __init__(self, device: Any, cuda: Any, move: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, device: torch.device, cuda: Any, move: Callable[[Any, Any], Any]) -> None:
         """``cuda`` is ``torch.cuda``; ``move`` copies the tensors of a batch to a device."""
         torch = required("torch", "Batches of tensors")
 
@@ -57,7 +60,7 @@ class Transfer:
         return sent.batch
 
 
-def tensors_in(batch: Any) -> Iterator[Any]:
+def tensors_in(batch: object) -> Iterator[Any]:
     """The tensors of a batch, those in lists, tuples and mappings included."""
     torch = required("torch", "Batches of tensors")
 
@@ -71,7 +74,7 @@ def tensors_in(batch: Any) -> Iterator[Any]:
             yield from tensors_in(value)
 
 
-def to_gpu(device: Any, move: Callable[[Any, Any], Any]) -> Transfer | None:
+def to_gpu(device: object, move: Callable[[Any, Any], Any]) -> Transfer | None:
     """Return the transfer of batches to this device; None where it is not a GPU, or none is there."""
     torch = required("torch", "Batches of tensors")
 

@@ -24,7 +24,7 @@ class Timed(Generic[T]):
         self._function = function
         self.seconds = 0.0
 
-    def __call__(self, *args: Any) -> T:
+    def __call__(self, *args: object) -> T:
         """Call it."""
         begun = time.perf_counter()
         try:

@@ -34,7 +34,7 @@ class HttpRequestStage(Stage):
     def __init__(
         self,
         url: str,
-        headers: dict[str, Any] | None,
+        headers: dict[str, object] | None,
         interval_s: float | None,
         retries_max: int,
         wait_s: float,
@@ -68,7 +68,7 @@ class HttpRequestStage(Stage):
         self._next = at + self._interval_s
         await asyncio.sleep(at - now)
 
-    async def _answer(self, session: Any, payload: Any) -> Row:
+    async def _answer(self, session: Any, payload: object) -> Row:
         client = required("aiohttp", WHO, "llm")
         broken = (client.ClientConnectionError, client.ClientPayloadError, asyncio.TimeoutError)
         why = ""
@@ -97,7 +97,7 @@ class HttpRequestStage(Stage):
             f"Previous Exception: {why}"
         )
 
-    def _request(self, client: Any, payload: Any) -> tuple[Any, dict[str, Any]]:
+    def _request(self, client: Any, payload: object) -> tuple[Any, dict[str, Any]]:
         """(body, headers): a form where there are files, else JSON."""
         if not (isinstance(payload, dict) and any(map(_is_file, payload.values()))):
             given = {"Content-Type": "application/json", **self._headers}
@@ -121,11 +121,11 @@ class HttpRequestStage(Stage):
         return form, given
 
 
-def _is_file(value: Any) -> bool:
+def _is_file(value: object) -> bool:
     return isinstance(value, (bytes, bytearray)) or (isinstance(value, dict) and "content" in value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value that JSON does not know as one that it knows."""
     if hasattr(value, "tolist"):
         return value.tolist()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset import Dataset
 from heliostat.data.llm import configs, stages
 from heliostat.data.llm.http_stage import HttpRequestStage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
@@ -208,7 +211,7 @@ def _of_engine(config: configs._OfflineConfig) -> list[StageStep]:
     return steps
 
 
-def _stage(given: Any, kind: Any) -> Any:
+def _stage(given: Any, kind: pa.DataType) -> Any:
     """The configuration of a stage that was given as a bool, a dict or itself."""
     if isinstance(given, bool):
         return kind(enabled=given)

@@ -242,7 +242,7 @@ def _columns(made: Completion) -> Row:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data import block
 from heliostat.data.expressions.expr import Unnest
@@ -22,6 +22,9 @@ from heliostat.data.plan.operators import (
     Union,
 )
 from heliostat.data.plan.transforms import FilterExpression, MapTables, Project
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def rows(plan: Operator) -> int | None:
@@ -72,7 +75,7 @@ def size(plan: Operator) -> int | None:
     return None
 
 
-def schema(plan: Operator) -> Any:
+def schema(plan: Operator) -> pa.Schema | None:
     """The Arrow schema; None: unknown."""
     if isinstance(plan, InputBlocks):
         return block.unify([b.schema for b in plan.bundles if b.schema is not None])

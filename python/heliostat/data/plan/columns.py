@@ -28,7 +28,7 @@ class AddColumn:
     batch_format: str | None
     __name__ = "add_column"  # what plans call it
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: pa.Table) -> pa.Table:
         """Run."""
         made = self.function(block.to_batch(table, self.batch_format))
         columns = block.from_batch({self.name: _values(made)}, "add_column's function")
@@ -46,7 +46,7 @@ class DropColumns:
 
     names: tuple[str, ...]
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: pa.Table) -> pa.Table:
         """Run."""
         missing = [c for c in self.names if c not in table.column_names]
         if missing and table.num_columns:
@@ -71,7 +71,7 @@ class SelectColumns:
 
     names: tuple[str, ...]
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: pa.Table) -> pa.Table:
         """Run."""
         _require(table, self.names, "select_columns")
         return table.select([c for c in self.names if c in table.column_names])
@@ -94,7 +94,7 @@ class RenameColumns:
 
     names: Mapping[str, str] | tuple[str, ...]
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: pa.Table) -> pa.Table:
         """Run."""
         if isinstance(self.names, Mapping):
             _require(table, self.names, "rename_columns")
@@ -139,7 +139,7 @@ class RandomSample:
     fraction: float
     seed: Any
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         rng: Any = None
         for table in tables:
@@ -190,7 +190,7 @@ class TrainTestPart:
             cls(test_size, hash_column, seed, wants_test=True),
         )
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         # The two sides are executed apart, so their numbers may depend on nothing but the task.
         rng = np.random.default_rng([self.seed or 0, task.index()])
@@ -213,13 +213,13 @@ class TrainTestPart:
         return needed | {self.hash_column}
 
 
-def _hashed(value: Any) -> float:
+def _hashed(value: object) -> float:
     """A number from 0 to 1 that depends on the value alone."""
     digest = hashlib.blake2b(str(value).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / (1 << 64)
 
 
-def _require(table: Any, names: Iterable[str], method: str) -> None:
+def _require(table: pa.Table, names: Iterable[str], method: str) -> None:
     """Refuse names that are no columns; a table without columns is one without rows."""
     missing = [name for name in names if name not in table.column_names]
     if missing and table.num_columns:

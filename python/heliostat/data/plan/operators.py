@@ -6,10 +6,15 @@ import abc
 import enum
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.expressions.expr import Expr
 from heliostat.data.plan.transforms import Transform
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import RemoteArgs
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Bundle:
     ref: Any
     rows: int
     size: int
-    schema: Any = None
+    schema: pa.Schema | None = None
     start: int = 0
     total_rows: int = -1  # of the block; -1: `rows`
     files: tuple[str, ...] = ()
@@ -42,7 +47,7 @@ class Bundle:
         size = self.size * rows // self.rows if self.rows else 0
         return replace(self, rows=rows, size=size, start=self.start + start, total_rows=total)
 
-    def cut(self, table: Any) -> Any:
+    def cut(self, table: pa.Table) -> pa.Table:
         """The rows of its block, given the block."""
         return table if self.is_whole else table.slice(self.start, self.rows)
 
@@ -195,9 +200,9 @@ class Read(Operator):
     label: str
     tasks: Callable[[], list[ReadPart]]
     rows: int | None = None
-    schema: Any = None
+    schema: pa.Schema | None = None
     size: int | None = None
-    remote_args: dict[str, Any] = field(default_factory=dict)
+    remote_args: dict[str, object] = field(default_factory=dict)
     concurrency: int | None = None
     files: Callable[[], list[str]] | None = None
 
@@ -219,10 +224,10 @@ class Map(Operator):
     source: Operator
     transform: Transform
     compute: Compute = field(default_factory=TaskPoolStrategy)
-    remote_args: dict[str, Any] = field(default_factory=dict)
+    remote_args: dict[str, object] = field(default_factory=dict)
     min_rows: int = 0  # blocks are joined until they have that many rows
     keeps_rows: bool = False  # one row out for each row in, so that counting need not run it
-    remote_args_fn: Callable[[], dict[str, Any]] | None = None
+    remote_args_fn: Callable[[], RemoteArgs] | None = None
     begins_stage: bool = False  # never joined with the step before it
 
     @property

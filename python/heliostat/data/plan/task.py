@@ -31,7 +31,7 @@ def execution() -> int:
     return _execution
 
 
-def kept(key: Any, make: Callable[[], Any]) -> Any:
+def kept(key: object, make: Callable[[], object]) -> Any:
     """Return the result of ``make`` when this task first asked for ``key``."""
     if key not in _kept:
         _kept[key] = make()
@@ -51,7 +51,7 @@ def left_out() -> list[str]:
 Place = tuple[int, int] | str | None
 
 
-def place(at: Place, value: Any = None) -> str:
+def place(at: Place, value: object = None) -> str:
     """Where rows of this task are, in words.
 
     ``at`` is the first, from 0, and how many; a text stands for itself; None: unknown. Rows are counted

@@ -36,7 +36,7 @@ class Transform:
         """Prepare the user's function."""
         return self.udf.open() if self.udf is not None else None
 
-    def apply(self, tables: Tables, fn: Any) -> Tables:
+    def apply(self, tables: Tables, fn: object) -> Tables:
         """The step's output for these inputs; ``fn`` is what :meth:`open` gave."""
         raise NotImplementedError
 
@@ -121,7 +121,7 @@ class FlatMapRows(_OfUdf):
             done += len(results)
             yield rows
 
-    def _checked(self, results: list[Any], fn: Opened, done: int) -> Iterator[Any]:
+    def _checked(self, results: list[object], fn: Opened, done: int) -> Iterator[Any]:
         for number, result in enumerate(results, done):
             fn.at = (number, 1)  # of a generator, which runs now
             if isinstance(result, Mapping) or not isinstance(result, Iterable):
@@ -166,7 +166,7 @@ class FilterExpression(Transform):
         """Return the needed columns, and those of the condition."""
         return joined_names(needed, self.expression.columns())
 
-    def apply(self, tables: Tables, fn: Any) -> Tables:
+    def apply(self, tables: Tables, fn: object) -> Tables:
         """Evaluate the expression on whole columns."""
         for table in tables:
             yield table.filter(self.expression.mask(table)) if _has_any(table) else table
@@ -185,7 +185,7 @@ class MapBatches(_OfUdf):
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each batch."""
-        empty: list[Any] = []
+        empty: list[object] = []
         called: deque[tuple[int, int]] = deque()
         batches = self._batches(tables, empty, called, fn)
         some = False
@@ -209,7 +209,7 @@ class MapBatches(_OfUdf):
             yield pa.table({})  # what columns the function would have made is not known
 
     def _batches(
-        self, tables: Tables, empty: list[Any], called: deque[tuple[int, int]], fn: Opened
+        self, tables: Tables, empty: list[object], called: deque[tuple[int, int]], fn: Opened
     ) -> Iterator[Any]:
         done = 0
         whole = _with_rows(tables, empty)
@@ -248,13 +248,13 @@ class Project(Transform):
 
         return Project(tuple(item for item in self.items if is_needed(*item)))
 
-    def apply(self, tables: Tables, fn: Any) -> Tables:
+    def apply(self, tables: Tables, fn: object) -> Tables:
         """Evaluate the expressions on whole columns, all on those that came in."""
         for table in tables:
             yield block.with_columns(table, self._columns(table)) if _has_any(table) else table
 
-    def _columns(self, table: Any) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+    def _columns(self, table: pa.Table) -> dict[str, Any]:
+        made: dict[str, object] = {}
         try:
             for name, expr in self.items:
                 if isinstance(expr, Unnest):
@@ -270,7 +270,7 @@ class Project(Transform):
 class MapTables(Transform):
     """A function of whole tables, used by the library itself."""
 
-    function: Callable[[Any], Any]
+    function: Callable[[Any], object]
     name: str = "Project"
     is_by_row = True
 
@@ -286,7 +286,7 @@ class MapTables(Transform):
             return self
         return MapTables(narrowed(needed, there), self.name)
 
-    def apply(self, tables: Tables, fn: Any) -> Tables:
+    def apply(self, tables: Tables, fn: object) -> Tables:
         """Call the function for each table."""
         for table in tables:
             yield self.function(table) if _has_any(table) else table
@@ -304,7 +304,7 @@ class MapStream(Transform):
         reads = getattr(self.function, "reads", None)
         return None if reads is None else reads(needed)
 
-    def apply(self, tables: Tables, fn: Any) -> Tables:
+    def apply(self, tables: Tables, fn: object) -> Tables:
         """Call the function once."""
         return self.function(tables)
 
@@ -319,12 +319,12 @@ def joined_names(*several: Names) -> Names:
     return frozenset(found)
 
 
-def _has_any(table: Any) -> bool:
+def _has_any(table: pa.Table) -> bool:
     """Whether it has rows or columns: what nothing came into has neither."""
     return bool(table.num_columns or table.num_rows)
 
 
-def _with_rows(tables: Tables, empty: list[Any]) -> Tables:
+def _with_rows(tables: Tables, empty: list[object]) -> Tables:
     """The tables that have rows; the others are kept apart."""
     for table in tables:
         if table.num_rows:
@@ -335,7 +335,7 @@ def _with_rows(tables: Tables, empty: list[Any]) -> Tables:
 
 def rebatched(tables: Tables, size: int) -> Tables:
     """The same rows in tables of ``size`` rows; the last may have fewer."""
-    rest: list[Any] = []
+    rest: list[object] = []
     have = 0
     for table in tables:
         at = 0
@@ -366,14 +366,14 @@ def own_batch(batch: Any) -> Any:
     return batch.copy() if hasattr(batch, "iloc") else batch
 
 
-def _numbered(tables: Iterable[Any], fn: Opened) -> Iterator[Any]:
+def _numbered(tables: Iterable[pa.Table], fn: Opened) -> Iterator[Any]:
     """The rows, each of which says its number before the call with it."""
     for number, row in enumerate(chain.from_iterable(map(block.rows, tables))):
         fn.at = (number, 1)
         yield row
 
 
-def _results_of_rows(tables: Iterable[Any], fn: Opened) -> Iterator[list[Any]]:
+def _results_of_rows(tables: Iterable[pa.Table], fn: Opened) -> Iterator[list[Any]]:
     """Yield the results of the function for each row, some thousand rows at a time."""
     if fn.is_async:  # calls overlap across tables, which may be of a single row
         yield from ([result] for _, result in fn.each(_numbered(tables, fn)))

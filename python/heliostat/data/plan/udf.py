@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from heliostat.data.plan import task
 if TYPE_CHECKING:
     import asyncio
 
+    from heliostat.data.aliases import Function
+
 ASYNC_CALLS_MAX = 16  # calls of one async function that run at the same time
 
 
@@ -23,7 +25,7 @@ ASYNC_CALLS_MAX = 16  # calls of one async function that run at the same time
 class Udf:
     """A function, or a class of which each actor makes one instance."""
 
-    fn: Callable[..., Any]
+    fn: Function
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     constructor_args: tuple[Any, ...] = ()
@@ -114,7 +116,7 @@ class Opened:
                 self.seconds += time.perf_counter() - begun
             yield item
 
-    def all(self, values: list[Any]) -> list[Any]:
+    def all(self, values: list[Any]) -> list[object]:
         """The result for each of the values, of a function that is not async."""
         call, args, kwargs = self._call, self._udf.args, self._udf.kwargs
         left = iter(values)  # says how many it still has: the row costs nothing until one fails

@@ -12,6 +12,8 @@ import heliostat as ray
 from heliostat.data import block, frames
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from heliostat.data.dataset import Dataset
 
 
@@ -190,7 +192,7 @@ class Preprocessor(abc.ABC):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         """The DataFrame changed, in place or anew."""
 
     def __repr__(self) -> str:
@@ -221,7 +223,7 @@ class OfColumns(Preprocessor):
         self.columns = list(columns)
         self.output_columns = list(output_columns or columns)
 
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         missing = [c for c in self.columns if c not in df.columns]
         if missing:
             raise KeyError(
@@ -235,7 +237,7 @@ class OfColumns(Preprocessor):
     def _pairs(self) -> list[tuple[str, str]]:
         return list(zip(self.columns, self.output_columns, strict=True))
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         """The new values of a column, a series."""
         raise NotImplementedError
 
@@ -268,7 +270,7 @@ class Chain(Preprocessor):
         self._fitted = True
         return self
 
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         for preprocessor in self.preprocessors:
             df = preprocessor._transform_pandas(df)
         return df

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heliostat.core.extras import required
 from heliostat.data.aggregate import AggregateFnV2, Count
 from heliostat.data.preprocessors.base import OfColumns, Preprocessor
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from heliostat.data.dataset import Dataset
 
 
 class ValueCounts(AggregateFnV2[Any]):
@@ -19,7 +25,7 @@ class ValueCounts(AggregateFnV2[Any]):
     def __init__(self, on: str) -> None:
         super().__init__(f"counts({on})", Counter, on=on, ignore_nulls=True)
 
-    def aggregate_block(self, block: Any) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Any:
         """Return the block's counts."""
         found: Counter[Any] = Counter()
         for value in block.column(self.on).to_pylist():
@@ -32,7 +38,7 @@ class ValueCounts(AggregateFnV2[Any]):
 
 
 def learned(
-    ds: Any, columns: list[str], most: dict[str, int] | None = None, *, complete: bool = True
+    ds: Dataset, columns: list[str], most: dict[str, int] | None = None, *, complete: bool = True
 ) -> dict[str, Any]:
     """The categories of columns and their numbers, in order; only the ``most`` common ones.
 
@@ -56,7 +62,7 @@ def learned(
     return stats
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
@@ -80,10 +86,10 @@ class OrdinalEncoder(OfColumns):
         super().__init__(columns, output_columns)
         self.encode_lists = encode_lists
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         self.stats_ = learned(ds, self.columns)
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         numbers = self.stats_[f"unique_values({name})"]
         if len(values) and _is_list(values.iloc[0]):
             if not self.encode_lists:
@@ -113,14 +119,14 @@ class OneHotEncoder(OfColumns):
         super().__init__(columns, output_columns)
         self.max_categories = max_categories or {}
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         complete = self._complete
         self.stats_ = learned(ds, self.columns, self.max_categories, complete=complete)
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         numbers = self.stats_[f"unique_values({name})"]
 
-        def encoded(value: Any) -> list[int]:
+        def encoded(value: object) -> list[int]:
             row = [0] * len(numbers)
             if value in numbers:
                 row[numbers[value]] = 1
@@ -134,7 +140,7 @@ class MultiHotEncoder(OneHotEncoder):
 
     _complete = False
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         numbers = self.stats_[f"unique_values({name})"]
 
         def encoded(items: Any) -> list[int]:
@@ -160,15 +166,15 @@ class LabelEncoder(Preprocessor):
         self.label_column = label_column
         self.output_column = output_column or label_column
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         self.stats_ = learned(ds, [self.label_column])
 
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         numbers = self.stats_[f"unique_values({self.label_column})"]
         df[self.output_column] = df[self.label_column].map(numbers)
         return df
 
-    def inverse_transform(self, ds: Any) -> Any:
+    def inverse_transform(self, ds: Dataset) -> Dataset:
         """Return the dataset with labels in place of their numbers.
 
         Args:
@@ -178,7 +184,7 @@ class LabelEncoder(Preprocessor):
         labels = {i: v for v, i in self.stats_[f"unique_values({self.label_column})"].items()}
         column, source = self.label_column, self.output_column
 
-        def back(df: Any) -> Any:
+        def back(df: pd.DataFrame) -> pd.DataFrame:
             df[column] = df[source].map(labels)
             return df
 
@@ -197,13 +203,13 @@ class Categorizer(OfColumns):
     def __init__(
         self,
         columns: list[str],
-        dtypes: dict[str, Any] | None = None,
+        dtypes: dict[str, object] | None = None,
         output_columns: list[str] | None = None,
     ) -> None:
         super().__init__(columns, output_columns)
         self.dtypes = dtypes or {}
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         pd = required("pandas", "Categorizer")
 
         rest = [c for c in self.columns if c not in self.dtypes]
@@ -211,7 +217,7 @@ class Categorizer(OfColumns):
         made = {c: pd.CategoricalDtype(list(found[f"unique_values({c})"])) for c in rest}
         self.stats_ = {**made, **self.dtypes}
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         return values.astype(self.stats_[name])
 
 
@@ -232,7 +238,7 @@ class SimpleImputer(OfColumns):
         self,
         columns: list[str],
         strategy: str = "mean",
-        fill_value: Any = None,
+        fill_value: object = None,
         *,
         output_columns: list[str] | None = None,
     ) -> None:
@@ -246,7 +252,7 @@ class SimpleImputer(OfColumns):
         self.strategy, self.fill_value = strategy, fill_value
         self._is_fittable = strategy != "constant"
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         from heliostat.data.aggregate import Mean
 
         if self.strategy == "mean":
@@ -257,7 +263,7 @@ class SimpleImputer(OfColumns):
             found = Counter(counts[f"counts({column})"] or {}).most_common(1)
             self.stats_[f"most_frequent({column})"] = found[0][0] if found else None
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         value = self.fill_value
         if self.strategy != "constant":
             value = self.stats_[f"{self.strategy}({name})"]

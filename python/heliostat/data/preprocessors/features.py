@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from heliostat.core.extras import required
 from heliostat.data.aggregate import Max, Min
 from heliostat.data.preprocessors.base import OfColumns, Preprocessor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from heliostat.data.dataset import Dataset
+
 
 Tokenize = Callable[[str], list[str]]
 
@@ -47,7 +53,7 @@ class Tokenizer(OfColumns):
         super().__init__(columns, output_columns)
         self.tokenization_fn = tokenization_fn or simple_split_tokenizer
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         return values.map(self.tokenization_fn)
 
 
@@ -74,7 +80,7 @@ class CountVectorizer(Tokenizer):
         super().__init__(columns, tokenization_fn, output_columns)
         self.max_features = max_features
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         from heliostat.data.preprocessors.encoders import ValueCounts
 
         tokens = Tokenizer(self.columns, self.tokenization_fn).transform(ds)
@@ -84,7 +90,7 @@ class CountVectorizer(Tokenizer):
             kept = Counter(dict(found.most_common(self.max_features)))
             self.stats_[f"token_counts({column})"] = kept
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         known = list(self.stats_[f"token_counts({name})"])
 
         def counted(text: str) -> list[int]:
@@ -115,7 +121,7 @@ class HashingVectorizer(Tokenizer):
         super().__init__(columns, tokenization_fn, output_columns)
         self.num_features = num_features
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         def hashed(text: str) -> list[int]:
             row = [0] * self.num_features
             for token in self.tokenization_fn(text):
@@ -140,7 +146,7 @@ class FeatureHasher(Preprocessor):
         super().__init__()
         self.columns, self.num_features, self.output_column = columns, num_features, output_column
 
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         made = np.zeros((len(df), self.num_features))
         for column in self.columns:
             made[:, simple_hash(column, self.num_features)] += df[column].to_numpy()
@@ -175,7 +181,7 @@ class Concatenator(Preprocessor):
         self.columns, self.output_column_name = list(columns), output_column_name
         self.dtype, self.raise_if_missing, self.flatten = dtype, raise_if_missing, flatten
 
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         missing = [c for c in self.columns if c not in df.columns]
         if missing:
             error = ValueError if self.raise_if_missing else KeyError
@@ -226,7 +232,7 @@ class CustomKBinsDiscretizer(OfColumns):
     def _edges(self, name: str) -> Any:
         return self.bins[name] if isinstance(self.bins, dict) else self.bins
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: object) -> pd.Series:
         pd = required("pandas", "Discretizers")
 
         dtype = (self.dtypes or {}).get(name)
@@ -251,7 +257,7 @@ class UniformKBinsDiscretizer(CustomKBinsDiscretizer):
 
     _is_fittable = True
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         found = ds.aggregate(*(kind(c) for c in self.columns for kind in (Min, Max)))
         for column in self.columns:
             low, high = found[f"min({column})"], found[f"max({column})"]
@@ -299,17 +305,17 @@ class TorchVisionPreprocessor(Preprocessor):
         self.columns, self.output_columns = columns, output_columns or columns
         self.torchvision_transform, self.batched = transform, batched
 
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         for source, target in zip(self.columns, self.output_columns, strict=True):
             pictures = list(df[source])
             made = self._one(np.stack(pictures)) if self.batched else map(self._one, pictures)
             df[target] = list(_rows(made))
         return df
 
-    def _one(self, value: Any) -> Any:
+    def _one(self, value: object) -> np.ndarray:
         made = self.torchvision_transform(value)
         return np.asarray(made.detach().cpu()) if hasattr(made, "detach") else np.asarray(made)
 
 
-def _rows(values: Iterable[Any]) -> Iterable[Any]:
+def _rows(values: Iterable[object]) -> Iterable[Any]:
     return (np.asarray(value) for value in values)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heliostat.data.aggregate import AbsMax, AggregateFnV2, Max, Mean, Min, Quantile, Std
+from heliostat.data.aggregate import AbsMax, Max, Mean, Min, Quantile, Std
 from heliostat.data.preprocessors.base import OfColumns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from heliostat.data.aliases import Aggregation
+    from heliostat.data.dataset import Dataset
 
 
 class _Learned(OfColumns):
     """Learns aggregates of its columns."""
 
-    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         raise NotImplementedError
 
-    def _fit(self, ds: Any) -> None:
+    def _fit(self, ds: Dataset) -> None:
         self.stats_ = ds.aggregate(*(a for c in self.columns for a in self._aggregations(c)))
 
 
@@ -38,10 +44,10 @@ class StandardScaler(_Learned):
         [{'x': -1.0}, {'x': 1.0}]
     """
 
-    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         return [Mean(column), Std(column, ddof=0)]
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: object) -> pd.Series:
         mean, std = self.stats_[f"mean({name})"], self.stats_[f"std({name})"]
         if mean is None or std is None:
             return values * np.nan
@@ -59,10 +65,10 @@ class MinMaxScaler(_Learned):
         ValueError: There are not as many ``output_columns`` as columns.
     """
 
-    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         return [Min(column), Max(column)]
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: object) -> pd.Series:
         least, most = self.stats_[f"min({name})"], self.stats_[f"max({name})"]
         return (values - least) / ((most - least) or 1)
 
@@ -78,10 +84,10 @@ class MaxAbsScaler(_Learned):
         ValueError: There are not as many ``output_columns`` as columns.
     """
 
-    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         return [AbsMax(column)]
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> pd.Series:
         return values / (self.stats_[f"abs_max({name})"] or 1)
 
 
@@ -105,7 +111,7 @@ class RobustScaler(_Learned):
         super().__init__(columns, output_columns)
         self.quantile_range = quantile_range
 
-    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         names = ("low_quantile", "median", "high_quantile")
         places = (self.quantile_range[0], 0.5, self.quantile_range[1])
         return [
@@ -113,7 +119,7 @@ class RobustScaler(_Learned):
             for name, q in zip(names, places, strict=True)
         ]
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: object) -> pd.Series:
         low, median, high = (
             self.stats_[f"{kind}({name})"] for kind in ("low_quantile", "median", "high_quantile")
         )
@@ -151,7 +157,7 @@ class Normalizer(OfColumns):
             )
         self.norm = norm
 
-    def _transform_pandas(self, df: Any) -> Any:
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         values = df[self.columns].to_numpy(dtype=np.float64)
         lengths = _LENGTHS[self.norm](values)
         lengths[lengths == 0] = 1
@@ -190,7 +196,7 @@ class PowerTransformer(OfColumns):
         self.power = power
         self.method = method
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _column(self, name: str, values: pd.Series) -> np.ndarray:
         numbers, power = values.to_numpy(dtype=np.float64), self.power
         if self.method == "box-cox":
             return np.log(numbers) if power == 0 else (numbers**power - 1) / power

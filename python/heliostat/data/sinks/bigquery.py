@@ -7,13 +7,17 @@ import logging
 import random
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from heliostat.data import frames
 from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 from heliostat.data.sources.bigquery import exceptions, package
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 logger = logging.getLogger("heliostat.data")
 
@@ -41,7 +45,7 @@ class BigQuerySink(Datasink[None]):
         """Return what plans call it."""
         return "BigQuery"
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Make the dataset where it is not there, and drop a table that is to be replaced."""
         client = package("bigquery").Client(project=self._project)
         name = self._dataset.partition(".")[0]
@@ -52,7 +56,7 @@ class BigQuerySink(Datasink[None]):
         if self._is_overwriting:
             client.delete_table(f"{self._project}.{self._dataset}", not_found_ok=True)
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
         """Load the blocks of a task."""
         client = package("bigquery").Client(project=self._project)
         for number, table in enumerate(blocks):
@@ -61,7 +65,7 @@ class BigQuerySink(Datasink[None]):
             job = f"heliostat-{ctx.kwargs.get(WRITE_ID)}-{ctx.task_idx}-{number}"
             self._load(client, file.getvalue(), job)
 
-    def _load(self, client: Any, data: bytes, name: str) -> None:
+    def _load(self, client: object, data: bytes, name: str) -> None:
         """Load a file, again after a refusal for too many requests.
 
         Raises:

@@ -6,7 +6,6 @@ import enum
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -59,7 +58,7 @@ class ClickHouseSink(Datasink[int]):
         table: str,
         server: Server,
         mode: SinkMode,
-        schema: Any,
+        schema: pa.Schema,
         settings: ClickHouseTableSettings | None,
         rows_at_once: int | None,
     ) -> None:
@@ -74,7 +73,7 @@ class ClickHouseSink(Datasink[int]):
         """Return what plans call it."""
         return "ClickHouse"
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Make the table, where that is asked for.
 
         Raises:
@@ -108,7 +107,7 @@ class ClickHouseSink(Datasink[int]):
                 client.command(f"DROP TABLE IF EXISTS {table}")
             client.command(made)
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> int:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> int:
         """Insert the blocks of a task; return how many rows."""
         inserted = 0
         with self._server.client() as client:
@@ -124,7 +123,7 @@ class ClickHouseSink(Datasink[int]):
                     inserted += part.num_rows
         return inserted
 
-    def _typed(self, table: Any) -> Any:
+    def _typed(self, table: pa.Table) -> pa.Table:
         if self._schema is None:
             return table
         lacks = [name for name in self._schema.names if name not in table.column_names]
@@ -161,7 +160,7 @@ def _order_of(statement: str) -> str | None:
     return found.group(1).strip() if found else None
 
 
-def _order(schema: Any) -> str:
+def _order(schema: pa.Schema) -> str:
     """Return the order of a new table, if none is given."""
     fields = list(schema)
     if not fields:
@@ -191,7 +190,7 @@ _TYPES = {
 }
 
 
-def _type(kind: Any) -> str:
+def _type(kind: pa.DataType) -> str:
     """ClickHouse's name of an Arrow type; text for what it has no name for."""
     if pa.types.is_decimal(kind):
         return f"Decimal({kind.precision}, {kind.scale})"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from heliostat.data import tensors
 from heliostat.data.plan import task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
@@ -56,14 +59,14 @@ WRITE_ID = "write_uuid"  # among the options of a task: the same in all tasks of
 class Datasink(Generic[T]):
     """Base class of sinks. Tasks may be tried again: ``write`` must bear that."""
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Called once, where the dataset is written from, before any task.
 
         Args:
             schema: The ``pyarrow.Schema`` of what is written; ``None``: it is not known.
         """
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
         """Called in each task with its blocks. To be implemented.
 
         Args:
@@ -110,7 +113,7 @@ class DummyOutputDatasink(Datasink[None]):
     def __init__(self) -> None:
         self.num_ok = self.num_failed = self.rows_written = 0
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
         """Take the blocks."""
         for _ in blocks:
             pass
@@ -132,7 +135,7 @@ class Writing:
     sink: Datasink[Any]
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Run."""
         import pyarrow as pa
 

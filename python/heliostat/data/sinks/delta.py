@@ -50,7 +50,7 @@ class DeltaSink(Datasink[Any]):
         """Return what plans call it."""
         return "Delta"
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
         """Write the files of a task; what a commit needs to know of each."""
         package = required("deltalake.fs", "Delta tables")
         if "://" not in self._path:
@@ -122,7 +122,7 @@ class DeltaSink(Datasink[Any]):
         self._partition_by = there
         return True
 
-    def _widened(self, deltalake: Any, table: Any, given: list[Any]) -> Any:
+    def _widened(self, deltalake: object, table: pa.Table, given: list[object]) -> Any:
         """The table's schema, with the columns that the rows have besides."""
         if not given:
             return table.schema()
@@ -139,13 +139,13 @@ class DeltaSink(Datasink[Any]):
         return table.schema()
 
 
-def _field(schema: Any, name: str) -> Any:
+def _field(schema: pa.Schema, name: str) -> pa.Field:
     if name not in schema.names:
         raise ValueError(f"write_delta: {missing.no_columns([name], schema.names)}")
     return schema.field(name)
 
 
-def _storable(table: Any) -> Any:
+def _storable(table: pa.Table) -> pa.Table:
     """The table in types that Delta tables have."""
     fields = []
     for field in frames.without_marks(table).schema:
@@ -163,7 +163,7 @@ def _storable(table: Any) -> Any:
     return table.cast(pa.schema(fields))
 
 
-def _delta_schema(deltalake: Any, schema: Any) -> Any:
+def _delta_schema(deltalake: Any, schema: pa.Schema) -> Any:
     return deltalake.Schema.from_arrow(schema)
 
 

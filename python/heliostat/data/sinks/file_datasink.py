@@ -6,7 +6,7 @@ import functools
 import logging
 import posixpath
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data import block as blocks
 from heliostat.data.accessor import BlockAccessor
@@ -15,6 +15,12 @@ from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 from heliostat.data.sinks.files import FilenameProvider, SaveMode
 from heliostat.data.sources.files import resolve
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import Row
+
 
 logger = logging.getLogger("heliostat.data")
 
@@ -37,7 +43,7 @@ class _FileDatasink(Datasink[None]):
         self,
         path: str,
         *,
-        filesystem: Any = None,
+        filesystem: pa.fs.FileSystem | None = None,
         try_create_dir: bool = True,
         open_stream_args: dict[str, Any] | None = None,
         filename_provider: FilenameProvider | None = None,
@@ -60,7 +66,7 @@ class _FileDatasink(Datasink[None]):
         """
         return self.filesystem.open_output_stream(path, **self.open_stream_args)
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Make the folder ready as the mode says.
 
         Args:
@@ -74,7 +80,7 @@ class _FileDatasink(Datasink[None]):
         if self._skips:
             logger.warning("[SaveMode=%s] Skipping %s", SaveMode.IGNORE, self.unresolved_path)
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
         """Write the rows of a task.
 
         Args:
@@ -95,14 +101,14 @@ class _FileDatasink(Datasink[None]):
         return self.filename_provider.get_filename_for_task(ctx.kwargs[WRITE_ID], ctx.task_idx)
 
 
-def _joined(several: Iterable[Any]) -> Any:
+def _joined(several: Iterable[Any]) -> pa.Table:
     return blocks.concat(list(several))
 
 
 class RowBasedFileDatasink(_FileDatasink):
     """Writes each row to a file: implement :meth:`write_row_to_file`."""
 
-    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+    def write_row_to_file(self, row: Row, file: Any) -> None:
         """Write a row to an open file. To be implemented.
 
         Args:
@@ -124,7 +130,7 @@ class RowBasedFileDatasink(_FileDatasink):
             path = posixpath.join(self.path, files.numbered(name, block_index, index))
             retried(functools.partial(self._write_row, row, path), "a write")
 
-    def _write_row(self, row: dict[str, Any], path: str) -> None:
+    def _write_row(self, row: Row, path: str) -> None:
         with self.open_output_stream(path) as file:
             self.write_row_to_file(row, file)
 

@@ -60,7 +60,7 @@ class FilenameProvider:
         return f"{begin}{write_uuid}_{task_index:06}{ending}"
 
     def get_filename_for_block(
-        self, block: Any, write_uuid: str, task_index: int, block_index: int
+        self, block: pa.Table, write_uuid: str, task_index: int, block_index: int
     ) -> str:
         """Return the name of a file with a block; it must differ for each. Deprecated.
 
@@ -74,7 +74,7 @@ class FilenameProvider:
 
     def get_filename_for_row(
         self,
-        row: dict[str, Any],
+        row: dict[str, object],
         write_uuid: str,
         task_index: int,
         block_index: int,
@@ -103,17 +103,17 @@ class Sink:
     """A folder that blocks are written to. ``encode`` makes the bytes of a file of a table."""
 
     path: str
-    filesystem: Any
+    filesystem: pa.fs.FileSystem
     ending: str
-    encode: Callable[[Any], Any]  # bytes, or a buffer
+    encode: Callable[[Any], object]  # bytes, or a buffer
     by_row: Callable[[dict[str, Any]], bytes] | None = None  # each row is a file
     partition_cols: list[str] = field(default_factory=list)
     max_rows: int | None = None
     names: FilenameProvider | None = None
-    open_args: dict[str, Any] = field(default_factory=dict)
+    open_args: dict[str, object] = field(default_factory=dict)
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Write all tables of a task; gives a table with the number of rows and bytes."""
         number = task.index()  # an attempt more writes the same names
         rows = size = 0
@@ -144,7 +144,7 @@ class Sink:
                 with contextlib.suppress(OSError):  # its task was faster
                     self.filesystem.delete_file(info.path)
 
-    def _write(self, table: Any, number: int, index: int, written: list[str]) -> None:
+    def _write(self, table: pa.Table, number: int, index: int, written: list[str]) -> None:
         if self.by_row is not None:
             for at, row in enumerate(block.rows(table)):
                 name = f"{self.write_id}_{number:06}_{index:06}_{at:06}.{self.ending}"
@@ -162,7 +162,7 @@ class Sink:
                     name = self.names.get_filename_for_block(piece, self.write_id, number, count)
                 self._store(posixpath.join(folder, name), self.encode(piece), written)
 
-    def _store(self, name: str, data: Any, written: list[str]) -> None:
+    def _store(self, name: str, data: object, written: list[str]) -> None:
         path = posixpath.join(self.path, name)
         folder = posixpath.dirname(path)
         written.append(path)
@@ -176,7 +176,7 @@ class Sink:
         retried(write, "a write")
 
 
-def _partitions(table: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
+def _partitions(table: pa.Table, names: list[str]) -> Iterator[tuple[str, Any]]:
     """(folder, rows) for each combination of values of the partition columns."""
     if not names:
         yield "", table
@@ -194,11 +194,13 @@ def _partitions(table: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
         yield folder, part.drop_columns(names)
 
 
-def _in_path(value: Any) -> str:
+def _in_path(value: object) -> str:
     return NO_VALUE if value is None else urllib.parse.quote(str(value), safe="")
 
 
-def prepare(path: str, filesystem: Any, mode: Any, create: bool) -> tuple[str, Any] | None:
+def prepare(
+    path: str, filesystem: pa.fs.FileSystem, mode: object, create: bool
+) -> tuple[str, Any] | None:
     """(path, filesystem) of the folder to write to; None: nothing is to be written.
 
     Raises:
@@ -232,11 +234,11 @@ def prepare(path: str, filesystem: Any, mode: Any, create: bool) -> tuple[str, A
 class ParquetBytes:
     """A table as a Parquet file."""
 
-    options: dict[str, Any]
+    options: dict[str, object]
     options_fn: Callable[[], dict[str, Any]] | None = None
     partition_cols: list[str] = field(default_factory=list)
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: pa.Table) -> pa.Buffer:
         """Encode."""
         import pyarrow.parquet as pq
 
@@ -250,7 +252,7 @@ class ParquetBytes:
         return sink.getvalue()
 
 
-def _with_repetitions(table: Any) -> bool | list[str]:
+def _with_repetitions(table: pa.Table) -> bool | list[str]:
     """The columns that Parquet is to write as numbers of a dictionary.
 
     Trying to, only to find that nearly all values differ, takes several times as long as writing them.
@@ -268,7 +270,7 @@ def _with_repetitions(table: Any) -> bool | list[str]:
     ]
 
 
-def _as_schema(table: Any, schema: Any, left_out: list[str]) -> Any:
+def _as_schema(table: pa.Table, schema: pa.Schema, left_out: list[str]) -> pa.Table:
     """The table's columns in the order and with the types of a schema.
 
     Raises:
@@ -289,10 +291,10 @@ def _as_schema(table: Any, schema: Any, left_out: list[str]) -> Any:
 class CsvBytes:
     """A table as a CSV file."""
 
-    options: dict[str, Any]
+    options: dict[str, object]
     options_fn: Callable[[], dict[str, Any]] | None = None
 
-    def __call__(self, table: Any) -> bytes:
+    def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
         from pyarrow import csv
 
@@ -306,10 +308,10 @@ class CsvBytes:
 class OrcBytes:
     """A table as an ORC file."""
 
-    options: dict[str, Any]
+    options: dict[str, object]
     options_fn: Callable[[], dict[str, Any]] | None = None
 
-    def __call__(self, table: Any) -> bytes:
+    def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
         from pyarrow import orc
 
@@ -326,10 +328,10 @@ class OrcBytes:
 class JsonBytes:
     """A table as lines of JSON, by pandas."""
 
-    options: dict[str, Any]
+    options: dict[str, object]
     options_fn: Callable[[], dict[str, Any]] | None = None
 
-    def __call__(self, table: Any) -> bytes:
+    def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
         options = {"orient": "records", "lines": True, **self.options}
         options.update(self.options_fn() if self.options_fn else {})
@@ -343,7 +345,7 @@ class NumpyBytes:
 
     column: str
 
-    def __call__(self, table: Any) -> bytes:
+    def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
         import numpy as np
 
@@ -359,7 +361,7 @@ class TfRecordBytes:
 
     kinds: dict[str, str] | None
 
-    def __call__(self, table: Any) -> bytes:
+    def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
         from heliostat.data import tfrecords
 
@@ -370,9 +372,9 @@ class TfRecordBytes:
 class WebDatasetBytes:
     """A table as a tar archive."""
 
-    encoder: Any
+    encoder: object
 
-    def __call__(self, table: Any) -> bytes:
+    def __call__(self, table: pa.Table) -> bytes:
         """Encode."""
         from heliostat.data import webdataset
 
@@ -386,7 +388,7 @@ class ImageBytes:
     column: str
     file_format: str
 
-    def __call__(self, row: dict[str, Any]) -> bytes:
+    def __call__(self, row: dict[str, object]) -> bytes:
         """Encode."""
         pictures = required("PIL.Image", "Pictures")
 

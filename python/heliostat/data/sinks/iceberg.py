@@ -49,7 +49,7 @@ class IcebergSink(Datasink[Any]):
         """Return what plans call it."""
         return "Iceberg"
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Add the columns that the table does not have."""
         table = iceberg_table(self._identifier, self._catalog_kwargs)
         there = set(table.schema().column_names)
@@ -58,7 +58,7 @@ class IcebergSink(Datasink[Any]):
                 update.union_by_name(_plain(self._rows))
         self._metadata, self._io = table.metadata, table.io
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
         """Write the files of a task."""
         arrow = required("pyiceberg.io.pyarrow", "Iceberg tables")
         table = frames.without_marks(block.concat(list(blocks)))
@@ -106,6 +106,6 @@ class IcebergSink(Datasink[Any]):
         return None
 
 
-def _plain(schema: Any) -> Any:
+def _plain(schema: pa.Schema) -> pa.Schema:
     """The schema without what Arrow files say of its columns."""
     return pa.schema([pa.field(field.name, field.type) for field in schema])

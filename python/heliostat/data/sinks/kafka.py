@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from heliostat.core.extras import required
 from heliostat.data import block
 from heliostat.data.sinks.datasink import Datasink, TaskContext
 from heliostat.data.sources.kafka import WHO, configured
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 POLLED_ROWS = 10_000  # after so many, one hears what was delivered
 FULL_S = 10.0  # how long a full queue may take to have room
@@ -26,14 +30,14 @@ class Form(enum.Enum):
     STRING = "string"
     BYTES = "bytes"
 
-    def __call__(self, value: Any) -> bytes:
+    def __call__(self, value: object) -> bytes:
         """The bytes of a value."""
         if self is Form.JSON:
             return json.dumps(value, default=_plain).encode()
         return value if self is Form.BYTES and isinstance(value, bytes) else str(value).encode()
 
 
-def form(name: str, given: Any) -> Form:
+def form(name: str, given: object) -> Form:
     """The form of a name.
 
     Raises:
@@ -47,7 +51,7 @@ def form(name: str, given: Any) -> Form:
         ) from None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value that JSON does not know as one that it knows."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
@@ -71,7 +75,7 @@ class KafkaSink(Datasink[dict[str, int]]):
         key: str | None,
         key_form: Form,
         value_form: Form,
-        settings: dict[str, Any],
+        settings: dict[str, object],
     ) -> None:
         required("confluent_kafka", WHO)
         self._topic, self._servers, self._key = topic, servers, key
@@ -81,7 +85,7 @@ class KafkaSink(Datasink[dict[str, int]]):
         """Return what plans call it."""
         return "Kafka"
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> dict[str, int]:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> dict[str, int]:
         """Send the rows of a task.
 
         Raises:
@@ -89,9 +93,9 @@ class KafkaSink(Datasink[dict[str, int]]):
         """
         package = required("confluent_kafka", WHO)
         producer = package.Producer(configured([self._servers], self._settings))
-        failed: list[Any] = []
+        failed: list[object] = []
 
-        def delivered(error: Any, message: Any) -> None:
+        def delivered(error: object, message: object) -> None:
             if error is not None:
                 failed.append(error)
 

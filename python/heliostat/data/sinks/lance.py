@@ -22,10 +22,10 @@ class LanceSink(Datasink[Any]):
     def __init__(
         self,
         uri: str,
-        schema: Any,
+        schema: pa.Schema,
         mode: SaveMode,
         rows_per_task: int,
-        fragment_options: dict[str, Any],
+        fragment_options: dict[str, object],
         storage_options: dict[str, str] | None,
     ) -> None:
         self._uri, self._schema, self._mode = uri, schema, mode
@@ -65,7 +65,7 @@ class LanceSink(Datasink[Any]):
             self._schema = there.schema
         return True
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> Any:
         """Write the fragments of a task."""
         lance = required("lance.fragment", "Lance datasets")
         table = frames.without_marks(block.concat(list(blocks)))

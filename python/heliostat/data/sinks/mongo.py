@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from heliostat.core.extras import required
 from heliostat.data import block, retries
 from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 from heliostat.data.sources.mongo import WHO, collection_of, lost
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import Row
+
 
 ROWS_AT_ONCE = 1000
 _DUPLICATE = 11000  # MongoDB's number of an error
@@ -35,12 +41,12 @@ class MongoSink(Datasink[None]):
         """Return what plans call it."""
         return "Mongo"
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Look whether the collection is there."""
         with collection_of(self._uri, self._database, self._collection):
             pass
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
         """Insert the rows of a task."""
         made = required("bson", WHO).ObjectId
         number = 0
@@ -60,20 +66,20 @@ class MongoSink(Datasink[None]):
                     )
 
 
-def _portions(table: Any) -> Iterable[list[dict[str, Any]]]:
+def _portions(table: pa.Table) -> Iterable[list[Row]]:
     for at in range(0, table.num_rows, ROWS_AT_ONCE):
         rows = block.rows(table.slice(at, ROWS_AT_ONCE))
         yield [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """As pymongo stores it."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _insert(there: Any, rows: list[dict[str, Any]], ours: set[Any]) -> None:
+def _insert(there: Any, rows: list[Row], ours: set[Any]) -> None:
     """Insert documents, of which some may be there from an earlier attempt.
 
     Args:

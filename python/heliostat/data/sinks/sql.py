@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data import block
 from heliostat.data.sinks.datasink import Datasink, TaskContext
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 ROWS_AT_ONCE = 128
 
@@ -36,7 +40,7 @@ class SqlSink(Datasink[None]):
         """Return what plans call it."""
         return self._name
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
         """Write the rows of a task."""
         names = self._columns
         rows = (

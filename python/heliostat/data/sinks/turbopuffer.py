@@ -29,7 +29,7 @@ class TurbopufferSink(Datasink[None]):
     region: str | None
     base_url: str | None
     api_key: str | None = field(repr=False)
-    schema: dict[str, Any] | None
+    schema: dict[str, object] | None
     id_column: str
     vector_column: str
     batch_size: int
@@ -58,7 +58,7 @@ class TurbopufferSink(Datasink[None]):
         """Return what plans call it."""
         return "Turbopuffer"
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> None:
         """Upsert the rows of a task."""
         package = required("turbopuffer", WHO)
         where = {"region": self.region} if self.region else {"base_url": self.base_url}
@@ -80,7 +80,7 @@ class TurbopufferSink(Datasink[None]):
                     )
                     retries.retried(write, f"a write to the namespace {name!r}", passing)
 
-    def _by_namespace(self, table: Any) -> Iterator[tuple[str, Any]]:
+    def _by_namespace(self, table: pa.Table) -> Iterator[tuple[str, Any]]:
         """(a namespace, its rows)."""
         name = self.namespace_column
         if name is None:
@@ -96,7 +96,7 @@ class TurbopufferSink(Datasink[None]):
         for value in pc.unique(column):
             yield str(value.as_py()), table.filter(pc.equal(column, value)).drop_columns([name])
 
-    def _named(self, table: Any) -> Any:
+    def _named(self, table: pa.Table) -> pa.Table:
         """The table with Turbopuffer's names of its columns, without rows that have no id."""
         names = {self.id_column: "id", self.vector_column: "vector"}
         missing.require(names, table.schema, "write_turbopuffer")
@@ -110,7 +110,7 @@ class TurbopufferSink(Datasink[None]):
         return made.filter(pc.is_valid(made.column("id")))
 
 
-def _columns(table: Any) -> dict[str, list[Any]]:
+def _columns(table: pa.Table) -> dict[str, list[Any]]:
     """Plain values by column; ids of 16 bytes are UUIDs."""
     found: dict[str, list[Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):

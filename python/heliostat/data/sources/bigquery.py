@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.context import DataContext
+
+
 WHO = "Tables of BigQuery"
 EXTRA = "bigquery"
 
 
 def read_bigquery(
-    project_id: str, dataset: str | None = None, query: str | None = None, **options: Any
+    project_id: str, dataset: str | None = None, query: str | None = None, **options: object
 ) -> Dataset:
     """Return a dataset of the rows of a table of BigQuery, or of a query's result.
 
@@ -68,7 +74,10 @@ class _BigQuery(Datasource):
         return "BigQuery"
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         storage = package("bigquery_storage")
         session = storage.BigQueryReadClient().create_read_session(
@@ -118,7 +127,7 @@ class _Stream:
 
     name: str
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         rows = package("bigquery_storage").BigQueryReadClient().read_rows(self.name).rows()
         some = False
         for page in rows.pages:
@@ -128,7 +137,7 @@ class _Stream:
             yield _table(rows.to_arrow())
 
 
-def _table(made: Any) -> Any:
+def _table(made: object) -> pa.Table:
     import pyarrow as pa
 
     return pa.Table.from_batches([made]) if isinstance(made, pa.RecordBatch) else made

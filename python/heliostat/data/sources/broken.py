@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heliostat.data.exceptions import UserCodeException
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def unreadable(error: Exception, path: str) -> Exception:
@@ -26,7 +29,7 @@ def unreadable(error: Exception, path: str) -> Exception:
     return RuntimeError(said)
 
 
-def readable(tables: Iterator[Any], path: str) -> Iterator[Any]:
+def readable(tables: Iterator[pa.Table], path: str) -> Iterator[pa.Table]:
     """The tables of a file, whose errors name it."""
     while True:
         try:

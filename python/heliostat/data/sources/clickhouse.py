@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,6 +15,10 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.clickhouse import WHO, Server, lost, value
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
+
 
 ROWS_PER_TASK_MIN = 50
 
@@ -26,9 +30,9 @@ def read_clickhouse(
     columns: list[str] | None = None,
     filter: str | None = None,  # Ray's name
     order_by: tuple[list[str], bool] | None = None,
-    client_settings: dict[str, Any] | None = None,
-    client_kwargs: dict[str, Any] | None = None,
-    **options: Any,
+    client_settings: dict[str, object] | None = None,
+    client_kwargs: dict[str, object] | None = None,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the rows of a table or view of ClickHouse.
 
@@ -120,7 +124,10 @@ class _ClickHouse(Datasource):
         return None if found is None else int(found)
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         with self.server.client() as client:
             rows = int(value(client, f"SELECT COUNT(*) AS estimate FROM ({self.query})") or 0)
@@ -143,10 +150,10 @@ class _Query:
     server: Server
     query: str
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         yield retries.retried(self._read, "a read from ClickHouse", lost())
 
-    def _read(self) -> Any:
+    def _read(self) -> pa.Table:
         with self.server.client() as client:
             try:
                 with client.query_arrow_stream(self.query) as stream:

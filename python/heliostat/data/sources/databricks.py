@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,6 +22,10 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.http import HttpError, request
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
+
 
 logger = logging.getLogger("heliostat.data")
 
@@ -138,7 +142,10 @@ class _Statement(Datasource):
         return "DatabricksUC"
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         done = self._run()
         manifest = done["manifest"]
@@ -195,7 +202,7 @@ class _Nothing:
 
     names: list[str]
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         yield pa.table({name: pa.nulls(0) for name in self.names})
 
 
@@ -207,7 +214,7 @@ class _Chunks:
     name: str
     numbers: list[int]
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         for number in self.numbers:
             with pa.ipc.open_stream(self._bytes(number)) as stream:
                 yield stream.read_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data import block
 from heliostat.data.block import BlockMetadata
@@ -14,6 +14,12 @@ from heliostat.data.expressions.expr import Expr
 from heliostat.data.plan.operators import Pushable, Read, ReadPart
 from heliostat.data.sources import options
 from heliostat.data.sources.memory import read_count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import RemoteArgs
+    from heliostat.data.context import DataContext
 
 
 class ReadTask:
@@ -30,13 +36,13 @@ class ReadTask:
         self,
         read_fn: Callable[[], Iterable[Any]],
         metadata: BlockMetadata,
-        schema: Any = None,
+        schema: pa.Schema | None = None,
         per_task_row_limit: int | None = None,
     ) -> None:
         self.read_fn, self.metadata = read_fn, metadata
         self.schema, self.per_task_row_limit = schema, per_task_row_limit
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         left = self.per_task_row_limit
         for made in self.read_fn():
             table = block.from_batch(made, "the read task")
@@ -69,7 +75,10 @@ class Datasource:
         return None
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         """Return about so many tasks that together read everything. To be implemented.
 
@@ -194,7 +203,7 @@ def read_datasource(
     num_cpus: float | None = None,
     num_gpus: float | None = None,
     memory: float | None = None,
-    ray_remote_args: dict[str, Any] | None = None,
+    ray_remote_args: RemoteArgs | None = None,
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
     **read_args: Any,

@@ -6,7 +6,7 @@ import random
 import urllib.parse
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs
@@ -19,6 +19,10 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
 
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
+
+
 PATH = "path"  # the column of ``include_paths``
 
 Storage = dict[str, str] | None
@@ -29,7 +33,7 @@ def read_delta(
     version: int | None = None,
     *,
     storage_options: Storage = None,
-    filesystem: Any = None,
+    filesystem: pa.fs.FileSystem | None = None,
     catalog: Any = None,
     columns: list[str] | None = None,
     include_paths: bool = False,
@@ -84,7 +88,7 @@ def _table(path: str, version: int | None, storage_options: Storage) -> Any:
     return deltalake.DeltaTable(path, version=version, storage_options=storage_options)
 
 
-def _dataset(table: Any, filesystem: Any) -> Any:
+def _dataset(table: pa.Table, filesystem: pa.fs.FileSystem) -> Any:
     return table.to_pyarrow_dataset(filesystem=filesystem)
 
 
@@ -96,7 +100,7 @@ class _DeltaSource(Datasource):
         path: str,
         version: int,
         storage_options: Storage,
-        filesystem: Any,
+        filesystem: pa.fs.FileSystem,
         columns: list[str] | None,
         include_paths: bool,
         is_shuffled: bool,
@@ -126,7 +130,10 @@ class _DeltaSource(Datasource):
         return list(zip(paths, sizes, rows, strict=True))
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         files = self._files()
         if self._is_shuffled:
@@ -145,7 +152,7 @@ class _DeltaSource(Datasource):
         )
         return ReadTask(partial(self._read, frozenset(paths)), about)
 
-    def _read(self, paths: frozenset[str]) -> Iterator[Any]:
+    def _read(self, paths: frozenset[str]) -> Iterator[pa.Table]:
         dataset = _dataset(self._open(), self._filesystem)
         if not paths:
             empty = dataset.schema.empty_table()

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 
-def merged(files: Iterable[tuple[str, Any]]) -> Any:
+def merged(files: Iterable[tuple[str, Any]]) -> pa.Schema | None:
     """One schema for files, each (path, schema); None where all have the same, or ours alone differ.
 
     Raises:
@@ -29,7 +29,7 @@ def merged(files: Iterable[tuple[str, Any]]) -> Any:
     return pa.schema([(name, kind) for name, (kind, _) in found.items()])
 
 
-def _common(name: str, kind: Any, before: str, other: Any, path: str) -> Any:
+def _common(name: str, kind: pa.DataType, before: str, other: Any, path: str) -> pa.DataType:
     if kind == other:
         return kind
     both = [t.value_type if pa.types.is_dictionary(t) else t for t in (kind, other)]
@@ -45,7 +45,7 @@ def _common(name: str, kind: Any, before: str, other: Any, path: str) -> Any:
     return made.field(0).type
 
 
-def conformed(table: Any, schema: Any, names: Iterable[str]) -> Any:
+def conformed(table: pa.Table, schema: pa.Schema, names: Iterable[str]) -> pa.Table:
     """The table with the columns ``names`` of a merged schema, in its types; others stay as they are."""
     wanted = set(names)
     for field in schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data import block
 from heliostat.data.block import BlockMetadata
@@ -15,6 +15,11 @@ from heliostat.data.sources.datasource import Datasource, ReadTask
 from heliostat.data.sources.file_reads import ReadFiles, Source
 from heliostat.data.sources.partitioning import Partitioning, PathPartitionParser
 from heliostat.data.sources.streams import opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.context import DataContext
 
 
 class FileBasedDatasource(Datasource):
@@ -44,8 +49,8 @@ class FileBasedDatasource(Datasource):
         self,
         paths: str | list[str],
         *,
-        filesystem: Any = None,
-        schema: Any = None,
+        filesystem: pa.fs.FileSystem | None = None,
+        schema: pa.Schema | None = None,
         open_stream_args: dict[str, Any] | None = None,
         meta_provider: Any = None,
         partition_filter: Any = None,
@@ -79,7 +84,7 @@ class FileBasedDatasource(Datasource):
             "Subclasses of FileBasedDatasource must implement _read_stream()."
         )
 
-    def _open_input_source(self, filesystem: Any, path: str, **open_args: Any) -> Any:
+    def _open_input_source(self, filesystem: pa.fs.FileSystem, path: str, **open_args: Any) -> Any:
         """Return the stream of a file that :meth:`_read_stream` gets."""
         return opened(filesystem, path, open_args)
 
@@ -100,7 +105,10 @@ class FileBasedDatasource(Datasource):
         return sum(self._file_sizes())
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         """Return the tasks, each of some files.
 
@@ -133,7 +141,7 @@ class _OfStreams(formats.Format):
 
     datasource: FileBasedDatasource | None = None
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the blocks of a file as tables."""
         assert self.datasource is not None
         args = dict(self.datasource._open_stream_args)

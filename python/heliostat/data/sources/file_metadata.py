@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from heliostat.data.block import BlockMetadata
 from heliostat.data.sources.files import find
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 __all__ = [
     "BaseFileMetadataProvider",
@@ -30,7 +34,7 @@ class FileMetadataProvider:
         """Return what is known of the block that these files make."""
         raise NotImplementedError(f"{type(self).__name__} must implement _get_block_metadata()")
 
-    def __call__(self, paths: list[str], **kwargs: Any) -> BlockMetadata:
+    def __call__(self, paths: list[str], **kwargs: object) -> BlockMetadata:
         return self._get_block_metadata(paths, **kwargs)
 
 
@@ -40,8 +44,8 @@ class BaseFileMetadataProvider(FileMetadataProvider):
     def expand_paths(
         self,
         paths: list[str],
-        filesystem: Any,
-        partitioning: Any = None,
+        filesystem: pa.fs.FileSystem,
+        partitioning: object = None,
         ignore_missing_paths: bool = False,
     ) -> Iterator[tuple[str, int | None]]:
         """Yield each file below the paths, and its size in bytes. To be implemented.
@@ -84,8 +88,8 @@ class DefaultFileMetadataProvider(BaseFileMetadataProvider):
     def expand_paths(
         self,
         paths: list[str],
-        filesystem: Any,
-        partitioning: Any = None,
+        filesystem: pa.fs.FileSystem,
+        partitioning: object = None,
         ignore_missing_paths: bool = False,
     ) -> Iterator[tuple[str, int | None]]:
         """Yield each file below the paths, and its size in bytes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,6 +17,10 @@ from heliostat.data.sources.broken import readable
 from heliostat.data.sources.memory import read_count
 from heliostat.data.sources.partitioning import PathPartitionParser
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import RemoteArgs
+
+
 GROWTH = {"Parquet": 5.0, "Images": 8.0}  # bytes in memory for each byte of a file, about
 
 
@@ -25,7 +29,7 @@ class Source:
     """The options that all kinds of files share."""
 
     paths: Any
-    filesystem: Any = None
+    filesystem: pa.fs.FileSystem | None = None
     extensions: list[str] | None = None
     ignore_missing: bool = False
     partitions: PathPartitionParser | None = None
@@ -50,12 +54,12 @@ class ReadFiles:
     """Reads some files in a task."""
 
     def __init__(
-        self, source: Source, form: formats.Format, filesystem: Any, parts: list[Any]
+        self, source: Source, form: formats.Format, filesystem: pa.fs.FileSystem, parts: list[Any]
     ) -> None:
         self._source, self._form, self._filesystem = source, form, filesystem
         self._parts = parts  # paths, or what the format knows of parts of files
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         small: list[Any] = []
         for part in self._parts:
             path = part if isinstance(part, str) else part.path
@@ -74,7 +78,7 @@ class ReadFiles:
         if small:
             yield block.concat(small)
 
-    def _with_columns(self, table: Any, path: str) -> Any:
+    def _with_columns(self, table: pa.Table, path: str) -> pa.Table:
         partitions = self._source.partitions
         keeps = self._form.keeps
         for name, value in (partitions(path) if partitions else {}).items():
@@ -88,7 +92,7 @@ class ReadFiles:
         return table
 
 
-def _agreed(table: Any, name: str, value: Any, path: str) -> Any:
+def _agreed(table: pa.Table, name: str, value: Any, path: str) -> pa.Table:
     """The table of a file that has a column of its folder's name, too.
 
     Raises:
@@ -114,7 +118,7 @@ class FileReads:
 
     source: Source
     form: formats.Format
-    filesystem: Any
+    filesystem: pa.fs.FileSystem
     found: list[listing.File]
     growth: float = 1.0
 
@@ -145,7 +149,7 @@ def dataset(
     label: str,
     source: Source,
     form: formats.Format,
-    remote_args: dict[str, Any],
+    remote_args: RemoteArgs,
     concurrency: int | None,
 ) -> Dataset:
     """A dataset of files; they are listed now, so that a missing one is told at once."""

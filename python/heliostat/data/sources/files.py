@@ -8,9 +8,12 @@ import random
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
@@ -35,14 +38,14 @@ class File:
     size: int
 
 
-def as_filesystem(filesystem: Any) -> Any:
+def as_filesystem(filesystem: pa.fs.FileSystem) -> pa.fs.FileSystem:
     """pyarrow's view of a filesystem of pyarrow or fsspec."""
     if filesystem is None or isinstance(filesystem, pafs.FileSystem):
         return filesystem
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
 
 
-def resolve(path: str, filesystem: Any) -> tuple[str, Any]:
+def resolve(path: str, filesystem: pa.fs.FileSystem) -> tuple[str, Any]:
     """(path on its filesystem, filesystem) for a path or URI.
 
     Raises:
@@ -75,7 +78,7 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any]:
 
 def find(
     paths: str | list[str],
-    filesystem: Any,
+    filesystem: pa.fs.FileSystem,
     extensions: list[str] | None,
     ignore_missing: bool,
     keep: Callable[[str], bool] | None = None,
@@ -124,7 +127,7 @@ def find(
     return chosen, used
 
 
-def _below(filesystem: Any, path: str) -> Iterator[File]:
+def _below(filesystem: pa.fs.FileSystem, path: str) -> Iterator[File]:
     selector = pafs.FileSelector(path, recursive=True)
     for info in sorted(filesystem.get_file_info(selector), key=lambda i: i.path):
         parts = posixpath.relpath(info.path, path).split("/")
@@ -132,7 +135,7 @@ def _below(filesystem: Any, path: str) -> Iterator[File]:
             yield File(info.path, info.size or 0)
 
 
-def in_order(files: list[File], shuffle: Any) -> list[File]:
+def in_order(files: list[File], shuffle: object) -> list[File]:
     """The files as they are to be read."""
     if shuffle is None:
         return files

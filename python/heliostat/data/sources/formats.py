@@ -25,7 +25,7 @@ class Format:
 
     open_args: dict[str, Any] = field(default_factory=dict)
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of a file."""
         raise NotImplementedError
 
@@ -33,16 +33,16 @@ class Format:
         """Whether a column that comes from the file's place is wanted."""
         return True
 
-    def of_folder(self, name: str, value: Any) -> Any:
+    def of_folder(self, name: str, value: Any) -> pa.Scalar:
         """The value that a folder's name gives to a column, as pyarrow has it."""
         return pa.scalar(value)
 
-    def _bytes(self, filesystem: Any, path: str) -> bytes:
+    def _bytes(self, filesystem: pa.fs.FileSystem, path: str) -> bytes:
         with self._stream(filesystem, path) as stream:
             data: bytes = stream.read()
         return data
 
-    def _stream(self, filesystem: Any, path: str) -> Any:
+    def _stream(self, filesystem: pa.fs.FileSystem, path: str) -> Any:
         return opened(filesystem, path, self.open_args)
 
 
@@ -52,7 +52,7 @@ class Csv(Format):
 
     options: dict[str, Any] = field(default_factory=dict)
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of a file, in pieces."""
         from pyarrow import csv
 
@@ -79,7 +79,7 @@ class Json(Format):
     lines: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the table of a file."""
         from pyarrow import json as paj
 
@@ -106,7 +106,7 @@ class Json(Format):
 class Orc(Format):
     """Columns in stripes, of which one at a time is in memory."""
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of a file, one for each stripe."""
         from pyarrow import orc
 
@@ -121,7 +121,7 @@ class Orc(Format):
 _NULL_LINE = re.compile(rb"^\s*null\s*$", re.MULTILINE)
 
 
-def _document(data: bytes) -> Any:
+def _document(data: bytes) -> pa.Table:
     """The rows of one object, of a list of rows, or of lines."""
     try:
         found = json.loads(data)
@@ -130,7 +130,7 @@ def _document(data: bytes) -> Any:
     return block.from_rows(found if isinstance(found, list) else [found])
 
 
-def _lines(data: bytes) -> Any:
+def _lines(data: bytes) -> pa.Table:
     """A row a line: the keys of an object are columns, so are the places in a list."""
     found = []
     for number, line in enumerate(data.splitlines(), 1):
@@ -158,7 +158,7 @@ class Text(Format):
     encoding: str = "utf-8"
     drop_empty: bool = True
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the lines of a file, in pieces."""
         with (
             self._stream(filesystem, path) as stream,
@@ -180,7 +180,7 @@ class Text(Format):
 class Binary(Format):
     """The bytes of each file, a row."""
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield one row."""
         yield pa.table({"bytes": pa.array([self._bytes(filesystem, path)], pa.binary())})
 
@@ -192,7 +192,7 @@ class Numpy(Format):
     allow_pickle: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the rows of a file."""
         data = io.BytesIO(self._bytes(filesystem, path))
         array = np.load(data, allow_pickle=self.allow_pickle, **self.options)
@@ -206,7 +206,7 @@ class Images(Format):
     size: tuple[int, int] | None = None
     mode: str | None = None
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield one row."""
         pillow = required("PIL.Image", "Pictures")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,10 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
+
 
 WHO = "Tables of Hudi"
 KINDS = ("snapshot", "incremental")
@@ -33,7 +37,7 @@ def read_hudi(
     filters: list[tuple[str, str, str]] | None = None,
     hudi_options: dict[str, str] | None = None,
     storage_options: dict[str, str] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of a table of Hudi, with what lies in logs beside its files.
 
@@ -78,7 +82,10 @@ class _Hudi(Datasource):
         return "Hudi"
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         package = required("hudi", WHO)
         table = (
@@ -118,9 +125,9 @@ class _Files:
     paths: list[tuple[str, list[str]]]
     table: dict[str, str]
     options: dict[str, str]
-    schema: Any
+    schema: pa.Schema
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         if not self.paths:
             yield self.schema.empty_table()
             return
@@ -131,7 +138,7 @@ class _Files:
             for batch in reader.read_file_slice_from_paths_stream(path, logs, asked):
                 yield self._changed(pa.Table.from_batches([pa.record_batch(batch)]), asked)
 
-    def _changed(self, table: Any, asked: Any) -> Any:
+    def _changed(self, table: pa.Table, asked: Any) -> pa.Table:
         """The rows that an incremental query asks for: of a file that was written anew, not all are."""
         if self.kind == "snapshot" or COMMITTED not in table.column_names:
             return table

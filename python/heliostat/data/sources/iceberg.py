@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.iceberg import iceberg_table
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
 
 
 def read_iceberg(
@@ -56,7 +59,7 @@ def read_iceberg(
     wrong = [name for name in selected_fields if name != "*" and name not in names]
     if wrong:
         raise ValueError(f"read_iceberg: {missing.no_columns(wrong, names)}")
-    given: dict[str, Any] = {"selected_fields": tuple(selected_fields), **(scan_kwargs or {})}
+    given: dict[str, object] = {"selected_fields": tuple(selected_fields), **(scan_kwargs or {})}
     if row_filter is not None:
         given["row_filter"] = row_filter
     scan = table.scan(snapshot_id=snapshot_id, **given)
@@ -96,7 +99,10 @@ class _IcebergSource(Datasource):
         return sum(sizes)
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         count = max(1, min(parallelism, len(self._files)))
         return [
@@ -112,8 +118,13 @@ class _IcebergSource(Datasource):
 
 
 def _records(
-    metadata: Any, io: Any, projection: Any, row_filter: Any, case_sensitive: bool, files: list[Any]
-) -> Iterator[Any]:
+    metadata: object,
+    io: object,
+    projection: object,
+    row_filter: object,
+    case_sensitive: bool,
+    files: list[object],
+) -> Iterator[pa.Table]:
     arrow = required("pyiceberg.io.pyarrow", "Iceberg tables")
     schema = arrow.schema_to_pyarrow(projection, include_field_ids=False)
     yield schema.empty_table()  # the columns are known where there is no row

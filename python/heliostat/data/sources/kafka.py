@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -17,6 +17,11 @@ from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Row
+    from heliostat.data.context import DataContext
+
 
 logger = logging.getLogger("heliostat.data")
 
@@ -127,9 +132,9 @@ def read_kafka(
     start_offset: Offsets = "earliest",
     end_offset: Offsets = "latest",
     kafka_auth_config: KafkaAuthConfig | None = None,
-    consumer_config: dict[str, Any] | None = None,
+    consumer_config: dict[str, object] | None = None,
     timeout_ms: int | None = None,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the messages of topics of Kafka, from a start to an end.
 
@@ -203,7 +208,7 @@ _NAMES = (
 )
 
 
-def _check(what: str, offset: Any, wrong: str) -> None:
+def _check(what: str, offset: object, wrong: str) -> None:
     """Raise ``ValueError`` for what is no offset."""
     each: list[tuple[str, Any]] = [(what, offset)]
     if isinstance(offset, dict):
@@ -228,7 +233,7 @@ def _check(what: str, offset: Any, wrong: str) -> None:
             )
 
 
-def _is_after(start: Any, end: Any) -> bool:
+def _is_after(start: object, end: object) -> bool:
     if isinstance(start, datetime.datetime) and isinstance(end, datetime.datetime):
         return _ms(start) > _ms(end)
     return isinstance(start, int) and isinstance(end, int) and start > end
@@ -240,7 +245,7 @@ def _ms(when: datetime.datetime) -> int:
     return int(when.timestamp() * 1000)
 
 
-def configured(servers: list[str], settings: dict[str, Any], **more: Any) -> dict[str, Any]:
+def configured(servers: list[str], settings: dict[str, object], **more: object) -> dict[str, Any]:
     """Librdkafka's settings: ours, then the program's. Where the brokers are, the argument says."""
     other = settings.get("bootstrap.servers")
     where = ",".join(servers)
@@ -263,7 +268,7 @@ class _Kafka(Datasource):
     def get_name(self) -> str:
         return "Kafka"
 
-    def consumer(self, **more: Any) -> Any:
+    def consumer(self, **more: object) -> Any:
         """A consumer that leaves no trace in Kafka."""
         given = configured(
             self.servers,
@@ -273,7 +278,10 @@ class _Kafka(Datasource):
         return required("confluent_kafka", WHO).Consumer(given)
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         there = self._partitions()
         for what, given in (("start_offset", self.start), ("end_offset", self.end)):
@@ -312,7 +320,7 @@ class _Kafka(Datasource):
             there += [(topic, number) for number in sorted(partitions)]
         return there
 
-    def bound(self, offsets: Any, topic: str, partition: int, default: str) -> Any:
+    def bound(self, offsets: object, topic: str, partition: int, default: str) -> Any:
         """Return the offset that was given for a partition."""
         if isinstance(offsets, dict):
             return offsets.get(topic, {}).get(partition, default)
@@ -325,7 +333,7 @@ class _Partition:
     def __init__(self, source: _Kafka, topic: str, partition: int) -> None:
         self._source, self._topic, self._partition = source, topic, partition
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         package = required("confluent_kafka", WHO)
         silent: list[float] = []  # since when no broker can be reached
 
@@ -341,7 +349,7 @@ class _Partition:
         finally:
             consumer.close()
 
-    def _read(self, package: Any, consumer: Any, silent: list[float]) -> Iterator[Any]:
+    def _read(self, package: Any, consumer: Any, silent: list[float]) -> Iterator[pa.Table]:
         source = self._source
         start, end = self._span(package, consumer)
         if start >= end:
@@ -351,7 +359,7 @@ class _Partition:
         limit = None if source.timeout_ms is None else source.timeout_ms / 1000
         patience = float(source.settings.get("socket.timeout.ms", SILENCE_MS)) / 1000
         began = time.monotonic()
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         at = start
         while at < end:
             passed = time.monotonic() - began
@@ -384,9 +392,7 @@ class _Partition:
         if rows:
             yield pa.Table.from_pylist(rows, SCHEMA)
 
-    def _next(
-        self, package: Any, message: Any, at: int, end: int, rows: list[dict[str, Any]]
-    ) -> int:
+    def _next(self, package: Any, message: Any, at: int, end: int, rows: list[Row]) -> int:
         """The offset that comes after a message, which becomes a row if it is before the end."""
         error = message.error()
         if error is not None:

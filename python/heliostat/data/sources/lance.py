@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
 from heliostat.data import missing
@@ -12,6 +12,11 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
 from heliostat.data.sources.memory import spans
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.context import DataContext
 
 
 def read_lance(
@@ -67,7 +72,10 @@ class _LanceSource(Datasource):
         return "Lance"
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         fragments = self._open().get_fragments()
         tasks = []
@@ -82,7 +90,7 @@ class _LanceSource(Datasource):
             tasks.append(ReadTask(partial(self._read, ids), about))
         return tasks
 
-    def _read(self, ids: frozenset[int]) -> Iterator[Any]:
+    def _read(self, ids: frozenset[int]) -> Iterator[pa.Table]:
         dataset = self._open()
         chosen = [one for one in dataset.get_fragments() if one.fragment_id in ids]
         reader = dataset.scanner(**self._scan, fragments=chosen).to_reader()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -19,6 +19,12 @@ from heliostat.data.sources import lerobot_frames
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.lerobot_frames import Span, Window
 from heliostat.data.sources.memory import spans
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.context import DataContext
+
 
 _KNOWN = (
     "root",
@@ -37,7 +43,7 @@ def read_lerobot(
     *,
     episodes: list[int] | None = None,
     read_granularity: Literal["file", "episode"] = "file",
-    filesystem: Any = None,
+    filesystem: pa.fs.FileSystem | None = None,
     frame_tolerance_s: float | None = None,
     delta_timestamps: Mapping[str, Sequence[float]] | None = None,
     delta_tolerance_s: float = 1e-4,
@@ -123,7 +129,7 @@ class Recordings:
     """A LeRobot dataset: its metadata."""
 
     root: str
-    filesystem: Any
+    filesystem: pa.fs.FileSystem
     fps: float
     features: dict[str, dict[str, Any]]
     stats: str  # JSON
@@ -147,7 +153,9 @@ class Recordings:
         return self.videos, self.pictures, self.fps, plain
 
 
-def _opened(root: str, filesystem: Any, storage_options: dict[str, Any] | None) -> Recordings:
+def _opened(
+    root: str, filesystem: pa.fs.FileSystem, storage_options: dict[str, object] | None
+) -> Recordings:
     given = filesystem
     if given is None and storage_options:
         import fsspec
@@ -177,12 +185,12 @@ def _opened(root: str, filesystem: Any, storage_options: dict[str, Any] | None) 
     )
 
 
-def _read(filesystem: Any, path: str) -> bytes:
+def _read(filesystem: pa.fs.FileSystem, path: str) -> bytes:
     with filesystem.open_input_file(path) as file:
         return bytes(file.read())
 
 
-def _tasks(filesystem: Any, path: str) -> dict[int, str]:
+def _tasks(filesystem: pa.fs.FileSystem, path: str) -> dict[int, str]:
     """The tasks in words, by number."""
     if filesystem.get_file_info(path).type != pafs.FileType.File:
         return {}
@@ -192,7 +200,7 @@ def _tasks(filesystem: Any, path: str) -> dict[int, str]:
     return dict(zip(numbers, table.column(words).to_pylist(), strict=True))
 
 
-def _episodes(filesystem: Any, path: str, info: dict[str, Any]) -> list[Episode]:
+def _episodes(filesystem: pa.fs.FileSystem, path: str, info: dict[str, Any]) -> list[Episode]:
     cameras = sorted(n for n, about in info["features"].items() if about.get("dtype") == "video")
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
     for camera in cameras:
@@ -287,7 +295,10 @@ class _LeRobot(Datasource):
         return "LeRobot"
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         if parallelism <= len(self.groups):
             cuts = [self.groups[a:b] for a, b in spans(len(self.groups), max(1, parallelism))]

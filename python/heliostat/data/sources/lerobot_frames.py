@@ -47,7 +47,7 @@ def read(
     several: list[tuple[Recordings, int, list[Span]]],
     windows: dict[str, Window],
     tolerance_s: float,
-) -> Iterator[Any]:
+) -> Iterator[pa.Table]:
     """The tables of some spans of datasets."""
     for of, number, spans in several:
         paths: dict[str, list[Span]] = {}
@@ -75,7 +75,7 @@ def _of_span(
     rows: Any,
     windows: dict[str, Window],
     tolerance_s: float,
-) -> Iterator[Any]:
+) -> Iterator[pa.Table]:
     with contextlib.ExitStack() as stack:
         cameras: dict[str, Pictures] = {}
         for name in of.pictures:
@@ -98,7 +98,7 @@ def _table(
     cameras: dict[str, Pictures],
     windows: dict[str, Window],
     frames: Any,
-) -> Any:
+) -> pa.Table:
     """The frames of an episode, given by their numbers in it, which follow each other."""
     made: dict[str, Any] = {}
     part = rows.slice(int(frames[0]), len(frames))
@@ -138,17 +138,17 @@ def _stacks(camera: Pictures, wanted: Any) -> list[Any]:
     return made
 
 
-def _column(pictures: list[Any]) -> Any:
+def _column(pictures: list[Any]) -> pa.Array:
     return tensors.from_list(pictures)
 
 
 class _Stored:
     """Pictures that are in the rows, as files of PNG or JPEG."""
 
-    def __init__(self, column: Any) -> None:
+    def __init__(self, column: pa.ChunkedArray) -> None:
         self._column = column
 
-    def picture(self, number: int) -> Any:
+    def picture(self, number: int) -> np.ndarray:
         image = required("PIL.Image", "Pictures of LeRobot datasets")
         with image.open(io.BytesIO(self._column[number]["bytes"].as_py())) as opened:
             return np.asarray(opened.convert("RGB"))
@@ -160,7 +160,9 @@ class _Stored:
 class _Film:
     """Pictures of a film, which is decoded once, from the episode's beginning on."""
 
-    def __init__(self, filesystem: Any, path: str, times: Any, tolerance_s: float) -> None:
+    def __init__(
+        self, filesystem: pa.fs.FileSystem, path: str, times: Any, tolerance_s: float
+    ) -> None:
         self._path, self._times, self._tolerance_s = path, times, tolerance_s
         av = required("av", "Films of LeRobot datasets")
         self._file = filesystem.open_input_file(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.core.extras import required
@@ -10,8 +10,11 @@ from heliostat.data.dataset import MaterializedDataset
 from heliostat.data.dataset.consume import Consumers
 from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, from_pandas_refs
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def from_dask(df: Any) -> MaterializedDataset:
+
+def from_dask(df: pd.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Dask DataFrame; each partition is computed in a task.
 
     Args:
@@ -26,7 +29,7 @@ def _computed(holder: list[Any]) -> Any:
     return holder[0].compute(scheduler="synchronous")
 
 
-def to_dask(dataset: Consumers, meta: Any = None, verify_meta: bool = True) -> Any:
+def to_dask(dataset: Consumers, meta: object = None, verify_meta: bool = True) -> Any:
     """A Dask DataFrame with a partition for each block."""
     frames = required("dask.dataframe", "Dask DataFrames")
     refs = [[ref] for ref in dataset.to_pandas_refs()]
@@ -35,11 +38,11 @@ def to_dask(dataset: Consumers, meta: Any = None, verify_meta: bool = True) -> A
     return frames.from_map(_fetched, refs, meta=meta)
 
 
-def _fetched(holder: list[Any]) -> Any:
+def _fetched(holder: list[object]) -> Any:
     return ray.get(holder[0])
 
 
-def from_modin(df: Any) -> MaterializedDataset:
+def from_modin(df: pd.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Modin DataFrame whose engine is Ray.
 
     Args:
@@ -56,7 +59,7 @@ def to_modin(dataset: Consumers) -> Any:
 
 
 def from_spark(
-    df: Any, *, parallelism: int | None = None, override_num_blocks: int | None = None
+    df: pd.DataFrame, *, parallelism: int | None = None, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
     """Return a dataset of a Spark DataFrame of RayDP.
 
@@ -71,7 +74,7 @@ def from_spark(
     return made
 
 
-def to_spark(dataset: Consumers, spark: Any) -> Any:
+def to_spark(dataset: Consumers, spark: object) -> Any:
     """A Spark DataFrame of RayDP."""
     raydp = required("raydp", "Spark DataFrames")
     schema = dataset.schema()
@@ -81,7 +84,7 @@ def to_spark(dataset: Consumers, spark: Any) -> Any:
     )
 
 
-def from_daft(df: Any) -> MaterializedDataset:
+def from_daft(df: pd.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Daft DataFrame, which is computed now.
 
     Args:
@@ -96,7 +99,7 @@ def to_daft(dataset: Consumers) -> Any:
     return daft.from_arrow(ray.get(dataset.to_arrow_refs()))
 
 
-def from_mars(df: Any) -> MaterializedDataset:
+def from_mars(df: pd.DataFrame) -> MaterializedDataset:
     """Return a dataset of a Mars DataFrame, which is computed now.
 
     Args:

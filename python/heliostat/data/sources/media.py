@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from heliostat.core.extras import required
 from heliostat.data.dataset import Dataset
@@ -46,7 +45,7 @@ class TimeRange:
             )
 
 
-def read_audio(paths: str | list[str], **options: Any) -> Dataset:
+def read_audio(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of sounds: the columns "amplitude", an array of channels and samples, and
     "sample_rate".
 
@@ -70,7 +69,7 @@ def read_videos(
     include_timestamps: bool = False,
     fps: int | None = None,
     resize: tuple[int, int] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the frames of films: the columns "frame" and "frame_index".
 
@@ -105,7 +104,7 @@ def read_mcap(
     time_range: tuple[int, int] | TimeRange | None = None,
     message_types: Collection[str] | None = None,
     include_metadata: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the messages of MCAP files.
 

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,12 @@ import pyarrow as pa
 from heliostat.core.extras import required
 from heliostat.data import block, tensors
 from heliostat.data.sources.formats import Format
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from heliostat.data.aliases import Row
+
 
 FRAMES_AT_ONCE = 16
 MESSAGES_AT_ONCE = 1024
@@ -23,7 +29,7 @@ MESSAGES_AT_ONCE = 1024
 class Audio(Format):
     """Sounds: the columns "amplitude", of channels and samples, and "sample_rate"."""
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield one row."""
         package = required("soundfile", "Sounds")
         try:
@@ -44,7 +50,7 @@ class Video(Format):
     fps: int | None = None
     has_times: bool = False
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the frames, some at a time."""
         package = required("av", "Films")
         try:
@@ -69,13 +75,13 @@ class Video(Format):
             if held:
                 yield self._table(held)
 
-    def _picture(self, frame: Any) -> Any:
+    def _picture(self, frame: pd.DataFrame) -> Any:
         if self.size is None:
             return frame.to_ndarray(format="rgb24")
         height, width = self.size
         return frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
 
-    def _table(self, held: list[tuple[int, Any, tuple[float, float]]]) -> Any:
+    def _table(self, held: list[tuple[int, Any, tuple[float, float]]]) -> pa.Table:
         columns = {
             "frame": tensors.from_numpy(np.stack([picture for _, picture, _ in held])),
             "frame_index": pa.array([number for number, _, _ in held], pa.int64()),
@@ -86,7 +92,7 @@ class Video(Format):
         return pa.table(columns)
 
 
-def _times(frame: Any, number: int, rate: float) -> tuple[float, float]:
+def _times(frame: pd.DataFrame, number: int, rate: float) -> tuple[float, float]:
     """When a frame begins and ends, in seconds."""
     length = 1 / rate if rate else 0.0
     begin = number * length if frame.time is None else float(frame.time)
@@ -103,12 +109,12 @@ class Mcap(Format):
     kinds: list[str] | None = None
     has_metadata: bool = True
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the messages, some at a time, by the time that they were logged at."""
         package = required("mcap.reader", "Recordings of MCAP")
         broken = required("mcap.exceptions", "Recordings of MCAP").McapError
         with filesystem.open_input_file(path) as file:
-            held: list[dict[str, Any]] = []
+            held: list[Row] = []
             try:
                 found = package.make_reader(file).iter_messages(
                     topics=self.topics, start_time=self.begin, end_time=self.end
@@ -125,7 +131,7 @@ class Mcap(Format):
             if held:
                 yield block.from_rows(held)
 
-    def _row(self, schema: Any, channel: Any, message: Any) -> dict[str, Any]:
+    def _row(self, schema: pa.Schema, channel: Any, message: Any) -> dict[str, Any]:
         row = {
             "data": _decoded(channel.message_encoding, message.data),
             "topic": channel.topic,

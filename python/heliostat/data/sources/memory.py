@@ -22,12 +22,12 @@ ITEMS_BLOCKS_MAX = 200
 ROWS_PER_READ = 50_000  # of an iterable that is read through once
 
 
-def put_tables(tables: list[Any]) -> MaterializedDataset:
+def put_tables(tables: list[pa.Table]) -> MaterializedDataset:
     """A dataset of tables, each put into the object store as a block."""
     return MaterializedDataset(InputBlocks(tuple(bundle_of(t) for t in tables)))
 
 
-def bundle_of(table: Any) -> Bundle:
+def bundle_of(table: pa.Table) -> Bundle:
     """Put a table into the object store."""
     table = block.compact(table)
     return Bundle(ray.put(table), table.num_rows, table.nbytes, table.schema)
@@ -56,7 +56,7 @@ def spans(total: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def from_items(
-    items: list[Any], *, parallelism: int = -1, override_num_blocks: int | None = None
+    items: list[object], *, parallelism: int = -1, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
     """Return a dataset of a list: dicts become columns, other values the column "item".
 
@@ -75,7 +75,7 @@ def from_items(
     return put_tables([block.from_rows(items[a:b]) for a, b in spans(len(items), count)])
 
 
-def from_numpy(ndarrays: Any) -> MaterializedDataset:
+def from_numpy(ndarrays: object) -> MaterializedDataset:
     """Return a dataset with the column "data": one block per array, one row per first index.
 
     Args:
@@ -91,7 +91,7 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
     return put_tables([pa.table({block.DATA: tensors.from_numpy(np.asarray(a))}) for a in arrays])
 
 
-def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
+def from_pandas(dfs: object, override_num_blocks: int | None = None) -> MaterializedDataset:
     """Return a dataset of a DataFrame or several; their indexes are left out.
 
     Args:
@@ -110,7 +110,7 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
     return _resized([frames.of_frame(frame) for frame in several], override_num_blocks)
 
 
-def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
+def from_arrow(tables: object, *, override_num_blocks: int | None = None) -> MaterializedDataset:
     """Return a dataset of one table or several, or of their bytes in Arrow's stream format.
 
     Args:
@@ -133,7 +133,7 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Materi
     return _resized(made, override_num_blocks)
 
 
-def _several(given: Any, kind: str, attribute: str) -> list[Any]:
+def _several(given: object, kind: str, attribute: str) -> list[Any]:
     """The values given, one or a list of them.
 
     Raises:
@@ -146,14 +146,14 @@ def _several(given: Any, kind: str, attribute: str) -> list[Any]:
     return list(given)
 
 
-def _resized(tables: list[Any], blocks: int | None) -> MaterializedDataset:
+def _resized(tables: list[pa.Table], blocks: int | None) -> MaterializedDataset:
     if blocks is not None:
         whole = block.concat(tables) if tables else pa.table({})
         tables = [whole.slice(a, b - a) for a, b in spans(whole.num_rows, blocks)] or [whole]
     return put_tables(tables)
 
 
-def from_arrow_refs(tables: Any) -> MaterializedDataset:
+def from_arrow_refs(tables: object) -> MaterializedDataset:
     """Return a dataset of references to tables.
 
     Args:
@@ -162,7 +162,7 @@ def from_arrow_refs(tables: Any) -> MaterializedDataset:
     return _from_refs(tables, lambda table: table)
 
 
-def from_pandas_refs(dfs: Any) -> MaterializedDataset:
+def from_pandas_refs(dfs: object) -> MaterializedDataset:
     """Return a dataset of references to DataFrames.
 
     Args:
@@ -171,7 +171,7 @@ def from_pandas_refs(dfs: Any) -> MaterializedDataset:
     return _from_refs(dfs, frames.of_frame)
 
 
-def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
+def from_numpy_refs(ndarrays: object) -> MaterializedDataset:
     """Return a dataset of references to arrays: the column "data".
 
     Args:
@@ -180,10 +180,10 @@ def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
     return _from_refs(ndarrays, lambda a: pa.table({block.DATA: tensors.from_numpy(a)}))
 
 
-def _from_refs(refs: Any, convert: Callable[[Any], Any]) -> MaterializedDataset:
+def _from_refs(refs: object, convert: Callable[[Any], object]) -> MaterializedDataset:
     several = refs if isinstance(refs, list) else [refs]
 
-    def make(value: Any) -> tuple[Any, Any]:
+    def make(value: object) -> tuple[Any, Any]:
         table = block.compact(convert(value))
         return table, block.metadata(table)
 
@@ -199,7 +199,7 @@ def _from_refs(refs: Any, convert: Callable[[Any], Any]) -> MaterializedDataset:
     )
 
 
-def from_blocks(blocks: list[Any]) -> MaterializedDataset:
+def from_blocks(blocks: list[pa.Table]) -> MaterializedDataset:
     """Return a dataset with these tables or DataFrames as blocks.
 
     Args:
@@ -293,7 +293,7 @@ def _ranged(
     return Dataset(Read(label, reads, n, schema, n * row_bytes, concurrency=concurrency))
 
 
-def _ids(begin: int, end: int) -> Any:
+def _ids(begin: int, end: int) -> pa.Table:
     return pa.table({"id": pa.array(np.arange(begin, end, dtype=np.int64))})
 
 
@@ -303,8 +303,10 @@ class _Filled:
 
     shape: tuple[int, ...]
 
-    def __call__(self, begin: int, end: int) -> Any:
-        numbers: Any = np.arange(begin, end, dtype=np.int64).reshape(-1, *[1 for _ in self.shape])
+    def __call__(self, begin: int, end: int) -> pa.Table:
+        numbers: object = np.arange(begin, end, dtype=np.int64).reshape(
+            -1, *[1 for _ in self.shape]
+        )
         filled = np.broadcast_to(numbers, (end - begin, *self.shape))
         return pa.table({block.DATA: tensors.from_numpy(np.ascontiguousarray(filled))})
 
@@ -333,12 +335,12 @@ class _Span:
         self._make, self._begin, self._end = make, begin, end
         self._step = max(1, (16 << 20) // row_bytes)
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         for at in builtins.range(self._begin, self._end, self._step):
             yield self._make(at, min(at + self._step, self._end))
 
 
-def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
+def from_torch(dataset: object, local_read: bool = False) -> Dataset:
     """Return a dataset of a torch dataset: each element is the column "item" of a row.
 
     It is read through once, in one task.
@@ -365,7 +367,7 @@ class OneRead:
         return [ReadPart(self.read)]
 
 
-def _torch_tables(dataset: Any) -> Iterator[Any]:
+def _torch_tables(dataset: object) -> Iterator[pa.Table]:
     yield from block.tables_of({block.ITEM: value} for value in _elements(dataset))
 
 

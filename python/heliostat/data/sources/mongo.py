@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
 from heliostat.data import retries
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.context import DataContext
+
 
 WHO = "Collections of MongoDB"
 # Stages that look at one document at a time, so that each part of a collection can go through them alone.
@@ -36,8 +42,8 @@ def read_mongo(
     collection: str,
     *,
     pipeline: list[Stage] | None = None,
-    schema: Any = None,
-    **options: Any,
+    schema: pa.Schema | None = None,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the documents of a MongoDB collection.
 
@@ -112,14 +118,17 @@ class _Mongo(Datasource):
     database: str
     collection: str
     pipeline: list[Stage]
-    schema: Any
-    options: dict[str, Any]
+    schema: pa.Schema
+    options: dict[str, object]
 
     def get_name(self) -> str:
         return "Mongo"
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         with collection_of(self.uri, self.database, self.collection) as there:
             if not all(name in _BY_DOCUMENT for stage in self.pipeline for name in stage):
@@ -165,7 +174,7 @@ class _Part:
     source: _Mongo
     where: Stage | None
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         yield retries.retried(self._read, "a read from MongoDB", lost())
 
     def _read(self) -> Any:

@@ -231,7 +231,7 @@ def _shared_out(pieces: list[Piece], count: int) -> Iterator[Piece]:
 
 
 def parquet(
-    source: Source, form: Parquet, remote_args: dict[str, Any], concurrency: int | None
+    source: Source, form: Parquet, remote_args: dict[str, object], concurrency: int | None
 ) -> Dataset:
     """A dataset of Parquet files.
 
@@ -300,7 +300,7 @@ def _partitions(reads: ParquetReads) -> dict[str, Any]:
     return partitions(reads.found[0].path) if partitions and reads.found else {}
 
 
-def _schema(reads: ParquetReads, form: Parquet) -> Any:
+def _schema(reads: ParquetReads, form: Parquet) -> pa.Schema:
     """The schema of all files, or as far as the first one says it."""
     first = form.chosen(reads.footer(reads.found[0].path).schema.to_arrow_schema())
     chosen = first if form.merged is None else form.merged

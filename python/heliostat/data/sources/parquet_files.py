@@ -56,7 +56,7 @@ class Parquet(Format):
     options: dict[str, Any] = field(default_factory=dict)  # of pyarrow's scanner
     needed: frozenset[str] | None = None  # the columns that the plan needs; None: all
     conditions: tuple[Expr, ...] = ()  # that the plan wants rows to meet, one after the other
-    merged: Any = None  # the schema of all files, where theirs differ
+    merged: pa.Schema | None = None  # the schema of all files, where theirs differ
     # Columns of the files that their folders' names give, too, with their types: the folders' count.
     in_folders: dict[str, Any] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class Parquet(Format):
         """Whether the plan needs a column."""
         return self.needed is None or name in self.needed
 
-    def chosen(self, schema: Any) -> Any:
+    def chosen(self, schema: pa.Schema) -> pa.Schema:
         """The part of a file's schema that the dataset has of the file."""
         names = schema.names if self.columns is None else self.columns
         taken = [c for c in names if c in schema.names and c not in self.in_folders]
@@ -77,7 +77,7 @@ class Parquet(Format):
             return schema
         return pa.schema([schema.field(c) for c in taken])
 
-    def of_folder(self, name: str, value: Any) -> Any:
+    def of_folder(self, name: str, value: object) -> pa.Scalar:
         """The value that a folder's name gives to a column, of the type that the files have."""
         kind = self.in_folders.get(name)
         return pa.scalar(value) if kind is None else pa.scalar(value).cast(kind)
@@ -92,7 +92,7 @@ class Parquet(Format):
 
     # --- reading ---
 
-    def read(self, filesystem: Any, path: Any) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: Any) -> Iterator[pa.Table]:
         """Yield the tables of a file, or of a `Piece` of it."""
         piece = path if isinstance(path, Piece) else Piece(path)
         read = self._scanned if self.filter is not None or self.options else self._read
@@ -110,13 +110,16 @@ class Parquet(Format):
             if not left:
                 return
 
-    def _conformed(self, read: Any, filesystem: Any, piece: Piece) -> Iterator[Any]:
+    def _conformed(
+        self, read: Any, filesystem: pa.fs.FileSystem, piece: Piece
+    ) -> Iterator[pa.Table]:
         """The tables with the columns of all files, in their order."""
+        assert self.merged is not None
         names = [n for n in self.merged.names if self.keeps(n)]
         for table in read(filesystem, piece):
             yield conformed(table, self.merged, names).select(names or table.column_names)
 
-    def _scanned(self, filesystem: Any, piece: Piece) -> Iterator[Any]:
+    def _scanned(self, filesystem: pa.fs.FileSystem, piece: Piece) -> Iterator[Any]:
         """The tables as pyarrow's scanner gives them, with the options and the filter that it takes."""
         import pyarrow.dataset as pads
 
@@ -136,7 +139,7 @@ class Parquet(Format):
         if not some:
             yield schema.empty_table().select(names)
 
-    def _names(self, schema: Any) -> list[str]:
+    def _names(self, schema: pa.Schema) -> list[str]:
         """The columns to give: those that are needed, or one, as a table of none loses its rows."""
         names = [n for n in schema.names if self.keeps(n)]
         task.leave_out(n for n in schema.names if not self.keeps(n))
@@ -146,7 +149,7 @@ class Parquet(Format):
     def _with_conditions(self, names: list[str]) -> list[str]:
         return [*names, *sorted(self._asked() - set(names))]
 
-    def _met(self, table: Any) -> Any:
+    def _met(self, table: pa.Table) -> pa.Table:
         """The rows that meet the conditions."""
         if self.merged is not None:
             table = conformed(table, self.merged, self._asked())
@@ -159,7 +162,7 @@ class Parquet(Format):
         """The columns of the conditions."""
         return {n for c in self.conditions for n in c.columns() or ()}
 
-    def _read(self, filesystem: Any, piece: Piece) -> Iterator[Any]:
+    def _read(self, filesystem: pa.fs.FileSystem, piece: Piece) -> Iterator[Any]:
         """The tables of each row group, those of the conditions' columns first."""
         import pyarrow.fs as pafs
         import pyarrow.parquet as pq
@@ -199,7 +202,7 @@ class Parquet(Format):
         else:
             yield from self._late(file, group, names)
 
-    def _late(self, file: Any, group: int, names: list[str]) -> Iterator[Any]:
+    def _late(self, file: Any, group: int, names: list[str]) -> Iterator[pa.Table]:
         """A row group: first the columns of the conditions, then the others if some row meets them."""
         there = set(file.schema_arrow.names)  # of what lacks, the condition tells
         asked_of_all = self._asked()
@@ -224,7 +227,7 @@ class Parquet(Format):
         yield table.select(names)
 
 
-def _bytes(group: Any, names: list[str]) -> int:
+def _bytes(group: pa.Table, names: list[str]) -> int:
     """Bytes of a row group's columns, as their encodings have them."""
     wanted = set(names)
     columns = (group.column(i) for i in range(group.num_columns))
@@ -233,7 +236,9 @@ def _bytes(group: Any, names: list[str]) -> int:
     )
 
 
-def ranges(footer: Any, conditions: tuple[Expr, ...]) -> Iterator[tuple[int, Ranges]]:
+def ranges(
+    footer: pa.parquet.FileMetaData, conditions: tuple[Expr, ...]
+) -> Iterator[tuple[int, Ranges]]:
     """Each row group's number and the statistics of the columns that the conditions ask for."""
     read = {n for c in conditions for n in c.columns() or ()}
     places = {}
@@ -248,14 +253,14 @@ def ranges(footer: Any, conditions: tuple[Expr, ...]) -> Iterator[tuple[int, Ran
         yield group, Ranges(about.num_rows, found)
 
 
-def _has_order(kind: Any) -> bool:
+def _has_order(kind: pa.DataType) -> bool:
     """Whether statistics of the type are in the order in which its values are compared."""
     tests = (pa.types.is_signed_integer, pa.types.is_floating, pa.types.is_string)
     others = (pa.types.is_large_string, pa.types.is_date32, pa.types.is_timestamp)
     return any(test(kind) for test in (*tests, *others)) and kind != pa.float16()
 
 
-def _range(column: Any, rows: int) -> Range:
+def _range(column: pa.ChunkedArray, rows: int) -> Range:
     found = column.statistics if column.is_stats_set else None
     if found is None:
         return Range(rows)

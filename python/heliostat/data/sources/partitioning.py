@@ -38,7 +38,7 @@ class Partitioning:
     base_dir: str | None = None
     field_names: Sequence[str | None] | None = None
     field_types: dict[str, Any] = field(default_factory=dict)
-    filesystem: Any = None
+    filesystem: pa.fs.FileSystem | None = None
 
     def __post_init__(self) -> None:
         self.base_dir = self.base_dir or ""
@@ -95,8 +95,8 @@ class PathPartitionParser:
         style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
         field_names: Sequence[str | None] | None = None,
-        field_types: dict[str, Any] | None = None,
-        filesystem: Any = None,
+        field_types: dict[str, object] | None = None,
+        filesystem: pa.fs.FileSystem | None = None,
     ) -> PathPartitionParser:
         """Return one from the arguments of ``Partitioning``.
 
@@ -181,8 +181,8 @@ class PathPartitionFilter:
         style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
         field_names: Sequence[str | None] | None = None,
-        field_types: dict[str, Any] | None = None,
-        filesystem: Any = None,
+        field_types: dict[str, object] | None = None,
+        filesystem: pa.fs.FileSystem | None = None,
     ) -> PathPartitionFilter:
         """Return one from a function and the arguments of ``Partitioning``.
 

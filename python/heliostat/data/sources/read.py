@@ -79,7 +79,7 @@ FILES = (
 )
 
 
-def refuse(name: str, options: dict[str, Any], *known: str) -> None:
+def refuse(name: str, options: dict[str, object], *known: str) -> None:
     """Raise ``TypeError`` for options that are left, of which the function takes those ``known``."""
     there = (*FILES, *known)
     left = [k for k, v in options.items() if k not in known and (v is not None or k not in there)]
@@ -87,14 +87,14 @@ def refuse(name: str, options: dict[str, Any], *known: str) -> None:
 
 
 def begun(
-    paths: Any, options: dict[str, Any], extensions: list[str] | None
+    paths: object, options: dict[str, object], extensions: list[str] | None
 ) -> tuple[Source, int | None, dict[str, Any], dict[str, Any]]:
     """(the files, tasks at a time, options of the tasks, options of opening); they are taken out."""
     source, concurrency = _source(paths, options, extensions, None)
     return source, concurrency, shared.of_tasks(options), _open_args(options)
 
 
-def read_csv(paths: str | list[str], **options: Any) -> Dataset:
+def read_csv(paths: str | list[str], **options: object) -> Dataset:
     r"""Return a dataset of CSV files.
 
     Args:
@@ -125,7 +125,7 @@ def read_csv(paths: str | list[str], **options: Any) -> Dataset:
     return dataset("CSV", source, form, remote, concurrency)
 
 
-def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) -> Dataset:
+def read_json(paths: str | list[str], *, lines: bool = False, **options: object) -> Dataset:
     """Return a dataset of JSON files: one object a line, or a list of objects.
 
     Args:
@@ -144,7 +144,7 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) ->
     return dataset("JSON", source, form, remote, concurrency)
 
 
-def read_orc(paths: str | list[str], **options: Any) -> Dataset:
+def read_orc(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of ORC files.
 
     Args:
@@ -165,7 +165,7 @@ def read_text(
     *,
     encoding: str = "utf-8",
     drop_empty_lines: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     r"""Return a dataset of lines: the column "text".
 
@@ -193,7 +193,7 @@ def read_text(
     return dataset("Text", source, form, remote, concurrency)
 
 
-def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
+def read_binary_files(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of whole files: the column "bytes".
 
     Args:
@@ -210,7 +210,7 @@ def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
     return dataset("Binary", source, form, remote, concurrency)
 
 
-def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: Any) -> Dataset:
+def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: object) -> Dataset:
     """Return a dataset of ``.npy`` files: the column "data".
 
     Args:
@@ -230,7 +230,7 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
     return dataset("Numpy", source, form, remote, concurrency)
 
 
-def read_avro(paths: str | list[str], **options: Any) -> Dataset:
+def read_avro(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of Avro files.
 
     Args:
@@ -247,7 +247,9 @@ def read_avro(paths: str | list[str], **options: Any) -> Dataset:
     return dataset("Avro", source, form, remote, concurrency)
 
 
-def read_tfrecords(paths: str | list[str], *, tf_schema: Any = None, **options: Any) -> Dataset:
+def read_tfrecords(
+    paths: str | list[str], *, tf_schema: object = None, **options: object
+) -> Dataset:
     """Return a dataset of TFRecord files whose records are ``tf.train.Example``; needs no TensorFlow.
 
     A column is of numbers or bytes if each record has one value, of lists otherwise.
@@ -273,13 +275,13 @@ def read_tfrecords(paths: str | list[str], *, tf_schema: Any = None, **options: 
 def read_webdataset(
     paths: str | list[str],
     *,
-    decoder: Any = True,
-    fileselect: Any = None,
-    filerename: Any = None,
-    suffixes: Any = None,
+    decoder: object = True,
+    fileselect: object = None,
+    filerename: object = None,
+    suffixes: object = None,
     verbose_open: bool = False,
     expand_json: bool = False,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of tar archives: neighbouring files that differ in their ending are a row.
 
@@ -315,7 +317,7 @@ def read_images(
     *,
     size: tuple[int, int] | None = None,
     mode: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of pictures as arrays of height, width and channels: the column "image".
 
@@ -381,5 +383,5 @@ def read_parquet(
     return parquet(source, form, remote, concurrency)
 
 
-def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
+def _without(options: dict[str, object], *names: str) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k not in names}

@@ -5,18 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.core.extras import required
 from heliostat.data import block, tfrecords, webdataset
 from heliostat.data.sources.formats import Format
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.data.aliases import Row
 
 
 @dataclass
 class Avro(Format):
     """Records with a schema in the file."""
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of a file, in pieces."""
         fastavro = required("fastavro", "Avro files")
         with self._stream(filesystem, path) as stream:
@@ -35,7 +40,7 @@ class TfRecords(Format):
 
     kinds: dict[str, str] | None = None
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of a file, in pieces."""
         with self._stream(filesystem, path) as stream:
             found = tfrecords.records(stream, path)
@@ -47,18 +52,18 @@ class TfRecords(Format):
 class WebDataset(Format):
     """Archives of files, of which those with the same name are a row."""
 
-    decoder: Any = True
-    fileselect: Any = None
-    filerename: Any = None
-    suffixes: Any = None
+    decoder: object = True
+    fileselect: object = None
+    filerename: object = None
+    suffixes: object = None
     expand_json: bool = False
 
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+    def read(self, filesystem: pa.fs.FileSystem, path: str) -> Iterator[pa.Table]:
         """Yield the tables of an archive, in pieces."""
         with self._stream(filesystem, path) as stream:
             yield from block.tables_of(self._rows(stream, path))
 
-    def _rows(self, stream: Any, path: str) -> Iterator[dict[str, Any]]:
+    def _rows(self, stream: object, path: str) -> Iterator[Row]:
         chosen = (self.fileselect, self.filerename, self.suffixes)
         for sample in webdataset.samples(stream, path, *chosen):
             row = webdataset.applied(self.decoder, sample, webdataset.decoded)

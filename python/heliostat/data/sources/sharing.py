@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -19,6 +19,11 @@ from heliostat.data.http import request
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
 
+if TYPE_CHECKING:
+    from heliostat.data.aliases import Row
+    from heliostat.data.context import DataContext
+
+
 WHO = "Tables of Delta Sharing"
 
 
@@ -29,7 +34,7 @@ def read_delta_sharing_tables(
     version: int | None = None,
     timestamp: str | None = None,
     json_predicate_hints: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of a table that somebody shares by the protocol of Delta Sharing.
 
@@ -75,7 +80,10 @@ class _Shared(Datasource):
         return "DeltaSharing"
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         protocol = required("delta_sharing.protocol", WHO)
         client = required("delta_sharing.rest_client", WHO).DataSharingRestClient(
@@ -109,7 +117,7 @@ class _Shared(Datasource):
 @dataclass(frozen=True)
 class _File:
     url: str
-    values: dict[str, Any]  # of the columns that its place gives
+    values: dict[str, object]  # of the columns that its place gives
     size: int
 
 
@@ -118,9 +126,9 @@ class _Files:
     """Reads some files in a task."""
 
     files: list[_File]
-    fields: list[dict[str, Any]]
+    fields: list[Row]
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         if not self.files:
             empty = {one["name"]: pa.nulls(0, _type(one["type"])) for one in self.fields}
             yield pa.table(empty)
@@ -132,7 +140,7 @@ class _Files:
                 table = pq.read_table(io.BytesIO(request("GET", file.url)))
             yield self._whole(table, file.values)
 
-    def _whole(self, table: Any, values: dict[str, Any]) -> Any:
+    def _whole(self, table: pa.Table, values: dict[str, object]) -> pa.Table:
         """The table with the columns that are not in its file, in the order of the shared one."""
         there = {name.lower(): name for name in table.column_names}
         columns = {}
@@ -163,7 +171,7 @@ _TYPES = {
 }
 
 
-def _type(said: Any) -> Any:
+def _type(said: object) -> Any:
     """Arrow's type of what Delta's schema says; of nested columns that no file has, it is null."""
     if isinstance(said, str) and said.startswith("decimal("):
         precision, scale = said[len("decimal(") : -1].split(",")

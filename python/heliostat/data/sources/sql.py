@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,6 +17,10 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
+
+
 logger = logging.getLogger("heliostat.data")
 
 ROWS_PER_TASK_MIN = 50
@@ -25,12 +29,12 @@ _OF_CURSORS = ("close", "execute", "executemany", "fetchone", "fetchmany", "fetc
 
 def read_sql(
     sql: str,
-    connection_factory: Callable[[], Any],
+    connection_factory: Callable[[], object],
     *,
-    sql_params: Any = None,
+    sql_params: object = None,
     shard_keys: list[str] | None = None,
     shard_hash_fn: str = "MD5",
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the rows of a query.
 
@@ -57,10 +61,10 @@ _SQL = ("sql", "connection_factory", "sql_params", "shard_keys", "shard_hash_fn"
 
 def read_snowflake(
     sql: str,
-    connection_parameters: dict[str, Any],
+    connection_parameters: dict[str, object],
     *,
     shard_keys: list[str] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the rows of a query to Snowflake.
 
@@ -85,7 +89,7 @@ def read_snowflake(
 class Snowflake:
     """Connects to Snowflake. What it connects with is no part of its text."""
 
-    parameters: dict[str, Any]
+    parameters: dict[str, object]
 
     def __call__(self) -> Any:
         """A connection."""
@@ -123,8 +127,8 @@ def cursor_of(connect: Callable[[], Any]) -> Iterator[Any]:
 @dataclass(frozen=True)
 class _Sql(Datasource):
     sql: str
-    connect: Callable[[], Any]
-    params: Any
+    connect: Callable[[], object]
+    params: object
     keys: list[str]
     hash_fn: str
     name: str = "SQL"
@@ -133,7 +137,10 @@ class _Sql(Datasource):
         return self.name
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         rows = self._rows() if parallelism > 1 and self._can_share() else None
         about = BlockMetadata(None, None)
@@ -190,7 +197,7 @@ class _Query:
     source: _Sql
     sql: str
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         with cursor_of(self.source.connect) as cursor:
             self.source.run(cursor, self.sql)
             names = [column[0] for column in cursor.description]

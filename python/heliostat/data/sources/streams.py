@@ -11,7 +11,7 @@ from heliostat.core.extras import required
 SNAPPY = "snappy"
 
 
-def opened(filesystem: Any, path: str, open_args: dict[str, Any]) -> Any:
+def opened(filesystem: pa.fs.FileSystem, path: str, open_args: dict[str, object]) -> Any:
     """A stream of a file's contents; "gz", "bz2", "zst", "lz4", "br" and "snappy" are unpacked.
 
     ``open_args`` are those of ``FileSystem.open_input_stream``; ``compression`` may also be "snappy".

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,10 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.sources import files as listing
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
+
 
 WHO = "Zarr stores"
 _KNOWN = (
@@ -37,13 +41,13 @@ Slices = tuple[tuple[int, int], ...]  # begin and end of a chunk along each axis
 def read_zarr(
     path: str,
     *,
-    filesystem: Any = None,
+    filesystem: pa.fs.FileSystem | None = None,
     chunk_shapes: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
     array_paths: list[str] | None = None,
     allow_full_metadata_scan: bool = False,
     align_axis_0: bool = False,
     overlap: int = 0,
-    **options: Any,
+    **options: object,
 ) -> Dataset:
     """Return a dataset of the arrays of a Zarr store.
 
@@ -96,7 +100,7 @@ def read_zarr(
     return dataset_of(source, "read_zarr", options, _KNOWN)
 
 
-def _place(path: str, filesystem: Any) -> tuple[str, Any]:
+def _place(path: str, filesystem: pa.fs.FileSystem) -> tuple[str, Any]:
     """(path, fsspec's filesystem; None: the local one) of a store.
 
     Raises:
@@ -117,7 +121,7 @@ def _place(path: str, filesystem: Any) -> tuple[str, Any]:
 @dataclass(frozen=True)
 class _Store:
     path: str
-    filesystem: Any
+    filesystem: pa.fs.FileSystem
 
     def opened(self) -> Any:
         """What the package takes for a store."""
@@ -160,7 +164,7 @@ class _Store:
         return found
 
 
-def _below(group: Any) -> Iterator[tuple[str, Any]]:
+def _below(group: pa.Table) -> Iterator[tuple[str, Any]]:
     """The arrays below a group, by their paths."""
     if hasattr(group, "members"):  # from release 3 of the package on
         members = group.members(max_depth=None)
@@ -220,7 +224,7 @@ def _bytes(found: dict[str, Any]) -> int:
     return sum(math.prod(array.shape) * array.dtype.itemsize for array in found.values())
 
 
-def _column(values: Any) -> Any:
+def _column(values: Any) -> pa.Array:
     """A column of one row."""
     if not values.shape:
         return tensors.from_numpy(values.reshape(1))
@@ -249,7 +253,10 @@ class _Chunks(_Arrays):
     arrays: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]  # shape, and size of the chunks
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         each = max(1, -(-parallelism // max(1, len(self.arrays))))
         tasks = []
@@ -273,7 +280,7 @@ class _ReadChunks:
     begin: int
     end: int
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         array = self.store.array(self.name)
         places = itertools.product(*map(range, self.grid))
         for index in itertools.islice(places, self.begin, self.end):
@@ -304,7 +311,10 @@ class _Aligned(_Arrays):
     overlap: int
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         count = -(-self.length // self.step)
         tasks = []
@@ -321,7 +331,7 @@ class _ReadSpans:
     begin: int
     end: int
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pa.Table]:
         arrays = {name: self.of.store.array(name) for name in self.of.arrays}
         for number in range(self.begin, self.end):
             start = number * self.of.step

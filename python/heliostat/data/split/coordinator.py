@@ -99,7 +99,7 @@ class Coordinator:
 
     def __init__(
         self,
-        holder: list[Any],
+        holder: list[object],
         n: int,
         equal: bool,
         homes: list[str | None] | None,
