@@ -409,4 +409,17 @@ def test_a_wrong_name_of_an_option_is_told_at_the_call(rd: Any, mongo: Any, tmp_
             getattr(rd.range(1), f"write_{kind}")(str(tmp_path / "out"), **given)
         if near:
             assert f"did you mean {near!r}" in str(told.value)
+    inside = r"parse_options=pyarrow.csv.ParseOptions\(delimiter=...\)"
+    with pytest.raises(TypeError, match=rf"'delimeter' \(did you mean {inside}\?\)"):
+        rd.read_csv(str(tmp_path), delimeter=";")
+    with pytest.raises(
+        TypeError, match=r"write_sql\(\).*'concurency' \(did you mean 'concurrency'"
+    ):
+        rd.range(1).write_sql("INSERT INTO t VALUES (?)", None, concurency=2)
+    with pytest.raises(TypeError, match=r"write_images\(\).*did you mean 'file_format'"):
+        rd.range(1).write_images(str(tmp_path / "out"), "id", file_formt="jpg")
+    with pytest.raises(ValueError, match=r"'concurency' is no option.*'concurrency'"):
+        rd.range(1).map(lambda row: row, concurency=2)
+    with pytest.raises(ValueError, match="fn_args have no meaning"):
+        rd.range(1).with_column("x", rd.expressions.col("id"), fn_args=[1])
     assert not (tmp_path / "out").exists() or not os.listdir(tmp_path / "out")

@@ -51,6 +51,17 @@ def test_parquet_reads_only_what_is_asked_for(rd: Any, tmp_path: Path) -> None:
     assert sorted(ids(many)) == list(range(100))
 
 
+@pytest.mark.heliostat_only("how many tasks read a file is our own matter")
+def test_a_small_row_group_is_read_with_the_one_before_it(rd: Any, tmp_path: Path) -> None:
+    rows = pa.table({"id": range(2_200_000)})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=1_000_000)
+    found = rd.read_parquet(str(tmp_path)).materialize()
+    assert [found.count(), found.sum("id")] == [2_200_000, 2_199_999 * 1_100_000]
+    assert found.num_blocks() == 2
+    wanted = rd.read_parquet(str(tmp_path), override_num_blocks=3)
+    assert wanted.materialize().num_blocks() == 3
+
+
 @pytest.mark.contract("F10.03")
 @pytest.mark.heliostat_only("this release of Ray refuses `filter`")
 def test_parquet_leaves_out_rows_while_reading(rd: Any, tmp_path: Path) -> None:

@@ -269,18 +269,25 @@ def rows_at_once(table: pa.Table) -> Iterator[list[Row]]:
     """Lists of some thousand rows: all of a block's at the same time would keep Python's garbage
     collector busy.
     """
-    names = table.column_names
-    for at in range(0, table.num_rows, ROWS_AT_ONCE):
-        # Of a table without columns pyarrow cuts as many rows as it is asked for.
-        part = table.slice(at, min(ROWS_AT_ONCE, table.num_rows - at))
-        columns = [tensors.to_list(c) for c in part.columns]
+    for names, columns, count in columns_at_once(table):
         if len(names) == 1:
             name = names[0]
             yield [{name: value} for value in columns[0]]
         elif names:
             yield [dict(zip(names, values)) for values in zip(*columns)]  # noqa: B905 # as long
         else:
-            yield [{} for _ in range(part.num_rows)]
+            yield [{} for _ in range(count)]
+
+
+def columns_at_once(
+    table: pa.Table,
+) -> Iterator[tuple[tuple[str, ...], list[list[Any]], int]]:
+    """Names, columns as lists, and the number of rows, some thousand rows at a time."""
+    names = tuple(table.column_names)
+    for at in range(0, table.num_rows, ROWS_AT_ONCE):
+        # Of a table without columns pyarrow cuts as many rows as it is asked for.
+        part = table.slice(at, min(ROWS_AT_ONCE, table.num_rows - at))
+        yield names, [tensors.to_list(c) for c in part.columns], part.num_rows
 
 
 # --- joining and cutting ---------------------------------------------------------------------------

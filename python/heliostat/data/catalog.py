@@ -272,7 +272,7 @@ def _format(about: dict[str, Any], path: str) -> ReaderFormat | None:
 
 def resolved(
     catalog: Catalog,
-    table: pa.Table,
+    table: object,
     reader: ReaderFormat,
     mode: CatalogAccessMode = CatalogAccessMode.READ,
 ) -> ResolvedSource:

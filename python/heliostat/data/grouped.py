@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -257,7 +257,7 @@ class GroupedData:
         made = _WithColumn(column_name, expr)
         return self.map_groups(made, batch_format="pyarrow", **ray_remote_args)
 
-    def _of(self, kind: pa.DataType, on: Any, **options: Any) -> Dataset:
+    def _of(self, kind: Callable[..., Aggregation], on: Any, **options: Any) -> Dataset:
         columns = [on] if isinstance(on, str) else on
         if columns is None:
             schema = self._dataset._arrow_schema()

@@ -134,8 +134,12 @@ _PLAIN = frozenset((int, float, bool, str, bytes, type(None)))  # what Arrow tak
 
 def from_list(values: list[Any]) -> Any:
     """An Arrow column of Python values: arrays become tensors, what Arrow cannot hold is pickled."""
-    if _PLAIN.issuperset(map(type, values)):
+    kinds = set(map(type, values))
+    if _PLAIN.issuperset(kinds):
         try:
+            if kinds == {int}:
+                with contextlib.suppress(OverflowError):
+                    return pa.array(np.fromiter(values, np.int64, len(values)))
             return pa.array(values)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return from_objects(values)

@@ -13,8 +13,6 @@ import pyarrow.fs as pafs
 from heliostat.data.sources.files import resolve
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from heliostat.data.checkpoint.checkpoint_filter import CheckpointFilter, CheckpointManager
 
 __all__ = [
@@ -116,7 +114,7 @@ class CheckpointConfig:
         return f"{bucket}/{self.DEFAULT_CHECKPOINT_PATH_DIR}"
 
 
-def _check(kind: pa.DataType, base: type, name: str) -> None:
+def _check(kind: object, base: type, name: str) -> None:
     if kind is None:
         return
     if not (isinstance(kind, type) and issubclass(kind, base)):

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from heliostat.data.dataset.options import ARGUMENTS
+from heliostat.core.hints import did_you_mean
+from heliostat.core.options import ALL, check_actor_options, check_task_options
+from heliostat.data.dataset.options import ARGUMENTS, CallOptions
 from heliostat.data.plan.operators import (
     ActorPoolStrategy,
     Compute,
@@ -33,10 +35,20 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> Options:
-        """The options among keywords; those that are None were not given."""
+        """The options among keywords; those that are None were not given.
+
+        Raises:
+            ValueError: One is none of a step and none of ``ray.remote``.
+        """
         left: dict[str, Any] = {**given}
         more = left.pop("ray_remote_args", None) or {}
         left = {name: value for name, value in {**left, **more}.items() if value is not None}
+        for name in left:
+            if name not in CallOptions.__annotations__ and name not in ALL:
+                near = did_you_mean(name, [*CallOptions.__annotations__, *ALL])
+                raise ValueError(
+                    f"{name!r} is no option of a step of a dataset, nor of ray.remote.{near}"
+                )
         return cls(
             left.pop("compute", None),
             left.pop("concurrency", None),
@@ -79,14 +91,19 @@ class Options:
         """The step on a plan, where the options place the function or class called ``name``.
 
         Raises:
-            ValueError: The options contradict each other, or there is no function for its arguments.
+            TypeError: An option has a value of another type.
+            ValueError: The options contradict each other, one is none of ``ray.remote``, or there is no
+                function for its arguments.
         """
         if self.arguments and transform.udf is None:
             raise ValueError(f"{', '.join(self.arguments)} have no meaning with {name}.")
+        compute = _compute(is_class, name, self.compute, self.concurrency)
+        check = check_task_options if isinstance(compute, TaskPoolStrategy) else check_actor_options
+        check(self.remote_args, in_options=False)
         return Map(
             source,
             transform,
-            _compute(is_class, name, self.compute, self.concurrency),
+            compute,
             self.remote_args,
             min_rows,
             keeps_rows,

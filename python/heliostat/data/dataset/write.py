@@ -14,6 +14,7 @@ from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import Datasink
 from heliostat.data.sinks.files import SaveMode
 from heliostat.data.sinks.sql import SqlSink
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ class Writers(Consumers):
 
     # --- files ---
 
+    @spelled
     def write_parquet(
         self,
         path: str,
@@ -76,6 +78,7 @@ class Writers(Consumers):
             self, "Parquet", path, ours, "parquet", encode, partition_cols=columns, max_rows=rows
         )
 
+    @spelled
     def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: object) -> None:
         """Write CSV files into a folder.
 
@@ -96,6 +99,7 @@ class Writers(Consumers):
         encode = files.CsvBytes(theirs, arrow_csv_args_fn)
         writing.to_files(self, "CSV", path, ours, "csv", encode)
 
+    @spelled
     def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: object) -> None:
         """Write ORC files into a folder.
 
@@ -118,6 +122,7 @@ class Writers(Consumers):
         encode = files.OrcBytes(theirs, arrow_orc_args_fn)
         writing.to_files(self, "ORC", path, ours, "orc", encode)
 
+    @spelled
     def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: object) -> None:
         """Write files with a JSON object a line into a folder.
 
@@ -134,6 +139,7 @@ class Writers(Consumers):
         encode = files.JsonBytes(theirs, pandas_json_args_fn)
         writing.to_files(self, "JSON", path, ours, "json", encode)
 
+    @spelled
     def write_numpy(self, path: str, *, column: str, **options: object) -> None:
         """Write a column as ``.npy`` files into a folder.
 
@@ -151,6 +157,7 @@ class Writers(Consumers):
         ours, _ = FileOptions.of("write_numpy", options)
         writing.to_files(self, "Numpy", path, ours, "npy", files.NumpyBytes(column))
 
+    @spelled
     def write_tfrecords(self, path: str, *, tf_schema: object = None, **options: object) -> None:
         """Write TFRecord files, a ``tf.train.Example`` a row; needs no TensorFlow.
 
@@ -167,6 +174,7 @@ class Writers(Consumers):
         encode = files.TfRecordBytes(tfrecords.kinds_of(tf_schema))
         writing.to_files(self, "TFRecords", path, ours, "tfrecords", encode)
 
+    @spelled
     def write_webdataset(self, path: str, *, encoder: object = True, **options: object) -> None:
         """Write tar archives with a file for each value, named by the row's key and the column.
 
@@ -183,6 +191,7 @@ class Writers(Consumers):
         encode = files.WebDatasetBytes(encoder)
         writing.to_files(self, "WebDataset", path, ours, "tar", encode)
 
+    @spelled
     def write_images(
         self, path: str, column: str, file_format: str = "png", **options: object
     ) -> None:
@@ -206,6 +215,7 @@ class Writers(Consumers):
 
     # --- sinks, tables, databases and queues ---
 
+    @spelled
     def write_datasink(
         self,
         datasink: Datasink[Any],
@@ -222,6 +232,7 @@ class Writers(Consumers):
         """
         writing.to_sink(self, datasink, ray_remote_args, concurrency)
 
+    @spelled
     def write_sql(
         self,
         sql: str,
@@ -240,6 +251,7 @@ class Writers(Consumers):
         sink = SqlSink(sql, connection_factory)
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_delta(
         self,
         path: str,
@@ -301,6 +313,7 @@ class Writers(Consumers):
         if sink.check():
             writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_iceberg(
         self,
         table_identifier: str,
@@ -355,6 +368,7 @@ class Writers(Consumers):
         if sink is not None:
             writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_lance(
         self,
         path: str,
@@ -405,6 +419,7 @@ class Writers(Consumers):
         if sink.check():
             writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_mongo(
         self,
         uri: str,
@@ -435,6 +450,7 @@ class Writers(Consumers):
         sink = MongoSink(uri, database, collection)
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_clickhouse(
         self,
         table: str,
@@ -481,6 +497,7 @@ class Writers(Consumers):
         )
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_bigquery(
         self,
         project_id: str,
@@ -510,6 +527,7 @@ class Writers(Consumers):
         sink = BigQuerySink(project_id, dataset, max_retry_cnt, bool(overwrite_table))
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_snowflake(
         self,
         table: str,
@@ -534,6 +552,7 @@ class Writers(Consumers):
         sink = writing.to_snowflake(self, table, connection_parameters)
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_kafka(
         self,
         topic: str,
@@ -577,6 +596,7 @@ class Writers(Consumers):
         )
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
+    @spelled
     def write_turbopuffer(
         self,
         *,

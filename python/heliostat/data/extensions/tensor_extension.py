@@ -200,7 +200,7 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
             return np.zeros(len(self), dtype=bool)
         return np.isnan(flat).all(axis=1)
 
-    def take(self, indices: pa.Array, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
+    def take(self, indices: np.ndarray, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
         """Return the rows at these places.
 
         Args:

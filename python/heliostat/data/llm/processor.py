@@ -11,7 +11,7 @@ from heliostat.data.llm import configs, stages
 from heliostat.data.llm.http_stage import HttpRequestStage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 @dataclass
@@ -211,7 +211,7 @@ def _of_engine(config: configs._OfflineConfig) -> list[StageStep]:
     return steps
 
 
-def _stage(given: Any, kind: pa.DataType) -> Any:
+def _stage(given: Any, kind: Any) -> Any:
     """The configuration of a stage that was given as a bool, a dict or itself."""
     if isinstance(given, bool):
         return kind(enabled=given)

@@ -379,5 +379,5 @@ def _results_of_rows(tables: Iterable[pa.Table], fn: Opened) -> Iterator[list[An
         yield from ([result] for _, result in fn.each(_numbered(tables, fn)))
         return
     for table in tables:
-        for some in block.rows_at_once(table):
-            yield fn.all(some)
+        for names, columns, rows in block.columns_at_once(table):
+            yield fn.all(names, columns, rows)

@@ -122,7 +122,7 @@ class DeltaSink(Datasink[Any]):
         self._partition_by = there
         return True
 
-    def _widened(self, deltalake: object, table: pa.Table, given: list[object]) -> Any:
+    def _widened(self, deltalake: object, table: Any, given: list[object]) -> Any:
         """The table's schema, with the columns that the rows have besides."""
         if not given:
             return table.schema()

@@ -10,6 +10,7 @@ from heliostat.core.extras import required
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,7 @@ WHO = "Tables of BigQuery"
 EXTRA = "bigquery"
 
 
+@spelled
 def read_bigquery(
     project_id: str, dataset: str | None = None, query: str | None = None, **options: object
 ) -> Dataset:

@@ -15,6 +15,7 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.clickhouse import WHO, Server, lost, value
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 ROWS_PER_TASK_MIN = 50
 
 
+@spelled
 def read_clickhouse(
     *,
     table: str,

@@ -22,6 +22,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.http import HttpError, request
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -33,6 +34,7 @@ STATEMENTS = "/api/2.0/sql/statements"
 ASKED_S = (0.1, 5.0)  # between questions for a query's state: first, and at most
 
 
+@spelled
 def read_databricks_tables(
     *,
     warehouse_id: str,
@@ -81,6 +83,7 @@ def read_databricks_tables(
     return dataset_of(_Statement(workspace, statement), "read_databricks_tables", options, known)
 
 
+@spelled
 def read_unity_catalog(
     table: str,
     url: str | None = None,

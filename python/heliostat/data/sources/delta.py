@@ -18,6 +18,7 @@ from heliostat.data.catalog import ReaderFormat, resolved
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -28,6 +29,7 @@ PATH = "path"  # the column of ``include_paths``
 Storage = dict[str, str] | None
 
 
+@spelled
 def read_delta(
     path: str | list[str],
     version: int | None = None,
@@ -88,7 +90,7 @@ def _table(path: str, version: int | None, storage_options: Storage) -> Any:
     return deltalake.DeltaTable(path, version=version, storage_options=storage_options)
 
 
-def _dataset(table: pa.Table, filesystem: pa.fs.FileSystem) -> Any:
+def _dataset(table: Any, filesystem: pa.fs.FileSystem) -> Any:
     return table.to_pyarrow_dataset(filesystem=filesystem)
 
 

@@ -15,6 +15,7 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -30,6 +31,7 @@ _RENAMED = {
 }
 
 
+@spelled
 def read_hudi(
     table_uri: str,
     *,

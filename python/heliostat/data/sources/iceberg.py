@@ -16,11 +16,13 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.iceberg import iceberg_table
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
 
 
+@spelled
 def read_iceberg(
     *,
     table_identifier: str,

@@ -17,6 +17,7 @@ from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Row
@@ -124,6 +125,7 @@ _AUTH = {
 }
 
 
+@spelled
 def read_kafka(
     topics: str | list[str],
     *,

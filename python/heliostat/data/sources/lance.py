@@ -10,8 +10,9 @@ from heliostat.core.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
-from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
+from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from heliostat.data.context import DataContext
 
 
+@spelled
 def read_lance(
     uri: str | list[str],
     *,
@@ -54,7 +56,7 @@ def read_lance(
         raise ValueError(f"read_lance: {missing.no_columns(wrong, found.schema.names)}")
     scan = {**(scanner_options or {}), "columns": columns, "filter": filter}
     source = _LanceSource(partial(_dataset, uri, found.version, storage_options), scan)
-    return read_datasource(source, **options)
+    return dataset_of(source, "read_lance", options)
 
 
 def _dataset(uri: str, version: int | str | None, storage_options: dict[str, str] | None) -> Any:

@@ -19,6 +19,7 @@ from heliostat.data.sources import lerobot_frames
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.lerobot_frames import Span, Window
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +39,7 @@ _KNOWN = (
 )
 
 
+@spelled
 def read_lerobot(
     root: str | list[str],
     *,

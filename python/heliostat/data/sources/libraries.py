@@ -11,10 +11,10 @@ from heliostat.data.dataset.consume import Consumers
 from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, from_pandas_refs
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
-def from_dask(df: pd.DataFrame) -> MaterializedDataset:
+def from_dask(df: Any) -> MaterializedDataset:
     """Return a dataset of a Dask DataFrame; each partition is computed in a task.
 
     Args:
@@ -42,7 +42,7 @@ def _fetched(holder: list[object]) -> Any:
     return ray.get(holder[0])
 
 
-def from_modin(df: pd.DataFrame) -> MaterializedDataset:
+def from_modin(df: Any) -> MaterializedDataset:
     """Return a dataset of a Modin DataFrame whose engine is Ray.
 
     Args:
@@ -59,7 +59,7 @@ def to_modin(dataset: Consumers) -> Any:
 
 
 def from_spark(
-    df: pd.DataFrame, *, parallelism: int | None = None, override_num_blocks: int | None = None
+    df: Any, *, parallelism: int | None = None, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
     """Return a dataset of a Spark DataFrame of RayDP.
 
@@ -84,7 +84,7 @@ def to_spark(dataset: Consumers, spark: object) -> Any:
     )
 
 
-def from_daft(df: pd.DataFrame) -> MaterializedDataset:
+def from_daft(df: Any) -> MaterializedDataset:
     """Return a dataset of a Daft DataFrame, which is computed now.
 
     Args:
@@ -99,7 +99,7 @@ def to_daft(dataset: Consumers) -> Any:
     return daft.from_arrow(ray.get(dataset.to_arrow_refs()))
 
 
-def from_mars(df: pd.DataFrame) -> MaterializedDataset:
+def from_mars(df: Any) -> MaterializedDataset:
     """Return a dataset of a Mars DataFrame, which is computed now.
 
     Args:

@@ -9,6 +9,7 @@ from heliostat.core.extras import required
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.file_reads import dataset
 from heliostat.data.sources.media_formats import Audio, Mcap, Video
+from heliostat.data.sources.options import spelled
 from heliostat.data.sources.read import begun, refuse
 
 _SOUNDS = [
@@ -45,6 +46,7 @@ class TimeRange:
             )
 
 
+@spelled
 def read_audio(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of sounds: the columns "amplitude", an array of channels and samples, and
     "sample_rate".
@@ -63,6 +65,7 @@ def read_audio(paths: str | list[str], **options: object) -> Dataset:
     return dataset("Audio", source, Audio(open_args), remote, concurrency)
 
 
+@spelled
 def read_videos(
     paths: str | list[str],
     *,
@@ -97,6 +100,7 @@ def read_videos(
     return dataset("Video", source, form, remote, concurrency)
 
 
+@spelled
 def read_mcap(
     paths: str | list[str],
     *,

@@ -16,8 +16,6 @@ from heliostat.data import block, tensors
 from heliostat.data.sources.formats import Format
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from heliostat.data.aliases import Row
 
 
@@ -75,7 +73,7 @@ class Video(Format):
             if held:
                 yield self._table(held)
 
-    def _picture(self, frame: pd.DataFrame) -> Any:
+    def _picture(self, frame: Any) -> Any:
         if self.size is None:
             return frame.to_ndarray(format="rgb24")
         height, width = self.size
@@ -92,7 +90,7 @@ class Video(Format):
         return pa.table(columns)
 
 
-def _times(frame: pd.DataFrame, number: int, rate: float) -> tuple[float, float]:
+def _times(frame: Any, number: int, rate: float) -> tuple[float, float]:
     """When a frame begins and ends, in seconds."""
     length = 1 / rate if rate else 0.0
     begin = number * length if frame.time is None else float(frame.time)

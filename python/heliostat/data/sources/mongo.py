@@ -12,6 +12,7 @@ from heliostat.data import retries
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,7 @@ _BY_DOCUMENT = (
 Stage = dict[str, Any]
 
 
+@spelled
 def read_mongo(
     uri: str,
     database: str,

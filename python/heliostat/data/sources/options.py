@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import warnings
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 REMOTE = (
     "num_cpus",
@@ -19,6 +21,31 @@ REMOTE = (
     "runtime_env",
 )
 TASKS = ("parallelism", "override_num_blocks", "concurrency", "ray_remote_args", *REMOTE)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_own: dict[str, list[str]] = {}  # the names that a reader or writer takes as its own, by its name
+
+
+def spelled(function: F) -> F:
+    """Have a keyword that a reader or writer does not take told at the call, with the nearest that it takes.
+
+    One with ``**options`` calls :func:`refuse` itself, where it knows whose they are.
+    """
+    kinds = {p.name: p.kind for p in inspect.signature(function).parameters.values()}
+    is_open = inspect.Parameter.VAR_KEYWORD in kinds.values()
+    own = [n for n, kind in kinds.items() if kind is not inspect.Parameter.VAR_KEYWORD]
+    _own[function.__name__] = own
+    if is_open:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: object, **keywords: object) -> Any:
+        refuse(function.__name__, [k for k in keywords if k not in own], own, ())
+        return function(*args, **keywords)
+
+    made: F = call  # type: ignore[assignment] # of the same signature
+    return made
 
 
 def of_tasks(options: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +76,11 @@ def blocks(options: dict[str, Any], stacklevel: int = 3) -> int | None:
 
 
 def refuse(
-    name: str, options: Iterable[str], known: Iterable[str] = (), also: Iterable[str] = TASKS
+    name: str,
+    options: Iterable[str],
+    known: Iterable[str] = (),
+    also: Iterable[str] = TASKS,
+    inside: Callable[[], Mapping[str, str]] = dict,
 ) -> None:
     """Raise for options that a function does not take.
 
@@ -58,6 +89,7 @@ def refuse(
         options: The names that were given and not used.
         known: The names that it takes, of which the nearest are told.
         also: Further such names. Default: those of the tasks that read.
+        inside: Gives what to write for names that belong into the value of another keyword.
 
     Raises:
         TypeError: There are such.
@@ -65,10 +97,12 @@ def refuse(
     unknown = list(options)
     if not unknown:
         return
-    there = sorted({*also, *known})
+    deeper = inside()
+    there = sorted({*also, *known, *_own.get(name, ()), *deeper})
     said = []
     for one in unknown:
         near = difflib.get_close_matches(one, there, 1)
-        said.append(repr(one) + (f" (did you mean {near[0]!r}?)" if near else ""))
+        meant = deeper.get(near[0], repr(near[0])) if near else ""
+        said.append(repr(one) + (f" (did you mean {meant}?)" if near else ""))
     what = "argument" if len(unknown) == 1 else "arguments"
     raise TypeError(f"{name}() got an unexpected keyword {what} {', '.join(said)}")

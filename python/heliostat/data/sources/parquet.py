@@ -19,9 +19,12 @@ from heliostat.data.sources.broken import unreadable
 from heliostat.data.sources.evolution import merged
 from heliostat.data.sources.file_reads import GROWTH, FileReads, ReadFiles, Source
 from heliostat.data.sources.memory import cpus, read_count
-from heliostat.data.sources.parquet_files import Parquet, Piece
+from heliostat.data.sources.parquet_files import Parquet, Piece, columns_bytes
 
 ROWS_OF_A_TASK_MIN = 50_000  # where a row group is read in several tasks
+PIECE_BYTES_MIN = (
+    8 << 20
+)  # that a task reads of a file which is cut, unless there are too few tasks
 FOOTERS_MAX = 64  # files whose footers the driver reads, one after the other
 
 
@@ -171,18 +174,42 @@ class ParquetReads(FileReads, Pushable):
         return ReadPart(read, -1, int(min(self.size / groups, share)), paths)
 
     def _row_groups(self, files: list[listing.File], count: int) -> Iterator[Piece]:
-        """Files cut at row groups, into about ``count`` pieces."""
+        """Files cut at row groups, into about ``count`` pieces; fewer where these would be small."""
         total = sum(max(1, f.size) for f in files)
+        least = 0 if self.source.blocks else min(PIECE_BYTES_MIN, self.size // (2 * cpus()))
         for file in files:
             pieces = max(1, round(count * max(1, file.size) / total))
-            groups = self.footer(file.path).num_row_groups if pieces > 1 else 1
-            pieces = min(pieces, groups)
             if pieces == 1:
                 yield Piece(file.path)
                 continue
-            for i in range(pieces):
-                some = range(i * groups // pieces, (i + 1) * groups // pieces)
-                yield Piece(file.path, tuple(some))
+            footer = self.footer(file.path)
+            groups = footer.num_row_groups
+            pieces = max(1, min(pieces, groups))
+            several = [
+                range(i * groups // pieces, (i + 1) * groups // pieces) for i in range(pieces)
+            ]
+            large = list(self._large(footer, several, least))
+            for some in large:
+                yield Piece(file.path, tuple(some) if len(large) > 1 else None)
+
+    def _large(self, footer: Any, several: list[range], least: int) -> Iterator[range]:
+        """Neighbouring ranges of row groups, joined until each has ``least`` bytes of the columns."""
+        names = self.form.chosen(footer.schema.to_arrow_schema()).names
+
+        def size(groups: range) -> int:
+            found = (footer.row_group(group) for group in groups)
+            return sum(max(columns_bytes(g, names), 8 * g.num_rows * len(names)) for g in found)
+
+        left = sum(map(size, several))
+        begin, have = 0, 0
+        for some in several:
+            have += size(some)
+            left -= size(some)
+            if have >= least and (left >= least or not left):
+                yield range(begin, some.stop)
+                begin, have = some.stop, 0
+        if begin < several[-1].stop:
+            yield range(begin, several[-1].stop)
 
     def _first(self, files: list[listing.File]) -> Iterator[Piece]:
         """The row groups that have the first rows."""

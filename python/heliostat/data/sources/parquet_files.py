@@ -193,7 +193,7 @@ class Parquet(Format):
             most = min(most, max(1, piece.start + piece.rows))
         if not read:
             yield block.no_columns(about.num_rows)
-        elif most < ROWS_MAX or _bytes(about, read) > GROUP_BYTES_MAX:
+        elif most < ROWS_MAX or columns_bytes(about, read) > GROUP_BYTES_MAX:
             batches = file.iter_batches(most, [group], read, use_threads=False)
             for batch in batches:
                 yield self._met(pa.Table.from_batches([batch])).select(names)
@@ -227,7 +227,7 @@ class Parquet(Format):
         yield table.select(names)
 
 
-def _bytes(group: pa.Table, names: list[str]) -> int:
+def columns_bytes(group: pa.parquet.RowGroupMetaData, names: list[str]) -> int:
     """Bytes of a row group's columns, as their encodings have them."""
     wanted = set(names)
     columns = (group.column(i) for i in range(group.num_columns))
@@ -260,7 +260,7 @@ def _has_order(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*tests, *others)) and kind != pa.float16()
 
 
-def _range(column: pa.ChunkedArray, rows: int) -> Range:
+def _range(column: pa.parquet.ColumnChunkMetaData, rows: int) -> Range:
     found = column.statistics if column.is_stats_set else None
     if found is None:
         return Range(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heliostat.data.catalog import ReaderFormat, resolved
@@ -12,6 +12,7 @@ from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
 from heliostat.data.sources import options as shared
 from heliostat.data.sources.file_reads import Source, dataset
+from heliostat.data.sources.options import spelled
 from heliostat.data.sources.parquet import parquet
 from heliostat.data.sources.parquet_files import Parquet
 from heliostat.data.sources.partitioning import Partitioning, PathPartitionParser
@@ -79,11 +80,32 @@ FILES = (
 )
 
 
-def refuse(name: str, options: dict[str, object], *known: str) -> None:
+def refuse(
+    name: str,
+    options: dict[str, Any],
+    *known: str,
+    inside: Callable[[], Mapping[str, str]] = dict,
+) -> None:
     """Raise ``TypeError`` for options that are left, of which the function takes those ``known``."""
     there = (*FILES, *known)
     left = [k for k, v in options.items() if k not in known and (v is not None or k not in there)]
-    shared.refuse(name, left, there)
+    shared.refuse(name, left, there, inside=inside)
+
+
+def _of_csv() -> dict[str, str]:
+    """By name, what to write for the options of pyarrow's reader of CSV, which takes them in objects."""
+    from pyarrow import csv
+
+    return {
+        name: f"{keyword}=pyarrow.csv.{kind.__name__}({name}=...)"
+        for keyword, kind in (
+            ("read_options", csv.ReadOptions),
+            ("parse_options", csv.ParseOptions),
+            ("convert_options", csv.ConvertOptions),
+        )
+        for name in dir(kind)
+        if name[0] != "_" and name not in ("equals", "validate")
+    }
 
 
 def begun(
@@ -94,11 +116,13 @@ def begun(
     return source, concurrency, shared.of_tasks(options), _open_args(options)
 
 
+@spelled
 def read_csv(paths: str | list[str], **options: object) -> Dataset:
     r"""Return a dataset of CSV files.
 
     Args:
-        paths: A path or URI of a file or folder, or a list of them.
+        paths: A path or URI of a file or folder, or a list of them. One at which there is nothing may be a
+            pattern, such as "logs/2024-*/*.csv"; ``**`` is any number of folders.
         **options: Those of all readers: ``filesystem``, ``include_paths`` (adds the column "path"),
             ``file_extensions``, ``partitioning`` (default: hive), ``partition_filter``,
             ``ignore_missing_paths``, ``shuffle`` ("files" or a ``FileShuffleConfig``),
@@ -120,11 +144,20 @@ def read_csv(paths: str | list[str], **options: object) -> Dataset:
     source, concurrency = _source(paths, options, None, Partitioning("hive"))
     remote = shared.of_tasks(options)
     open_args, options = _open_args(options), _without(options, "arrow_csv_args")
-    refuse("read_csv", options, "read_options", "parse_options", "convert_options", "memory_pool")
+    refuse(
+        "read_csv",
+        options,
+        "read_options",
+        "parse_options",
+        "convert_options",
+        "memory_pool",
+        inside=_of_csv,
+    )
     form = formats.Csv(open_args, options=options)
     return dataset("CSV", source, form, remote, concurrency)
 
 
+@spelled
 def read_json(paths: str | list[str], *, lines: bool = False, **options: object) -> Dataset:
     """Return a dataset of JSON files: one object a line, or a list of objects.
 
@@ -144,6 +177,7 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: object)
     return dataset("JSON", source, form, remote, concurrency)
 
 
+@spelled
 def read_orc(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of ORC files.
 
@@ -160,6 +194,7 @@ def read_orc(paths: str | list[str], **options: object) -> Dataset:
     return dataset("ORC", source, formats.Orc(), remote, concurrency)
 
 
+@spelled
 def read_text(
     paths: str | list[str],
     *,
@@ -193,6 +228,7 @@ def read_text(
     return dataset("Text", source, form, remote, concurrency)
 
 
+@spelled
 def read_binary_files(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of whole files: the column "bytes".
 
@@ -210,6 +246,7 @@ def read_binary_files(paths: str | list[str], **options: object) -> Dataset:
     return dataset("Binary", source, form, remote, concurrency)
 
 
+@spelled
 def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: object) -> Dataset:
     """Return a dataset of ``.npy`` files: the column "data".
 
@@ -230,6 +267,7 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
     return dataset("Numpy", source, form, remote, concurrency)
 
 
+@spelled
 def read_avro(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of Avro files.
 
@@ -247,6 +285,7 @@ def read_avro(paths: str | list[str], **options: object) -> Dataset:
     return dataset("Avro", source, form, remote, concurrency)
 
 
+@spelled
 def read_tfrecords(
     paths: str | list[str], *, tf_schema: object = None, **options: object
 ) -> Dataset:
@@ -272,6 +311,7 @@ def read_tfrecords(
     return dataset("TFRecords", source, form, remote, concurrency)
 
 
+@spelled
 def read_webdataset(
     paths: str | list[str],
     *,
@@ -312,6 +352,7 @@ def read_webdataset(
     return dataset("WebDataset", source, form, remote, concurrency)
 
 
+@spelled
 def read_images(
     paths: str | list[str],
     *,
@@ -339,6 +380,7 @@ def read_images(
     return dataset("Images", source, form, remote, concurrency)
 
 
+@spelled
 def read_parquet(
     paths: str | list[str],
     *,

@@ -18,6 +18,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.http import request
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Row
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 WHO = "Tables of Delta Sharing"
 
 
+@spelled
 def read_delta_sharing_tables(
     url: str,
     *,

@@ -16,6 +16,7 @@ from heliostat.data import block
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -27,6 +28,7 @@ ROWS_PER_TASK_MIN = 50
 _OF_CURSORS = ("close", "execute", "executemany", "fetchone", "fetchmany", "fetchall")
 
 
+@spelled
 def read_sql(
     sql: str,
     connection_factory: Callable[[], object],
@@ -59,6 +61,7 @@ def read_sql(
 _SQL = ("sql", "connection_factory", "sql_params", "shard_keys", "shard_hash_fn")
 
 
+@spelled
 def read_snowflake(
     sql: str,
     connection_parameters: dict[str, object],

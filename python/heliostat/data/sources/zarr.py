@@ -19,6 +19,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.sources import files as listing
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -38,6 +39,7 @@ _KNOWN = (
 Slices = tuple[tuple[int, int], ...]  # begin and end of a chunk along each axis
 
 
+@spelled
 def read_zarr(
     path: str,
     *,
@@ -164,7 +166,7 @@ class _Store:
         return found
 
 
-def _below(group: pa.Table) -> Iterator[tuple[str, Any]]:
+def _below(group: Any) -> Iterator[tuple[str, Any]]:
     """The arrays below a group, by their paths."""
     if hasattr(group, "members"):  # from release 3 of the package on
         members = group.members(max_depth=None)
