@@ -291,8 +291,25 @@ def test_what_is_no_shared_table(rd: Any, workspace: Any, profile: str) -> None:
         rd.read_delta_sharing_tables(profile).take_all()
 
 
-@pytest.mark.heliostat_only("our sentence")
+@pytest.mark.heliostat_only("Ray has no patterns")
 @pytest.mark.contract("F10.03")
-def test_a_pattern_is_no_path(rd: Any, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"a path is not a pattern: pass a list"):
-        rd.read_csv(f"{tmp_path}/*.csv")
+def test_a_path_may_be_a_pattern(rd: Any, tmp_path: Path) -> None:
+    for number, name in enumerate(
+        ("x1/a.csv", "x1/deep/b.csv", "x2/c.csv", "x2/.d.csv", "[y].csv")
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"n\n{number}\n")
+    for pattern, wanted in (
+        ("x?/*.csv", [0, 2]),
+        ("x1/*", [0, 1]),
+        ("**/[bc].csv", [1, 2]),
+        ("x*", [0, 1, 2]),
+        ("x1/**", [0, 1]),
+        ("[y].csv", [4]),
+    ):
+        found = rd.read_csv(f"{tmp_path}/{pattern}").take_all()
+        assert sorted(row["n"] for row in found) == wanted, pattern
+    with pytest.raises(FileNotFoundError, match=r"nothing matches the pattern"):
+        rd.read_csv(f"{tmp_path}/*.tsv")
+    some = rd.read_csv([f"{tmp_path}/x2/*", f"{tmp_path}/*.tsv"], ignore_missing_paths=True)
+    assert some.take_all() == [{"n": 2}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import posixpath
 import random
@@ -85,6 +86,7 @@ def find(
 ) -> tuple[list[File], Any]:
     """All files below the paths, in the order of the paths, and the filesystem they are on.
 
+    A path at which there is nothing may be a pattern, as of a shell.
     Names that begin with a dot or an underscore are left out of folders.
 
     Raises:
@@ -105,14 +107,12 @@ def find(
         path, used = resolve(given, filesystem)
         info = used.get_file_info(path)
         if info.type == pafs.FileType.NotFound:
-            if ignore_missing:
-                continue
-            pattern = any(one in path for one in "*?[")
-            hint = (
-                "; a path is not a pattern: pass a list, such as glob.glob(...)" if pattern else ""
-            )
-            raise FileNotFoundError(f"there is no file or folder {path}{hint}")
-        if info.type == pafs.FileType.Directory:
+            matching = {file.path: file for file in _matching(used, path)}
+            if not matching and not ignore_missing:
+                hint = "; nothing matches the pattern" if _is_pattern(path) else ""
+                raise FileNotFoundError(f"there is no file or folder {path}{hint}")
+            found += matching.values()
+        elif info.type == pafs.FileType.Directory:
             found += _below(used, path)
         else:
             found.append(File(path, info.size or 0))
@@ -125,6 +125,37 @@ def find(
             raise ValueError(f"{what[:-1]} with one of the extensions {list(extensions or ())}.")
         raise ValueError(f"{what} Note that listing skips names starting with '_' or '.'.")
     return chosen, used
+
+
+def _is_pattern(path: str) -> bool:
+    return any(one in path for one in "*?[")
+
+
+def _matching(filesystem: pa.fs.FileSystem, pattern: str) -> Iterator[File]:
+    """The files that match a pattern of ``*``, ``?``, ``[...]`` and ``**``, and those in folders that do."""
+    if not _is_pattern(pattern):
+        return
+    parts = pattern.split("/")
+    plain = next(number for number, part in enumerate(parts) if _is_pattern(part))
+    root, wanted = "/".join(parts[:plain]), parts[plain:]
+    selector = pafs.FileSelector(root or "/", allow_not_found=True, recursive=len(wanted) > 1)
+    for info in sorted(filesystem.get_file_info(selector), key=lambda i: i.path):
+        if _meets(posixpath.relpath(info.path, root or "/").split("/"), wanted):
+            if info.type == pafs.FileType.Directory:
+                yield from _below(filesystem, info.path)
+            else:
+                yield File(info.path, info.size or 0)
+
+
+def _meets(parts: list[str], wanted: list[str]) -> bool:
+    """Whether the parts of a path are those of a pattern; ``**`` is any number of folders."""
+    if not wanted or not parts:
+        return not parts and all(one == "**" for one in wanted)
+    if wanted[0] == "**":
+        return _meets(parts, wanted[1:]) or _meets(parts[1:], wanted)
+    is_hidden = parts[0].startswith(".") and not wanted[0].startswith(".")
+    is_met = not is_hidden and fnmatch.fnmatchcase(parts[0], wanted[0])
+    return is_met and _meets(parts[1:], wanted[1:])
 
 
 def _below(filesystem: pa.fs.FileSystem, path: str) -> Iterator[File]:
