@@ -23,7 +23,7 @@ BLOCK = re.compile(
 ON_A_LAPTOP = ("python digits.py", "python train_digits.py")
 WHOLE = bool(os.environ.get("HELIOSTAT_EXTRAS"))
 
-pytestmark = [pytest.mark.heliostat_only("it is our page"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heliostat_only("it is our page"), pytest.mark.timeout(1800)]
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
@@ -109,7 +109,7 @@ def test_every_step_does_what_the_page_says(folder: Path) -> None:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=900,  # torch is imported by several processes at once
             )
             assert done.returncode == 0, (command, done.stdout, done.stderr)
             assert fits(shown, done.stdout), (command, shown, done.stdout)

@@ -509,6 +509,7 @@ macro_rules! messages {
     () => {};
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$fdoc:meta])* $tag:literal $field:ident: $type:ty),* $(,)? } $($rest:tt)*) => {
         $(#[$doc])*
+        #[allow(missing_docs, reason = "names of the wire; what one does not say is written at it")]
         #[derive(Clone, PartialEq, Debug, Default)]
         $vis struct $name { $($(#[$fdoc])* $vis $field: $type),* }
 
@@ -541,6 +542,7 @@ macro_rules! messages {
     };
     ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[$fdoc:meta])* $tag:literal $variant:ident($type:ty)),* $(,)? } $($rest:tt)*) => {
         $(#[$doc])*
+        #[allow(missing_docs, reason = "names of the wire; what one does not say is written at it")]
         #[derive(Clone, PartialEq, Debug, Default)]
         $vis enum $name {
             $($(#[$fdoc])* $variant($type),)*

@@ -5,6 +5,7 @@
 //! [`token`], [`mutants`].
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod address;
 pub mod base64;
