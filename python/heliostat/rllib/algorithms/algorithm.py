@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import heliostat
 from heliostat.rllib.algorithms import metrics_names as names
 from heliostat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from heliostat.rllib.algorithms.told import ToldAlgorithm
 from heliostat.rllib.callbacks.callbacks import Callbacks
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.learner.learner_group import LearnerGroup
@@ -94,6 +96,7 @@ class Algorithm(Checkpointable, Trainable):
         self.metrics = MetricsLogger(root=True)
         self._timesteps = 0
         self._weights_ref: Any = None
+        self._has_failed = False
         super().__init__(config, *arguments, **keywords)
 
     # --- Tune's side ---
@@ -143,12 +146,23 @@ class Algorithm(Checkpointable, Trainable):
         """Make runners and learners."""
         config = self.config
         self.callbacks = Callbacks(config)
+        # A trial is told of by its search; without actors nobody begins a cluster to tell of it.
+        self._told: Any = None
+        if self._spec is None and (
+            config.num_env_runners or config.num_learners or heliostat.is_initialized()
+        ):
+            if not heliostat.is_initialized():
+                heliostat.init()
+            name = (
+                f"{type(self).__name__}_{getattr(config.env, '__name__', config.env) or 'offline'}"
+            )
+            self._told = ToldAlgorithm(name, config, str(self.logdir or "no folder"))
         self.env_runner_group: Any = None
         self.eval_env_runner_group: Any = None
         spaces = None
         if config.env is not None or (config.is_online and config.env_runner_cls is not None):
             # Of an algorithm with actors, the runner of this process has spaces and the module to ask for.
-            self.env_runner_group = EnvRunnerGroup(config=config, local_env_runner=True)
+            self.env_runner_group = EnvRunnerGroup(config=config, told=self._told)
             spaces = self.env_runner_group.get_spaces()
         else:
             spaces = self._spaces_without_env()
@@ -157,7 +171,9 @@ class Algorithm(Checkpointable, Trainable):
             if evaluation.env is not None:
                 self.eval_env_runner_group = EnvRunnerGroup(config=evaluation)
         self.learner_group = LearnerGroup(
-            config=config, module_spec=config.get_multi_rl_module_spec(spaces=spaces)
+            config=config,
+            module_spec=config.get_multi_rl_module_spec(spaces=spaces),
+            told=self._told,
         )
         self.publish_weights()
         self._evaluation: dict[str, Any] = {}
@@ -179,6 +195,8 @@ class Algorithm(Checkpointable, Trainable):
             if group is not None:
                 group.stop()
         self.learner_group.shutdown()
+        if self._told is not None:
+            self._told.end(self._has_failed)
 
     def train(self) -> dict[str, Any]:
         """Run one iteration.
@@ -187,7 +205,10 @@ class Algorithm(Checkpointable, Trainable):
             The result: ``env_runners`` (of it ``episode_return_mean``), ``learners`` by module,
             ``num_env_steps_sampled_lifetime``, ``training_iteration``, and more.
         """
-        return Trainable.train(self)
+        self._has_failed = True  # unless it returns
+        result: dict[str, Any] = Trainable.train(self)
+        self._has_failed = False
+        return result
 
     def step(self) -> dict[str, Any]:
         """Run ``training_step`` until an iteration is long enough, and evaluate when it is time."""
@@ -224,6 +245,8 @@ class Algorithm(Checkpointable, Trainable):
         if self._evaluation:
             result[names.EVALUATION] = self._evaluation
         result["config"] = config.to_dict()
+        if self._told is not None:
+            self._told.result(result)
         self.callbacks.call(
             "on_train_result", algorithm=self, metrics_logger=self.metrics, result=result
         )

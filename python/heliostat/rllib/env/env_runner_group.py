@@ -12,6 +12,7 @@ from heliostat.exceptions import GetTimeoutError, RayActorError, RayError
 from heliostat.rllib.core.learner.learner_group import weights_of
 from heliostat.rllib.env.env_runner import is_of_users
 from heliostat.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from heliostat.rllib.utils.waiting import wait_for
 
 _log = logging.getLogger("ray.rllib")
 
@@ -48,13 +49,15 @@ class EnvRunnerGroup:
     Args:
         config: The algorithm's settings.
         local_env_runner: Whether there is one in this process.
+        told: Who hears of failures, and of what is waited for. Default: nobody.
 
     Attributes:
         restarts: How often a runner was replaced.
     """
 
-    def __init__(self, *, config: Any, local_env_runner: bool = True) -> None:
+    def __init__(self, *, config: Any, local_env_runner: bool = True, told: Any = None) -> None:
         self.config = config
+        self._told = told
         self._class = runner_class(config)
         self._count = config.num_env_runners
         self.restarts = 0
@@ -70,7 +73,8 @@ class EnvRunnerGroup:
         for index in range(1, self._count + 1):
             self._start(index)
         if config.validate_env_runners_after_construction:
-            heliostat.get([actor.assert_healthy.remote() for actor in self._actors.values()])
+            calls = {f"env runner {i}": a.assert_healthy.remote() for i, a in self._actors.items()}
+            heliostat.get(wait_for(calls, told))
 
     def _start(self, index: int, recreated: bool = False) -> None:
         config = self.config
@@ -272,9 +276,8 @@ class EnvRunnerGroup:
         for index, actor in self._actors.items():
             for _ in range(busy.get(index, 0), self.config.max_requests_in_flight_per_env_runner):
                 running[actor.apply.remote(_sample, weights, how)] = index
-        done, _ = heliostat.wait(
-            list(running), num_returns=1, timeout=self.config.sample_timeout_s, fetch_local=True
-        )
+        calls = {f"env runner {index}, call {n}": r for n, (r, index) in enumerate(running.items())}
+        done = wait_for(calls, self._told, self.config.sample_timeout_s, number=1)
         if len(running) > len(done):  # those that are ready by now, too
             done, _ = heliostat.wait(list(running), num_returns=len(running), timeout=0)
         results: list[Any] = []
@@ -322,9 +325,9 @@ class EnvRunnerGroup:
         failed: dict[int, Exception] = {}
         if not by_ref:
             return results, failed
-        done, late = heliostat.wait(
-            list(by_ref), num_returns=len(by_ref), timeout=timeout_s, fetch_local=True
-        )
+        named = {f"env runner {index}": ref for index, ref in calls.items()}
+        done = wait_for(named, self._told, timeout_s)
+        late = [ref for ref in by_ref if ref not in set(done)]
         for ref in done:
             try:
                 results[by_ref[ref]] = heliostat.get(ref)
@@ -340,6 +343,8 @@ class EnvRunnerGroup:
     def _judge(self, failed: dict[int, Exception]) -> None:
         config = self.config
         for index, error in failed.items():
+            if self._told is not None:
+                self._told.failed(f"Env runner {index}", error)
             if not (config.restart_failed_env_runners or config.ignore_env_runner_failures):
                 raise error
             _log.warning("Env runner %s failed: %s", index, str(error).strip().splitlines()[-1])

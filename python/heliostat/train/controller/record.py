@@ -112,6 +112,8 @@ class RunRecord:
     # Ranks that were replaced for being slow.
     slow_replaced: int = 0
     page: str | None = None
+    # What is waited for, a sentence each; empty while nothing takes long.
+    waits: list[str] = field(default_factory=list)
 
     @property
     def attempt(self) -> AttemptRecord:

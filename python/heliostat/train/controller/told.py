@@ -105,6 +105,7 @@ def _passing(record: RunRecord) -> Any:
 def explained(record: RunRecord) -> str:
     """The state of a run, where its steps' time goes, and what has happened, in a few lines."""
     lines = [f"The training run {summary(record)} ({record.path})."]
+    lines += [f"Waits for {text}" for text in record.waits]
     if record.latest is not None:
         ago = duration(max(0.0, (record.finished_at or time.time()) - record.latest.time))
         lines.append(f"Last report: number {record.report_count}, {ago} before this was written.")

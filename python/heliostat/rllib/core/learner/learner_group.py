@@ -11,6 +11,7 @@ from heliostat.exceptions import RayActorError
 from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
 from heliostat.rllib.utils.checkpoints import Checkpointable
+from heliostat.rllib.utils.waiting import wait_for
 
 
 class LearnerGroup(Checkpointable):
@@ -20,12 +21,19 @@ class LearnerGroup(Checkpointable):
         config: The algorithm's settings; ``num_learners=0`` for a learner of this process.
         module_spec: What the modules are made from.
         placement_group: Kept for programs that pass it.
+        told: Who hears of what is waited for. Default: nobody.
     """
 
     def __init__(
-        self, *, config: Any, module_spec: Any = None, placement_group: Any = None
+        self,
+        *,
+        config: Any,
+        module_spec: Any = None,
+        placement_group: Any = None,
+        told: Any = None,
     ) -> None:
         self.config = config
+        self._told = told
         if isinstance(module_spec, RLModuleSpec):
             module_spec = module_spec.as_multi_rl_module_spec()
         self._module_spec = module_spec
@@ -45,10 +53,16 @@ class LearnerGroup(Checkpointable):
             _preload=["torch"],
         )
         self._actors = [actor.remote(kind, config, module_spec) for _ in range(config.num_learners)]
-        address = heliostat.get(self._actors[0].address.remote())
-        heliostat.get(
+        address = self._answers([self._actors[0].address.remote()])[0]
+        self._answers(
             [a.join.remote(address, rank, len(self._actors)) for rank, a in enumerate(self._actors)]
         )
+
+    def _answers(self, calls: list[Any]) -> list[Any]:
+        """What the learners of these calls return, in their order."""
+        wait_for({f"learner {rank}": call for rank, call in enumerate(calls)}, self._told)
+        found: list[Any] = heliostat.get(calls)
+        return found
 
     @property
     def is_local(self) -> bool:
@@ -103,8 +117,10 @@ class LearnerGroup(Checkpointable):
                 part["episodes"] = episodes[rank::count] or episodes[:1]
             calls.append(actor.update.remote(part, how))
         try:
-            found: list[dict[Any, Any]] = heliostat.get(calls)
+            found: list[dict[Any, Any]] = self._answers(calls)
         except RayActorError as error:
+            if self._told is not None:
+                self._told.failed("A learner", error)
             raise RuntimeError(
                 f"A learner died, and with it the optimizers' state: {error}\nMake the algorithm anew with "
                 "from_checkpoint(), which goes on where the last save_to_path() was."
