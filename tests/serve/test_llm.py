@@ -23,11 +23,16 @@ pytest.importorskip("tokenizers", reason="transformers brings it")
 if not IS_HELIOSTAT:
     pytest.skip("Ray's needs vLLM or SGLang", allow_module_level=True)
 
+from heliostat.serve.specs import ReplicaPlace  # noqa: E402
 from heliostat.util.engines.engine import Sampling, Stops  # noqa: E402
 from heliostat.util.engines.transformers_engine import TransformersEngine  # noqa: E402
 from ray import serve  # noqa: E402
+from ray.serve.config import DeploymentID  # noqa: E402
 from ray.serve.llm import (  # noqa: E402
     LLMConfig,
+    OpenAiIngress,
+    build_dp_deployment,
+    build_dp_openai_app,
     build_llm_deployment,
     build_openai_app,
 )
@@ -35,6 +40,8 @@ from ray.serve.llm.openai_api_models import (  # noqa: E402
     ChatCompletionRequest,
     CompletionRequest,
 )
+from ray.serve.llm.request_router import PrefixCacheAffinityRouter  # noqa: E402
+from ray.serve.request_router import PendingRequest, RequestMetadata, RunningReplica  # noqa: E402
 
 CLUSTER = {"num_cpus": 8}
 S = 60
@@ -271,3 +278,80 @@ def test_a_model_may_be_described_in_a_file(tmp_path: Path) -> None:
     app: Any = build_openai_app({"llm_configs": [str(file)]})
     [server] = app._deployment._args[0].values()
     assert (server._deployment.name, server._deployment.num_replicas) == ("LLMServer:a--b", 2)
+
+
+class Greeting(OpenAiIngress):  # type: ignore[misc] # without types on Ray
+    """Routes of one's own class."""
+
+    def __init__(self, models: Any, greeting: str) -> None:
+        super().__init__(models)
+        self.greeting = greeting
+
+
+def test_one_model_has_as_many_replicas_as_its_engine_is_to_have_parts() -> None:
+    named = {"model_loading_config": {"model_id": "a"}, "engine_kwargs": {"data_parallel_size": 3}}
+    own = {"ingress_cls": Greeting, "ingress_extra_kwargs": {"greeting": "hello"}}
+    app: Any = build_dp_openai_app({"llm_config": named, "ingress_cls_config": own})
+    routes = app._deployment
+    assert routes.func_or_class.__name__ == "Greeting"
+    assert routes._kwargs == {"greeting": "hello"}
+    [server] = routes._args[0].values()
+    assert server._deployment.num_replicas == 3
+    [model] = server._deployment._args
+    assert model.engine_kwargs == {}
+    scaled = LLMConfig.model_validate({**named, "deployment_config": {"autoscaling_config": {}}})
+    with pytest.raises(ValueError, match=r"leave .*autoscaling_config.* out"):
+        build_dp_deployment(scaled)
+    with pytest.raises(ValueError, match="positive integer, not 0"):
+        build_dp_deployment(scaled.model_copy(update={"engine_kwargs": {"data_parallel_size": 0}}))
+    with pytest.raises(ValueError, match="`llm_config` is missing"):
+        build_dp_openai_app({})
+
+
+def test_a_prompt_goes_where_its_beginning_was_read() -> None:
+    key = DeploymentID("app", "d")
+    router = PrefixCacheAffinityRouter(key)
+    router.initialize_state(
+        imbalanced_threshold=1, eviction_threshold_chars=800, eviction_target_chars=400
+    )
+
+    def places(*names: str) -> list[RunningReplica]:
+        made = [ReplicaPlace(name, None, "node", "host") for name in names]
+        return [RunningReplica(place, key, 8) for place in made]
+
+    a, b, c = replicas = places("a", "b", "c")
+    router.update_replicas(replicas)
+
+    def request(text: str) -> PendingRequest:
+        body = ChatCompletionRequest(messages=[{"role": "user", "content": text}])
+        return PendingRequest([body], {}, RequestMetadata("1"))
+
+    def first(text: str) -> list[RunningReplica]:
+        ranks = asyncio.run(router.choose_replicas(replicas, request(text)))
+        assert ranks[-1] is replicas
+        return ranks[0]
+
+    story = "Once upon a time there was a router. "
+    assert first(story) == replicas, "nobody has read anything"
+    router.on_request_routed(request(story), b.replica_id, None)
+    assert first(story + "It chose.") == [b]
+    assert first("Something else entirely, from the first word") == [a, c], "who has read least"
+    router.on_request_routed(request(story + "It chose well, for once."), a.replica_id, None)
+    assert first(story + "It chose well, for sure.") == [a], "the longer part"
+    assert first(story) == [a, b]
+    # Less than a tenth of it is known.
+    assert first(story[:16] + "x" * 400) == [c]
+    router._ongoing[a.replica_id] = 2
+    assert asyncio.run(router.choose_replicas(replicas, request(story))) == [replicas]
+    router._ongoing.clear()
+    # Of much text the old is forgotten.
+    router.on_request_routed(request("y" * 900), b.replica_id, None)
+    assert first(story) == [a]
+    router.update_replicas([b, c])
+    assert asyncio.run(router.choose_replicas([b, c], None)) == [[b, c]]
+    assert asyncio.run(
+        router.choose_replicas([b, c], PendingRequest([1], {}, RequestMetadata("2")))
+    ) == [[b, c]]
+    for wrong in ({"match_rate_threshold": 2}, {"eviction_target_chars": 500_000}):
+        with pytest.raises(ValueError, match=r"not 2|is from 1 to"):
+            router.initialize_state(**wrong)

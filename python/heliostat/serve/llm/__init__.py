@@ -17,8 +17,8 @@ try:
         LoraConfig,
         ModelLoadingConfig,
     )
-    from heliostat.serve.llm.deployment import LLMServer, build_llm_deployment
-    from heliostat.serve.llm.ingress import OpenAiIngress, build_openai_app
+    from heliostat.serve.llm.deployment import LLMServer, build_dp_deployment, build_llm_deployment
+    from heliostat.serve.llm.ingress import OpenAiIngress, build_dp_openai_app, build_openai_app
 except ModuleNotFoundError as error:
     raise explained(error, "ray.serve.llm", "serve") from error
 
@@ -29,6 +29,8 @@ __all__ = [
     "LoraConfig",
     "ModelLoadingConfig",
     "OpenAiIngress",
+    "build_dp_deployment",
+    "build_dp_openai_app",
     "build_llm_deployment",
     "build_openai_app",
 ]
@@ -36,8 +38,6 @@ __all__ = [
 # Ray's names that Heliostat has not: what does the same.
 _ABSENT = {
     "CloudMirrorConfig": "download the model first, and name its folder as `model_source`.",
-    "build_dp_deployment": "give `deployment_config` a `num_replicas`.",
-    "build_dp_openai_app": "give `deployment_config` a `num_replicas`.",
     "build_pd_openai_app": "one engine does both: use build_openai_app.",
 }
 

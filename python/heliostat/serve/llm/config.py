@@ -142,6 +142,23 @@ class LLMConfig(_Model):
         return made
 
 
+class IngressClsConfig(_Model):
+    """A class of one's own in place of ``OpenAiIngress``.
+
+    Attributes:
+        ingress_cls: A subclass of ``OpenAiIngress``, or its import path. Default: that class.
+        ingress_extra_kwargs: Further arguments of its constructor.
+    """
+
+    ingress_cls: Any = None
+    ingress_extra_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("ingress_cls")
+    @classmethod
+    def _loaded(cls, value: Any) -> Any:
+        return attribute(value) if isinstance(value, str) else value
+
+
 class LLMServingArgs(_Model):
     """The arguments of ``build_openai_app``.
 
@@ -149,12 +166,13 @@ class LLMServingArgs(_Model):
         llm_configs: At least one, each with a ``model_id`` of its own: an ``LLMConfig``, a dict, or the
             path of a YAML file.
         ingress_deployment_config: Options of ``@serve.deployment`` for what has the routes.
-        ingress_cls_config: Refused.
+        ingress_cls_config: ``{"ingress_cls": …, "ingress_extra_kwargs": {…}}``: a subclass of
+            ``OpenAiIngress`` or its import path, and further arguments of its constructor.
     """
 
     llm_configs: list[LLMConfig]
     ingress_deployment_config: dict[str, Any] = Field(default_factory=dict)
-    ingress_cls_config: dict[str, Any] = Field(default_factory=dict)
+    ingress_cls_config: IngressClsConfig = Field(default_factory=IngressClsConfig)
 
     @field_validator("llm_configs", mode="before")
     @classmethod
@@ -163,16 +181,6 @@ class LLMServingArgs(_Model):
             if isinstance(one, str) and not os.path.exists(one):
                 raise ValueError(f"There is no file {one!r} with a configuration of a model.")
         return [LLMConfig.from_file(one) if isinstance(one, str) else one for one in value]
-
-    @field_validator("ingress_cls_config")
-    @classmethod
-    def _has_the_usual_routes(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if value:
-            raise ValueError(
-                "`ingress_cls_config` has no effect in Heliostat: put a deployment with @serve.ingress in "
-                "front of build_llm_deployment for other routes."
-            )
-        return value
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Any:

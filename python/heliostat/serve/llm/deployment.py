@@ -33,7 +33,7 @@ from heliostat.serve.llm.openai_api_models import (
 )
 from heliostat.util.engines.engine import TOKENS_USUAL, Piece, Sampling, load
 
-__all__ = ["LLMServer", "build_llm_deployment"]
+__all__ = ["LLMServer", "build_dp_deployment", "build_llm_deployment"]
 
 
 class LLMServer:
@@ -242,3 +242,47 @@ def build_llm_deployment(
     options.setdefault("name", f"{name_prefix or 'LLMServer:'}{name}")
     made: Application = api.deployment(kind, **options).bind(llm_config, **(bind_kwargs or {}))
     return made
+
+
+def build_dp_deployment(
+    llm_config: LLMConfig,
+    *,
+    name_prefix: str | None = None,
+    bind_kwargs: dict[str, Any] | None = None,
+    override_serve_options: dict[str, Any] | None = None,
+    deployment_cls: type[LLMServer] | None = None,
+) -> Application:
+    """As ``build_llm_deployment``, with as many replicas as ``data_parallel_size`` of ``engine_kwargs`` says.
+
+    Each has a whole engine.
+
+    Args:
+        llm_config: The model. Without ``data_parallel_size`` it has one replica.
+        name_prefix: Before the deployment's name, which is the model's. Default ``"LLMServer:"``.
+        bind_kwargs: Further arguments of the deployment's constructor.
+        override_serve_options: Options of ``@serve.deployment``, laid over those of the configuration.
+        deployment_cls: The class. Default: that of the configuration, else ``LLMServer``.
+
+    Raises:
+        ValueError: ``data_parallel_size`` is no positive integer, or the ``deployment_config`` has
+            ``num_replicas`` or ``autoscaling_config``.
+    """
+    engine = dict(llm_config.engine_kwargs)
+    size = engine.pop("data_parallel_size", 1)
+    if type(size) is not int or size < 1:
+        raise ValueError(f"`data_parallel_size` must be a positive integer, not {size!r}.")
+    other = {"num_replicas", "autoscaling_config"} & {
+        name for name, value in llm_config.deployment_config.items() if value is not None
+    }
+    if other:
+        raise ValueError(
+            f"`data_parallel_size` says how many replicas there are: leave {other} out."
+        )
+    options = {**llm_config.deployment_config, "num_replicas": size}
+    return build_llm_deployment(
+        llm_config.model_copy(update={"engine_kwargs": engine, "deployment_config": options}),
+        name_prefix=name_prefix,
+        bind_kwargs=bind_kwargs,
+        override_serve_options=override_serve_options,
+        deployment_cls=deployment_cls,
+    )

@@ -15,7 +15,7 @@ from heliostat.serve import api, asgi
 from heliostat.serve.deployment import Application
 from heliostat.serve.handle import DeploymentHandle
 from heliostat.serve.llm.config import LLMServingArgs
-from heliostat.serve.llm.deployment import build_llm_deployment
+from heliostat.serve.llm.deployment import build_dp_deployment, build_llm_deployment
 from heliostat.serve.llm.openai_api_models import (
     ChatCompletionRequest,
     CompletionRequest,
@@ -24,7 +24,7 @@ from heliostat.serve.llm.openai_api_models import (
     ErrorResponse,
 )
 
-__all__ = ["OpenAiIngress", "build_openai_app", "make_fastapi_ingress"]
+__all__ = ["OpenAiIngress", "build_dp_openai_app", "build_openai_app", "make_fastapi_ingress"]
 
 
 class OpenAiIngress:
@@ -161,18 +161,42 @@ def build_openai_app(llm_serving_args: dict[str, Any] | LLMServingArgs) -> Appli
     """Return an application with OpenAI's routes in front of models, for ``serve.run`` and import paths.
 
     Args:
-        llm_serving_args: ``{"llm_configs": [LLMConfig(…), …]}``.
+        llm_serving_args: ``{"llm_configs": [LLMConfig(…), …]}``; see ``LLMServingArgs``.
 
     Raises:
         ValueError: Something in it cannot be.
     """
     arguments = LLMServingArgs.model_validate(llm_serving_args)
-    models = {one.model_id: build_llm_deployment(one) for one in arguments.llm_configs}
+    return _app(
+        arguments, {one.model_id: build_llm_deployment(one) for one in arguments.llm_configs}
+    )
+
+
+def build_dp_openai_app(dp_serving_args: dict[str, Any]) -> Application:
+    """As ``build_openai_app``, for one model with ``build_dp_deployment``.
+
+    Args:
+        dp_serving_args: ``{"llm_config": LLMConfig(…)}``, with ``ingress_cls_config`` and
+            ``ingress_deployment_config`` as in ``LLMServingArgs``.
+
+    Raises:
+        ValueError: Something in it cannot be.
+    """
+    given = dict(dp_serving_args)
+    if "llm_config" not in given:
+        raise ValueError("`llm_config` is missing: the model.")
+    arguments = LLMServingArgs.model_validate({"llm_configs": [given.pop("llm_config")], **given})
+    [model] = arguments.llm_configs
+    return _app(arguments, {model.model_id: build_dp_deployment(model)})
+
+
+def _app(arguments: LLMServingArgs, models: dict[str, Application]) -> Application:
     options = {
         "max_ongoing_requests": 1000,
         "ray_actor_options": {"num_cpus": 1},
         **arguments.ingress_deployment_config,
     }
-    routes = api.deployment(make_fastapi_ingress(OpenAiIngress), **options)
-    made: Application = routes.bind(models)
+    chosen = arguments.ingress_cls_config
+    routes = api.deployment(make_fastapi_ingress(chosen.ingress_cls or OpenAiIngress), **options)
+    made: Application = routes.bind(models, **chosen.ingress_extra_kwargs)
     return made
