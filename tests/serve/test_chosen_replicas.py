@@ -106,3 +106,34 @@ def test_a_chosen_replica_that_dies_is_not_replaced(handle: DeploymentHandle) ->
         assert await handle.who.remote()
 
     _run(body())
+
+
+@pytest.mark.heliostat_only("It is our router's rule, and the HTTP server's")
+def test_equals_have_their_turn_and_the_fewest_calls_come_first() -> None:
+    from heliostat.serve.router import Call, Load, Router
+    from heliostat.serve.specs import Targets
+
+    router: Any = object.__new__(Router)
+    loads = [object.__new__(Load) for _ in range(3)]
+    for load in loads:
+        load.calls, load.is_leaving = set(), False
+    router.targets, router.turn = Targets(1, True, max_ongoing=2), 0
+    router.loads = {str(number): load for number, load in enumerate(loads)}
+
+    def chosen() -> int | None:
+        call: Any = object.__new__(Call)
+        call.session, call.stays_here = "", False
+        call.context = serve.context.RequestContext()
+        load = router._pick(call)
+        if load is not None:
+            load.calls.add(call)
+        return None if load is None else loads.index(load)
+
+    assert [chosen() for _ in range(4)] == [0, 1, 2, 0]
+    loads[1].calls.clear()
+    assert [chosen() for _ in range(3)] == [1, 2, 1], "the fewest, then whose turn it is"
+    assert chosen() is None
+    loads[0].calls.clear()
+    loads[2].calls.clear()
+    loads[0].is_leaving = True
+    assert [chosen() for _ in range(3)] == [2, 2, None]

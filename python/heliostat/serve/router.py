@@ -408,18 +408,17 @@ class Router:
                 return max(free, key=lambda load: _affinity(kept, load.place.id), default=None)
         else:
             free = list(self.loads.values())
-        equal: list[Load] = []
-        least = targets.max_ongoing
-        for load in free:
-            count = len(load.calls)
-            if count < least and not load.is_leaving:
-                equal, least = [load], count
-            elif count == least and equal and not load.is_leaving:
-                equal.append(load)
-        if len(equal) < 2:
-            return equal[0] if equal else None
-        self.turn += 1
-        return equal[self.turn % len(equal)]
+        # The rule of the ingress, `pick` in its table.rs: the fewest calls; among equals those have their
+        # turn that had none for longest.
+        found, least, first = None, targets.max_ongoing, self.turn
+        for step in range(len(free)):
+            place = (first + step) % len(free)
+            load = free[place]
+            if len(load.calls) < least and not load.is_leaving:
+                found, least, self.turn = load, len(load.calls), place + 1
+                if least == 0:
+                    break
+        return found
 
     def _count_soon(self) -> None:
         """Tell the controller how many wait, again and again while some do."""

@@ -24,15 +24,16 @@ _STEP = 16
 class PrefixCacheAffinityRouter(RequestRouter):
     """Requests go to the replica that has had the longest part of their beginning.
 
-    It is for ``request_router_config`` of a model's ``deployment_config``. A request's text is its ``prompt``,
-    or what its ``messages`` say. What each replica has had is known to the process that chooses.
+    It is for ``request_router_config`` of a model's ``deployment_config``. A request's text is its
+    ``prompt``, or what its ``messages`` say. What each replica has had is known to the process that chooses.
 
-    ``request_router_kwargs``: ``imbalanced_threshold``, by how many requests replicas may differ before the one
-    with the fewest takes the next (default: any number); ``match_rate_threshold``, the least part of a text
-    that has to be known there, else the replica that has had the least takes it (default 0.1);
-    ``eviction_threshold_chars`` and ``eviction_target_chars``, at how many characters of a replica old ones are
-    forgotten, and how many stay (default 400,000 and 360,000). ``do_eviction`` and ``eviction_interval_secs``
-    have no effect: it is done at once. Raises ``ValueError`` for numbers that cannot be.
+    ``request_router_kwargs``: ``imbalanced_threshold``, by how many requests replicas may differ before the
+    one with the fewest takes the next (default: any number); ``match_rate_threshold``, the least part of a
+    text that has to be known there, else the replica that has had the least takes it (default 0.1);
+    ``eviction_threshold_chars`` and ``eviction_target_chars``, at how many characters of a replica old ones
+    are forgotten, and how many stay (default 400,000 and 360,000). ``do_eviction`` and
+    ``eviction_interval_secs`` have no effect: it is done at once. Raises ``ValueError`` for numbers that
+    cannot be.
     """
 
     def initialize_state(
