@@ -93,7 +93,7 @@ class Head:
             "RAY_TMPDIR": str(self.home),
             "RAY_AUTH_TOKEN": self.token,
             "RAY_ADDRESS": f"127.0.0.1:{self.port}",
-            "HELIOSTAT_HISTORY": "1" if history else "0",
+            "HELIOSTAT_HISTORY": "" if history else "0",
         }
         self.cli(
             "start",

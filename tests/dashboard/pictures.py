@@ -98,6 +98,36 @@ tune.Tuner(tune.with_resources(trains, {"cpu": 0.1}), param_space=space, tune_co
            run_config=run).fit()
 time.sleep(10_000)
 """,
+    "runs": """
+import math, random, tempfile, threading, time, ray
+from ray import train
+from ray.train import RunConfig, ScalingConfig
+from ray.train.data_parallel_trainer import DataParallelTrainer
+ray.init()
+
+def loop(config):
+    for step in range(160):
+        time.sleep(0.1)
+        loss = math.exp(-step * config["lr"]) + 0.1 + random.random() / 40
+        metrics = {"loss": loss, "accuracy": 1 - loss / 2, "lr": config["lr"] * 0.99**step}
+        if step % 40 != 39:
+            train.report(metrics)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            train.report(metrics, checkpoint=train.Checkpoint.from_directory(folder))
+
+def trains(name, lr):
+    DataParallelTrainer(
+        loop,
+        train_loop_config={"lr": lr},
+        scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.05}),
+        run_config=RunConfig(name=name, storage_path=FOLDER),
+    ).fit()
+
+trains("resnet-slow", 0.02)
+trains("resnet-quick", 0.06)
+time.sleep(10_000)
+""",
     "shop": """
 import random, threading, time, ray
 from ray import serve
@@ -142,7 +172,7 @@ def opened(page: Any, part: str) -> None:
 
 
 def look(head: web.Head) -> None:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import Error, sync_playwright
 
     link = head.run("dashboard").stdout.strip()
     with sync_playwright() as started:
@@ -160,12 +190,24 @@ def look(head: web.Head) -> None:
         page.get_by_role("img", name="Memory of the machine, GiB").wait_for(timeout=WAIT)
         page.get_by_role("heading", name="The machine", exact=True).scroll_into_view_if_needed()
         picture(page, "page-machine")
-        page.goto(f"{page.url.partition('#')[0]}#/workers")
-        works = page.locator("main tr", has_text="worker").filter(has_text="ALIVE").first
-        works.locator("a[href^='#/workers/']").first.click(timeout=WAIT)
-        page.get_by_role("button", name="Memory of 10 s").click(timeout=WAIT)
-        page.get_by_role("group", name="Flame graph").wait_for(timeout=WAIT)
+        # One that has allocated nothing, or ends meanwhile, has no graph.
+        for at in range(8):
+            page.goto(f"{page.url.partition('#')[0]}#/workers")
+            works = page.locator("main tr", has_text="worker").filter(has_text="ALIVE").nth(at)
+            works.locator("a[href^='#/workers/']").first.click(timeout=WAIT)
+            page.get_by_role("button", name="Memory of 10 s").click(timeout=WAIT)
+            try:
+                page.get_by_role("group", name="Flame graph").wait_for(timeout=30_000)
+            except Error:
+                continue
+            break
         picture(page, "page-memory")
+        page.goto(f"{page.url.partition('#')[0]}#/training")
+        page.get_by_role("heading", name="resnet-quick FINISHED").wait_for(timeout=WAIT)
+        chooser = page.get_by_role("combobox").first
+        chooser.select_option(index=1)
+        page.get_by_role("img", name="loss over steps").wait_for(timeout=WAIT)
+        picture(page, "page-training")
         opened(page, "datasets")
         page.get_by_role("img", name="Rows a second").wait_for(timeout=WAIT)
         picture(page, "page-dataset")

@@ -295,10 +295,12 @@ impl Keeper {
         }
         self.write().add(&told.answers, false);
         let now = tellers(told);
-        // Of calls whose process is gone nobody tells any more.
-        self.is_lost |= told.silent > 0
-            || told.answers.iter().any(|answer| answer.is_gapped)
-            || !self.tellers.is_subset(&now);
+        self.is_lost |= told.silent > 0 || told.answers.iter().any(|answer| answer.is_gapped);
+        if !self.tellers.is_subset(&now) {
+            // Of open calls whose process is gone nobody tells any more.
+            self.whole_again = Instant::now();
+            self.is_lost |= self.is_few;
+        }
         self.tellers = now;
         // Of few the whole comes at once.
         if !self.is_lost || !self.is_few {

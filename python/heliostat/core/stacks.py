@@ -68,6 +68,11 @@ def workers() -> list[int]:
     return [pid for pid in _processes() if _memory(pid) is not None and not _parent_shares(pid)]
 
 
+def is_worker(pid: int) -> bool:
+    """Whether a process is a worker that has begun and has not ended."""
+    return _state(pid) not in "ZX" and _memory(pid) is not None
+
+
 def stacks_of(pid: int) -> str:
     """The stacks of a worker's threads and coroutines, the innermost call last; else why there is none."""
     if excuse := _excuse(pid):

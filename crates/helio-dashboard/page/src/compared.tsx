@@ -68,6 +68,7 @@ export function Compared({ runs: given }: { runs: [Run, Run] }): JSX.Element {
   return (
     <section>
       <h2>{names.join(" and ")}</h2>
+      <Metrics runs={runs.map((run, at) => ({ ...drawn(run), name: names[at]! }))} />
       <Card title="Figures">
         <Table
           label="Comparison"
@@ -80,7 +81,6 @@ export function Compared({ runs: given }: { runs: [Run, Run] }): JSX.Element {
           ]}
         />
       </Card>
-      <Metrics runs={runs.map((run, at) => ({ ...drawn(run), name: names[at]! }))} />
       {lanes.length > 0 && <Steps phases={runs[0]!.seen.phases} lanes={lanes} />}
       {lanes.length > 0 && <p class="dim">{names.map((name, at) => `${at + 1}: ${name}`).join(", ")}</p>}
     </section>

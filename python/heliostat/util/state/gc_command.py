@@ -98,7 +98,7 @@ def _of_node(pids: list[int]) -> dict[int, int | None]:
             said = stacks.request(pid, "collect", _WORKER_S)
         if said is not None:
             found[pid] = json.loads(said)["collected"]
-        elif os.path.exists(f"/proc/{pid}"):
+        elif stacks.is_worker(pid):
             found[pid] = None
     return found
 
