@@ -32,9 +32,7 @@ class ValueLearner(TorchLearner):
         values, last, final = self._values(rollout, module)
         terminateds = rollout.columns[Columns.TERMINATEDS]
         over = terminateds | rollout.columns[Columns.TRUNCATEDS]
-        following = next_values(
-            values, last, terminateds, rollout.columns[Columns.TRUNCATEDS], rollout.final_at, final
-        )
+        following = next_values(values, last, terminateds, rollout.final_at, final)
         return values, following, over
 
     def _values(self, rollout: Any, module: Any) -> tuple[Any, Any, Any]:
@@ -126,7 +124,7 @@ class ValueLearner(TorchLearner):
             )[:, 0]
             columns |= {
                 Columns.ADVANTAGES: advantage,
-                Columns.VALUE_TARGETS: (advantage + values).astype(np.float32),
+                Columns.VALUE_TARGETS: advantage + values,
                 Columns.VF_PREDS: values,
             }
             batch = rows_of([(columns, segments)], module, seq_len(module))
@@ -171,8 +169,8 @@ class PPOTorchLearner(ValueLearner):
         lambda_ = config.lambda_ if config.use_gae else 1.0
         found = advantages(rewards, values, following, over, config.gamma, lambda_)
         return {
-            Columns.ADVANTAGES: found.astype(np.float32),
-            Columns.VALUE_TARGETS: (found + values).astype(np.float32),
+            Columns.ADVANTAGES: found,
+            Columns.VALUE_TARGETS: found + values,
             Columns.VF_PREDS: values,
         }
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.utils.nest import at, leaves, mapped, put
+from heliostat.util.returns import Chances
 from heliostat.util.returns import n_step as sums_of
 
 _KEPT = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS)
@@ -169,21 +170,11 @@ class PrioritizedEpisodeReplayBuffer(EpisodeReplayBuffer):
     ) -> None:
         super().__init__(capacity, **kwargs)
         self.alpha, self.beta = alpha, beta
-        self._leaves = 1 << max(0, int(self.capacity - 1).bit_length())
-        # Each node has the sum of the two below it; the leaves begin at `_leaves`.
-        self._sums = np.zeros(2 * self._leaves)
+        self._chances = Chances(self.capacity)
         self._largest = 1.0
 
-    def _set(self, places: Any, priorities: Any) -> None:
-        nodes = np.asarray(places, np.int64) + self._leaves
-        self._sums[nodes] = priorities
-        nodes = np.unique(nodes // 2)
-        while nodes[0] >= 1:
-            self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
-            nodes = np.unique(nodes // 2)
-
     def _inserted(self, where: Any) -> None:
-        self._set(where, self._largest**self.alpha)
+        self._chances.set(where, self._largest**self.alpha)
 
     def sample(
         self, num_items: int | None = None, *, beta: float | None = None, **kwargs: Any
@@ -196,19 +187,8 @@ class PrioritizedEpisodeReplayBuffer(EpisodeReplayBuffer):
         if not self._size:
             raise ValueError("The replay buffer is empty: add episodes first.")
         count = num_items or self.batch_size
-        total = self._sums[1]
-        wanted = (np.arange(count) + self._random.random(count)) * total / count
-        nodes = np.ones(count, np.int64)
-        while nodes[0] < self._leaves:
-            nodes *= 2
-            left = self._sums[nodes]
-            right = wanted >= left
-            wanted = np.where(right, wanted - left, wanted)
-            nodes += right
-        places = np.minimum(nodes - self._leaves, self._size - 1)
-        chances = np.maximum(self._sums[places + self._leaves], 1e-12) / total
-        weights = (self._size * chances) ** -(self.beta if beta is None else beta)
-        return self._at(places, (weights / weights.max()).astype(np.float32))
+        beta = self.beta if beta is None else beta
+        return self._at(*self._chances.draw(self._random.random(count), self._size, beta))
 
     def update_priorities(self, priorities: Any, indices: Any = None) -> None:
         """Take the errors of the transitions at ``indices``.
@@ -217,6 +197,6 @@ class PrioritizedEpisodeReplayBuffer(EpisodeReplayBuffer):
             priorities: Their errors; the sign does not count.
             indices: Where they are, as ``sample`` returned them.
         """
-        errors = np.abs(np.asarray(priorities, np.float64)) + 1e-6
+        errors = np.abs(np.asarray(priorities, np.float64)).reshape(-1) + 1e-6
         self._largest = max(self._largest, float(errors.max()))
-        self._set(indices, errors**self.alpha)
+        self._chances.set(indices, errors**self.alpha)
