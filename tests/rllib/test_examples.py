@@ -39,3 +39,11 @@ def test_answers_get_better_by_their_rewards(run_driver: Any) -> None:
     )
     assert first < 0.3
     assert last > first + 0.25
+
+
+def test_a_simulator_elsewhere_is_learned_from(run_driver: Any) -> None:
+    pytest.importorskip("msgpack", reason="messages are MessagePack")
+    done = run_driver(EXAMPLES / "external_env.py", timeout=900).check()
+    returns = [int(r) for r in re.findall(r"^return=(\d+)$", done.stdout, re.MULTILINE)]
+    assert returns[0] < 50
+    assert returns[-1] >= 75

@@ -474,3 +474,46 @@ def test_names_of_the_old_stack_say_what_takes_their_place() -> None:
         importlib.import_module("ray.rllib.algorithms.dreamerv3")
     with pytest.raises(ValueError, match=r"PolicySpec\(policy_class=...\) is of RLlib's old"):
         PolicySpec(policy_class=object)
+
+
+class Broken(gym.Env):  # type: ignore[misc,name-defined]
+    """A step that raises, or gives numbers of another type."""
+
+    observation_space = SPACES.Box(-1, 1, (1,), np.float32)
+    action_space = SPACES.Discrete(2)
+
+    def __init__(self, config: Any = None) -> None:
+        self.kind = config["kind"]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        if self.kind == "raises":
+            raise KeyError("lane")
+        return np.full(1, 0.5), 0.0, True, False, {}
+
+
+@ours
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("raises", r"Environment 0: step\(\) raised KeyError\('lane'\)"),
+        ("type", r"of type float64, where the space has float32: return it as np\.asarray"),
+    ],
+)
+def test_the_first_step_of_an_environment_is_judged(ray_start: Any, kind: str, said: str) -> None:
+    config = PPOConfig().environment(Broken, env_config={"kind": kind})
+    with pytest.raises(ValueError, match=said):
+        config.env_runners(num_env_runners=0).build_algo()
+
+
+@ours
+def test_models_and_algorithms_that_there_are_not_say_what_there_is(ray_start: Any) -> None:
+    from ray.tune import TuneError, registry
+
+    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+    with pytest.raises(ValueError, match=r"'use_attention'.*old API stack: write an RLModule"):
+        config.rl_module(model_config={"use_attention": True}).build_algo()
+    with pytest.raises(TuneError, match=r"Unknown trainable: PPOO\. Did you mean 'PPO'\?"):
+        registry.registered("PPOO")

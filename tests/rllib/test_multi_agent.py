@@ -315,3 +315,33 @@ def test_what_does_not_fit_is_named(ray_start: Any) -> None:
             algo.train()
     finally:
         algo.stop()
+
+
+class Nested(MultiAgentEnv):
+    """Observations whose parts stand in another order than in their space."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.possible_agents = self.agents = ["a"]
+        space = SPACES.Dict({"few": SPACES.Discrete(2), "view": SPACES.Box(0, 1, (2, 3, 3))})
+        self.observation_spaces = {"a": space}
+        self.action_spaces = {"a": SPACES.Discrete(2)}
+
+    def _seen(self) -> Any:
+        return {"a": {"view": np.zeros((2, 3, 3), np.float32), "few": 1}}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self._seen(), {}
+
+    def step(self, action_dict: Any) -> Any:
+        over = {"__all__": True}
+        return self._seen(), {"a": 1.0}, over, dict.fromkeys(over, False), {}
+
+
+def test_parts_of_observations_stand_in_the_order_of_their_space(ray_start: Any) -> None:
+    config = small().environment(Nested)
+    algo = config.multi_agent(policies={"p"}, policy_mapping_fn=lambda *_, **__: "p").build_algo()
+    try:
+        assert np.isfinite(algo.train()["learners"]["p"]["total_loss"])
+    finally:
+        algo.stop()

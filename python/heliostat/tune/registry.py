@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -100,9 +101,11 @@ def registered(name: str) -> Any:
     _load_for(name)
     if name not in _trainables:
         known = ", ".join(sorted(_trainables)) or "none"
+        near = difflib.get_close_matches(name.upper(), _trainables, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise TuneError(
-            f"Unknown trainable: {name}. Register it with tune.register_trainable({name!r}, ...), or pass "
-            f"the function or class itself. Registered are: {known}."
+            f"Unknown trainable: {name}.{hint} Register it with tune.register_trainable({name!r}, ...), "
+            f"or pass the function or class itself. Registered are: {known}."
         )
     return _trainables[name]
 

@@ -89,11 +89,12 @@ def checked(env: Any, env_index: int = 0) -> Any:
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), gymnasium.Space):
             raise EnvError(f"{type(env.unwrapped).__name__} has no {name}: set it in __init__().")
-    found = env.reset(seed=None)
+    found = _called(env_index, "reset()", env.reset, seed=None)
     if not isinstance(found, tuple) or len(found) != 2:
         raise EnvError(f"{type(env.unwrapped).__name__}.reset() must return (observation, info).")
     observation_fits(env.observation_space, found[0], env_index, "reset()")
-    found = env.step(env.action_space.sample(*_mask_of(env, found[0])))
+    action = env.action_space.sample(*_mask_of(env, found[0]))
+    found = _called(env_index, "step()", env.step, action)
     if not isinstance(found, tuple) or len(found) != 5:
         raise EnvError(
             f"{type(env.unwrapped).__name__}.step() must return "
@@ -101,6 +102,13 @@ def checked(env: Any, env_index: int = 0) -> Any:
         )
     observation_fits(env.observation_space, found[0], env_index, "step()")
     return env
+
+
+def _called(env_index: int, where: str, method: Any, *arguments: Any, **keywords: Any) -> Any:
+    try:
+        return method(*arguments, **keywords)
+    except Exception as error:
+        raise EnvError(f"Environment {env_index}: {where} raised {error!r}.") from error
 
 
 def _mask_of(env: Any, observation: Any) -> tuple[Any, ...]:
@@ -152,8 +160,11 @@ def _outside(space: Any, value: Any, path: str) -> str:
             return (
                 f"returned {name} of shape {given.shape}, where the space has {tuple(space.shape)}"
             )
-        if not np.can_cast(given.dtype, space.dtype, "same_kind"):
-            return f"returned {name} of type {given.dtype}, where the space has {space.dtype}"
+        if not np.can_cast(given.dtype, space.dtype):
+            return (
+                f"returned {name} of type {given.dtype}, where the space has {space.dtype}: return it "
+                f"as np.asarray(..., np.{space.dtype})"
+            )
         return f"returned {name} outside of the space {space}: {given!r:.200}"
     for key, part, own in parts:
         if not part.contains(own):

@@ -15,8 +15,9 @@ from heliostat.rllib.env.env_runner import EnvRunner
 from heliostat.rllib.env.making import EnvError, observation_fits
 from heliostat.rllib.env.multi_agent_env import MultiAgentEnv
 from heliostat.rllib.env.multi_agent_episode import MultiAgentEpisode, MultiAgentRollout
+from heliostat.rllib.env.vector import ordered
 from heliostat.rllib.utils.nest import at, mapped
-from heliostat.rllib.utils.spaces import clipped, squashed, unsquashed
+from heliostat.rllib.utils.spaces import clipped, parts, squashed, unsquashed
 from heliostat.rllib.utils.threads import threads_for, work_of
 
 torch = required("torch", "ray.rllib", "rllib")
@@ -226,7 +227,7 @@ class MultiAgentEnvRunner(EnvRunner):
         if index == self.num_envs - 1:
             self.seed = None
         observations, infos = self._called(index, "reset", seed=seed)
-        self._check(index, observations, "reset()")
+        observations = self._checked(index, observations, "reset()")
         episode.add_env_reset(observations=observations, infos=infos)
         self._tell("on_episode_start", episode, index)
 
@@ -243,12 +244,17 @@ class MultiAgentEnvRunner(EnvRunner):
             raise EnvError(f"Environment {index}: {name}() must return ({said}), dicts by agent.")
         return found
 
-    def _check(self, index: int, observations: dict[Any, Any], where: str) -> None:
-        if self.config.disable_env_checking:
-            return
+    def _checked(self, index: int, observations: dict[Any, Any], where: str) -> dict[Any, Any]:
+        # Parts of nests stand in the order of their space afterwards.
+        found = {}
         for agent, observation in observations.items():
             space = self.env.get_observation_space(agent)
-            observation_fits(space, observation, index, f"{where} of agent {agent!r}")
+            if not self.config.disable_env_checking:
+                observation_fits(space, observation, index, f"{where} of agent {agent!r}")
+            nest = parts(space)
+            nested = isinstance(nest, (dict, tuple))
+            found[agent] = ordered(nest, observation) if nested else observation
+        return found
 
     def _act(self, explore: bool, random_actions: bool) -> list[tuple[Any, Any, Any]]:
         # By environment: actions for the environment, actions of the modules, and what they gave besides.
@@ -306,7 +312,7 @@ class MultiAgentEnvRunner(EnvRunner):
     ) -> None:
         found = self._called(index, "step", for_env)
         observations, rewards, terminateds, truncateds, infos = found
-        self._check(index, observations, "step()")
+        observations = self._checked(index, observations, "step()")
         for agent, reward in rewards.items():
             if np.isnan(reward):
                 raise EnvError(

@@ -91,7 +91,7 @@ class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
             else:
                 stacked = empty(self.single_observation_space, (self.num_envs,))
                 for index, value in enumerate(found):
-                    put(stacked, index, _ordered(self._leaves, value))
+                    put(stacked, index, ordered(self._leaves, value))
                 bad = any(a.dtype.kind == "f" and np.isnan(a.sum()) for _, a in leaves(stacked))
         except (ValueError, TypeError, KeyError) as error:
             for index, value in enumerate(found):
@@ -112,12 +112,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _ordered(space: Any, value: Any) -> Any:
-    # In the order of the space, so that leaves of the two stand side by side.
+def ordered(space: Any, value: Any) -> Any:
+    """A nest in the order of its space, so that leaves of the two stand side by side."""
     if isinstance(space, dict):
-        return {key: _ordered(part, value[key]) for key, part in space.items()}
+        return {key: ordered(part, value[key]) for key, part in space.items()}
     if isinstance(space, tuple):
-        return tuple(_ordered(part, own) for part, own in zip(space, value, strict=True))
+        return tuple(ordered(part, own) for part, own in zip(space, value, strict=True))
     if np.shape(value) != space.shape:
         raise ValueError(f"shape {np.shape(value)}")
     return value

@@ -153,7 +153,7 @@ class TorchLearner(Learner):
         for module_id, loss in losses.items():
             if not self.config.torch_skip_nan_gradients and not bool(torch.isfinite(loss)):
                 raise FloatingPointError(
-                    f"The loss of module {module_id!r} is {float(loss)}: look for NaN in observations "
+                    f"The loss of module {module_id!r} is {loss.item()}: look for NaN in observations "
                     "and rewards, "
                     "lower lr, set grad_clip, or let such gradients be skipped by "
                     "framework(torch_skip_nan_gradients=True)."

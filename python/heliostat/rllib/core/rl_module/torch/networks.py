@@ -33,6 +33,25 @@ _FILTERS = (
 )
 
 
+_OWN = "write an RLModule (RLModuleSpec(module_class=...))"
+# Settings of models of the old API stack: what takes their place.
+_OLD = {
+    "use_attention": f"{_OWN} with attention whose state has what was seen",
+    "custom_model": _OWN,
+    "custom_model_config": "RLModuleSpec(module_class=..., model_config=...)",
+    "custom_action_dist": "set action_dist_cls in your RLModule's setup()",
+    "post_fcnet_hiddens": "set head_fcnet_hiddens",
+    "post_fcnet_activation": "set head_fcnet_activation",
+    "lstm_use_prev_action_reward": "add an env_to_module_connector PrevActionsPrevRewards",
+    "framestack": "add FrameStacking connectors",
+    "dim": "resize images in the environment, as wrap_atari_for_new_api_stack does",
+    "grayscale": "wrap the environment, as wrap_atari_for_new_api_stack does",
+    "zero_mean": "scale images in the environment",
+    "no_final_linear": _OWN,
+    **{f"attention_{n}": f"{_OWN} with attention" for n in ("num_heads", "head_dim", "dim")},
+}
+
+
 def settings(model_config: dict[str, Any]) -> DefaultModelConfig:
     """The settings of a default module.
 
@@ -45,6 +64,10 @@ def settings(model_config: dict[str, Any]) -> DefaultModelConfig:
 
     known = {field.name for field in dataclasses.fields(DefaultModelConfig)}
     for name in model_config:
+        if name in _OLD:
+            raise ValueError(
+                f"model_config has {name!r}, a setting of models of RLlib's old API stack: {_OLD[name]}."
+            )
         if name not in known:
             raise ValueError(
                 f"model_config has {name!r}, which is not a setting of the default modules."
