@@ -1,6 +1,6 @@
 """Reinforcement learning here and on Ray's RLlib, by turns, with the same settings.
 
-    python bench/rl/side_by_side.py [--ray PYTHON] [--rounds 3] [--rows sampling,ppo,...]
+    python bench/rl/side_by_side.py [--ray PYTHON] [--baselines PATH] [--rounds 3] [--rows sampling,ppo,...]
 
 `sampling`: transitions of one runner with 32 CartPoles, weights of a network of 2 x 64 units.
 `ppo`: PPO on CartPole with two runners, to a mean return of 450.
@@ -8,13 +8,15 @@
 `impala`: transitions that IMPALA learned from, CartPole with two runners.
 `start`: from `build_algo` to the first sample.
 `memory`: MB of a runner's process, and of a process with torch, gymnasium and such a network.
-`weights`: 100 MB given to 16 actors of a node, and one memcpy of 100 MB.
+`weights`: 100 MB of a learner given to 16 runners of a node (Heliostat only), an array of 100 MB given to 16
+actors, and one memcpy of 100 MB.
 
 Each row has two figures: by the clock, and by the seconds of CPU of all processes that took part, which a
 busy machine changes less. `--ray` names the interpreter of an environment that has `ray[rllib]`, torch and
 gymnasium (`RL_BENCH_RAY_PATH`: its PYTHONPATH);
-without it, only Heliostat's figures are taken. Prints a line for
-each figure with the medians of the rounds.
+without it, only Heliostat's figures are taken. `--baselines` is a folder with stable_baselines3, which
+takes `ppo` and `sac` as well, with the same networks and settings. Prints a line for each figure with the
+medians of the rounds.
 """
 
 from __future__ import annotations
@@ -214,6 +216,59 @@ def memory() -> dict[str, float]:
     return {"rss": found[0], "pss": found[1], "alone": float(done.stdout)}
 
 
+def baselines_ppo() -> dict[str, float]:
+    import gymnasium
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    class Until(BaseCallback):
+        def _on_step(self) -> bool:
+            ended = self.model.ep_info_buffer
+            return len(ended) < 100 or sum(one["r"] for one in ended) / len(ended) < 450.0
+
+    torch.set_num_threads(1)
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    envs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 16)
+    net = {"net_arch": {"pi": [64, 64], "vf": [64, 64]}}
+    how = {"n_steps": 128, "batch_size": 256, "n_epochs": 8, "learning_rate": 1e-3, "device": "cpu"}
+    model = PPO("MlpPolicy", envs, policy_kwargs=net, seed=1, **how)
+    with Taken() as taken:
+        model.learn(300_000, callback=Until())
+    return taken.seconds()
+
+
+def baselines_sac() -> dict[str, float]:
+    import torch
+    from stable_baselines3 import SAC
+
+    torch.set_num_threads(1)
+    how = {"batch_size": 256, "learning_starts": 300, "device": "cpu"}
+    model = SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [64, 64]}, seed=1, **how)
+    model.learn(700)
+    with Taken() as taken:
+        model.learn(400, reset_num_timesteps=False)
+    return taken.rate(400)
+
+
+def _published() -> float:
+    """Seconds until 16 runners have a learner's weights."""
+    import ray
+
+    config = settings(16, 1).env_runners(num_cpus_per_env_runner=0, rollout_fragment_length=128)
+    algo = config.rl_module(model_config={"fcnet_hiddens": [4992, 4992]}).build_algo()
+    runners = list(algo.env_runner_group._actors.values())
+    seconds = []
+    for _ in range(4):
+        began = time.perf_counter()
+        algo.publish_weights()
+        ray.get([runner.set_state.remote(algo._weights_ref) for runner in runners])
+        seconds.append(time.perf_counter() - began)
+    algo.stop()
+    return min(seconds)
+
+
 def weights() -> dict[str, float]:
     import numpy as np
     import ray
@@ -238,11 +293,17 @@ def weights() -> dict[str, float]:
     began = time.perf_counter()
     target[:] = array
     copied = time.perf_counter() - began
-    return {"clock": min(seconds), "memcpy": copied}
+    found = {"object": min(seconds), "memcpy": copied}
+    for runner in runners:
+        ray.kill(runner)
+    return {"runners": _published(), **found} if "heliostat" in ray.ObjectRef.__module__ else found
 
 
 def one(row: str) -> None:
     """Take the figures of a row with the `ray` of this interpreter, and print them as JSON."""
+    if row.startswith("baselines"):
+        print(json.dumps({"value": globals()[row]()}), flush=True)
+        return
     import ray
 
     ray.init(num_cpus=4, log_to_driver=False, include_dashboard=False)
@@ -250,15 +311,21 @@ def one(row: str) -> None:
     ray.shutdown()
 
 
-def asked(interpreter: str, row: str) -> dict[str, float] | None:
+def asked(interpreter: str, row: str, path: str, limit_s: float) -> dict[str, float] | None:
     """The figures of another process; None where it failed, which says why."""
     command = [interpreter, __file__, "--one", row]
     environment = {**os.environ, _MARK: uuid.uuid4().hex}
+    if path:
+        environment["PYTHONPATH"] = f"{path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     if interpreter != sys.executable:  # only its own packages
         environment["PYTHONPATH"] = os.environ.get("RL_BENCH_RAY_PATH", "")
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=900, env=environment
-    )
+    try:
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=limit_s, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        print(f"{row}: {interpreter} took more than {limit_s} s", file=sys.stderr)
+        return None
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"value"')]
     if done.returncode or not lines:
         print(f"{row}: {interpreter} failed:\n{done.stderr[-1500:]}", file=sys.stderr)
@@ -271,9 +338,11 @@ def main() -> None:
     """Take figures by turns, and print their medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ray", help="the interpreter of an environment with ray[rllib]")
+    parser.add_argument("--baselines", help="a folder with stable_baselines3")
+    parser.add_argument("--limit", type=float, default=900, help="seconds of a row's round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--one", choices=list(ROWS), help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         one(given.one)
@@ -283,17 +352,21 @@ def main() -> None:
         if row not in ROWS:
             parser.error(f"there is no row {row!r}: there are {', '.join(ROWS)}")
         unit, more = ROWS[row]
-        found: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
+        own = {side: (interpreter, row, "") for side, interpreter in sides.items()}
+        if given.baselines and f"baselines_{row}" in globals():
+            own["baselines"] = (sys.executable, f"baselines_{row}", given.baselines)
+        found: dict[str, dict[str, list[float]]] = {side: {} for side in own}
         for _ in range(given.rounds):
-            for side, interpreter in sides.items():
-                for name, value in (asked(interpreter, row) or {}).items():
+            for side, (interpreter, what, path) in own.items():
+                for name, value in (asked(interpreter, what, path, given.limit) or {}).items():
                     found[side].setdefault(name, []).append(value)
         for name in found["heliostat"]:
             medians = {s: statistics.median(v[name]) for s, v in found.items() if name in v}
             said = ", ".join(f"{side} {value:.4g}" for side, value in medians.items())
-            if len(medians) == 2:
-                ours, theirs = medians["heliostat"], medians["ray"]
-                said += f": {(ours / theirs if more else theirs / ours):.2f} times better"
+            for side in [side for side in medians if side != "heliostat"]:
+                ours, theirs = medians["heliostat"], medians[side]
+                better = ours / theirs if more else theirs / ours
+                said += f"; {better:.2f} times better than {side}"
             print(f"{row}, {name} ({unit}): {said}", flush=True)
 
 
