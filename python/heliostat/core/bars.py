@@ -14,7 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.core.logs import BAR as MAGIC
+from heliostat.core.logs import BAR
+
+# What marks a line of a bar; the reader of lines looks for it without this module.
+MAGIC = BAR
 
 logger = logging.getLogger("heliostat")
 
