@@ -54,6 +54,9 @@ impl WantedChanges {
             let is_kept = !ends && !mutant!("answers-before-it-is-durable");
             is_kept && event.iter().any(|action| matches!(action, Action::Persist(_)))
         });
+        let is_change = |action: &Action| matches!(action, Action::Persist(_));
+        let has_changes = held.iter().all(|event| event.iter().any(is_change));
+        assert!(has_changes, "what needs no room would wait for room");
         self.events.extend(held);
         if self.events.len() > EVENTS_MAX {
             return Err(ChangeError(EVENTS_MAX));
@@ -63,6 +66,7 @@ impl WantedChanges {
 
     /// Takes the events that wait, to be tried again.
     pub fn take(&mut self) -> Vec<Vec<Action>> {
+        assert!(self.events.len() <= EVENTS_MAX, "more would be sent late than may wait");
         std::mem::take(&mut self.events)
     }
 }

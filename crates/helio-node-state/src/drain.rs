@@ -67,7 +67,7 @@ impl Drain {
     /// Whether it is to be seen if the node can leave; without waiting for what runs if its grace is over.
     pub(crate) fn is_due(&self, now: u64) -> Option<bool> {
         let order = self.order.as_ref().filter(|order| !order.is_over)?;
-        Some(order.due.is_some_and(|due| due <= now))
+        Some(order.due.is_some_and(|due| due <= now) && !mutant!("grace-without-end"))
     }
 
     pub(crate) fn heir(&self) -> Option<&NodeAddress> {

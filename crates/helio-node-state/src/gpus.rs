@@ -63,6 +63,9 @@ fn measurements(gpus: &[GpuUse]) -> Vec<Metric> {
             each(|gpu| (gpu.temperature > 0).then_some(f64::from(gpu.temperature))),
         ),
     ];
+    assert_eq!(found[0].series.len(), gpus.len(), "a GPU would be missing that is there");
+    let is_once = found.iter().all(|metric| metric.series.len() <= gpus.len());
+    assert!(is_once, "a GPU would be counted twice");
     found.retain(|metric| !metric.series.is_empty());
     found
 }

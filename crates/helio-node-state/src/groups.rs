@@ -73,6 +73,8 @@ impl GroupQuestions {
     pub(crate) fn on_nodes_changed(&mut self, ctx: &mut Context) {
         let soon = ctx.now().saturating_sub(GROUP_ASK_MS - GROUP_ASK_MS / 10);
         for asked in self.0.values_mut().filter(|asked| asked.is_placed()) {
+            let is_past = asked.at_ms <= ctx.now();
+            assert!(is_past, "a group that lost its node would be asked about too late");
             asked.at_ms = asked.at_ms.min(soon);
             ctx.set_timer(asked.at_ms + GROUP_ASK_MS, Timer::Spill);
         }

@@ -21,13 +21,17 @@ impl KeptFree {
     /// Keeps this much from now on, in place of what was kept.
     pub(crate) fn keep(&mut self, resources: ResourceSet, ctx: &mut Context) {
         self.resources = resources;
-        self.until = ctx.now() + KEPT_FREE_MS_MAX;
+        let until = ctx.now() + KEPT_FREE_MS_MAX;
+        assert!(until >= self.until, "room would be lent to tasks that others were asked for");
+        self.until = until;
         ctx.set_timer(self.until, Timer::Kept);
         ctx.capacity_changed();
     }
 
     /// Returns the resources that are kept free at `now`.
     pub(crate) fn resources(&self, now: u64) -> Option<&ResourceSet> {
+        let is_bounded = self.until <= now + KEPT_FREE_MS_MAX;
+        assert!(is_bounded, "room would be kept from tasks for longer than anybody waits for it");
         (now < self.until && !self.resources.is_empty()).then_some(&self.resources)
     }
 

@@ -54,6 +54,7 @@ impl LastWords {
         let mut rows: usize = self.all.iter().map(|one| one.answer.tasks.len()).sum();
         while self.all.len() > LAST_WORDS_MAX || rows > LAST_WORDS_ROWS_MAX {
             let Some(Report { answer: oldest, .. }) = self.all.pop_front() else { return };
+            assert!(rows >= oldest.tasks.len(), "no report would be kept any more");
             rows -= oldest.tasks.len();
             self.forgotten.add_all(&oldest.more);
             oldest.tasks.iter().for_each(|row| self.forgotten.add_row(row));
@@ -84,7 +85,9 @@ fn drop_hearsay(heard: &mut Answer, maker: &Answer) {
         maker.tasks.iter().filter(is_open).map(|row| row.task_id).collect();
     let before = heard.tasks.len();
     heard.tasks.retain(|row| !is_of_maker(row) || open.contains(&row.task_id));
-    heard.total -= (before - heard.tasks.len()) as u64;
+    let left_out = (before - heard.tasks.len()) as u64;
+    assert!(heard.total >= left_out, "calls would be counted that nobody made");
+    heard.total -= left_out;
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
-        if recursive {
+        if recursive || mutant!("children-cancelled-though-not-asked") {
             self.cancel_children(id, force, now, out);
         }
         self.stop(id, force, recursive, false, now, out);

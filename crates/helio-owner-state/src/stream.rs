@@ -126,6 +126,7 @@ impl Owner {
     pub(crate) fn has_lost_items(&self, task: TaskId, items: u32) -> bool {
         let is_short = |stream: &Stream| stream.total.is_none() && stream.arrived < items;
         self.streams.get(&task).is_some_and(is_short)
+            && !mutant!("items-lost-with-a-link-forgotten")
     }
 
     pub(crate) fn stream_ended(&mut self, task: TaskId, items: u32, out: &mut Vec<Action>) {
@@ -153,7 +154,10 @@ impl Owner {
         let mut total = items;
         let mut returns = returns.into_iter();
         let end = returns.next();
-        if failed && let Some(error) = &end {
+        if failed
+            && let Some(error) = &end
+            && !mutant!("failed-generator-just-ends")
+        {
             let index = self.stream(&id).map_or(0, |stream| stream.arrived);
             self.item_came(id, index, error.clone(), now, out);
             total = index + 1;

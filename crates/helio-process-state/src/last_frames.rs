@@ -83,6 +83,8 @@ impl<M: Memory> Process<M> {
             Some(link) => {
                 let more_comes = self.is_remote(link) && !news.is_of_node();
                 let until = more_comes.then(|| self.now + LAST_FRAMES_US);
+                let is_open = self.links.peer(link).is_some();
+                assert!(is_open, "news of a death would wait for ever, behind a link that is over");
                 self.deferred.push(Deferred { link, news, until });
                 if until.is_none() {
                     self.actions.push(Action::Drain { link });
@@ -145,6 +147,8 @@ impl<M: Memory> Process<M> {
         } else {
             self.on_closed(link);
         }
+        let is_gone = self.links.peer(link).is_none();
+        assert!(is_gone, "what is sent to the dead would count as on its way");
         self.actions.push(Action::Close { link, reason: None });
     }
 

@@ -149,7 +149,7 @@ impl<M: Memory> Process<M> {
                 };
                 self.send_frame(&caller, &reply);
             }
-            Cancelled::Running if force => {
+            Cancelled::Running if force && !mutant!("cancel-by-force-only-asks") => {
                 self.end_at_once("a task was cancelled by force".to_owned());
             }
             Cancelled::Running => {

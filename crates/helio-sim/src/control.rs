@@ -286,7 +286,12 @@ impl ControlHost {
         }
         let NodeToControl::FromClient(FromClient { call, .. }) = message else { return };
         match &call.request {
-            ControlRequest::CreateActor(spec) => core.facts.history.actor_over(spec.actor_id),
+            ControlRequest::CreateActor(spec) => {
+                core.facts.history.actor_over(spec.actor_id);
+                core.facts.refusable_actors.insert(spec.actor_id);
+            }
+            ControlRequest::KvPut(put) => drop(core.facts.refusable_keys.insert(put.key.clone())),
+            ControlRequest::KvDel(del) => drop(core.facts.refusable_keys.insert(del.key.clone())),
             ControlRequest::CreateGroup(spec) => {
                 core.facts.history.group_may_be_refused(spec.group_id)
             }

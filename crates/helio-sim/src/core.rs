@@ -327,7 +327,6 @@ impl Core {
     /// From now on the head's disk takes no durable records.
     pub(crate) fn fill_head_disk(&mut self) {
         self.head_disk_full = Some(self.rng.one_in(2));
-        self.facts.head_disk_was_full = true;
     }
 
     /// The head's disk takes durable records again.
@@ -524,6 +523,14 @@ impl Core {
         if self.plan.scene == Some(Scene::Placed) && target == Target::Spread {
             self.goes_apart("actors", node);
         }
+    }
+
+    /// Whether every bundle of a group was ever held by some node.
+    pub(crate) fn is_held(&self, group: PlacementGroupId) -> bool {
+        let Some(promise) = self.facts.groups.get(&group) else { return true };
+        let of_group = self.bundles.iter().filter(|((_, other), _)| *other == group);
+        let held: BTreeSet<u32> = of_group.flat_map(|(_, numbers)| numbers).copied().collect();
+        held.len() == promise.bundles.len()
     }
 
     /// A call or, without one, an actor begins in a placement group: what runs in that on its node fits the bundles there,

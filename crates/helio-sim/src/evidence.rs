@@ -17,7 +17,7 @@ use helio_config::control::{
 use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl, RunningActor};
 use helio_proto::control::{ActorPhase, ControlRequest, ControlResponse};
 use helio_proto::encode;
-use helio_proto::group::GroupStrategy;
+use helio_proto::group::{GroupStrategy, HeldBundle};
 use helio_proto::node::NodeToClient;
 use helio_types::{ActorId, NodeId, PlacementGroupId, ResourceSet};
 
@@ -72,6 +72,8 @@ pub(crate) struct Evidence {
     over: BTreeSet<(ActorId, u32)>,
     /// Where the bundles of each group are to be.
     places: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
+    /// Bundles whose node has said that it holds them.
+    held: BTreeSet<(PlacementGroupId, u32)>,
     /// Nodes that were asked for bundles.
     asked: BTreeSet<NodeId>,
     /// Actors that wait for their first node, in the order in which they were asked for, and what each needs. Whenever one
@@ -107,11 +109,23 @@ impl Evidence {
                 }
                 self.heard.insert(node, now);
                 self.lost.remove(&node);
+                let mut held = std::mem::take(&mut self.held);
+                held.retain(|(group, bundle)| {
+                    let is_it = |one: &HeldBundle| (one.group_id, one.bundle) == (*group, *bundle);
+                    self.place_of((*group, *bundle)) != Some(node)
+                        || register.bundles.iter().any(is_it)
+                });
+                self.held = held;
                 self.lives_over(|actor, life, at| {
                     let is_this =
                         |one: &RunningActor| (one.actor_id, one.incarnation) == (actor, life);
                     at == node && !register.actors.iter().any(is_this)
                 });
+            }
+            NodeToControl::BundlesHeld(said) if said.refused.is_empty() => {
+                let places = self.places.get(&said.group_id).into_iter().flatten();
+                let here = places.filter(|(_, at)| **at == node);
+                self.held.extend(here.map(|(bundle, _)| (said.group_id, *bundle)));
             }
             NodeToControl::ActorEnded(ended) => {
                 self.over.insert((ended.actor_id, ended.incarnation));
@@ -214,6 +228,19 @@ impl Evidence {
         self.leaving.contains(&node) && self.heard.contains_key(&node)
     }
 
+    /// Where a bundle is to be.
+    fn place_of(&self, (group, bundle): (PlacementGroupId, u32)) -> Option<NodeId> {
+        self.places.get(&group)?.get(&bundle).copied()
+    }
+
+    /// Whether nothing speaks against the node: it has registered, and its connection is not broken.
+    fn is_sound(&self, node: NodeId) -> bool {
+        self.heard.contains_key(&node)
+            && !self.lost.contains_key(&node)
+            && !self.leaving.contains(&node)
+            && !self.dead.contains(&node)
+    }
+
     /// Whether the node has registered.
     pub(crate) fn knows(&self, node: NodeId) -> bool {
         self.heard.contains_key(&node)
@@ -268,11 +295,23 @@ impl Evidence {
             ControlToNode::ReserveBundles(order) => {
                 self.asked.insert(node);
                 for one in &order.bundles {
+                    let key = (order.group_id, one.bundle);
+                    let at = self.place_of(key).filter(|at| *at != node && self.is_sound(*at));
+                    if let Some(at) = at.filter(|_| self.held.contains(&key)) {
+                        return Err(format!(
+                            "bundle {} of group {} is to be on node {node}, and node {at}, which has it, lives",
+                            one.bundle, order.group_id
+                        ));
+                    }
+                    self.held.remove(&key);
                     self.places.entry(order.group_id).or_default().insert(one.bundle, node);
                     self.fresh.entry(order.group_id).or_default().insert(one.bundle, node);
                 }
             }
             ControlToNode::ReturnBundles(order) => {
+                self.held.retain(|(group, number)| {
+                    *group != order.group_id || !order.bundles.contains(number)
+                });
                 if let Some(places) = self.places.get_mut(&order.group_id) {
                     places.retain(|number, at| *at != node || !order.bundles.contains(number));
                 }

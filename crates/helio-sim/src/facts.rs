@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helio_types::{ActorId, NodeId, PlacementGroupId, TaskId, WorkerId};
+use helio_types::{ActorId, JobId, NodeId, PlacementGroupId, TaskId, WorkerId};
 
 use crate::evidence::GroupPromise;
 use crate::history::History;
@@ -20,12 +20,19 @@ pub struct Facts {
     pub nodes_cut: BTreeSet<usize>,
     /// Nodes that were not heard for so long that they may have been taken for dead.
     pub silenced: BTreeSet<usize>,
-    /// The head's disk took no durable records for a while.
-    pub head_disk_was_full: bool,
+    /// Actors that were asked for while the head's disk had no room, and keys that were to change then.
+    pub refusable_actors: BTreeSet<ActorId>,
+    pub refusable_keys: BTreeSet<Vec<u8>>,
     /// Somebody has asked for the end of the cluster.
     pub is_stopped: bool,
     /// How often the environment was tried that can never be made.
     pub environments_broken: usize,
+    /// Drivers whose job has begun.
+    pub drivers_with_jobs: BTreeSet<WorkerId>,
+    /// The name that each named actor was made with.
+    pub names: BTreeMap<ActorId, String>,
+    /// The job for which each process has run something.
+    pub served: BTreeMap<WorkerId, JobId>,
     /// When each driver ended.
     pub drivers_ended: BTreeMap<WorkerId, u64>,
     /// Restarts of the control service.
@@ -59,6 +66,17 @@ impl Facts {
     #[must_use]
     pub fn was_away(&self, node: usize) -> bool {
         self.control_restarts > 0 || self.nodes_cut.contains(&node) || self.silenced.contains(&node)
+    }
+
+    /// A process runs something for a job.
+    ///
+    /// # Errors
+    /// When it has run something for another one.
+    pub fn serves(&mut self, process: WorkerId, job: JobId) -> Result<(), String> {
+        match *self.served.entry(process).or_insert(job) {
+            of if of == job => Ok(()),
+            of => Err(format!("{process} runs what is of {job}, and has run what is of {of}")),
+        }
     }
 
     /// A call begins on some worker: one without retries does so once at most, and none at once where memory was short.

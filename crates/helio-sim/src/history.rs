@@ -104,8 +104,8 @@ pub struct History {
     raise_again: BTreeSet<TaskId>,
     /// Where a call is to run, if that matters.
     targets: BTreeMap<TaskId, (Target, NodeId)>,
-    /// Calls that somebody cancelled.
-    cancelled: BTreeSet<TaskId>,
+    /// Calls that somebody cancelled, and whether with those that they made.
+    cancelled: BTreeMap<TaskId, bool>,
     actors: BTreeMap<ActorId, Actor>,
     /// The maker of each placement group that ends with its maker; `None`: it is detached.
     group_makers: BTreeMap<PlacementGroupId, Option<WorkerId>>,
@@ -121,6 +121,8 @@ pub struct History {
     asked: BTreeMap<(WorkerId, u64), ObjectId>,
     /// Objects for which a node that was asked for them had no room.
     without_room: BTreeSet<ObjectId>,
+    /// When each process was told last that there is no room for an object.
+    refused_at: BTreeMap<(WorkerId, ObjectId), u64>,
     /// Nodes that were told to hand over what they have, and to leave.
     drained: BTreeSet<NodeId>,
     /// Objects that a disk did not give back.

@@ -29,6 +29,8 @@ pub struct Reading {
     pub by: WorkerId,
     /// The object in whose place the error is; `None`: it came through the argument of a call.
     pub object: Option<ObjectId>,
+    /// When the reader began to read, in microseconds.
+    pub since: u64,
 }
 
 type Judgement = Result<(), String>;
@@ -68,7 +70,7 @@ impl Facts {
                 "nobody cancelled the call, or one above it".to_owned()
             }),
             ErrorKind::System => {
-                let is_refused = history.was_group_refused(reading.object);
+                let is_refused = reading.object.is_some_and(|id| history.was_group_refused(id));
                 owed(history.call_refused(error.task) || is_refused, || {
                     "no node has told its owner that processes could not be made".to_owned()
                 })
@@ -79,6 +81,11 @@ impl Facts {
             ErrorKind::StoreFull | ErrorKind::OutOfDisk => {
                 owed(history.had_no_room(error.object), || {
                     "no node that was asked for the object lacked room for it".to_owned()
+                })?;
+                let is_own = reading.object == Some(error.object);
+                let is_fresh = history.was_refused_since(reading.by, error.object, reading.since);
+                owed(!is_own || is_fresh, || {
+                    "there was no room for it before this read began".to_owned()
                 })
             }
             ErrorKind::ObjectLost => owed(self.may_be_forgotten(error.object, reading.by), || {

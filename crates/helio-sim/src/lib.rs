@@ -106,6 +106,7 @@ const SIXTH_SCENES: u64 = 0x7369_7874_6873;
 const SEVENTH_SCENES: u64 = 0x7365_7665_6e74;
 const EIGHTH_SCENES: u64 = 0x6569_6768_7468;
 const NINTH_SCENES: u64 = 0x6e69_6e74_6873;
+const TENTH_SCENES: u64 = 0x7465_6e74_6873;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
@@ -131,6 +132,9 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     }
     if edition > 8 {
         plan.draw_ninth_scene(&mut Rng::new(mix(seed) ^ NINTH_SCENES));
+    }
+    if edition > 9 {
+        plan.draw_tenth_scene(&mut Rng::new(mix(seed) ^ TENTH_SCENES));
     }
     change(&mut plan);
     let scripts = (0..plan.n_drivers)

@@ -465,6 +465,83 @@ pub const MUTANTS: &[Mutant] = &[
         "handed-back-call-begins-too",
         "a call that was handed back begins all the same",
     ),
+    row(
+        "order",
+        "other-concurrency-groups-wait",
+        "a call waits for the argument of a call of another concurrency group",
+    ),
+    row(
+        "order",
+        "unordered-call-holds-back-others",
+        "an actor that takes its calls in any order takes them in their order",
+    ),
+    row(
+        "streams",
+        "items-lost-with-a-link-forgotten",
+        "a generator ends without the items that a broken connection took along",
+    ),
+    row(
+        "streams",
+        "failed-generator-just-ends",
+        "the reader of a generator that raised sees its end and no error",
+    ),
+    row(
+        "names",
+        "names-known-in-every-namespace",
+        "an actor is found by its name from another namespace",
+    ),
+    row(
+        "placement",
+        "group-ready-before-it-is-placed",
+        "who waits for a placement group goes on before its bundles are held",
+    ),
+    row(
+        "placement",
+        "whole-group-moves-with-one-node",
+        "a placement group that loses a node loses the bundles on the others, too",
+    ),
+    row(
+        "placement",
+        "lost-bundle-not-placed-again",
+        "a bundle that was lost with its node is not looked for elsewhere",
+    ),
+    row("jobs", "worker-of-another-job", "a call runs in a worker that another job has used"),
+    row("jobs", "ended-job-not-listed", "a job is forgotten when its driver has ended"),
+    row(
+        "jobs",
+        "job-begins-with-each-question",
+        "a driver whose node asks again after a broken connection has two jobs",
+    ),
+    row(
+        "cancelling",
+        "children-cancelled-though-not-asked",
+        "`cancel(recursive=False)` ends what the call has made",
+    ),
+    row("cancelling", "cancel-by-force-only-asks", "`cancel(force=True)` leaves the worker alive"),
+    row("drains", "grace-without-end", "a node that is to leave waits longer than its grace"),
+    row("demand", "groups-are-no-demand", "a placement group that waits is no demand for nodes"),
+    row("demand", "tasks-are-no-demand", "tasks that no node can hold are no demand for nodes"),
+    row(
+        "environments",
+        "restart-without-its-environment",
+        "an actor is restarted in another runtime environment",
+    ),
+    row(
+        "reads",
+        "old-refusal-for-a-new-reader",
+        "a read raises that there was no room for an earlier one",
+    ),
+    row(
+        "reads",
+        "borrowed-value-not-asked-for",
+        "who waits for a value that somebody else owns does not ask for it",
+    ),
+    row("placement", "labels-not-told-again", "a node that registers again has no labels any more"),
+    row(
+        "workers",
+        "worker-of-one-call-lent-on",
+        "a worker that is to run one call is kept for others",
+    ),
 ];
 
 /// The outcome of the hunt for one mutant.

@@ -1,6 +1,7 @@
 //! A daemon's shell: what `helio-node` does around the node machine, in simulated time.
 
 mod labels;
+mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,6 +81,8 @@ pub(crate) struct NodeHost {
     is_to_stay: bool,
     /// The node has offered objects to another one since it was told to leave.
     has_offered: bool,
+    /// When it is to wait no longer for what runs there, by its own clock.
+    due_ms: Option<u64>,
     /// The node has handed over its objects, and ends.
     pub(crate) has_left: bool,
     /// The node ends, and starts anew as another node.
@@ -167,6 +170,7 @@ impl NodeHost {
             is_to_leave: false,
             is_to_stay: false,
             has_offered: false,
+            due_ms: None,
             has_left: false,
             is_to_rejoin: false,
             suspends: None,
@@ -218,6 +222,7 @@ impl NodeHost {
             }
         }
         self.apply(core, Event::Tick);
+        self.check_grace(core);
     }
 
     fn execute_action(&mut self, core: &mut Core, action: Action) {
@@ -388,30 +393,6 @@ impl NodeHost {
                 core.facts.count("nodes joined again");
                 (self.is_down, self.is_to_rejoin) = (true, true);
             }
-        }
-    }
-
-    /// The control service orders it to leave, or to stay after all: which it does unless it hands over what it has.
-    fn told_to_leave(&mut self, is_cancelled: bool) {
-        if !is_cancelled {
-            (self.has_offered, self.is_to_stay) = (self.has_offered && self.is_to_leave, false);
-            self.is_to_leave = true;
-        } else if !self.has_offered {
-            (self.is_to_leave, self.is_to_stay) = (false, true);
-        }
-    }
-
-    /// Whether it takes new work.
-    pub(crate) fn is_open(&self) -> bool {
-        !self.node.info().is_draining
-    }
-
-    /// The node is told to end, and tells the control service, as the real shell does.
-    pub(crate) fn say_goodbye(&mut self, core: &mut Core) {
-        if let Some(control) = self.control {
-            let reason = "it was told to end".to_owned();
-            let leaving = NodeLeaving { reason, ..NodeLeaving::default() };
-            core.send(control, self.me(), encode(&NodeToControl::Leaving(leaving)));
         }
     }
 
@@ -657,7 +638,7 @@ impl NodeHost {
                     match decode::<ControlToNode>(&bytes) {
                         Ok(message) => {
                             if let ControlToNode::Drain(order) = &message {
-                                self.told_to_leave(order.is_cancelled);
+                                self.told_to_leave(core, order);
                             }
                             self.bundles.ordered(&message);
                             self.apply(core, Event::ControlSaid(message));

@@ -227,6 +227,16 @@ pub enum Scene {
     Freed,
     /// Placement groups are removed that were never placed, and for which calls and actors wait.
     Unplaced,
+    /// What no node can hold waits, and is demand for nodes.
+    Demand,
+    /// Drivers ask for actors of the same names in several namespaces.
+    Spaces,
+    /// Calls are cancelled without those that they have made, and by force.
+    Softly,
+    /// Placement groups lose nodes.
+    Resettled,
+    /// Calls of actors wait for large arguments, each in its concurrency group, or nowhere.
+    Aside,
 }
 
 /// The direction of a partition that is blocked.

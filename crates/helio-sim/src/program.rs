@@ -2,6 +2,7 @@
 
 mod endings;
 mod places;
+mod promises;
 mod scenes;
 mod script;
 
@@ -278,7 +279,11 @@ pub(crate) enum Op {
     Cancel {
         slot: Slot,
         force: bool,
+        /// With the calls that it has made.
+        recursive: bool,
     },
+    /// Looks whether so much of these resources is among what waits for nodes.
+    Demand(Vec<(&'static str, u32)>),
     Next {
         stream: Slot,
         to: Slot,
@@ -682,7 +687,8 @@ impl<'a> Author<'a> {
             }
             6 if self.plan.has_kills => {
                 if let Some(slot) = self.rng.pick(&self.refs).copied() {
-                    self.ops.push(Op::Cancel { slot, force: self.rng.one_in(4) });
+                    let force = self.rng.one_in(4);
+                    self.ops.push(Op::Cancel { slot, force, recursive: true });
                 }
             }
             _ => {}

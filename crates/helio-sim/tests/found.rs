@@ -244,3 +244,16 @@ fn parts_of_a_gpu_go_back_to_the_bundle_that_they_came_from() {
 fn a_clock_that_jumps_after_a_restart_buries_nobody() {
     check_edition(8, 1_394);
 }
+
+/// OWN-1: an actor's first call had not left its caller, whose head was cut off, and failed when the connection could not be
+/// made (`make chaos` with seed 351,006).
+#[test]
+fn a_call_that_was_never_sent_waits_for_a_connection() {
+    check_edition(10, 1_497);
+}
+
+/// LIMIT-1: what a driver had read stayed pinned where its value came after its reader had left (`make chaos` with seed 22).
+#[test]
+fn nothing_stays_pinned_that_came_too_late() {
+    check_edition(10, 41);
+}

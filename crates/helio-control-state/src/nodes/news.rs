@@ -129,6 +129,11 @@ impl Nodes {
         for node_id in std::mem::take(&mut self.changed) {
             let Some(node) = self.nodes.get_mut(&node_id) else { continue };
             self.version += 1;
+            let is_newer = node.info.version < self.version;
+            assert!(
+                is_newer,
+                "watchers would take the news of a node for older than what they know"
+            );
             node.info.version = self.version;
             for watcher in self.watches.watchers_of(node_id) {
                 news.tell(watcher, node.info.clone());
@@ -163,6 +168,8 @@ impl Nodes {
                 continue;
             }
             self.wanting.remove(&node_id);
+            let most = CANDIDATES_MAX * (CANDIDATE_SHAPES_MAX + 1);
+            assert!(found.len() <= most, "one node's requests would hold up all news");
             for other in found {
                 let dropped = self.watches.add(node_id, other);
                 for seen in dropped.into_iter().chain([other]) {

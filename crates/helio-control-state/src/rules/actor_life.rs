@@ -340,7 +340,11 @@ impl Control {
         // The node decides which devices it gets.
         let assigned = Assigned { resources: actor.spec.resources.clone(), ..Assigned::default() };
         let Actor { incarnation, attempt, .. } = *actor;
-        let launch = ActorLaunch { spec: actor.whole_spec(), incarnation, assigned, attempt };
+        let mut spec = actor.whole_spec();
+        if incarnation > 0 && mutant!("restart-without-its-environment") {
+            spec.runtime_env = Default::default();
+        }
+        let launch = ActorLaunch { spec, incarnation, assigned, attempt };
         self.out.send(node_id, ControlToNode::LaunchActor(launch));
     }
 }

@@ -146,7 +146,8 @@ impl Control {
     pub(crate) fn lose_bundles_on(&mut self, node_id: NodeId) {
         self.enqueue_resumed_groups(|former| former == Some(node_id));
         for group_id in self.groups.on_node(node_id) {
-            self.lose_bundles(group_id, |_, at| at == node_id);
+            let moves_all = mutant!("whole-group-moves-with-one-node");
+            self.lose_bundles(group_id, |_, at| at == node_id || moves_all);
         }
     }
 
@@ -160,7 +161,8 @@ impl Control {
         }
         // One that waits for its node of before a restart joins the queue when that is back, or given up.
         let waits = |group: &Group| group.is_waiting() && group.former_node().is_none();
-        if self.groups.get(group_id).is_some_and(waits) {
+        if self.groups.get(group_id).is_some_and(waits) && !mutant!("lost-bundle-not-placed-again")
+        {
             self.groups.dequeue(group_id);
             self.enqueue_group(group_id);
         }

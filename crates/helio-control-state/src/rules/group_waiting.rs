@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use helio_proto::control::Empty;
 use helio_proto::group::{AskGroup, GroupNews};
 use helio_scheduler::why_group;
-use helio_types::{NodeId, PlacementGroupId};
+use helio_types::{NodeId, PlacementGroupId, mutant};
 
 use crate::durable;
 use crate::event::Requester;
@@ -17,6 +17,9 @@ impl Control {
         match self.groups.get(group_id).map(|group| group.is_placed()) {
             None => self.out.reply(requester, gone(group_id)),
             Some(true) => self.out.reply(requester, Empty {}),
+            Some(false) if mutant!("group-ready-before-it-is-placed") => {
+                self.out.reply(requester, Empty {});
+            }
             Some(false) => self.groups.add_waiter(group_id, requester),
         }
     }

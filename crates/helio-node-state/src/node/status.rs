@@ -4,7 +4,7 @@ use helio_config::control::status_gather_ms;
 use helio_proto::cluster::{NodeStatus, NodeToControl, RegisterNode, StatusUnchanged};
 use helio_proto::control::{NodeInfo, PendingDemand};
 use helio_scheduler::taken;
-use helio_types::{NodeAddress, Quantity};
+use helio_types::{NodeAddress, Quantity, mutant};
 
 use super::Node;
 
@@ -17,8 +17,11 @@ const SHAPES_MAX: usize = 100;
 impl Node {
     /// Returns the first message of the node on a connection to the control service, at `now`.
     pub fn registration(&mut self, now: u64) -> RegisterNode {
-        let info = self.info();
+        let mut info = self.info();
         self.reported = Some(info.clone());
+        if self.cluster.size() > 1 && mutant!("labels-not-told-again") {
+            info.labels.clear();
+        }
         RegisterNode {
             info,
             actors: self.running_actors(),
@@ -55,7 +58,8 @@ impl Node {
     #[must_use]
     pub fn info(&self) -> NodeInfo {
         let mut pending: Vec<PendingDemand> = Vec::new();
-        for (class, count) in self.leases.demand().take(SHAPES_MAX) {
+        let shapes_max = if mutant!("tasks-are-no-demand") { 0 } else { SHAPES_MAX };
+        for (class, count) in self.leases.demand().take(shapes_max) {
             let why = self.why_class(class);
             pending.push(PendingDemand {
                 resources: class.resources.clone(),

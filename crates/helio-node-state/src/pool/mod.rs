@@ -292,11 +292,9 @@ impl Pool {
     ) -> Option<WorkerId> {
         let waiting = Waiting { demand, wants_preloaded };
         let fits = |worker: &Worker| {
-            let is_of_kind = match mutant!("worker-of-another-environment") {
-                true => worker.key.0 == key.0,
-                false => worker.key == key,
-            };
-            is_of_kind && waiting.takes(worker.is_fresh, worker.is_preloaded)
+            let is_of_job = worker.key.0 == key.0 || mutant!("worker-of-another-job");
+            let is_of_env = worker.key.1 == key.1 || mutant!("worker-of-another-environment");
+            is_of_job && is_of_env && waiting.takes(worker.is_fresh, worker.is_preloaded)
         };
         // The one used last has the warmest caches; a used one leaves the fresh ones to actors.
         let mut idle = self.idle.iter().rev().map(|(_, id)| *id);

@@ -65,13 +65,19 @@ impl Line {
     pub(super) fn push_back(&mut self, near: Option<NodeAddress>, id: TaskId) {
         let place = self.ends.1;
         self.ends.1 += 1;
-        self.calls_mut(near).push_back((place, id));
+        let calls = self.calls_mut(near);
+        let is_last = calls.back().is_none_or(|(last, _)| *last < place);
+        assert!(is_last, "a call would wait before one that was made earlier");
+        calls.push_back((place, id));
     }
 
     pub(super) fn push_front(&mut self, near: Option<NodeAddress>, id: TaskId) {
         self.ends.0 -= 1;
         let place = self.ends.0;
-        self.calls_mut(near).push_front((place, id));
+        let calls = self.calls_mut(near);
+        let is_first = calls.front().is_none_or(|(first, _)| *first > place);
+        assert!(is_first, "a call that came back would wait behind one that was made later");
+        calls.push_front((place, id));
     }
 
     /// The first call that may run anywhere, if only such calls wait.
@@ -150,6 +156,24 @@ impl Line {
         let near = self.near.iter();
         let near = near.flat_map(|(node, near)| near.calls.iter().map(|one| (Some(*node), *one)));
         self.anywhere.iter().map(|one| (None, *one)).chain(near)
+    }
+
+    /// Whether the calls stand in the order of their places, and each node in the list has some.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.near.values().any(|near| near.calls.is_empty()) {
+            return Err("a node is listed for which no call waits".to_owned());
+        }
+        let lines = self.near.values().map(|near| &near.calls).chain([&self.anywhere]);
+        for calls in lines {
+            let is_ordered =
+                calls.iter().zip(calls.iter().skip(1)).all(|(one, next)| one.0 < next.0);
+            let is_within =
+                calls.iter().all(|(place, _)| (self.ends.0..self.ends.1).contains(place));
+            if !is_ordered || !is_within {
+                return Err("calls wait out of their order".to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// How many calls come before this one, and for which node it waits.

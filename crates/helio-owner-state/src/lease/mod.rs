@@ -163,7 +163,7 @@ impl Leases {
         {
             return Err(format!("{} kinds of calls are kept", self.classes.len()));
         }
-        Ok(())
+        self.classes.iter().try_for_each(|class| class.queue.check())
     }
 }
 
@@ -391,7 +391,8 @@ impl Owner {
             class.call_us = if class.call_us == 0 { took } else { (class.call_us * 7 + took) / 8 };
         }
         let empty = lease.sent.is_empty();
-        let exclusive = self.leases.classes[index].class.exclusive;
+        let exclusive =
+            self.leases.classes[index].class.exclusive && !mutant!("worker-of-one-call-lent-on");
         if empty && lease.is_orphaned {
             self.drop_with_node(request, now, out);
         } else if leaving || (empty && (lease.revoked || exclusive)) {

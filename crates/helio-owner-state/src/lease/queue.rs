@@ -84,6 +84,8 @@ impl Leases {
             Some(unused) => {
                 self.by_content.retain(|_, index| *index != unused);
                 self.by_pointer.retain(|_, index| *index != unused);
+                let has_idle = !self.classes[unused].idle.is_empty();
+                assert!(!has_idle, "workers of one kind of calls would be sent those of another");
                 self.classes[unused] = class;
                 self.pauses.clear(unused);
                 unused
@@ -160,10 +162,13 @@ impl Owner {
     fn send(&mut self, request: u64, id: TaskId, now: u64, out: &mut Vec<Action>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(lease) = self.leases.leases.get_mut(&request) else { return };
+        assert!(task.state == State::Queued, "a call would run at two workers at once");
         task.state = State::OnLease(request);
         task.at = Some(lease.worker.clone());
         task.sent = now;
         lease.is_fresh = false;
+        let is_alone = !self.leases.classes[lease.class].class.exclusive || lease.sent.is_empty();
+        assert!(is_alone, "a worker that is to run one call would get a second one");
         if lease.sent.is_empty() {
             lease.began = now;
         }

@@ -90,7 +90,8 @@ impl<P: Clone> Inbox<P> {
     pub(crate) fn push(&mut self, waiting: Waiting<P>) {
         self.has_remade |= waiting.is_remade();
         self.has_groups |= waiting.group().is_some_and(|group| !group.is_empty());
-        if waiting.is_unordered() && !waiting.is_complete() {
+        let is_aside = waiting.is_unordered() && !mutant!("unordered-call-holds-back-others");
+        if is_aside && !waiting.is_complete() {
             self.lacking.push(waiting);
         } else {
             self.queue.push_back(waiting);
@@ -156,7 +157,7 @@ impl<P: Clone> Inbox<P> {
         if first.is_complete() {
             return Some(0);
         }
-        if !self.has_groups {
+        if !self.has_groups || mutant!("other-concurrency-groups-wait") {
             return None;
         }
         let mut blocked = Vec::new();

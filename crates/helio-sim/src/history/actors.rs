@@ -218,16 +218,16 @@ impl History {
         self.ready_with.insert(object, group);
     }
 
-    /// Whether the object was to become ready with a placement group that may have been refused; `None`: any was.
+    /// The placement group that an object becomes ready with.
     #[must_use]
-    pub fn was_group_refused(&self, object: Option<ObjectId>) -> bool {
-        match object {
-            Some(object) => self
-                .ready_with
-                .get(&object)
-                .is_some_and(|group| self.groups_refused.contains(group)),
-            None => !self.groups_refused.is_empty(),
-        }
+    pub fn group_ready_with(&self, object: ObjectId) -> Option<PlacementGroupId> {
+        self.ready_with.get(&object).copied()
+    }
+
+    /// Whether the object was to become ready with a placement group that may have been refused.
+    #[must_use]
+    pub fn was_group_refused(&self, object: ObjectId) -> bool {
+        self.ready_with.get(&object).is_some_and(|group| self.groups_refused.contains(group))
     }
 
     fn is_group_over(&self, group: PlacementGroupId) -> bool {

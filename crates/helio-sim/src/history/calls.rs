@@ -160,9 +160,28 @@ impl History {
             || call.takers.iter().any(|taker| self.is_undone(*taker))
     }
 
-    /// Somebody cancelled a call, and so those that it made.
-    pub fn cancelled(&mut self, task: TaskId) {
-        self.cancelled.insert(task);
+    /// Somebody cancelled a call, and with `is_deep` those that it made.
+    pub fn cancelled(&mut self, task: TaskId, is_deep: bool) {
+        *self.cancelled.entry(task).or_default() |= is_deep;
+    }
+
+    /// Whether a call was cancelled, or one above it, with those that they made.
+    #[must_use]
+    pub fn was_cancelled_deep(&self, task: TaskId) -> bool {
+        let mut at = Some(&task);
+        while let Some(task) = at {
+            if self.cancelled.get(task) == Some(&true) {
+                return true;
+            }
+            at = self.parents.get(task);
+        }
+        false
+    }
+
+    /// Whether a process may ask another one to stop a call: it was cancelled, or is a generator that its reader has left.
+    #[must_use]
+    pub fn may_be_stopped(&self, task: TaskId) -> bool {
+        self.was_cancelled(task) || self.left.contains(&task)
     }
 
     /// The owner of a call is told to stop it: what runs goes on until it hears of that, and what was sent may have begun;
@@ -359,17 +378,10 @@ impl History {
         self.calls.iter().find(is_before).map(|(id, _)| *id)
     }
 
-    /// Whether this call was cancelled, or one in which it was made.
+    /// Whether this call was cancelled, or one in which it was made, with those that it made.
     #[must_use]
     pub fn was_cancelled(&self, task: TaskId) -> bool {
-        let mut at = Some(&task);
-        while let Some(task) = at {
-            if self.cancelled.contains(task) {
-                return true;
-            }
-            at = self.parents.get(task);
-        }
-        false
+        self.cancelled.contains_key(&task) || self.was_cancelled_deep(task)
     }
 
     /// The reader of a generator has taken so many items.

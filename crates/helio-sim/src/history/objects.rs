@@ -54,8 +54,17 @@ impl History {
     }
 
     /// The node has no room for it.
-    pub fn found_no_room(&mut self, by: WorkerId, request_id: u64) {
-        self.without_room.extend(self.asked.get(&(by, request_id)));
+    pub fn found_no_room(&mut self, by: WorkerId, request_id: u64, now: u64) {
+        if let Some(object) = self.asked.get(&(by, request_id)).copied() {
+            self.without_room.insert(object);
+            self.refused_at.insert((by, object), now);
+        }
+    }
+
+    /// Whether a process was told after that moment, or never, that there is no room for an object.
+    #[must_use]
+    pub fn was_refused_since(&self, by: WorkerId, object: ObjectId, since: u64) -> bool {
+        self.refused_at.get(&(by, object)).is_none_or(|at| *at >= since)
     }
 
     /// Whether a node that was asked for the object had no room for it.

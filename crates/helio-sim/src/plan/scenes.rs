@@ -317,4 +317,30 @@ impl Plan {
         };
         self.faults.sort_by_key(|(at, _)| *at);
     }
+
+    /// Gives half of the runs without a scene one that the tenth edition has brought.
+    pub(crate) fn draw_tenth_scene(&mut self, rng: &mut Rng) {
+        use Scene::{Aside, Demand, Resettled, Softly, Spaces};
+        let all = [Demand, Spaces, Softly, Resettled, Aside];
+        let Some(scene) = self.begin_scene(rng, 2, &all, 2..=4, 3) else { return };
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        self.faults = match scene {
+            Resettled => (0..2).map(|_| (at(50_000, 2_500_000), Fault::Node)).collect(),
+            Spaces => {
+                vec![(at(100_000, 1_500_000), Fault::Control { away_us: at(1_000, 300_000) })]
+            }
+            Aside => match at(0, 2) {
+                0 => vec![(at(50_000, 1_500_000), Fault::Daemon)],
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        match scene {
+            // Nobody else takes what waits for them.
+            Demand => self.n_drivers = 1,
+            Softly => self.has_kills = true,
+            _ => {}
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
 }

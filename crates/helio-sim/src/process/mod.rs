@@ -5,6 +5,7 @@
 //! `submit` (those that call), `read` (those that read), `table`, `groups`.
 
 mod groups;
+mod inbox;
 mod observe;
 mod read;
 mod submit;
@@ -17,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use helio_owner_state::{Event as OwnerEvent, Owner};
-use helio_process_state::{Action, Event, Identity, Memory, Peer};
+use helio_process_state::{Action, Event, Identity, Lease, Memory, Peer};
 use helio_proto::node::{ClientToNode, Expect, JobConfig, LeaseClass, NodeToClient, Register};
 use helio_proto::template::{CallKind, Template};
 use helio_proto::{decode, encode, frame};
@@ -29,6 +30,7 @@ use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
 use crate::plan::Target;
 use crate::program::{Needs, Op};
+use inbox::Inbox;
 pub(crate) use user::{ActorState, Frame as Code};
 
 /// Keeps a range of the object store from being reused; tells when it is dropped.
@@ -118,6 +120,12 @@ pub(crate) struct Process {
     pub(crate) actor: Option<ActorState>,
     /// Calls that were cancelled while they ran.
     cancelled: BTreeSet<TaskId>,
+    /// The running calls that are to end by force.
+    forced: BTreeSet<TaskId>,
+    /// The lease of the task that began last.
+    lease: Option<Arc<Lease>>,
+    /// The calls that came for an actor.
+    inbox: Inbox,
     /// The process is to end as soon as nothing runs.
     exits: bool,
     /// The process has run its last task, and ends when nobody needs what it owns.
@@ -169,6 +177,9 @@ impl Process {
             code: main.into_iter().collect(),
             actor: None,
             cancelled: BTreeSet::new(),
+            forced: BTreeSet::new(),
+            lease: None,
+            inbox: Inbox::default(),
             exits: false,
             lingers: false,
             dies: None,
@@ -240,6 +251,9 @@ impl Process {
             returned: self.unpinned.clone(),
             outside: self.outside.clone(),
         };
+        if self.is_driver {
+            core.facts.drivers_with_jobs.insert(self.id);
+        }
         let mut machine = Machine::new(identity, arena);
         let own_node = machine.links().own_node();
         self.outer.insert(own_node, self.node_link);
@@ -301,8 +315,10 @@ impl Process {
             }
             Action::CollectReleased => self.return_pins(core),
             Action::Interrupt(task) => {
-                for child in core.facts.history.made_in(task, self.id) {
-                    self.stops(core, child);
+                if core.facts.history.was_cancelled_deep(task) {
+                    for child in core.facts.history.made_in(task, self.id) {
+                        self.stops(core, child);
+                    }
                 }
                 self.cancelled.insert(task);
             }
@@ -564,7 +580,9 @@ impl Process {
                 let peer = machine.and_then(|machine| machine.links().peer(inner).cloned());
                 if matches!(peer, Some(Peer::Process(_))) {
                     observe::answered(core, &bytes);
+                    self.frame_came(&bytes);
                 } else {
+                    self.inbox.daemon_said(&bytes);
                     let from = core.net.get(link).and_then(|line| match line.ends[1] {
                         End::Node(node) => Some(core.daemons[node].address.node_id),
                         End::Process(_) | End::Control(_) => None,

@@ -21,7 +21,7 @@ pub(super) fn received(core: &mut Core, (by, from): (WorkerId, NodeId), bytes: &
         NodeToClient::ObjectRefused(refused)
             if matches!(refused.failure.kind, FailureKind::StoreFull | FailureKind::OutOfDisk) =>
         {
-            core.facts.history.found_no_room(by, refused.request_id);
+            core.facts.history.found_no_room(by, refused.request_id, core.now);
         }
         _ => {}
     }
@@ -73,6 +73,11 @@ pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), by
         let frame = Frame::get(bytes);
         if let Ok(Frame::Call { task, .. }) = &frame {
             core.facts.history.sent(*task, to);
+        }
+        if let Ok(Frame::Cancel { task, .. }) = &frame
+            && !core.facts.history.may_be_stopped(*task)
+        {
+            core.violation(format!("{task:?} is to be stopped, and nobody cancelled it"));
         }
         match frame {
             Ok(Frame::LocationLost { .. }) => "arguments recovered",

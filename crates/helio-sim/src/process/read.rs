@@ -6,6 +6,7 @@ use helio_proto::control::{ControlResponse, GetNamedActor};
 use helio_proto::error::{SystemError, came_through};
 use helio_types::ObjectId;
 
+use super::submit::in_space;
 use super::user::{Frame, Held, Step, Wait};
 use super::{Payload, Process};
 use crate::core::Core;
@@ -39,7 +40,7 @@ impl Process {
         core: &mut Core,
         bytes: &[u8],
         expect: Expect,
-        (what, object): (&str, Option<ObjectId>),
+        (what, object, since): (&str, Option<ObjectId>, u64),
     ) {
         core.facts.count("errors");
         let (mut bytes, mut object) = (bytes, object);
@@ -65,7 +66,7 @@ impl Process {
         };
         let kind = error.kind;
         core.note(|| format!("p{} reads {what}: {kind:?} {}", self.pid, error.message));
-        if let Err(broken) = core.facts.judge(&error, Reading { by: self.id, object }) {
+        if let Err(broken) = core.facts.judge(&error, Reading { by: self.id, object, since }) {
             core.violation(format!(
                 "OWN-1: p{} reads {what}: {kind:?}, but {broken}: {} (task {:?}, object {:?}, actor {:?})",
                 self.pid, error.message, error.task, error.object, error.actor
@@ -111,7 +112,7 @@ impl Process {
         for (payload, expect) in payloads.iter().zip(&body.deps) {
             let (bytes, is_error) = self.bytes(core, payload);
             if is_error {
-                self.check_error(core, &bytes, *expect, ("an argument", None));
+                self.check_error(core, &bytes, *expect, ("an argument", None, 0));
                 return Some(bytes);
             }
             self.check_value(core, &bytes, *expect, "an argument");
@@ -144,7 +145,7 @@ impl Process {
             })
             .collect();
         if !matches!(frame.wait, Wait::News) {
-            frame.wait = Wait::News;
+            (frame.wait, frame.read_since) = (Wait::News, core.now);
             let ids: Vec<ObjectId> = wanted.iter().map(|(id, _)| *id).collect();
             if let Some(machine) = &mut self.machine {
                 machine.begin_read(&ids);
@@ -172,7 +173,7 @@ impl Process {
             (_, false) => None,
         });
         if let Some((id, expect, bytes)) = raised {
-            self.check_error(core, &bytes, expect, (&short(id), Some(id)));
+            self.check_error(core, &bytes, expect, (&short(id), Some(id), frame.read_since));
             return self.raise(frame, bytes);
         }
         if payloads.len() < wanted.len() {
@@ -181,6 +182,13 @@ impl Process {
         for (id, expect, payload) in payloads {
             let (bytes, _) = self.bytes(core, &payload);
             let value = self.check_value(core, &bytes, expect, &short(id));
+            if let Some(group) = core.facts.history.group_ready_with(id)
+                && !core.is_held(group)
+            {
+                core.violation(format!(
+                    "group {group} is ready, and not all its bundles were held"
+                ));
+            }
             for inner in value.filter(|_| open).map(|value| value.inner).unwrap_or_default() {
                 let held = self.take_over(core, &inner);
                 frame.opened += 1;
@@ -332,7 +340,8 @@ impl Process {
         name: &str,
         to: Slot,
     ) -> Step {
-        let get = GetNamedActor { name: name.to_owned(), namespace: "sim".to_owned() };
+        let (space, own) = in_space(name);
+        let get = GetNamedActor { name: own.to_owned(), namespace: space.to_owned() };
         let Some(answer) = self.control(core, frame, get) else { return Step::Stay };
         let wanted = core.facts.detached.get(name).copied();
         match answer {

@@ -68,7 +68,7 @@ fn targeted(target: Where, node_id: NodeId) -> Strategy {
 pub(super) const PLACES: u32 = 1_000;
 
 /// Whether an actor takes its calls in any order, as everybody knows who knows its id.
-fn is_unordered(actor: ActorId) -> bool {
+pub(super) fn is_unordered(actor: ActorId) -> bool {
     actor.0[0] % 2 == 1
 }
 
@@ -85,6 +85,11 @@ pub(super) fn group(actor: ActorId, salt: u64) -> &'static str {
 /// Whether a worker that runs a task of that salt runs no other one: the task has `max_calls=1`.
 fn is_last_call(core: &Core, salt: u64) -> bool {
     core.plan.edition > 1 && salt.is_multiple_of(13)
+}
+
+/// The namespace of a name, and the rest of it.
+pub(super) fn in_space(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or(("sim", name))
 }
 
 /// How many hundredths an actor takes of the bundles that it lives in.
@@ -465,11 +470,12 @@ impl Process {
                 )
             }
         };
+        let (space, name) = in_space(wish.name.as_deref().unwrap_or_default());
         let spec = ActorSpec {
             actor_id: actor,
             job_id: machine.job().job_id,
-            name: wish.name.clone().unwrap_or_default(),
-            namespace: "sim".to_owned(),
+            name: name.to_owned(),
+            namespace: space.to_owned(),
             detached: is_detached,
             get_if_exists: wish.get_if_exists,
             max_restarts: wish.max_restarts,
@@ -520,6 +526,7 @@ impl Process {
         self.tell_owner(core, Event::CreateActor { creation });
         if is_detached {
             core.facts.detached_sent.insert(actor);
+            core.facts.names.extend(wish.name.clone().map(|name| (actor, name)));
             // Its handle is the caller's only when the control service has answered.
             frame.wait = Wait::Creation(actor, request);
             return Step::Stay;
@@ -555,7 +562,7 @@ impl Process {
                 self.tell_owner(core, Event::KnowActor { actor: found.actor_id, handle: None });
                 frame.slots.insert(wish.to, Held::Actor { id: found.actor_id, handle: None });
             }
-            (ControlResponse::Failed(_), _) if core.facts.head_disk_was_full => {
+            (ControlResponse::Failed(_), _) if core.facts.refusable_actors.contains(&actor) => {
                 core.facts.count("actors refused by the head");
             }
             (ControlResponse::Failed(failure), _) => {
@@ -568,6 +575,10 @@ impl Process {
 
     /// The control service has said which actor has a name: one at a time.
     fn has_name(&self, core: &mut Core, name: &str, actor: ActorId) {
+        let own = core.facts.names.get(&actor).filter(|own| *own != name).cloned();
+        if let Some(own) = own {
+            core.violation(format!("{actor} is found as {name}, and its name is {own}"));
+        }
         let before = core.facts.detached.get(name).copied();
         let other = before.filter(|before| *before != actor);
         if other.is_some() && core.facts.history.actor_may_be_over(actor) {
@@ -603,13 +614,13 @@ impl Process {
         core: &mut Core,
         frame: &Frame,
         slot: Slot,
-        force: bool,
+        (force, recursive): (bool, bool),
     ) -> Step {
         if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
-            core.facts.count("cancels");
-            core.facts.history.cancelled(id.task());
+            core.facts.count(if recursive { "cancels" } else { "cancels of one call alone" });
+            core.facts.history.cancelled(id.task(), recursive);
             self.stops(core, id.task());
-            self.tell_owner(core, Event::Cancel { object: *id, force, recursive: true });
+            self.tell_owner(core, Event::Cancel { object: *id, force, recursive });
         }
         Step::Next
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use helio_process_state::{Answer, Event as ProcessEvent};
 use helio_proto::control::{
     ControlRequest, ControlResponse, JobInfo, KvDel, KvEntries, KvGet, KvKeys, KvPut, ListJobs,
+    ListNodes,
 };
-use helio_types::WorkerId;
+use helio_types::{ResourceSet, WorkerId};
 
 use super::Process;
 use super::user::{Frame, Step, Wait};
@@ -50,11 +51,15 @@ impl Process {
         &mut self,
         core: &mut Core,
         frame: &mut Frame,
+        key: &[u8],
         message: impl Into<ControlRequest>,
     ) -> Option<bool> {
         match self.control(core, frame, message)? {
-            ControlResponse::KvValue(before) => Some(before.found),
-            ControlResponse::Failed(_) if core.facts.head_disk_was_full => {
+            ControlResponse::KvValue(before) => {
+                core.facts.refusable_keys.remove(key);
+                Some(before.found)
+            }
+            ControlResponse::Failed(_) if core.facts.refusable_keys.contains(key) => {
                 core.facts.count("writes refused by the head");
                 self.pause(core, frame, core.now + WRITE_AGAIN_US);
                 None
@@ -75,7 +80,7 @@ impl Process {
     ) -> Step {
         let key = key.to_le_bytes().to_vec();
         core.facts.kv_sent.insert(key.clone(), Some(value));
-        if self.change(core, frame, put(&key, value, true)).is_none() {
+        if self.change(core, frame, &key, put(&key, value, true)).is_none() {
             return Step::Stay;
         }
         core.facts.kv.insert(key, Some(value));
@@ -95,7 +100,7 @@ impl Process {
         if before.is_none() {
             core.facts.kv_sent.insert(key.clone(), Some(value));
         }
-        let Some(was_there) = self.change(core, frame, put(&key, value, false)) else {
+        let Some(was_there) = self.change(core, frame, &key, put(&key, value, false)) else {
             return Step::Stay;
         };
         core.facts.count("keys put once");
@@ -111,7 +116,7 @@ impl Process {
         let key = key.to_le_bytes().to_vec();
         core.facts.kv_sent.insert(key.clone(), None);
         let del = KvDel { namespace: SPACE.to_owned(), key: key.clone() };
-        if self.change(core, frame, del).is_none() {
+        if self.change(core, frame, &key, del).is_none() {
             return Step::Stay;
         }
         core.facts.count("keys deleted");
@@ -188,6 +193,36 @@ impl Process {
         Step::Next
     }
 
+    /// What waits for a node that could hold it is demand, which an autoscaler reads.
+    pub(super) fn demand(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        wanted: &[(&'static str, u32)],
+    ) -> Step {
+        let found = match self.control(core, frame, ListNodes {}) {
+            None => return Step::Stay,
+            Some(ControlResponse::Nodes(found)) => found,
+            Some(other) => {
+                core.violation(format!("a list of nodes was answered with {other:?}"));
+                return Step::Next;
+            }
+        };
+        core.facts.count("looks at the demand");
+        let of_nodes = found.nodes.iter().flat_map(|node| &node.pending);
+        let all: Vec<&ResourceSet> =
+            found.pending.iter().chain(of_nodes).map(|demand| &demand.resources).collect();
+        for (resource, amount) in wanted {
+            let is_it = |one: &&ResourceSet| one.get(resource).to_f64() >= f64::from(*amount);
+            if !all.iter().any(is_it) {
+                core.violation(format!(
+                    "{amount} {resource} are waited for, and are no demand: {all:?}"
+                ));
+            }
+        }
+        Step::Next
+    }
+
     /// The list of jobs has each driver once: the reader's own job runs, and those do not whose drivers ended long ago.
     pub(super) fn list_jobs(&mut self, core: &mut Core, frame: &mut Frame) -> Step {
         let jobs = match self.control(core, frame, ListJobs {}) {
@@ -209,7 +244,17 @@ impl Process {
             let ended = core.facts.drivers_ended.get(&job.driver);
             ended.is_some_and(|ended| core.now.saturating_sub(*ended) > JOB_END_US_MAX)
         };
+        let is_listed = |driver: &WorkerId| of_driver(*driver).count() == 1;
+        let mut ended = core.facts.drivers_ended.iter().filter(|(driver, at)| {
+            core.facts.drivers_with_jobs.contains(driver)
+                && core.now.saturating_sub(**at) > JOB_END_US_MAX
+        });
+        let unlisted = ended.find(|(driver, _)| !is_listed(driver)).map(|one| *one.0);
         let wrong = jobs.iter().filter(is_over).find(|job| job.alive || job.ended_ms == 0).cloned();
+        if let Some(driver) = unlisted {
+            let text = format!("STATE-2: the job of {driver}, which has ended, is not listed once");
+            core.violation(format!("{text}: {jobs:?}"));
+        }
         if let Some(job) = wrong {
             core.violation(format!("STATE-2: a job runs whose driver has ended: {job:?}"));
         }

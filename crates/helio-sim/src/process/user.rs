@@ -68,6 +68,8 @@ pub(crate) struct Frame {
     pub(super) slots: BTreeMap<Slot, Held>,
     pub(super) wait: Wait,
     pub(super) since: u64,
+    /// When it began to read.
+    pub(super) read_since: u64,
     /// When a read or a wait is given up.
     pub(super) deadline: Option<u64>,
     /// The thread that it runs on.
@@ -102,6 +104,13 @@ pub(super) enum Step {
     Leave,
 }
 
+impl ActorState {
+    /// Whether it takes calls.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_ready
+    }
+}
+
 impl Frame {
     pub(crate) fn main(script: Vec<Op>) -> Self {
         Self::new(Kind::Main, Body::default(), script)
@@ -116,6 +125,7 @@ impl Frame {
             slots: BTreeMap::new(),
             wait: Wait::Nothing,
             since: 0,
+            read_since: 0,
             deadline: None,
             thread: 0,
             is_blocked: false,
@@ -183,6 +193,9 @@ impl Process {
                 break;
             }
         }
+        if !self.is_over(core) {
+            self.check_inbox(core);
+        }
         let is_free = self.owner().is_none_or(|owner| !owner.is_needed());
         if self.lingers && is_free && self.dies.is_none() {
             self.dies = Some(super::ASKED_TO_END);
@@ -217,6 +230,12 @@ impl Process {
             if let Kind::Call { returns, .. } = frame.kind
                 && self.cancelled.remove(&frame.task())
             {
+                if self.forced.contains(&frame.task()) {
+                    let task = frame.task();
+                    core.violation(format!(
+                        "{task:?} was to end by force, and is only interrupted"
+                    ));
+                }
                 let error = cancelled(frame.task());
                 self.leave(core, frame, Some(failed(error, returns, false)));
                 return false;
@@ -381,6 +400,9 @@ impl Process {
                     order: BTreeMap::new(),
                 };
                 self.actor = Some(state);
+                if let Err(text) = core.facts.serves(self.id, spec.job_id) {
+                    core.violation(text);
+                }
                 core.facts.history.actor_constructs(spec.actor_id, self.id);
                 core.actor_begins(self.pid, spec.actor_id);
                 let needs = core.facts.history.actor_needs_of(spec.actor_id);
@@ -390,6 +412,7 @@ impl Process {
             }
             Work::Call(call) => {
                 let task = call.task;
+                self.inbox.begun(task);
                 if let Err(text) = core.facts.begins(task, self.id, core.now) {
                     core.violation(text);
                 }
@@ -404,7 +427,14 @@ impl Process {
                 }
                 if let Some(lease) = &call.lease {
                     core.task_begins(self.pid, task);
+                    if let Err(text) = core.facts.serves(self.id, task.job()) {
+                        core.violation(text);
+                    }
                     let needs = core.facts.history.needs(task);
+                    let before = self.lease.replace(lease.clone());
+                    if needs.gpu > 0 && before.is_some_and(|before| Arc::ptr_eq(&before, lease)) {
+                        core.violation(format!("{task:?} begins on a lease that another has used"));
+                    }
                     core.takes_devices(self.pid, task, needs, &lease.assigned);
                 }
                 let backpressure = call.template.backpressure;
@@ -540,7 +570,10 @@ impl Process {
                 Step::Next
             }
             Op::KillActor { slot, no_restart } => self.kill_actor(core, frame, slot, no_restart),
-            Op::Cancel { slot, force } => self.cancel(core, frame, slot, force),
+            Op::Cancel { slot, force, recursive } => {
+                self.cancel(core, frame, slot, (force, recursive))
+            }
+            Op::Demand(wanted) => self.demand(core, frame, &wanted),
             Op::Next { stream, to } => self.next_item(core, frame, stream, to),
             Op::DropStream(slot) => {
                 if let Some(held) = frame.slots.remove(&slot) {

@@ -7,7 +7,7 @@ use crate::bundles::ROOM;
 use crate::plan::{Target, WAIT_US_MAX};
 
 /// As much as no node has.
-const TOO_MUCH: u32 = 100;
+pub(super) const TOO_MUCH: u32 = 100;
 
 /// How often a program looks whether a node hands over its objects.
 const HAND_OVER_LOOKS: u32 = 2_000;

@@ -52,6 +52,11 @@ impl Author<'_> {
             Scene::Keepers => self.keepers(),
             Scene::Freed => self.freed(),
             Scene::Unplaced => self.unplaced(),
+            Scene::Demand => self.demand(),
+            Scene::Spaces => self.spaces(),
+            Scene::Softly => self.softly(),
+            Scene::Resettled => self.resettled(),
+            Scene::Aside => self.aside(),
             // Its play is the first thing that happens.
             Scene::Apart => self.relay_from_everywhere(),
         }
@@ -267,6 +272,11 @@ impl Author<'_> {
     /// All drivers ask for actors of the same few names, use what they get, and now and then end it.
     fn shared_names(&mut self) {
         let name = format!("shared-{}", self.rng.below(2));
+        self.shared_name(name);
+    }
+
+    /// Asks for the actor of a name, uses it, and now and then ends it.
+    pub(super) fn shared_name(&mut self, name: String) {
         let actor = self.new_actor(-1, None);
         if let Some(Op::Actor(wish)) = self.ops.last_mut() {
             (wish.name, wish.get_if_exists) = (Some(name), true);
@@ -537,7 +547,8 @@ impl Author<'_> {
                 self.wait(40_000);
             }
             if self.rng.one_in(2) {
-                self.ops.push(Op::Cancel { slot, force: self.rng.one_in(5) });
+                let force = self.rng.one_in(5);
+                self.ops.push(Op::Cancel { slot, force, recursive: true });
             }
         }
         self.read(&made);
