@@ -32,6 +32,7 @@ mod hash;
 mod history;
 mod lazy;
 mod links;
+mod past;
 mod relations;
 mod why;
 

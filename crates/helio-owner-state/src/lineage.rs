@@ -21,7 +21,8 @@ use crate::Owner;
 use crate::event::Action;
 use crate::hash::shrink;
 use crate::object::{Stored, error};
-use crate::task::{Earlier, Past, TaskSpec};
+use crate::past::{Earlier, Past};
+use crate::task::TaskSpec;
 
 /// The size of a record beside the bytes of its arguments.
 const CALL_BYTES: usize = 1024;
