@@ -23,7 +23,7 @@ REMOTE = (
 TASKS = ("parallelism", "override_num_blocks", "concurrency", "ray_remote_args", *REMOTE)
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _own: dict[str, list[str]] = {}  # the names that a reader or writer takes as its own, by its name
 
 
@@ -40,7 +40,7 @@ def spelled(function: F) -> F:
         return function
 
     @functools.wraps(function)
-    def call(*args: object, **keywords: object) -> Any:
+    def call(*args: object, **keywords: object) -> object:
         refuse(function.__name__, [k for k in keywords if k not in own], own, ())
         return function(*args, **keywords)
 

@@ -33,18 +33,20 @@ class ParquetReads(FileReads, Pushable):
     """Tasks of files or, where there are fewer files than tasks, of row groups."""
 
     form: Parquet
-    footers: dict[str, Any] = field(default_factory=dict)  # by path; read where they are needed
+    footers: dict[str, pa.parquet.FileMetaData] = field(
+        default_factory=dict
+    )  # by path; read where they are needed
     limit: int | None = None  # rows
     left_out: int = 0  # files, as a condition on the names of their folders excludes them
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "footers": {}}
 
-    def footer(self, path: str) -> Any:
+    def footer(self, path: str) -> pa.parquet.FileMetaData:
         """A file's ``FileMetaData``."""
         import pyarrow.parquet as pq
 
-        def read() -> Any:
+        def read() -> pa.parquet.FileMetaData:
             with self.filesystem.open_input_file(path) as file:
                 return pq.read_metadata(file)
 
@@ -192,7 +194,9 @@ class ParquetReads(FileReads, Pushable):
             for some in large:
                 yield Piece(file.path, tuple(some) if len(large) > 1 else None)
 
-    def _large(self, footer: Any, several: list[range], least: int) -> Iterator[range]:
+    def _large(
+        self, footer: pa.parquet.FileMetaData, several: list[range], least: int
+    ) -> Iterator[range]:
         """Neighbouring ranges of row groups, joined until each has ``least`` bytes of the columns."""
         names = self.form.chosen(footer.schema.to_arrow_schema()).names
 
