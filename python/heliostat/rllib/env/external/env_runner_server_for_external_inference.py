@@ -76,6 +76,9 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
 
         Args:
             **how: Has no effect: clients decide how many steps they send.
+
+        Returns:
+            The episodes, or parts of them; none where nothing came in time.
         """
         return self.sample_rollout(**how).episodes
 
@@ -85,6 +88,9 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
         Args:
             *arguments: Have no effect.
             **how: Has no effect.
+
+        Returns:
+            The episodes that came.
         """
         began, wait = time.perf_counter(), self.config.sample_timeout_s / 2
         with self._changed:

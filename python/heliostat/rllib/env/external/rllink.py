@@ -74,6 +74,9 @@ def get_rllink_message(sock_: Any) -> tuple[RLlink, dict[str, Any]]:
     Args:
         sock_: A connected socket.
 
+    Returns:
+        The kind, and the entries by their names.
+
     Raises:
         ConnectionError: The other side is gone, or what it sent is no message.
     """

@@ -16,5 +16,8 @@ class ValueFunctionAPI:
         Args:
             batch: Tensors by column, of shape ``(batch, ...)``.
             embeddings: What ``forward_train`` returned as ``Columns.EMBEDDINGS``. Default: it is computed.
+
+        Raises:
+            NotImplementedError: The module has none.
         """
         raise NotImplementedError
