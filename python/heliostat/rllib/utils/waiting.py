@@ -25,6 +25,8 @@ def wait_for(
     Returns:
         The references of those that have answered.
     """
+    if not calls:  # nothing is asked of a cluster, which need not be there
+        return []
     refs, number = list(calls.values()), len(calls) if number is None else number
     until = None if timeout is None else time.monotonic() + timeout
     has_told = False
