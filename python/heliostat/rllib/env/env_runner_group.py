@@ -72,7 +72,7 @@ class EnvRunnerGroup:
         self.restored: list[int] = []
         for index in range(1, self._count + 1):
             self._start(index)
-        if config.validate_env_runners_after_construction:
+        if self._actors and config.validate_env_runners_after_construction:
             calls = {f"env runner {i}": a.assert_healthy.remote() for i, a in self._actors.items()}
             heliostat.get(wait_for(calls, told))
 
