@@ -28,9 +28,8 @@ for _name in ("RAY_ADDRESS", "RAY_NAMESPACE", "CUDA_VISIBLE_DEVICES"):
     os.environ.pop(_name, None)
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-import harness  # noqa: E402
-import longest  # noqa: E402
-from shared import cluster  # noqa: E402
+from helpers import harness, longest  # noqa: E402
+from helpers.shared import cluster  # noqa: E402
 
 # A shell that starts the tests in the background has its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

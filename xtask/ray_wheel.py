@@ -24,7 +24,7 @@ def table() -> dict[str, Any]:
     """The [project] table: the release of Ray whose API this is, with a local version that says whose."""
     ours = project()
     name, version = ours["name"], ours["version"]
-    text = (PYTHON / "heliostat/core/version.py").read_text()
+    text = (PYTHON / "heliostat/core/platform/version.py").read_text()
     (release,) = re.findall(r'^RAY_VERSION = "(.*)"$', text, re.MULTILINE)
     extras: dict[str, list[str]] = {extra: [] for extra in (*WITHOUT, *WITHOUT_SERVE)}
     extras |= {extra: [f"{name}[data]=={version}"] for extra in WITH_DATA}

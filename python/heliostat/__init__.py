@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 
-from heliostat.core import foreign, optuna_urls
+from heliostat.core.driver import installed_ray
+from heliostat.core.platform import optuna_urls
 
 # A worker does what its driver does; that one has said it.
 if sys.argv[:1] != ["heliostat-worker"]:
-    foreign.warn()
+    installed_ray.warn()
 
 optuna_urls.listen()
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         __version__,
     )
     from heliostat._heliostat import ObjectRef as ObjectID
-    from heliostat.core.afar import ClientBuilder, client
     from heliostat.core.api import (
         LoggingConfig,
         cancel,
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
         shutdown,
         wait,
     )
-    from heliostat.core.dynamic import DynamicObjectRefGenerator
-    from heliostat.core.gpu import get_gpu_ids
-    from heliostat.core.language import (
+    from heliostat.core.calls.cross_language import (
         RESTORE_WORKER_MODE,
         SCRIPT_MODE,
         SPILL_WORKER_MODE,
@@ -64,10 +62,13 @@ if TYPE_CHECKING:
         java_actor_class,
         java_function,
     )
+    from heliostat.core.calls.dynamic_returns import DynamicObjectRefGenerator
+    from heliostat.core.driver.remote import ClientBuilder, client
+    from heliostat.core.platform.accelerators import get_gpu_ids
+    from heliostat.core.platform.version import COMMIT as __commit__
     from heliostat.core.runtime_context import get_runtime_context
     from heliostat.core.session import logger
     from heliostat.core.state import available_resources, cluster_resources, nodes, timeline
-    from heliostat.core.version import COMMIT as __commit__
 
 # name: (module, name there)
 _EXPORTS = {
@@ -77,14 +78,14 @@ _EXPORTS = {
             "ActorClassID ActorID ClusterID FunctionID JobID NodeID ObjectRef "
             "ObjectRefGenerator PlacementGroupID TaskID UniqueID WorkerID __version__"
         ),
-        "heliostat.core.afar": "ClientBuilder client",
+        "heliostat.core.driver.remote": "ClientBuilder client",
         "heliostat.core.api": (
             "LoggingConfig cancel get get_actor is_initialized kill method put remote wait"
         ),
-        "heliostat.core.dynamic": "DynamicObjectRefGenerator",
-        "heliostat.core.gpu": "get_gpu_ids",
-        "heliostat.core.init": "init shutdown",
-        "heliostat.core.language": (
+        "heliostat.core.calls.dynamic_returns": "DynamicObjectRefGenerator",
+        "heliostat.core.platform.accelerators": "get_gpu_ids",
+        "heliostat.core.driver.init": "init shutdown",
+        "heliostat.core.calls.cross_language": (
             "RESTORE_WORKER_MODE SCRIPT_MODE SPILL_WORKER_MODE WORKER_MODE Language "
             "cpp_function java_actor_class java_function"
         ),
@@ -95,7 +96,7 @@ _EXPORTS = {
 }
 _EXPORTS["ObjectID"] = ("heliostat._heliostat", "ObjectRef")
 _EXPORTS["logger"] = ("heliostat.core.session", "logger")
-_EXPORTS["__commit__"] = ("heliostat.core.version", "COMMIT")
+_EXPORTS["__commit__"] = ("heliostat.core.platform.version", "COMMIT")
 
 # Loads the rest itself, while it waits.
 _QUICK = ("init",)

@@ -14,7 +14,7 @@ What it calls in Python, by name:
   raises what its ``as_instanceof_cause()`` gives.
 - the classes of ``heliostat.exceptions`` by name: `GetTimeoutError`, `RaySystemError`,
   `ActorAlreadyExistsError`, `PendingCallsLimitExceeded`, ...
-- ``heliostat.core.serialize`` and ``heliostat.core.worker_main``, ``aio``, ``async_actor``.
+- ``heliostat.core.serialize`` and ``heliostat.core.worker.main_loop``, ``aio``, ``async_actor``.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from typing import Any, ClassVar, final
 
 from typing_extensions import Self
 
-from heliostat.core.plans import (
+from heliostat.core.native_types import (
     ActorCreated,
     ActorPlan,
     ActorRow,

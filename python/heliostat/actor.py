@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from heliostat._heliostat import ActorMethod
-from heliostat.core.actor import (
+from heliostat.core.calls.actor import (
     ActorClass,
     ActorClassInheritanceException,
     exit_actor,
     method,
 )
-from heliostat.core.actor_handle import ActorHandle
+from heliostat.core.calls.actor_handle import ActorHandle
 
 ActorProxy = ActorHandle
 

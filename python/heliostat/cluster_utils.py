@@ -9,10 +9,11 @@ from typing import Any
 
 import heliostat
 from heliostat.autoscaler.local import HEAD_TYPE, LocalCluster
-from heliostat.core import auth, daemon, knobs, settings
-from heliostat.core.daemon import Daemon, NodeOptions
-from heliostat.core.init import check_node_options, store_bytes
-from heliostat.core.labels import check_labels, override_labels
+from heliostat.core.driver import daemon, ray_config
+from heliostat.core.driver.daemon import Daemon, NodeOptions
+from heliostat.core.driver.init import check_node_options, store_bytes
+from heliostat.core.platform import auth, settings
+from heliostat.core.platform.labels import check_labels, override_labels
 
 OBJECT_STORE_BYTES = 150 << 20
 GRACE_S = 10.0
@@ -161,7 +162,7 @@ class Cluster:
     def _options(self, args: dict[str, Any]) -> NodeOptions:
         head = self.head_node is None
         if head:
-            self._config = knobs.check(args.get("_system_config"))
+            self._config = ray_config.check(args.get("_system_config"))
         config, spill = self._config, args.get("object_spilling_directory")
         options = NodeOptions(
             head=head,
@@ -176,8 +177,8 @@ class Cluster:
             node_ip_address=args.get("node_ip_address"),
             node_name=args.get("node_name"),
             temp_dir=settings.temp_dir(args.get("temp_dir")),
-            spill_dir=Path(spill).absolute() if spill else knobs.spilling_folder(config),
-            env=knobs.environment(config) | (args.get("env_vars") or {}),
+            spill_dir=Path(spill).absolute() if spill else ray_config.spilling_folder(config),
+            env=ray_config.environment(config) | (args.get("env_vars") or {}),
         )
         check_node_options(options)
         return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.core.language import (
+from heliostat.core.calls.cross_language import (
     cpp_actor_class,
     cpp_function,
     java_actor_class,

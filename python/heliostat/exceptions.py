@@ -45,8 +45,8 @@ from heliostat.core.errors import (
     UserCodeException,
     WorkerCrashedError,
 )
-from heliostat.core.system_error import from_system_error
-from heliostat.core.task_error import RayTaskError, make_dependency_error, make_task_error
+from heliostat.core.errors.system import from_system_error
+from heliostat.core.errors.task import RayTaskError, make_dependency_error, make_task_error
 
 __all__ = [
     "ActorAlreadyExistsError",

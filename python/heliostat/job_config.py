@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.job import JobConfig
+from heliostat.core.driver.job import JobConfig
 
 __all__ = ["JobConfig"]

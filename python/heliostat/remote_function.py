@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.remote_function import RemoteFunction
+from heliostat.core.calls.remote_function import RemoteFunction
 
 __all__ = ["RemoteFunction"]

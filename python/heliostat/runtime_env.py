@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.runtime_env import RuntimeEnv, RuntimeEnvConfig
+from heliostat.core.runtime_env.document import RuntimeEnv, RuntimeEnvConfig
 
 __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]

@@ -28,7 +28,7 @@ __all__ = heliostat.__all__
 
 _OWN = {
     # The release of Ray whose API this is, which is what programs look at it for.
-    "__version__": ("heliostat.core.version", "RAY_VERSION"),
+    "__version__": ("heliostat.core.platform.version", "RAY_VERSION"),
     # Paths of old, which warn.
     **{
         name: ("heliostat._private.moved", name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 import ray
-from actors import Counter
+from helpers.actors import Counter
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

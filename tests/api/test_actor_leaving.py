@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import ray
-from actors import Gate
-from harness import wait_until
+from helpers.actors import Gate
+from helpers.harness import wait_until
 from ray.exceptions import RayActorError
 
 pytestmark = pytest.mark.usefixtures("ray_start")

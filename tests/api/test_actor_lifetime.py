@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import ray
-from actors import Counter
-from harness import IS_HELIOSTAT, is_alive, wait_until
+from helpers.actors import Counter
+from helpers.harness import IS_HELIOSTAT, is_alive, wait_until
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import ray
-from actors import Counter
-from harness import wait_until
+from helpers.actors import Counter
+from helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

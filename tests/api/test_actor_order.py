@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import ray
-from actors import Gate
+from helpers.actors import Gate
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

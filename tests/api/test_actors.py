@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import ray
-from actors import Counter
-from harness import is_alive, wait_until
+from helpers.actors import Counter
+from helpers.harness import is_alive, wait_until
+from helpers.samples import Adder
 from ray.exceptions import (
     GetTimeoutError,
 )
-from samples import Adder
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

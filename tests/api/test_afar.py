@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import harness
 import pytest
-from certificates import Authority
+from helpers import harness
+from helpers.certificates import Authority
 
 pytestmark = pytest.mark.heliostat_only("Ray's client is another program than its driver")
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import harness
 import pytest
+from helpers import harness
 
 pytestmark = [
     pytest.mark.heliostat_only("Ray's client is another program than its driver"),

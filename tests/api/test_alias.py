@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("the alias is Heliostat's own", allow_module_level=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.exceptions import RayTaskError, TaskCancelledError, WorkerCrashedError
 
 pytestmark = pytest.mark.usefixtures("ray_start")

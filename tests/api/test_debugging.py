@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dap import Client, endpoints
-from harness import Driver, clean_env, wait_until
-from notebook_kernels import Kernel
+from helpers.dap import Client, endpoints
+from helpers.harness import Driver, clean_env, wait_until
+from helpers.notebook_kernels import Kernel
 
 pytestmark = [
     pytest.mark.contract("F14.10", "F15.12"),

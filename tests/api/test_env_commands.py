@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 from ray.exceptions import RuntimeEnvSetupError
 from ray.runtime_env import RuntimeEnv, RuntimeEnvConfig
 

@@ -90,7 +90,7 @@ def test_a_folder_of_sessions_that_cannot_be_made(run_driver: Any) -> None:
 
 @pytest.mark.parametrize("name", ["home", "/proc/none"], ids=["no folder", "read-only"])
 def test_a_head_that_cannot_write_its_token(tmp_path: Path, name: str) -> None:
-    from heliostat.core import daemon
+    from heliostat.core.driver import daemon
 
     (tmp_path / "home").touch()
     home = tmp_path / name

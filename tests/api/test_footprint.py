@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import Session, session_of, wait_until
+from helpers.harness import Session, session_of, wait_until
 
 pytestmark = pytest.mark.heliostat_only("Ray needs ten times as much")
 

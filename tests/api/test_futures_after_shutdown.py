@@ -16,11 +16,12 @@ pytestmark = [
 
 
 def test_it_begins_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    from heliostat.core import aio, session
+    from heliostat.core import session
+    from heliostat.core.aio import futures
 
     ray.init(num_cpus=1, address="local")
     ref = ray.remote(time.sleep).remote(1000)
-    own = aio.waiters()
+    own = futures.waiters()
     own.add(ref, lambda *_: None)
 
     def ends() -> list[bytes]:
@@ -29,9 +30,9 @@ def test_it_begins_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
         ray.shutdown()
         return [ref.binary()]
 
-    monkeypatch.setattr(aio._heliostat, "take_ready", ends)
+    monkeypatch.setattr(futures._heliostat, "take_ready", ends)
     told: list[Any] = []
-    monkeypatch.setattr(aio._heliostat, "clear_notification", lambda: told.append(1))
+    monkeypatch.setattr(futures._heliostat, "clear_notification", lambda: told.append(1))
     os.write(own.fd, (1).to_bytes(8, "little"))
     own._run()
     assert told

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.util.state import get_task, list_objects
 
 pytestmark = pytest.mark.usefixtures("ray_start")

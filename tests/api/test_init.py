@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import free_port, wait_until
+from helpers.harness import free_port, wait_until
 from ray.exceptions import RaySystemError
 
 pytestmark = pytest.mark.usefixtures("ray_start")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT, clean_env, free_port
+from helpers.harness import IS_HELIOSTAT, clean_env, free_port
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's installer wants an index"),
@@ -92,7 +92,7 @@ if __name__ == "__main__":
 
 
 def find_uv() -> str | None:
-    from heliostat.core import installers
+    from heliostat.core.runtime_env import installers
 
     return installers.find_uv()
 

@@ -73,12 +73,12 @@ def test_a_knob_without_effect_is_named_with_the_reason(
 @pytest.mark.contract("F0.11")
 @pytest.mark.heliostat_only("Ray's own knobs")
 def test_every_knob_of_ray_is_taken(ray_down: None, caplog: pytest.LogCaptureFixture) -> None:
-    from heliostat.core import knobs, knobs_of_ray
+    from heliostat.core.driver import ray_config, ray_config_names
 
     as_it_is = {"gcs_storage": "memory", "external_storage_namespace": "default"}
-    given = dict.fromkeys(knobs_of_ray.IDLE, 0) | as_it_is
+    given = dict.fromkeys(ray_config_names.IDLE, 0) | as_it_is
     assert {"task_retry_delay_ms", "redis_retry_max_ms", "grpc_keepalive_time_ms"} <= set(given)
-    assert knobs.check(given) == given
+    assert ray_config.check(given) == given
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "\n" not in warning
     assert all(name in warning for name in given)

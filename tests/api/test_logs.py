@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT, Finished, wait_until
+from helpers.harness import IS_HELIOSTAT, Finished, wait_until
 
 # The last lines of a driver wait until the lines of the workers have come.
 PRELUDE = """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 # What `from MODULE import NAME` finds: the public names of Ray 2.60, by module.
 NAMES = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import wait_until
-from notebook_kernels import Kernel
+from helpers.harness import wait_until
+from helpers.notebook_kernels import Kernel
 
 pytestmark = pytest.mark.heliostat_only("how a session looks from a notebook")
 

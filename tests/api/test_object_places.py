@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.experimental import get_local_object_locations, get_object_locations
 
 CLUSTER = {"num_cpus": 4, "object_store_memory": 100 << 20}

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
+from helpers.samples import Adder
 from ray.exceptions import GetTimeoutError
-from samples import Adder
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

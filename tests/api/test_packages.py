@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.exceptions import RuntimeEnvSetupError
 
 CLUSTER = {"num_cpus": 4}
@@ -199,7 +199,7 @@ def test_wrong_lists(env: dict[str, Any], error: type[Exception]) -> None:
 
 @pytest.mark.contract("F7.04")
 def test_a_requirements_file(tmp_path: Path) -> None:
-    from heliostat.core.packages import normal
+    from heliostat.core.runtime_env.packages import normal
 
     path = tmp_path / "requirements.txt"
     path.write_text("# comment\nnumpy>=1\n\npandas\n")
@@ -246,7 +246,7 @@ def test_workers_that_find_no_environment_at_once_make_one(
     import fcntl
     import threading
 
-    from heliostat.core import packages
+    from heliostat.core.runtime_env import packages
 
     monkeypatch.setenv("HELIOSTAT_SESSION_DIR", str(tmp_path / "session"))
     really, both, began = fcntl.flock, threading.Barrier(2), threading.local()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.util import (
     get_current_placement_group,
     get_placement_group,

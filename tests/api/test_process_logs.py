@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
 from heliostat import _heliostat
+from helpers.harness import wait_until
 
 pytestmark = pytest.mark.heliostat_only(
     "the files are Heliostat's, though most have the names of Ray's"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.exceptions import ObjectLostError, OwnerDiedError, RayActorError
 
 pytestmark = pytest.mark.usefixtures("ray_start")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 
 MB = 1_000_000

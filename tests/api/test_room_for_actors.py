@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.util.placement_group import placement_group, remove_placement_group
 
 pytestmark = pytest.mark.usefixtures("ray_start")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
-from samples import context_ids
+from helpers.harness import wait_until
+from helpers.samples import context_ids
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

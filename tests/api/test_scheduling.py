@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.util.accelerators import NVIDIA_TESLA_V100
 from ray.util.scheduling_strategies import (
     DoesNotExist,

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import ray
-from harness import clean_env
-from heliostat.core import daemon, settings
+from heliostat.core.driver import daemon
+from heliostat.core.platform import settings
 from heliostat.train.settings import TrainSettings
+from helpers.harness import clean_env
 
 pytestmark = pytest.mark.heliostat_only("the table of settings is Heliostat's")
 

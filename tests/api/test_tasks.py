@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import ray
-from harness import is_alive, wait_until
+from helpers.harness import is_alive, wait_until
+from helpers.samples import Adder, times_seven
 from ray.exceptions import (
     GetTimeoutError,
     WorkerCrashedError,
 )
-from samples import Adder, times_seven
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

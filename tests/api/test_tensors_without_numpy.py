@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import start_driver
+from helpers.harness import start_driver
 
 pytest.importorskip("torch")
 

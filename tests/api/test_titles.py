@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from api.test_interpreters import find_uv, make_wheel
-from harness import IS_HELIOSTAT, clean_env
+from helpers.harness import IS_HELIOSTAT, clean_env
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's packages are not in uv's environment"),
@@ -60,7 +60,7 @@ print("arguments", *sys.argv[1:])
 def project(tmp_path: Path) -> Path:
     if find_uv() is None:
         pytest.skip("this environment has no uv: the extra `default` brings it")
-    from heliostat.core import interpreters
+    from heliostat.core.runtime_env import interpreters
 
     make_wheel(tmp_path / "wheels", "of_project", "1.0")
     make_wheel(tmp_path / "wheels", "of_command", "2.0")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 
 @ray.remote

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import harness
+from helpers import harness
 from machines.machines import HELIOSTAT, Machine, Machines
 
 HEAD = 0

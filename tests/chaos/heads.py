@@ -24,10 +24,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import harness
-import stores
-from harness import Driver, start_driver, wait_until
-from stores import Machine
+from helpers import harness, stores
+from helpers.harness import Driver, start_driver, wait_until
+from helpers.stores import Machine
 
 LOAD = """
 import os, sys, time

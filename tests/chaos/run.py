@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import harness
+from helpers import harness
 from machines.machines import HELIOSTAT, Machines, why_not
 
 from chaos.faults import HEAD, Injector, alive, daemons, draw

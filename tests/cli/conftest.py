@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import stores
-import web
-from shared import cluster as shared
-from stores import Etcd, Redis
-from web import Head
+from helpers import stores, web
+from helpers.shared import cluster as shared
+from helpers.stores import Etcd, Redis
+from helpers.web import Head
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Session, clean_env, free_port, is_alive, wait_until
-from shared import cluster as shared
+from helpers.harness import Session, clean_env, free_port, is_alive, wait_until
+from helpers.shared import cluster as shared
 
 BIN = Path(sys.executable).parent
 CLI = os.environ.get("RAY_CLI", str(BIN / "ray"))

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import clocks
 import pytest
-import stores
-from certificates import Authority
-from harness import is_alive, start_driver, wait_until
-from shared import cluster as shared
-from stores import Machine, Redis
+from helpers import clocks, stores
+from helpers.certificates import Authority
+from helpers.harness import is_alive, start_driver, wait_until
+from helpers.shared import cluster as shared
+from helpers.stores import Machine, Redis
 
 pytestmark = [
     pytest.mark.timeout(240),

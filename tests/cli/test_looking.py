@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import clean_env, wait_until
-from heliostat.core import stacks
+from heliostat.core.debug import stacks
+from helpers.harness import clean_env, wait_until
 
 pytestmark = [
     pytest.mark.contract("F6.17"),

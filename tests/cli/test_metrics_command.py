@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from harness import free_port, wait_until
-from web import CLI, Head
+from helpers.harness import free_port, wait_until
+from helpers.web import CLI, Head
 
 pytestmark = [
     pytest.mark.contract("F6.33"),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import wait_until
-from web import CLI, Head
+from helpers.harness import wait_until
+from helpers.web import CLI, Head
 
 pytestmark = pytest.mark.heliostat_only("it is Heliostat's words that are read")
 

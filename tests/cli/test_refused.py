@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import ray
-from harness import clean_env, free_port
-from shared import cluster as shared
-from web import CLI
+from helpers.harness import clean_env, free_port
+from helpers.shared import cluster as shared
+from helpers.web import CLI
 
 pytestmark = pytest.mark.heliostat_only("Ray has these parts, or fails elsewhere")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import clean_env, wait_until
+from helpers.harness import clean_env, wait_until
 
 pytestmark = [
     pytest.mark.contract("F6.17"),

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stores
-from harness import start_driver, wait_until
+from helpers import stores
+from helpers.harness import start_driver, wait_until
+from helpers.stores import Machine, Redis, lasting_port
 from ray.job_submission import JobSubmissionClient
-from stores import Machine, Redis, lasting_port
 
 pytestmark = [
     pytest.mark.timeout(400),

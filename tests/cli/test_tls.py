@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import ray
-from certificates import DAY, Authority
-from harness import clean_env, free_port
-from shared import cluster as shared
-from web import CLI
+from helpers.certificates import DAY, Authority
+from helpers.harness import clean_env, free_port
+from helpers.shared import cluster as shared
+from helpers.web import CLI
 
 pytestmark = [
     pytest.mark.contract("F6.28", "F15.12"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import ray
+from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
-from shared import cluster as shared
 
 STORE = 200 * 1024 * 1024
 

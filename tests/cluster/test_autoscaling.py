@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
+from helpers.shared import cluster as shared
 from ray.autoscaler.sdk import request_resources
 from ray.cluster_utils import AutoscalingCluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-from shared import cluster as shared
 
 pytestmark = [pytest.mark.contract("F6.29", "F6.24"), pytest.mark.timeout(240)]
 

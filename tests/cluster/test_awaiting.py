@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import ray
-from actors import Gate
-from awaiting import (
+from helpers.actors import Gate
+from helpers.awaiting import (
     CONSUMERS,
     LIMIT_S,
     MIB,
@@ -26,9 +26,9 @@ from awaiting import (
     make_items,
     make_put,
 )
+from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
 from ray.exceptions import ObjectLostError, ObjectReconstructionFailedError, RayTaskError
-from shared import cluster as shared
 
 STORE = 250 * MIB
 EACH_CONSUMER = pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
+from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
 from ray.exceptions import (
     ActorDiedError,
@@ -22,7 +23,6 @@ from ray.exceptions import (
     RayActorError,
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-from shared import cluster as shared
 
 MIB = 1024 * 1024
 STORE = 200 * MIB

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import harness
 import numpy as np
 import pytest
 import ray
+from helpers import harness
 from ray._private.state import available_resources_per_node
 
 AWAY: dict[str, Any] = {"num_cpus": 2, "resources": {"away": 1}}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import all_processes, listening_ports, session_of
+from helpers.harness import all_processes, listening_ports, session_of
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -101,7 +101,7 @@ def test_a_session_of_one_machine_listens_on_no_port(ray_fresh: Any, run_driver:
         """
         import sys, time
         import ray
-        from harness import listening_ports
+        from helpers.harness import listening_ports
 
         ray.init(address=sys.argv[1])
         @ray.remote
@@ -162,7 +162,7 @@ def test_a_process_that_is_killed_before_it_takes_its_connection(
     that the actor died, and waits for nothing."""
     import signal
 
-    from harness import wait_until
+    from helpers.harness import wait_until
 
     cluster = make_cluster({"num_cpus": 2, "resources": {"here": 1}}, {"num_cpus": 2})
     here, other = sorted(cluster.worker_nodes, key=lambda n: n.node_id != first_with("here"))
@@ -245,7 +245,8 @@ def test_a_session_in_another_folder_is_found_by_its_number(
 
 def test_the_session_of_another_is_not_joined(ray_fresh: Any, tmp_path: Any) -> None:
     """A session of one machine takes no further machine, and the error says how to have one that does."""
-    from heliostat.core import auth, daemon
+    from heliostat.core.driver import daemon
+    from heliostat.core.platform import auth
 
     context = ray_fresh(num_cpus=1)
     options = daemon.NodeOptions(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import Finished, wait_until
+from helpers.harness import Finished, wait_until
 
 pytestmark = [
     pytest.mark.contract("F7.02"),

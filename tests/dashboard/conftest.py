@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import web
+from helpers import web
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import harness
-import web
+from helpers import harness, web
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WAIT = 120_000

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 import ray
-from harness import free_port
-from web import Head
+from helpers.harness import free_port
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.22", "F6.25"),

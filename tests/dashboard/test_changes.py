@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import harness
 import pytest
-from harness import wait_until
-from web import Head
+from helpers import harness
+from helpers.harness import wait_until
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from web import Head
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

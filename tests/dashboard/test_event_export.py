@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import web
-from harness import wait_until
-from web import Head
+from helpers import web
+from helpers.harness import wait_until
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.31"),

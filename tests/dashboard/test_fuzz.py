@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from web import Head
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.16", "F6.18", "F6.27"),

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-import web
-from browser import BROWSER, WAIT, accessible, fits
-from harness import kill_daemon, wait_until
-from web import Answer, Head
+from helpers import web
+from helpers.browser import BROWSER, WAIT, accessible, fits
+from helpers.harness import kill_daemon, wait_until
+from helpers.web import Answer, Head
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

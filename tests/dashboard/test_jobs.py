@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import ray
-from harness import is_alive, kill_daemon, wait_until
+from helpers.harness import is_alive, kill_daemon, wait_until
+from helpers.web import CLI, Head
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient, JobType
-from web import CLI, Head
 
 pytestmark = [
     pytest.mark.contract("F6.14", "F6.15", "F6.16"),

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 import pytest
-from harness import kill_daemon, wait_until
-from web import Head
+from helpers.harness import kill_daemon, wait_until
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.15", "F6.16"),

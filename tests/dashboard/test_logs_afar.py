@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
+from helpers.web import Head
 from ray.job_submission import JobSubmissionClient
 from ray.util import state
 from ray.util.state.exception import RayStateApiException
-from web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.18"),

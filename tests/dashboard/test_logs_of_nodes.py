@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 import ray
-import web
-from harness import IS_HELIOSTAT, wait_until
+from helpers import web
+from helpers.harness import IS_HELIOSTAT, wait_until
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="the nodes are started by the command heliostat"),

@@ -8,9 +8,8 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import harness
 import pytest
-import web
+from helpers import harness, web
 
 pytestmark = [
     pytest.mark.contract("F6.05"),

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import web
-from harness import clean_env, wait_until
-from web import Head
+from helpers import web
+from helpers.harness import clean_env, wait_until
+from helpers.web import Head
 
 pytestmark = pytest.mark.contract("F6.22")
 

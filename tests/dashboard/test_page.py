@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 from urllib.parse import urlencode
 
-import harness
 import pytest
-from browser import BROWSER, opened
-from web import Head
+from helpers import harness
+from helpers.browser import BROWSER, opened
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.26"),

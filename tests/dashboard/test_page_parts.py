@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import harness
 import pytest
-from browser import BROWSER, WAIT, accessible, fits, goto, opened
-from web import Head
+from helpers import harness
+from helpers.browser import BROWSER, WAIT, accessible, fits, goto, opened
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.26"),

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 import pytest
-from harness import wait_until
-from web import Head
+from helpers.harness import wait_until
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.23"),

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from web import Head
+from helpers.web import Head
 
 PYTHON = os.environ.get("HELIOSTAT_RAY_PYTHON", "")
 

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
+from helpers.web import Head
 from ray.util import state
-from web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.18", "F6.27"),
@@ -51,7 +51,7 @@ time.sleep(1000)
 @pytest.fixture(scope="module")
 def busy(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     """The head with a driver, three actors, finished calls and one that waits."""
-    import harness
+    from helpers import harness
 
     driver = harness.start_driver(
         tmp_path_factory.mktemp("busy"),

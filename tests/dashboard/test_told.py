@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import harness
 import pytest
-from harness import wait_until
-from web import Head
+from helpers import harness
+from helpers.harness import wait_until
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05", "F6.26"),

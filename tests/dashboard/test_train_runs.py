@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import harness
 import pytest
-from harness import Driver, wait_until
-from web import Head
+from helpers import harness
+from helpers.harness import Driver, wait_until
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F15.10", "F12.01"),

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import clients
-import data_services
 import pyarrow as pa
 import pytest
 import ray
+from helpers import data_services
 
 CLUSTER = clients.cluster()
 

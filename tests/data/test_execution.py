@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 
 MIB = 1 << 20
 STORE = 80 * MIB

@@ -14,7 +14,7 @@ pytest.importorskip("fsspec", reason="the filesystem that fails is one of fsspec
 
 import pyarrow.parquet as pq  # noqa: E402
 import ray.data  # noqa: E402
-from flaky import PASSES, Flaky, fails  # noqa: E402
+from helpers.flaky import PASSES, Flaky, fails  # noqa: E402
 from ray.data.datasource import (  # noqa: E402
     BlockBasedFileDatasink,
     Datasink,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import hudi_tables
 import pandas as pd
 import pyarrow as pa
 import pytest
+from helpers import hudi_tables
 
 ROWS = [{"id": i, "kind": "a/b c" if i % 2 else None} for i in range(10)]
 

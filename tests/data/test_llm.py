@@ -9,8 +9,8 @@ import clients
 import numpy as np
 import pytest
 import ray
-import small_models
-from harness import IS_HELIOSTAT
+from helpers import small_models
+from helpers.harness import IS_HELIOSTAT
 
 pytest.importorskip("transformers", reason="the extra `llm` brings it")
 if not IS_HELIOSTAT:

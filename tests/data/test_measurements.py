@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import ray
-import scraping
+from helpers import scraping
 
 pytestmark = [
     pytest.mark.contract("F6.23"),

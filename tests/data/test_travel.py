@@ -6,9 +6,9 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import dataset_plans as plans
 import pytest
 import ray
+from helpers import dataset_plans as plans
 from ray import cloudpickle
 
 CLUSTER = {"num_cpus": 4}

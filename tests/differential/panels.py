@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import harness
-import web
+from helpers import harness, web
 
 ASK_RAY = """
 import json

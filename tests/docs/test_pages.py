@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import free_port
+from helpers.harness import free_port
 from ray import exceptions
 
 ROOT = Path(__file__).parents[2]

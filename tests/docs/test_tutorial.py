@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import clean_env, free_port
+from helpers.harness import clean_env, free_port
 
 PAGE = Path(__file__).parents[2] / "docs/guide/tutorial.md"
 BLOCK = re.compile(
@@ -50,7 +50,7 @@ def test_what_a_page_shows_is_compared() -> None:
 
 
 def test_the_page_installs_what_its_files_import() -> None:
-    from heliostat.core import extras
+    from heliostat.core.platform import extras
 
     text = PAGE.read_text()
     line = re.search(r"^\$ pip install 'heliostat\[(.*)\]'(.*)$", text, re.MULTILINE)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import children
 import pytest
 import ray
-from harness import GONE_WITHIN_S, is_alive, wait_until
+from helpers import children
+from helpers.harness import GONE_WITHIN_S, is_alive, wait_until
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -129,7 +129,7 @@ def test_children_end_with_the_driver(start_driver: Any, end: str) -> None:
     driver = start_driver(
         """
         import sys, time
-        import children
+        from helpers import children
         import ray
 
         ray.init(address="local", num_cpus=2, include_dashboard=False)

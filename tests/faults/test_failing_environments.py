@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray import serve, train
 from ray.exceptions import RuntimeEnvSetupError
 from ray.job_submission import JobSubmissionClient

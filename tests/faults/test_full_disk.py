@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Driver, clean_env, free_port, is_alive, kill_daemon, wait_until
-from shared import cluster as shared
-from web import CLI
+from helpers.harness import Driver, clean_env, free_port, is_alive, kill_daemon, wait_until
+from helpers.shared import cluster as shared
+from helpers.web import CLI
 
 
 def _why_not(folder: Path) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 import ray
-from harness import Session, session_of, wait_until
+from helpers.harness import Session, session_of, wait_until
+from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
-from shared import cluster as shared
 
 pytestmark = [
     pytest.mark.heliostat_only("what Ray's sockets do with such bytes is Ray's business"),
@@ -306,7 +306,8 @@ def test_a_node_or_driver_with_a_wrong_token_is_told_so(
         done = run_driver(
             """
             import sys
-            from heliostat.core import auth, daemon
+            from heliostat.core.platform import auth
+            from heliostat.core.driver import daemon
             from pathlib import Path
 
             options = daemon.NodeOptions(

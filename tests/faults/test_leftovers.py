@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import (
+from helpers.harness import (
     GONE_WITHIN_S,
     IS_HELIOSTAT,
     Driver,

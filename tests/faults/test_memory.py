@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.exceptions import OutOfMemoryError, RayActorError
 
 pytestmark = pytest.mark.heliostat_only("the memory that counts is a file that the test writes")

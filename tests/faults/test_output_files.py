@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
 
 SOURCE = """
 import sys

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import clean_env
+from helpers.harness import clean_env
 
 ONE, OTHER = 65_533, 65_534  # users without an entry anywhere
 
@@ -165,7 +165,7 @@ def test_a_session_that_another_user_planted_is_passed_over(root: Path) -> None:
             f"""
             import subprocess
             import ray
-            from heliostat.core import daemon
+            from heliostat.core.driver import daemon
             try:
                 ray.init("auto")
             except ConnectionError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, is_alive, wait_until
+from helpers.harness import IS_HELIOSTAT, is_alive, wait_until
 from ray.exceptions import ActorDiedError, RayActorError, WorkerCrashedError
 
 pytestmark = pytest.mark.usefixtures("ray_start")

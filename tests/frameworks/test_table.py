@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 
 from frameworks import work

@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from harness import once, wait_until
+from helpers.harness import once, wait_until
 from ray import train
 
 ROWS, BATCH = 96, 8

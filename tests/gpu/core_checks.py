@@ -226,7 +226,7 @@ def nvml(bench: Bench) -> list[Row]:
     ray = bench.init()
     import urllib.request
 
-    from heliostat.core import auth
+    from heliostat.core.platform import auth
 
     size = bench.pick(2 << 30, 2 << 20)
     actor = holder(ray, 1).remote(bench.device)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import is_alive
+from helpers.harness import is_alive
 
 CHECK = Path(__file__).with_name("check.py")
 

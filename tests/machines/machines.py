@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-import harness
+from helpers import harness
 
 NET = "10.77.0"
 NET6 = "fd77"

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import harness
 import yaml
+from helpers import harness
 
 from machines.api_server import ApiServer, within
 from machines.machines import Machine, Machines

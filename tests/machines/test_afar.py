@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import harness
 import pytest
+from helpers import harness
 
 from machines.machines import HELIOSTAT, Machine, Machines, why_not
 

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-import harness
 import pytest
+from helpers import harness
 
 from machines import sshd
 from machines.machines import HELIOSTAT, NET, Machine, Machines

@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-import harness
 import pytest
 import yaml
+from helpers import harness
 
 from machines import fake_docker, sshd
 from machines.machines import HELIOSTAT, Machine, Machines

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import harness
 import pytest
+from helpers import harness
 
 from machines.machines import HELIOSTAT, Machine
 

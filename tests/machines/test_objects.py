@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import harness
 import pytest
+from helpers import harness
 
 from machines.machines import Machine
 

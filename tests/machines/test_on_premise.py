@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import harness
 import pytest
+from helpers import harness
 
 from machines.machines import Machine, Machines
 

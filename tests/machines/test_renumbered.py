@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import harness
 import pytest
+from helpers import harness
 
 from machines.machines import HELIOSTAT, NET, PORT, Machine, Machines, _ip
 

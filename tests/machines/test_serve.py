@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from greeter import FUNCTION, GENERATED
-from harness import wait_until
+from helpers.greeter import FUNCTION, GENERATED
+from helpers.harness import wait_until
 
 from machines.machines import Machine, Machines
 

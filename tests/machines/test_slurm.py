@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import harness
 import pytest
+from helpers import harness
 
 from machines.machines import HELIOSTAT, TOKEN, Machine, Machines
 from machines.slurm import Fake, Slurm, why_no_slurm

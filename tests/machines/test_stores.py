@@ -8,9 +8,8 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import harness
 import pytest
-import stores
+from helpers import harness, stores
 
 from machines.machines import HELIOSTAT, PORT, Machine, Machines
 

@@ -6,10 +6,9 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-import clocks
-import harness
 import pytest
-from certificates import DAY, Authority
+from helpers import clocks, harness
+from helpers.certificates import DAY, Authority
 
 from machines.machines import HELIOSTAT, PORT, TOKEN, Machine, Machines
 from machines.wire import Listener

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import harness
 import pytest
+from helpers import harness
 
 from machines.machines import HELIOSTAT, Machine
 

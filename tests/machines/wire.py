@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-import harness
+from helpers import harness
 
 from machines.machines import Machine
 

@@ -304,7 +304,7 @@ def test_the_sentence_names_the_package_and_the_extra(
 
 
 def test_every_extra_that_an_error_names_brings_the_package() -> None:
-    from heliostat.core import extras
+    from heliostat.core.platform import extras
 
     if sys.version_info < (3, 11):
         import tomli as tomllib

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import clean_env
+from helpers.harness import clean_env
 
 pytestmark = [
     pytest.mark.timeout(700),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 if TYPE_CHECKING:
     from .run import Failure

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.exceptions import TaskCancelledError
 
 pytestmark = pytest.mark.usefixtures("ray_start")
@@ -173,17 +173,17 @@ def test_a_future_waits_quietly_while_other_calls_are_due() -> None:
     @ray.remote
     class Waits:
         def count(self, refs: list[Any]) -> int:
-            from heliostat.core import aio
+            from heliostat.core.aio import futures
 
             looks = 0
-            look = aio._Waiters.on_readable
+            look = futures._Waiters.on_readable
 
             def counted(self: Any) -> None:
                 nonlocal looks
                 looks += 1
                 look(self)
 
-            aio._Waiters.on_readable = counted  # type: ignore[method-assign]
+            futures._Waiters.on_readable = counted  # type: ignore[method-assign]
             future = refs[0].future()
             # The one that comes marks that it is there, and from then on somebody reads the marks.
             assert ray.remote(num_cpus=0)(inner).remote().future().result(LONG_S) == 1

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from harness import IS_HELIOSTAT, clean_env
+from helpers.harness import IS_HELIOSTAT, clean_env
 
 from programs.draw import draw
 from programs.emit import script_of, text_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Finished
+from helpers.harness import Finished
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import free_port
+from helpers.harness import free_port
+from helpers.serving import Client
 from ray import serve
-from serving import Client
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import web as heads
 import yaml
-from harness import IS_HELIOSTAT, free_port
+from helpers import web as heads
+from helpers.harness import IS_HELIOSTAT, free_port
+from helpers.serving import Client
 from ray.serve.schema import ServeInstanceDetails
-from serving import Client
 
 # A deadline against a hang.
 S = 90

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import ray
-from harness import is_alive
 from heliostat.serve.router import Call
+from helpers.harness import is_alive
+from helpers.serving import Client, ingress_pid
 from ray import serve
-from serving import Client, ingress_pid
 from starlette.requests import Request
 
 CLUSTER = {"num_cpus": 8}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
+from helpers.serving import Client
 from ray import serve
 from ray.serve.config import (
     DeploymentActorConfig,
@@ -18,7 +19,6 @@ from ray.serve.config import (
     GangRuntimeFailurePolicy,
     GangSchedulingConfig,
 )
-from serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
+from helpers.serving import Client
 from ray import serve
 from ray.serve.config import BackpressureConfig
 from ray.serve.exceptions import (
@@ -22,7 +23,6 @@ from ray.serve.exceptions import (
     RequestCancelledError,
 )
 from ray.serve.handle import DeploymentHandle
-from serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import web
-from harness import free_port, kill_daemon, wait_until
-from serving import Client
+from helpers import web
+from helpers.harness import free_port, kill_daemon, wait_until
+from helpers.serving import Client
 
 pytestmark = [
     pytest.mark.contract("F12.04"),

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import free_port
+from helpers.harness import free_port
+from helpers.serving import Client, ingress_pid
 from ray import serve
-from serving import Client, ingress_pid
 from starlette.requests import Request
 
 CLUSTER = {"num_cpus": 4}

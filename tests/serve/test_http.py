@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, HTTPException
-from harness import IS_HELIOSTAT, free_port
+from helpers.harness import IS_HELIOSTAT, free_port
+from helpers.serving import Client
 from ray import serve
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
-from serving import Client
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
@@ -22,7 +21,8 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import ProtocolError
-from harness import free_port
+from helpers.certificates import Authority
+from helpers.harness import free_port
 from ray import serve
 from ray.serve.config import HTTPOptions
 from starlette.requests import Request

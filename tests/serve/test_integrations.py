@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
+from helpers.serving import Client
 from ray import serve
 from ray.serve.schema import TaskProcessorAdapter, TaskProcessorConfig, TaskResult
-from serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

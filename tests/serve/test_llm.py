@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import small_models
-from harness import IS_HELIOSTAT
-from serving import Client
+from helpers import small_models
+from helpers.harness import IS_HELIOSTAT
+from helpers.serving import Client
 
 transformers = pytest.importorskip("transformers", reason="the extra `transformers` brings it")
 pytest.importorskip("tokenizers", reason="transformers brings it")

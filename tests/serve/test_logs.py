@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.serving import Client
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import LoggingConfig
-from serving import Client
 from starlette.requests import Request
 
 CLUSTER = {"num_cpus": 4}

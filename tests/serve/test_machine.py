@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine", allow_module_level=True)

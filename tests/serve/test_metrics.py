@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import ray
-from harness import free_port
+from helpers.harness import free_port
+from helpers.scraping import gone, lacking, until
+from helpers.serving import Client
 from ray import serve
-from scraping import gone, lacking, until
-from serving import Client
 from starlette.requests import Request
 
 CLUSTER = {"num_cpus": 4, "_metrics_export_port": free_port()}

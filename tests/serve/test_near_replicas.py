@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import ray
-from harness import free_port
+from helpers.harness import free_port
+from helpers.shared import cluster as shared
 from ray import serve
 from ray.cluster_utils import Cluster
-from shared import cluster as shared
 
 S = 60
 STORE = 200 << 20

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
+from helpers.serving import Client
 from ray import serve
-from serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, free_port
+from helpers.harness import IS_HELIOSTAT, free_port
+from helpers.serving import Client
+from helpers.shared import cluster as shared
 from ray import serve
 from ray.cluster_utils import Cluster
-from serving import Client
-from shared import cluster as shared
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from helpers.harness import IS_HELIOSTAT, wait_until
+from helpers.serving import Client
 from ray import serve
 from ray.serve.config import DeploymentActorConfig, RequestRouterConfig
 from ray.serve.experimental.capacity_queue import CapacityQueue
@@ -27,7 +28,6 @@ from ray.serve.request_router import (
     RequestRouter,
     RunningReplica,
 )
-from serving import Client
 
 CLUSTER = {"num_cpus": 8}
 S = 60

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import wait_until
+from helpers.harness import wait_until
+from helpers.serving import Client
+from helpers.stores import Redis, why_no_redis
 from ray import serve
 from ray.serve.schema import CeleryAdapterConfig, TaskProcessorConfig, TaskResult
 from ray.serve.task_consumer import instantiate_adapter_from_config, task_consumer, task_handler
-from serving import Client
-from stores import Redis, why_no_redis
 
 EXTRA = "the extra `serve-async-inference` brings it"
 pytest.importorskip("celery", reason=EXTRA)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import ray
-from harness import free_port
+from helpers.harness import free_port
+from helpers.serving import Client, session_dir
+from helpers.spans import of, spans
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import TracingConfig
-from serving import Client, session_dir
-from spans import of, spans
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
@@ -201,7 +201,7 @@ def of_a_name(name):
 @pytest.fixture
 def exporters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A module that replicas find; the session begins with it on its path."""
-    from shared import cluster
+    from helpers.shared import cluster
 
     cluster.stop()
     (tmp_path / "spans").mkdir()

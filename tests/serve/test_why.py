@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import clean_env, free_port
+from helpers.harness import clean_env, free_port
 from ray import serve
 
 pytestmark = pytest.mark.heliostat_only("Ray cannot say what a deployment waits for")

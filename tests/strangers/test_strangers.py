@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import harness
 import pytest
+from helpers import harness
 
 from strangers import shelf
 from strangers.__main__ import verdict

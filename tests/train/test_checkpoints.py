@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import wait_until
+from helpers.harness import wait_until
 from ray import train
 from ray.train import (
     Checkpoint,

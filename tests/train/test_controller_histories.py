@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own controller", allow_module_level=True)
@@ -31,7 +31,7 @@ from heliostat.train.memory.versions import Progress as MemoryProgress
 from heliostat.train.messages import Reply
 from heliostat.train.replicas.plan import SamplePlan
 from heliostat.train.storage.base import SNAPSHOT_FILE
-from simulated_run import History, playing, shows
+from helpers.simulated_run import History, playing, shows
 
 SEEDS = [int(os.environ["TRAIN_SEED"])] if "TRAIN_SEED" in os.environ else range(100)
 # In so many histories a planted bug is found.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Finished
+from helpers.harness import Finished
 
 pytest.importorskip("torch")
 pytestmark = [

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray import train
 from ray.train import Checkpoint, ControllerError, FailureConfig, RunConfig, WorkerGroupError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import FailureConfig, RunConfig, ScalingConfig

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import scraping
-from harness import wait_until
+from helpers import scraping
+from helpers.harness import wait_until
 from ray import train
 from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
 from heliostat.train.memory.versions import Part, Progress, Version, latest_whole
+from helpers.harness import wait_until
 from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import CheckpointConfig, FailureConfig, Result, RunConfig, ScalingConfig

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray import train
 from ray.cluster_utils import Cluster, ClusterNode
 from ray.train import (

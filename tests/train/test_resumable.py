@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import once
+from helpers.harness import once
 from ray import train
 from ray.train import FailureConfig, Result
 

@@ -17,8 +17,8 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from harness import wait_until
 from heliostat.train.storage.arrow import ArrowStorage
+from helpers.harness import wait_until
 from ray import train
 from ray.train import (
     Checkpoint,

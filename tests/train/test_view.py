@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import clean_env
+from helpers.harness import clean_env
 from ray import train
 
 pytestmark = pytest.mark.heliostat_only("Ray shows nothing of the kind")

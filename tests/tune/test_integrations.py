@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from harness import wait_until
+from helpers.harness import wait_until
 from ray import train, tune
 from ray.train.torch import TorchTrainer
 

@@ -15,11 +15,11 @@ from urllib.request import Request, urlopen
 
 import cloudpickle
 import pytest
-from harness import start_driver, wait_until
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.tune.runner import mirror
 from heliostat.tune.runner.mirror import JOURNAL, PARTS, Mirror
 from heliostat.tune.trainable import handed
+from helpers.harness import start_driver, wait_until
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 

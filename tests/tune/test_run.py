@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 from ray import tune
 from ray.tune import Checkpoint, Experiment, ExperimentAnalysis, TuneError
 

@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle
 import pytest
 import ray
-from harness import IS_HELIOSTAT, Driver, start_driver, wait_until
+from helpers.harness import IS_HELIOSTAT, Driver, start_driver, wait_until
 from ray import tune
 from ray.tune import Checkpoint
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from heliostat.core import archives
+from heliostat.core.runtime_env import archives
 
 pytestmark = [pytest.mark.heliostat_only("a module of its own"), pytest.mark.contract("F7.02")]
 

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any, NamedTuple
 
 import pytest
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own event loop", allow_module_level=True)
 
-from heliostat.core.async_actor import _Group
+from heliostat.core.aio.async_actor import _Group
 
 
 class Call:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import harness
 import pytest
+from helpers import harness
 
 pytestmark = [
     pytest.mark.heliostat_only("the modules are Heliostat's own"),

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import IS_HELIOSTAT
+from helpers.harness import IS_HELIOSTAT
 
 SCRIPT = Path(__file__).parents[1] / "differential" / "compatibility.py"
 

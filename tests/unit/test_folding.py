@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from heliostat.core.logs import Folder, Line
+from heliostat.core.driver.logs import Folder, Line
 
 
 def line(pid: int, text: str, host: str = "") -> Line:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import ray
 from heliostat import _heliostat
-from heliostat.core import options
-from heliostat.core.actor_handle import OF_CALLS
+from heliostat.core.calls import options
+from heliostat.core.calls.actor_handle import OF_CALLS
 
 SHARED: dict[str, Any] = {
     "label_selector": None,
@@ -216,7 +216,7 @@ def test_none_in_options_is_the_default_and_not_the_decorations() -> None:
 
 @pytest.mark.contract("F2.15")
 def test_none_in_a_methods_options_keeps_the_decorations() -> None:
-    from heliostat.core.actor_handle import Method, _with_options
+    from heliostat.core.calls.actor_handle import Method, _with_options
 
     decorated = Method("m", (), False, (("num_returns", 2), ("max_task_retries", 5)))
     changed = _with_options(decorated, {"num_returns": None, "name": "", "max_task_retries": 1})

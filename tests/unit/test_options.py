@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from heliostat.core.options import Remembered
+from heliostat.core.calls.options import Remembered
 
 pytestmark = pytest.mark.contract("F1.07")
 

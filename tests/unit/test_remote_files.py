@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from heliostat.core import remote_files
+from heliostat.core.runtime_env import remote_files
 
 pytestmark = [pytest.mark.heliostat_only("a module of its own"), pytest.mark.contract("F7.02")]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from heliostat.core import signature
+from heliostat.core.calls import signature
 
 CASES: list[tuple[Callable[..., Any], tuple[int, int]]] = [
     (lambda: 0, (0, 0)),

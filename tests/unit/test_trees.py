@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heliostat.core import trees, working_dir
-from heliostat.core.trees import TreeError
+from heliostat.core.runtime_env import file_trees, working_dir
+from heliostat.core.runtime_env.file_trees import TreeError
 
 pytestmark = [
     pytest.mark.contract("F7.02", "F7.03"),
@@ -33,12 +33,12 @@ class Node:
     def make(self, folder: Path) -> str:
         self.shared.clear()
         found = working_dir.found(folder, ())
-        return trees.make(found, self.shelf, self.shared.append)
+        return file_trees.make(found, self.shelf, self.shared.append)
 
     def build(self, name: str, have: Callable[[str], Path] | None = None) -> Path:
         target = self.at / f"view{len(list(self.at.iterdir()))}"
         target.mkdir()
-        trees.build(self.shelf / name, target, have or self.shelf.joinpath)
+        file_trees.build(self.shelf / name, target, have or self.shelf.joinpath)
         return target
 
     def packs(self) -> dict[str, int]:
@@ -124,13 +124,13 @@ def test_files_that_have_not_changed_are_not_read_again(
     age(folder)
     node.make(folder)
     read: list[str] = []
-    cut = trees._heliostat._cut_file
+    cut = file_trees._heliostat._cut_file
 
     def cut_file(path: str) -> Any:
         read.append(os.path.basename(path))
         return cut(path)
 
-    monkeypatch.setattr(trees._heliostat, "_cut_file", cut_file)
+    monkeypatch.setattr(file_trees._heliostat, "_cut_file", cut_file)
     node.make(folder)
     assert read == []
     (folder / "a.py").write_text("A = 2\n")
@@ -182,13 +182,13 @@ def test_a_folder_that_a_job_has_spoiled_becomes_what_the_next_tree_says(
         asked.append(pack)
         return node.shelf / pack
 
-    trees.build(node.shelf / name, view, have)
+    file_trees.build(node.shelf / name, view, have)
     assert content(view) == content(folder)
     assert not [path for path in view.rglob("*") if path.is_symlink()]
     assert (view / "large.bin").stat().st_ino == kept, "it was not written again"
     assert asked
     asked.clear()
-    trees.build(node.shelf / name, view, have)
+    file_trees.build(node.shelf / name, view, have)
     assert asked == []
     assert content(view) == content(folder)
 
@@ -198,14 +198,14 @@ def test_without_its_record_a_folder_is_written_anew(node: Node, folder: Path) -
     view = node.build(name)
     (view / "a.py").write_text("A = 9\n")
     view.with_name(f"{view.name}.record").write_text("{torn")
-    trees.build(node.shelf / name, view, node.shelf.joinpath)
+    file_trees.build(node.shelf / name, view, node.shelf.joinpath)
     assert content(view) == content(folder)
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again_or_refused(
     node: Node, folder: Path, writer: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut, left = trees._heliostat._cut_file, [1]
+    cut, left = file_trees._heliostat._cut_file, [1]
 
     def cut_file(path: str) -> Any:
         chunks = cut(path)
@@ -214,7 +214,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_refused(
             writer()
         return chunks
 
-    monkeypatch.setattr(trees._heliostat, "_cut_file", cut_file)
+    monkeypatch.setattr(file_trees._heliostat, "_cut_file", cut_file)
     assert content(node.build(node.make(folder))) == content(folder)
     writer()
     left[0] = 100
@@ -267,16 +267,16 @@ def test_what_was_used_longest_ago_goes_first_and_no_pack_that_is_needed(
     new = node.make(folder)
     for at, path in enumerate(sorted(node.shelf.iterdir(), key=lambda path: path.name == new)):
         os.utime(path, (1000 + at, 1000 + at))
-    trees.sweep(node.shelf, 100 << 20, 600)
+    file_trees.sweep(node.shelf, 100 << 20, 600)
     assert (node.shelf / old).exists(), "there is room"
     os.utime(node.shelf / new)
-    trees.sweep(node.shelf, LARGE, 600)
+    file_trees.sweep(node.shelf, LARGE, 600)
     assert not (node.shelf / old).exists()
     assert (node.shelf / new).exists()
     # The small files of the newer one lie in the older one's pack.
     assert set(node.packs()) > first
     assert content(node.build(new)) == content(folder)
-    trees.sweep(node.shelf, 0, 0)
+    file_trees.sweep(node.shelf, 0, 0)
     assert not node.packs()
     assert not (node.shelf / new).exists()
     assert content(node.build(node.make(folder))) == content(folder), "it is made anew"

@@ -18,10 +18,10 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
-import samples
 from heliostat import _heliostat
 from heliostat._heliostat import ObjectRef, deserialize, serialize
 from heliostat.core.serialize import deregister_serializer, register_serializer
+from helpers import samples
 
 pytestmark = pytest.mark.heliostat_only("the codec is Heliostat's own")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 

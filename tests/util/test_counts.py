@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from harness import wait_until
-from web import Head, end, new
+from helpers.harness import wait_until
+from helpers.web import Head, end, new
 
 pytestmark = [
     pytest.mark.contract("F6.16", "F14.04"),

@@ -22,13 +22,13 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 import ray
-import scraping
-from harness import free_port
+from helpers import scraping
+from helpers.harness import free_port
+from helpers.serving import Client
 from ray import serve, train
 from ray.cluster_utils import Cluster
 from ray.train import RunConfig, ScalingConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
-from serving import Client
 from starlette.requests import Request
 
 pytestmark = [

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import IS_HELIOSTAT, start_driver
+from helpers.harness import IS_HELIOSTAT, start_driver
 
 pytestmark = [
     pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray asks pynvml, a package of its own"),
@@ -87,7 +87,7 @@ int nvmlDeviceGetProcessUtilization(
 DRIVER = """
 import os, re, subprocess, sys, time, urllib.request
 import heliostat as ray
-from heliostat.core import auth
+from heliostat.core.platform import auth
 
 os.environ["PRETENDED_PID"] = str(os.getpid())
 ray.init(num_cpus=1, include_dashboard=False, _metrics_export_port=0)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import ray
-import scraping
-from harness import IS_HELIOSTAT, wait_until
+from helpers import scraping
+from helpers.harness import IS_HELIOSTAT, wait_until
+from helpers.scraping import fetch as scrape
+from helpers.scraping import token
 from ray.cluster_utils import Cluster
 from ray.util import metrics
-from scraping import fetch as scrape
-from scraping import token
 
 pytestmark = pytest.mark.contract("F14.01")
 
@@ -136,7 +136,7 @@ def test_metrics_travel_into_tasks() -> None:
 
 @pytest.mark.heliostat_only("the port is an option of Ray's agent there")
 def test_the_port_can_be_chosen(ray_down: None) -> None:
-    from harness import free_port
+    from helpers.harness import free_port
 
     port = free_port()
     ray.init(address="local", num_cpus=1, include_dashboard=False, _metrics_export_port=port)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
-from heliostat.core import bars
+from heliostat.core.driver import progress_bars
+from helpers.harness import wait_until
 
 pytestmark = [
     pytest.mark.contract("F14.12"),
@@ -64,25 +64,25 @@ def test_bars_of_all_processes(run_driver: Any) -> None:
     assert "a line of the driver" in done.stdout
     assert any(line.endswith("a line of the task") for line in done.stdout.splitlines())
     # The states themselves are not shown.
-    assert bars.MAGIC not in done.output
+    assert progress_bars.MAGIC not in done.output
 
 
 def test_a_line_that_only_looks_like_a_bar() -> None:
-    drawn = bars.Bars()
+    drawn = progress_bars.Bars()
     assert not drawn.take("a line", "")
-    assert not drawn.take(f"{bars.MAGIC} without a state", "")
-    assert not drawn.take("{" + bars.MAGIC, "")
+    assert not drawn.take(f"{progress_bars.MAGIC} without a state", "")
+    assert not drawn.take("{" + progress_bars.MAGIC, "")
 
 
 def test_without_tqdm_the_work_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # importing it fails
-    drawn = bars.Bars()
+    drawn = progress_bars.Bars()
     state = {"uuid": "1", "ip": "1.2.3.4", "pid": 1, "desc": "", "unit": "it", "total": 2, "x": 1}
     state["closed"] = False
-    assert drawn.take(bars.line(state), "(f pid=1)")
-    assert drawn.take(bars.line({**state, "x": 2, "closed": True}), "(f pid=1)")
+    assert drawn.take(progress_bars.line(state), "(f pid=1)")
+    assert drawn.take(progress_bars.line({**state, "x": 2, "closed": True}), "(f pid=1)")
     assert [record.message for record in caplog.records].count(
         "Progress bars are not shown: run `pip install 'heliostat[progress]'` for them."
     ) == 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.util import state
 from ray.util.state.common import GetApiOptions, StateResource, TaskState
 from ray.util.state.exception import RayStateApiException

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import harness
 import pytest
 import ray
-from harness import wait_until
+from helpers import harness
+from helpers.harness import wait_until
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `tracing` brings it")
 trace = pytest.importorskip("opentelemetry.trace")

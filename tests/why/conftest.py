@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import clean_env
+from helpers.harness import clean_env
 
 COMMAND = str(Path(sys.executable).parent / "heliostat")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 
 pytestmark = pytest.mark.heliostat_only("Ray cannot say what something waits for")
 

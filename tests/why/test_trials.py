@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import clean_env, wait_until
+from helpers.harness import clean_env, wait_until
 
 pytest.importorskip("numpy", reason="search spaces draw with numpy")
 

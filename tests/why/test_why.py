@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from helpers.harness import wait_until
 from ray.exceptions import GetTimeoutError, RuntimeEnvSetupError
 
 pytestmark = [

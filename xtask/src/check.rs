@@ -85,7 +85,7 @@ fn test_python(venv: &Venv, arguments: &[String]) -> Outcome {
     let failures = sh::root().join(".pytest_cache/v/cache/lastfailed");
     let _ = std::fs::remove_file(&failures); // of an earlier run
     // Two more than there are cores, for tests wait much of their time. Those of a file share a
-    // cluster and stay in one process; tests/longest.py says which files begin.
+    // cluster and stay in one process; tests/helpers/longest.py says which files begin.
     let processes = (2 + available_parallelism().map_or(1, usize::from).min(4)).to_string();
     let side_by_side = ["--dist", "loadfile", "--numprocesses", &processes];
     let outcome = sh::run(pytest().args(side_by_side));

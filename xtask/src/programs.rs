@@ -46,7 +46,7 @@ const AFAR: [&str; 16] = [
     "logs",
 ];
 
-/// Those tests a second time, as drivers outside the cluster.
+/// Runs the tests of [`AFAR`], or those named, as drivers outside the cluster.
 pub(crate) fn afar(arguments: &[String]) -> Outcome {
     let venv = python::tested()?;
     let mut pytest = command(venv.program("python"));

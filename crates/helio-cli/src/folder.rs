@@ -3,7 +3,7 @@
 //! The owner of a folder can exchange everything in it, so it has to be this user's own or root's, and
 //! sticky where everybody may write. Where `/tmp/ray` is another user's, `/tmp/ray_<uid>` takes its place.
 //! Sessions, links and addresses that other users put into it are passed over: this user's token goes to
-//! this user's daemons only. `core/settings.py` finds the same folder.
+//! this user's daemons only. `core/platform/settings.py` finds the same folder.
 
 use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};

@@ -14,7 +14,7 @@ use helio_env::process;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The script that such a process runs, and what it calls itself once it has work.
-const SCRIPT: &[u8] = b"heliostat/core/zygote.py";
+const SCRIPT: &[u8] = b"heliostat/core/worker/zygote.py";
 const TITLE: &[u8] = b"ray::";
 
 /// Kills the processes of a session whose daemon is gone. Returns how many there were.

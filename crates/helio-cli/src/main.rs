@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             in_python::run("heliostat.util.metrics_command", &arguments)
         }
         Command::Memory { arguments } => in_python::run("heliostat.util.state.memory", &arguments),
-        Command::Debug { arguments } => in_python::run("heliostat.core.debug_command", &arguments),
+        Command::Debug { arguments } => in_python::run("heliostat.core.debug.command", &arguments),
         Command::Stack(rest) => {
             in_python::run("heliostat.util.state.stack_command", &rest.arguments)
         }

@@ -9,9 +9,9 @@ use crate::table::BACKEND_LOG_LEVEL;
 pub enum LogLevel {
     /// Each step.
     Trace,
-    /// What helps to find a fault.
+    /// Details that help to find a fault.
     Debug,
-    /// What happens in the ordinary way.
+    /// Ordinary events.
     Info,
     /// Something is wrong, and goes on.
     Warning,

@@ -18,7 +18,7 @@ pub struct Machine {
     pub cpus: usize,
     /// Seconds of all CPUs since the machine was started.
     pub cpu_all: f64,
-    /// Those of them in which a CPU worked.
+    /// The seconds of `cpu_all` in which a CPU worked.
     pub cpu_busy: f64,
     /// Bytes of memory.
     pub memory_total: u64,

@@ -276,7 +276,7 @@ fn zygote_options(options: &Options, socket_path: &Path, node_id: NodeId) -> Zyg
     ];
     ZygoteOptions {
         python: options.python.clone(),
-        script: package_path.join("heliostat/core/zygote.py"),
+        script: package_path.join("heliostat/core/worker/zygote.py"),
         env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         log: options.session_dir.join("logs/zygote.err"),
     }

@@ -1,7 +1,7 @@
 //! The zygote, seen from the daemon: a Python process that forks workers when told to.
 //!
 //! Requests and answers are datagrams of JSON on a SOCK_SEQPACKET pair whose other end the zygote has
-//! as its standard input; `python/heliostat/core/zygote.py` describes them. A zygote that ends is
+//! as its standard input; `python/heliostat/core/worker/zygote.py` describes them. A zygote that ends is
 //! started again; what it had not answered counts as not started, and the state machine tries again or
 //! gives up.
 

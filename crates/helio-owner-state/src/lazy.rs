@@ -1,8 +1,8 @@
-//! What most objects and calls lack, of which there may be a million: they have one empty pointer for it.
+//! Fields that few of a million objects and calls have: the others have one empty pointer for all of them.
 
 use std::ops::{Deref, DerefMut};
 
-/// What a [`Lazy`] holds.
+/// The fields behind a [`Lazy`].
 pub(crate) trait Rare: Default + 'static {
     /// The value of those that have none.
     fn none() -> &'static Self;

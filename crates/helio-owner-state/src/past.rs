@@ -1,4 +1,4 @@
-//! What a call has been through.
+//! The earlier attempts of a call.
 
 use std::sync::Arc;
 

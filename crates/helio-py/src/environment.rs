@@ -1,4 +1,4 @@
-//! From the document of a runtime environment, which `heliostat.core.runtime_env` writes, to what the core acts on.
+//! From the document of a runtime environment, which `heliostat.core.runtime_env.document` writes, to what the core acts on.
 
 use helio_proto::environment::{EnvStep, RuntimeEnv, SETUP_UNBOUNDED};
 use pyo3::PyResult;

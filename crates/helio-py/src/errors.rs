@@ -74,7 +74,7 @@ pub(crate) fn exception_of(py: Python<'_>, source: Source) -> PyResult<Bound<'_,
     if let Some((name, error)) = came_through(&source) {
         let error = exception_of(py, Source::copied(error))?;
         return py
-            .import("heliostat.core.worker_main")?
+            .import("heliostat.core.worker.main_loop")?
             .getattr("argument_error")?
             .call1((error, name));
     }

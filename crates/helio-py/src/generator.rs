@@ -126,7 +126,7 @@ impl ObjectRefGenerator {
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py()
-            .import(intern!(slf.py(), "heliostat.core.aio"))?
+            .import(intern!(slf.py(), "heliostat.core.aio.futures"))?
             .getattr("next_item")?
             .call1((slf,))
     }

@@ -115,10 +115,10 @@ fn parse(id: &Bound<'_, PyAny>) -> PyResult<ObjectId> {
     })
 }
 
-/// `heliostat.core.aio`, where references become futures.
+/// `heliostat.core.aio.futures`, where references become futures.
 fn aio<'py>(slf: &Bound<'py, ObjectRef>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
-    py.import(intern!(py, "heliostat.core.aio"))?.getattr(name)?.call1((slf,))
+    py.import(intern!(py, "heliostat.core.aio.futures"))?.getattr(name)?.call1((slf,))
 }
 
 /// A function of this module by name, for pickles.
@@ -274,7 +274,7 @@ impl ObjectRef {
     /// Calls back with the value, or the exception, from a thread.
     fn _on_completed(slf: &Bound<'_, Self>, callback: Py<PyAny>) -> PyResult<()> {
         let py = slf.py();
-        py.import(intern!(py, "heliostat.core.aio"))?
+        py.import(intern!(py, "heliostat.core.aio.futures"))?
             .getattr("on_completed")?
             .call1((slf, callback))
             .map(drop)

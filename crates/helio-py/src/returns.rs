@@ -1,4 +1,4 @@
-//! What steps are worth (`helio-returns`), on views of numpy's arrays: nothing is copied.
+//! Advantages and returns of steps (`helio-returns`), on views of numpy's arrays: nothing is copied.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;

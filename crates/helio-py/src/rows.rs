@@ -1,4 +1,4 @@
-//! Rows of the core as dictionaries (`heliostat.core.plans`).
+//! Rows of the core as dictionaries (`heliostat.core.native_types`).
 
 use helio_proto::control::{ActorInfo, JobInfo, Label, NodeInfo};
 use helio_types::ResourceSet;

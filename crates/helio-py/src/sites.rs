@@ -20,7 +20,7 @@ pub(crate) fn note(py: Python<'_>, ids: &[ObjectId], what: &str) {
     if !are_recorded(py) {
         return;
     }
-    let site = py.import(intern!(py, "heliostat.core.sites")).and_then(|module| {
+    let site = py.import(intern!(py, "heliostat.core.call_site")).and_then(|module| {
         module.getattr(intern!(py, "here"))?.call1((what,))?.extract::<String>()
     });
     if let Ok(site) = site {

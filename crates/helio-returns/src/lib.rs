@@ -1,4 +1,4 @@
-//! What the steps of environments are worth: advantages, V-trace, sums of the next rewards, and choices
+//! Worth of the steps of environments: advantages, V-trace, sums of the next rewards, and choices
 //! of steps by priority.
 //!
 //! A sample has steps of several environments side by side. Numbers come in as [`Grid`]s, which are views

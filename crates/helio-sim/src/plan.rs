@@ -227,7 +227,7 @@ pub enum Scene {
     Freed,
     /// Placement groups are removed that were never placed, and for which calls and actors wait.
     Unplaced,
-    /// What no node can hold waits, and is demand for nodes.
+    /// Calls and groups that no node can hold wait, and are demand for nodes.
     Demand,
     /// Drivers ask for actors of the same names in several namespaces.
     Spaces,

@@ -10,7 +10,7 @@ import subprocess
 from typing import NoReturn
 
 from heliostat._private import missing
-from heliostat.core import daemon
+from heliostat.core.driver import daemon
 
 __all__ = ["cleanup_redis_storage"]
 

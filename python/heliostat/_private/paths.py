@@ -67,7 +67,7 @@ ROWS: dict[str, Row] = {
     ),
     "_private.accelerators.tpu": Row(_DEVICES, {"_private.accelerators": "TPUAcceleratorManager"}),
     "client_builder": Row(
-        "drivers that connect", {"core.afar": "ClientBuilder ClientContext client"}
+        "drivers that connect", {"core.driver.remote": "ClientBuilder ClientContext client"}
     ),
     "scripts": Row("a package"),
     "scripts.scripts": Row("scripts that are the command", {"cli": "main"}),

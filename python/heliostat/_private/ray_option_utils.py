@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from heliostat._private import missing
-from heliostat.core.options import ACTOR as actor_options
-from heliostat.core.options import TASK as task_options
+from heliostat.core.calls.options import ACTOR as actor_options
+from heliostat.core.calls.options import TASK as task_options
 
 __all__ = ["actor_options", "task_options", "valid_options"]
 

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 from heliostat._private import missing
 from heliostat._private.worker import WORKER_MODE, global_worker
-from heliostat.core import debugger, settings
+from heliostat.core.debug import debugger
+from heliostat.core.platform import settings
 
 __all__ = ["set_trace"]
 

@@ -8,11 +8,11 @@ import heliostat
 from heliostat import _heliostat
 from heliostat._private import missing
 from heliostat.core import session
-from heliostat.core.placement import table_of
+from heliostat.core.calls.placement import table_of
 from heliostat.core.state import available_resources, cluster_resources, nodes, timeline
 
 if TYPE_CHECKING:
-    from heliostat.core.plans import ActorRow
+    from heliostat.core.native_types import ActorRow
 
 __all__ = [
     "GlobalState",

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import heliostat
 from heliostat._private import missing
-from heliostat.core import async_actor
-from heliostat.core.language import SCRIPT_MODE, WORKER_MODE
+from heliostat.core.aio import async_actor
+from heliostat.core.calls.cross_language import SCRIPT_MODE, WORKER_MODE
 from heliostat.core.runtime_context import Process
 
 __all__ = [

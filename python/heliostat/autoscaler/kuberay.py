@@ -23,8 +23,8 @@ from typing import Any
 from heliostat.autoscaler.head import HttpHead
 from heliostat.autoscaler.loop import Autoscaler
 from heliostat.autoscaler.model import Failure, Instance, NodeType
-from heliostat.core import auth
 from heliostat.core.errors import AuthenticationError
+from heliostat.core.platform import auth
 
 logger = logging.getLogger(__name__)
 

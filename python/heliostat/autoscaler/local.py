@@ -12,8 +12,9 @@ from typing import Any
 from heliostat.autoscaler.head import HttpHead
 from heliostat.autoscaler.loop import Autoscaler
 from heliostat.autoscaler.model import Failure, Instance, NodeType
-from heliostat.core import auth, daemon, knobs, settings
-from heliostat.core.daemon import Daemon, NodeOptions
+from heliostat.core.driver import daemon, ray_config
+from heliostat.core.driver.daemon import Daemon, NodeOptions
+from heliostat.core.platform import auth, settings
 
 logger = logging.getLogger(__name__)
 
@@ -195,8 +196,8 @@ class LocalCluster:
         """Start head and autoscaler. Raises as the start of a daemon does."""
         if self._head is not None:
             raise RuntimeError("The cluster runs already.")
-        config = knobs.check(dict(system_config) if system_config else None)
-        env = {**knobs.environment(config), **env}
+        config = ray_config.check(dict(system_config) if system_config else None)
+        env = {**ray_config.environment(config), **env}
         types = self._config["available_node_types"]
         self._head = daemon.start(
             options_of(

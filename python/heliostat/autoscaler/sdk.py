@@ -18,7 +18,7 @@ from heliostat.autoscaler.launcher.programs import (
     run_on_cluster,
     teardown_cluster,
 )
-from heliostat.core.labels import check_selector
+from heliostat.core.platform.labels import check_selector
 
 __all__ = [
     "create_or_update_cluster",

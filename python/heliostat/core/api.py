@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from heliostat._heliostat import cancel, get, put, wait
-from heliostat.core.actor import ActorClass, get_actor, kill, method
-from heliostat.core.init import init, shutdown
-from heliostat.core.logging_config import LoggingConfig
-from heliostat.core.options import remote_usage
-from heliostat.core.remote_function import RemoteFunction
+from heliostat.core.calls.actor import ActorClass, get_actor, kill, method
+from heliostat.core.calls.options import remote_usage
+from heliostat.core.calls.remote_function import RemoteFunction
+from heliostat.core.calls.unread import explain
+from heliostat.core.driver.init import init, shutdown
+from heliostat.core.platform.logging_config import LoggingConfig
 from heliostat.core.session import is_initialized
-from heliostat.core.unread import explain
 
 __all__ = [
     "LoggingConfig",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import session
-from heliostat.core.annotations import RayDeprecationWarning
-from heliostat.core.language import SCRIPT_MODE, WORKER_MODE
-from heliostat.core.runtime_env import RuntimeEnv, of_user
+from heliostat.core.calls.cross_language import SCRIPT_MODE, WORKER_MODE
+from heliostat.core.platform.annotations import RayDeprecationWarning
+from heliostat.core.runtime_env.document import RuntimeEnv, of_user
 
 if TYPE_CHECKING:
-    from heliostat.core.actor_handle import ActorHandle
+    from heliostat.core.calls.actor_handle import ActorHandle
 
 _WORKERS_ONLY = "This method is only available when the process is a worker."
 

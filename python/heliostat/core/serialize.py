@@ -125,7 +125,7 @@ def _short(value: Any) -> str:
 
 
 def _blame(value: Any) -> str:
-    from heliostat.core.check_serialize import inspect_serializability
+    from heliostat.core.debug.serializability import inspect_serializability
 
     said = io.StringIO()
     inspect_serializability(value, print_file=said)

@@ -23,19 +23,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
-from heliostat.core import auth, daemon, preload, rehearsal, settings, submitted
-from heliostat.core.daemon import (
+from heliostat.core.driver import daemon, submission
+from heliostat.core.driver.daemon import (
     CODE_ARCHIVES,
     CODE_FOLDERS,
     Daemon,
     NodeAddress,
     NodeOptions,
 )
-from heliostat.core.job import JobConfig
+from heliostat.core.driver.job import JobConfig
+from heliostat.core.platform import auth, preload, settings
+from heliostat.core.worker import warm_up
 
 if TYPE_CHECKING:
+    from heliostat.core.driver.logs import LogPrinter
     from heliostat.core.errors import RaySystemError
-    from heliostat.core.logs import LogPrinter
 
 FLUSH_S = 2.0
 DAEMON_ENDS_S = 5.0
@@ -64,7 +66,7 @@ class Session:
             if self.printer is not None:
                 self.printer.drain(FLUSH_S)
             _heliostat.shutdown()
-        if (aio := sys.modules.get("heliostat.core.aio")) is not None:
+        if (aio := sys.modules.get("heliostat.core.aio.futures")) is not None:
             aio.forget(self.epoch)
         if self.printer is not None:
             self.printer.join(FLUSH_S)
@@ -153,10 +155,10 @@ def begin(
                 own.stop()
             _raise_of_token(error)
             raise
-        submitted.tell_of_driver(job, _heliostat.session()["job_id"])
+        submission.tell_of_driver(job, _heliostat.session()["job_id"])
         session = Session(address, job, own, epoch=_heliostat.session_epoch())
         if log_to_driver:
-            from heliostat.core.logs import LogPrinter
+            from heliostat.core.driver.logs import LogPrinter
 
             # Records that say whose they are need no prefix.
             session.printer = LogPrinter(prefixed=job.py_logging_config is None)
@@ -183,7 +185,14 @@ def _raise_of_token(error: BaseException) -> None:
 
 def _load_the_rest() -> None:
     """Load the modules that every driver uses after ``init``."""
-    names = ("actor", "exceptions", "remote_function", "core.logs", "core.api", "core.context")
+    names = (
+        "actor",
+        "exceptions",
+        "remote_function",
+        "core.driver.logs",
+        "core.api",
+        "core.driver.context",
+    )
     for name in (*names, "cloudpickle"):
         importlib.import_module(f"heliostat.{name}")
 
@@ -219,14 +228,14 @@ def _connect(
     if ((job.runtime_env or {}).get("config") or {}).get("eager_install", True):
         _heliostat.expect(environment, WORKERS_AHEAD, preload.expected(), wait)
     if owned:
-        rehearsal.calling()
+        warm_up.calling()
 
 
 def _environment(job: JobConfig, session_dir: str, records: Mapping[str, Any] | None) -> str:
     """The environment of the job's workers, as it goes over the wire."""
     if not job.runtime_env and records is None:
         return ""
-    from heliostat.core.runtime_env import to_json  # most drivers have none
+    from heliostat.core.runtime_env.document import to_json  # most drivers have none
 
     return to_json(_packaged(job.runtime_env, session_dir), records)
 
@@ -235,7 +244,7 @@ def _packaged(env: Mapping[str, Any] | None, session_dir: str) -> Mapping[str, A
     """The job's environment with its code as that is now."""
     if not env or not (env.get("working_dir") or env.get("py_modules")):
         return env
-    from heliostat.core import code_packages
+    from heliostat.core.runtime_env import code_packages
 
     return code_packages.packaged(env, session_dir)
 
@@ -249,7 +258,10 @@ def end() -> None:
         for session in ended:
             del _sessions[session.epoch]
             session.close()
-        if not _sessions and (tracing := sys.modules.get("heliostat.core.tracing")) is not None:
+        if (
+            not _sessions
+            and (tracing := sys.modules.get("heliostat.core.debug.tracing")) is not None
+        ):
             tracing.end()
 
 
@@ -292,7 +304,7 @@ def _begin_by_itself() -> None:
             return
         if not begins_by_itself() or getattr(_thread, "begins_none", False):
             raise not_started()
-        from heliostat.core.init import init
+        from heliostat.core.driver.init import init
 
         init()
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import session
-from heliostat.core.daemon import NODE_SOCKET
+from heliostat.core.driver.daemon import NODE_SOCKET
 from heliostat.core.errors import RaySystemError
 
 if TYPE_CHECKING:
     from heliostat._heliostat import ObjectRef
-    from heliostat.core.plans import NodeRow
+    from heliostat.core.native_types import NodeRow
 
 
 def _require() -> None:
@@ -161,7 +161,7 @@ def node_ip_address(address: str | None = None) -> str:
     Returns:
         An IP address.
     """
-    from heliostat.core.address import local_ip
+    from heliostat.core.driver.address import local_ip
 
     if address is None and _heliostat.is_connected():
         return _heliostat.session()["host"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.core.graph import (
+from heliostat.core.calls.graph import (
     ClassMethodNode,
     ClassNode,
     DAGInputData,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.graph import ClassMethodNode, ClassNode
+from heliostat.core.calls.graph import ClassMethodNode, ClassNode
 
 __all__ = ["ClassMethodNode", "ClassNode"]

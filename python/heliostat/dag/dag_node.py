@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.graph import DAGNode
+from heliostat.core.calls.graph import DAGNode
 
 __all__ = ["DAGNode"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.graph import FunctionNode
+from heliostat.core.calls.graph import FunctionNode
 
 __all__ = ["FunctionNode"]

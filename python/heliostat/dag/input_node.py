@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.graph import DAGInputData, InputAttributeNode, InputNode
+from heliostat.core.calls.graph import DAGInputData, InputAttributeNode, InputNode
 
 __all__ = ["DAGInputData", "InputAttributeNode", "InputNode"]

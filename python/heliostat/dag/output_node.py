@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.graph import MultiOutputNode
+from heliostat.core.calls.graph import MultiOutputNode
 
 __all__ = ["MultiOutputNode"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import expected, explained
+from heliostat.core.platform.extras import expected, explained
 
 if TYPE_CHECKING:
     from heliostat.data import aggregate, collate_fn, exceptions, expressions

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 WHO = "Tables of ClickHouse"
 

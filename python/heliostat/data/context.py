@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core import settings
+from heliostat.core.platform import settings
 from heliostat.data.unused_settings import (
     MIB,
     TRANSIENT_S3_ERRORS,

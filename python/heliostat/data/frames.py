@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import tensors
 from heliostat.data.context import DataContext
 

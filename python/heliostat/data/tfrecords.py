@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import tensors
 
 PURPOSE = "TFRecord files"

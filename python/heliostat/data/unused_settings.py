@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.core import settings
+from heliostat.core.platform import settings
 
 MIB = 1 << 20
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heliostat.core import settings
-from heliostat.core.extras import required
+from heliostat.core.platform import settings
+from heliostat.core.platform.extras import required
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Function, Row

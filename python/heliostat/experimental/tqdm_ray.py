@@ -12,16 +12,16 @@ from typing import Any
 
 from heliostat import _heliostat
 from heliostat._heliostat import current, is_connected
-from heliostat.core import bars
+from heliostat.core.driver import progress_bars
 
 __all__ = ["instance", "safe_print", "tqdm"]
 
-RAY_TQDM_MAGIC = bars.MAGIC
+RAY_TQDM_MAGIC = progress_bars.MAGIC
 
 
-def instance() -> bars.Bars:
+def instance() -> progress_bars.Bars:
     """The bars of this driver."""
-    return bars.bars
+    return progress_bars.bars
 
 
 def safe_print(*args: Any, **kwargs: Any) -> None:
@@ -31,7 +31,7 @@ def safe_print(*args: Any, **kwargs: Any) -> None:
         *args: As of ``print``.
         **kwargs: As of ``print``.
     """
-    with bars.bars.hidden():
+    with progress_bars.bars.hidden():
         builtins.print(*args, **kwargs)  # noqa: T201 - which is what it is for
 
 
@@ -149,7 +149,7 @@ class tqdm:
         }
         if is_connected() and not current().is_driver:
             # One write: lines of other threads stay lines.
-            sys.stdout.write(bars.line(state) + "\n")
+            sys.stdout.write(progress_bars.line(state) + "\n")
             sys.stdout.flush()
         else:
-            bars.bars.process_state_update(state)
+            progress_bars.bars.process_state_update(state)

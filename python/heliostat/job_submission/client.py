@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from heliostat.core.runtime_env import check_runtime_env
+from heliostat.core.runtime_env.document import check_runtime_env
 from heliostat.job_submission import packaging, websocket
 from heliostat.job_submission.types import JobDetails, JobStatus, of_details
 from heliostat.util.http import Answer, Server, server_url

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from heliostat.core import code_packages, working_dir
+from heliostat.core.runtime_env import code_packages, working_dir
 
 # The same content has the same name, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)

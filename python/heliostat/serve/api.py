@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import heliostat as ray
-from heliostat.core import settings
-from heliostat.core.extras import required
+from heliostat.core.platform import settings
+from heliostat.core.platform.extras import required
 from heliostat.serve import local, specs
 from heliostat.serve.controller import actor as controller_actor
 from heliostat.serve.deployment import UNSET, Application, Deployment, build, configured

@@ -8,7 +8,7 @@ import time
 import weakref
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.serve.options import AutoscalingContext
 
 __all__ = ["AsyncInferenceAutoscalingPolicy"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import part
+from heliostat.core.platform.extras import part
 from heliostat.serve.options import (
     AggregationFunction,
     AutoscalingContext,

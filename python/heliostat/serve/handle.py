@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, cast
 
 import heliostat as ray
-from heliostat.core import serving
+from heliostat.core.platform import serving
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve import tracing
 from heliostat.serve.context import RequestContext, new_request_id, request_context

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from cloudpickle.cloudpickle import list_registry_pickle_by_value
 
 from heliostat import cloudpickle
-from heliostat.core import settings
-from heliostat.core.placement import check_arguments
+from heliostat.core.platform import settings
+from heliostat.core.platform.serving import check_arguments
 
 if TYPE_CHECKING:
     from heliostat.serve.context import ReplicaID

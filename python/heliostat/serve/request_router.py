@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat._heliostat import ObjectRef, ObjectRefGenerator
+from heliostat import ObjectRef, ObjectRefGenerator
 from heliostat.serve.context import ReplicaID
 from heliostat.serve.specs import DeploymentID, ReplicaPlace
 

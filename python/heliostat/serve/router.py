@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.core import serving
 from heliostat.core.errors import ActorDeath, DeathKind
+from heliostat.core.platform import serving
 from heliostat.exceptions import ActorDiedError
 from heliostat.serve import specs
 from heliostat.serve.context import RequestContext, own_node

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import part
+from heliostat.core.platform.extras import part
 
 if TYPE_CHECKING:
     from heliostat.serve.models import LoggingConfig, TracingConfig

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from heliostat.core import settings
 from heliostat.core.errors import AuthenticationError
-from heliostat.core.extras import missing
-from heliostat.core.version import RAY_VERSION
+from heliostat.core.platform import settings
+from heliostat.core.platform.extras import missing
+from heliostat.core.platform.version import RAY_VERSION
 from heliostat.serve.exceptions import RayServeException
 from heliostat.util.http import Server
 

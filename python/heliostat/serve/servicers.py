@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 
 class Method(NamedTuple):

@@ -23,8 +23,8 @@ LEAVE_METHOD = "leave"
 # Modules that each process of Serve loads: it is forked from one that has them.
 PRELOADED = [
     "heliostat.serve.replica.actor",
-    "heliostat.core.async_actor",
-    "heliostat.core.language",
+    "heliostat.core.aio.async_actor",
+    "heliostat.core.calls.cross_language",
     "heliostat.core.runtime_context",
     "concurrent.futures.thread",
     "starlette.requests",

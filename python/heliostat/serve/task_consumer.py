@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from heliostat.core.extras import explained
+from heliostat.core.platform.extras import explained
 from heliostat.serve.options import attribute
 
 try:

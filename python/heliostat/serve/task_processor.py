@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from heliostat.core.extras import explained, required
+from heliostat.core.platform.extras import explained, required
 
 try:
     from heliostat.serve.tasks import (

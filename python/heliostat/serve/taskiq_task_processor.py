@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
-from heliostat.core.extras import explained, required
+from heliostat.core.platform.extras import explained, required
 from heliostat.serve.options import attribute
 
 try:

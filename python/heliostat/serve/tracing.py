@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.serve import logs
 from heliostat.serve.context import ReplicaID, RequestContext
 from heliostat.serve.options import TracingConfig, attribute

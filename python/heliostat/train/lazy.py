@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from heliostat.core.extras import explained
+from heliostat.core.platform.extras import explained
 
 
 def names(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.errors import TrainingFailedError
 from heliostat.train.metrics import lookup

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heliostat.core import settings
+from heliostat.core.platform import settings
 
 
 @dataclass(frozen=True)

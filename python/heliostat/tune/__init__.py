@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import explained
+from heliostat.core.platform.extras import explained
 
 if TYPE_CHECKING:
     from heliostat.train.checkpoint import Checkpoint

@@ -7,7 +7,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.filesystems import resolve

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.tune.progress import STATES, Progress, best_trial
 from heliostat.tune.runner.search import ADDED
 from heliostat.tune.runner.trial import Trial, rank

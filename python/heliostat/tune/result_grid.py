@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.train.result import Result
 from heliostat.tune.runner.store import read_results
 from heliostat.tune.runner.trial import ERROR, TERMINATED, Trial, best_checkpoints, rank

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import heliostat as ray
-from heliostat.core import settings as core_settings
+from heliostat.core.platform import settings as core_settings
 from heliostat.train.config import RunConfig as TrainRunConfig
 from heliostat.train.storage.arrow import ArrowStorage
 from heliostat.train.storage.filesystems import resolve

@@ -6,14 +6,14 @@ No ``from __future__ import annotations`` here: its name would hide the module o
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heliostat.core.afar import connect, disconnect
-    from heliostat.core.placement import (
+    from heliostat.core.calls.placement import (
         get_current_placement_group,
         get_placement_group,
         placement_group,
         placement_group_table,
         remove_placement_group,
     )
+    from heliostat.core.driver.remote import connect, disconnect
     from heliostat.core.serialize import deregister_serializer, register_serializer
     from heliostat.core.state import named_actors as list_named_actors
     from heliostat.core.state import node_ip_address as get_node_ip_address
@@ -33,22 +33,25 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "ActorPool": ("heliostat.util.actor_pool", "ActorPool"),
     "as_completed": ("heliostat.util.helpers", "as_completed"),
-    "connect": ("heliostat.core.afar", "connect"),
+    "connect": ("heliostat.core.driver.remote", "connect"),
     "deregister_serializer": ("heliostat.core.serialize", "deregister_serializer"),
     "disable_log_once_globally": ("heliostat.util.debug", "disable_log_once_globally"),
-    "disconnect": ("heliostat.core.afar", "disconnect"),
+    "disconnect": ("heliostat.core.driver.remote", "disconnect"),
     "enable_periodic_logging": ("heliostat.util.debug", "enable_periodic_logging"),
-    "get_current_placement_group": ("heliostat.core.placement", "get_current_placement_group"),
+    "get_current_placement_group": (
+        "heliostat.core.calls.placement",
+        "get_current_placement_group",
+    ),
     "get_node_instance_id": ("heliostat.util.misc", "get_node_instance_id"),
     "get_node_ip_address": ("heliostat.core.state", "node_ip_address"),
-    "get_placement_group": ("heliostat.core.placement", "get_placement_group"),
+    "get_placement_group": ("heliostat.core.calls.placement", "get_placement_group"),
     "inspect_serializability": ("heliostat.util.check_serialize", "inspect_serializability"),
     "list_named_actors": ("heliostat.core.state", "named_actors"),
     "log_once": ("heliostat.util.debug", "log_once"),
     "map_unordered": ("heliostat.util.helpers", "map_unordered"),
-    "placement_group_table": ("heliostat.core.placement", "placement_group_table"),
+    "placement_group_table": ("heliostat.core.calls.placement", "placement_group_table"),
     "register_serializer": ("heliostat.core.serialize", "register_serializer"),
-    "remove_placement_group": ("heliostat.core.placement", "remove_placement_group"),
+    "remove_placement_group": ("heliostat.core.calls.placement", "remove_placement_group"),
     "why": ("heliostat.util.explanation", "why"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.core.annotations import (
+from heliostat.core.platform.annotations import (
     AnnotationType,
     Deprecated,
     DeveloperAPI,

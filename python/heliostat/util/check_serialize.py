@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from heliostat.core.check_serialize import FailureTuple, inspect_serializability
+from heliostat.core.debug.serializability import FailureTuple, inspect_serializability
 
 __all__ = ["FailureTuple", "inspect_serializability"]

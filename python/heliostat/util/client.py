@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.core import afar, session
+from heliostat.core import session
+from heliostat.core.driver import remote
 
 __all__ = ["RayAPIStub", "num_connected_contexts", "ray"]
 
@@ -14,7 +15,7 @@ class RayAPIStub:
 
     def is_connected(self) -> bool:
         """Whether this process is a driver outside its cluster."""
-        return afar.is_connected()
+        return remote.is_connected()
 
     def connect(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The same as ``ray.util.connect``.
@@ -26,11 +27,11 @@ class RayAPIStub:
         Returns:
             What is known of the connection.
         """
-        return afar.connect(*args, **kwargs)
+        return remote.connect(*args, **kwargs)
 
     def disconnect(self) -> None:
         """The same as ``ray.util.disconnect``."""
-        afar.disconnect()
+        remote.disconnect()
 
 
 ray = RayAPIStub()

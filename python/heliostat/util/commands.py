@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import heliostat
-from heliostat.core import settings
 from heliostat.core.errors import AuthenticationError
+from heliostat.core.platform import settings
 
 # Errors that say what is wrong with what a command was asked for, or with the cluster.
 _TOLD = (AuthenticationError, ConnectionError, RuntimeError, ValueError, OSError)

@@ -12,8 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from heliostat.core import packages, settings
-from heliostat.core.packages import Made
+from heliostat.core.platform import settings
+from heliostat.core.runtime_env import packages
+from heliostat.core.runtime_env.packages import Made
 from heliostat.util.commands import exit_code, table
 
 _HEADS = ("id", "state", "size", "built in", "uses", "last used", "packages")

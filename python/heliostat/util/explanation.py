@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from heliostat import _heliostat
 from heliostat._heliostat import ObjectRef, ObjectRefGenerator
-from heliostat.core.actor_handle import ActorHandle
-from heliostat.core.placement import PlacementGroup, placement_group_table
+from heliostat.core.calls.actor_handle import ActorHandle
+from heliostat.core.calls.placement import PlacementGroup, placement_group_table
 
 if TYPE_CHECKING:
     Subject = ObjectRef | ObjectRefGenerator | ActorHandle | PlacementGroup

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from heliostat.core import address as addresses
-from heliostat.core import auth, daemon, encryption, settings
+from heliostat.core.driver import address as addresses
+from heliostat.core.driver import daemon
+from heliostat.core.platform import auth, encryption, settings
 
 PORT = 8265
 ANSWER_S_MAX = 120.0

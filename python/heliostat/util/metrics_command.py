@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from heliostat.core import settings
+from heliostat.core.platform import settings
 from heliostat.util.commands import exit_code
 from heliostat.util.http import Server, server_url
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.core import settings
+from heliostat.core.platform import settings
 
 
 def get_node_instance_id() -> str:

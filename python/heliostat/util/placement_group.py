@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from heliostat.core.placement import (
+from heliostat.core.calls.placement import (
     PlacementGroup,
     check_placement_group_index,
     get_current_placement_group,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.core.scheduling import (
+from heliostat.core.calls.scheduling import (
     DoesNotExist,
     Exists,
     In,

@@ -102,7 +102,8 @@ impl Surroundings {
             variables.insert("HELIOSTAT_JOB_WAIT_FILE".to_owned(), file);
             let session = self.session_dir.display().to_string();
             variables.insert("HELIOSTAT_SESSION_DIR".to_owned(), session);
-            entrypoint = format!("exec {} -m heliostat.core.job_entry", quoted(&self.python));
+            entrypoint =
+                format!("exec {} -m heliostat.core.driver.job_entry", quoted(&self.python));
         }
         let waits_for = match (is_plain, request.needs.is_empty()) {
             (true, _) => "",

@@ -75,16 +75,21 @@ impl Daemon {
             std::env::temp_dir().join(format!("helio-node-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&session);
         let core = session.join("package/heliostat/core");
-        std::fs::create_dir_all(&core).unwrap();
+        let worker = core.join("worker");
+        std::fs::create_dir_all(&worker).unwrap();
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        std::fs::copy(here.join("../../python/heliostat/core/zygote.py"), core.join("zygote.py"))
-            .unwrap();
-        std::fs::copy(here.join("tests/harness/worker_main.py"), core.join("worker_main.py"))
+        std::fs::copy(
+            here.join("../../python/heliostat/core/worker/zygote.py"),
+            worker.join("zygote.py"),
+        )
+        .unwrap();
+        std::fs::copy(here.join("tests/harness/worker_main.py"), worker.join("main_loop.py"))
             .unwrap();
         std::fs::write(core.join("__init__.py"), "").unwrap();
+        std::fs::write(worker.join("__init__.py"), "").unwrap();
         // The first module that the zygote loads has it load the worker's, before it misses the rest of the
         // package.
-        let first = "import heliostat.core.worker_main\n";
+        let first = "import heliostat.core.worker.main_loop\n";
         std::fs::write(session.join("package/cloudpickle.py"), first).unwrap();
         std::fs::write(session.join("package/heliostat/__init__.py"), "").unwrap();
         let started = Instant::now();

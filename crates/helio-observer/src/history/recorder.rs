@@ -136,7 +136,7 @@ async fn whole_of(asked: &mut Option<JoinHandle<Result<Whole, String>>>) -> Resu
     }
 }
 
-/// Asks for all that there is.
+/// Asks each daemon and process for all calls, actors and objects that it knows.
 async fn ask_whole(asker: Asker, began: Instant, calls: Question) -> Result<Whole, String> {
     let is_open = calls.is_open;
     let told = asker.inspect(calls).await?;
@@ -204,7 +204,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Who looks at many calls gets what has changed; all that there is, which takes long, comes when it is there.
+    /// Serves a reader of many calls: changes at once, and the whole, which takes long to ask for, once it has come.
     async fn serve_many(&mut self) -> Result<(), String> {
         if self.keeper.is_wanted() {
             self.news().await?;

@@ -49,7 +49,7 @@ impl ActorMethod {
     /// The answer of `inspect.signature`: any arguments.
     #[getter]
     fn __signature__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("heliostat.core.signature")?.getattr("ANY")
+        py.import("heliostat.core.calls.signature")?.getattr("ANY")
     }
 
     /// Call the method. Returns at once; calls of one caller run in the order in which they were made.

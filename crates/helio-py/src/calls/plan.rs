@@ -1,4 +1,4 @@
-//! Reads what Python adds to the options of a call (`heliostat.core.plans`).
+//! Reads what Python adds to the options of a call (`heliostat.core.native_types`).
 
 use helio_proto::environment::RuntimeEnv;
 use pyo3::exceptions::PyValueError;

@@ -78,6 +78,6 @@ pub(crate) fn call<'py>(
         return function.call(args, Some(kwargs));
     };
     kwargs.del_item(intern!(py, CARRIER))?;
-    let run = py.import("heliostat.core.tracing")?.getattr("run")?;
+    let run = py.import("heliostat.core.debug.tracing")?.getattr("run")?;
     run.call1((carrier, function, args, kwargs))
 }

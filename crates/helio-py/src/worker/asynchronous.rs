@@ -1,4 +1,4 @@
-//! The calls of an async actor. `heliostat.core.async_actor` owns the event loop and the order of
+//! The calls of an async actor. `heliostat.core.aio.async_actor` owns the event loop and the order of
 //! things; here are the calls it handles.
 
 use std::sync::Arc;
@@ -35,13 +35,13 @@ pub(super) fn prepare(py: Python<'_>, spec: &ActorSpec) -> PyResult<()> {
     for group in &spec.concurrency_groups {
         groups.set_item(&group.name, group.max_concurrency)?;
     }
-    let prepare = py.import("heliostat.core.async_actor")?.getattr("prepare")?;
+    let prepare = py.import("heliostat.core.aio.async_actor")?.getattr("prepare")?;
     prepare.call1((spec.max_concurrency, groups)).map(drop)
 }
 
 /// Gives the main thread to the event loops, until the process is to end.
 pub(super) fn serve(py: Python<'_>) -> PyResult<Flow> {
-    let serve = py.import("heliostat.core.async_actor")?.getattr("serve")?;
+    let serve = py.import("heliostat.core.aio.async_actor")?.getattr("serve")?;
     let code: i32 = serve.call0()?.extract()?;
     Ok(if code < 0 { Flow::Die(-1 - code) } else { Flow::Leave(code) })
 }

@@ -62,7 +62,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
         Ok(_) if running.has_left() => Ok(Made::Failed),
         Ok(instance) => {
             current::set_instance(instance.unbind());
-            py.import("heliostat.core.worker_main")?.getattr("actor_is_made")?.call0()?;
+            py.import("heliostat.core.worker.main_loop")?.getattr("actor_is_made")?.call0()?;
             // Announced last: from here on calls may come.
             if is_async {
                 ASYNC.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -99,7 +99,7 @@ fn instance<'py>(
     let class = functions::function(py, template)?;
     let unpacked = args::unpack(py, body, deps)?;
     if is_async {
-        let construct = py.import("heliostat.core.async_actor")?.getattr("construct")?;
+        let construct = py.import("heliostat.core.aio.async_actor")?.getattr("construct")?;
         return construct.call1((class.bind(py), unpacked.args, unpacked.kwargs));
     }
     calls::call(class.bind(py), &unpacked.args, unpacked.kwargs.as_ref())

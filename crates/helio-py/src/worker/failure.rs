@@ -70,9 +70,9 @@ pub(super) fn is_retryable(py: Python<'_>, entry: &Entry, error: &PyErr) -> bool
         .is_some_and(|classes| error.value(py).is_instance(classes.bind(py)).unwrap_or(false))
 }
 
-/// The serialized `RayTaskError`; `maker` is the function of `worker_main` that makes it.
+/// The serialized `RayTaskError`; `maker` is the function of `main_loop` that makes it.
 pub(super) fn payload(py: Python<'_>, running: &Running, error: PyErr, maker: &str) -> Vec<u8> {
-    let made = py.import("heliostat.core.worker_main").and_then(|module| {
+    let made = py.import("heliostat.core.worker.main_loop").and_then(|module| {
         let raised = error.clone_ref(py).into_value(py);
         let made = module.getattr(maker)?.call1((
             raised,

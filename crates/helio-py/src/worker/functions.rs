@@ -115,7 +115,7 @@ fn with<T>(f: impl FnOnce(&mut Cache) -> T) -> T {
 pub(super) fn task(py: Python<'_>, template: &Arc<Template>) -> PyResult<Arc<Entry>> {
     let load = || {
         let function = function(py, template)?;
-        let module = py.import("heliostat.core.worker_main")?;
+        let module = py.import("heliostat.core.worker.main_loop")?;
         module.getattr("name_output")?.call1((&template.name,))?;
         Ok(Target::Function(function))
     };

@@ -38,10 +38,10 @@ pub(super) fn apply(py: Python<'_>, job: &JobConfig) -> PyResult<()> {
     }
     let path = py.import("sys")?.getattr("path")?.cast_into::<PyList>()?;
     // A working directory of the environment was entered before this process began, and stays in front.
-    let entered = py.import("heliostat.core.worker_main")?.getattr("working_dir")?;
+    let entered = py.import("heliostat.core.worker.main_loop")?.getattr("working_dir")?;
     let first = if entered.is_none() { 0 } else { path.index(&entered).map_or(0, |at| at + 1) };
     // The driver's packages do not come before the standard library, nor before what this interpreter alone has.
-    let own = py.import("heliostat.core.worker_setup")?.getattr("own_packages")?.call0()?;
+    let own = py.import("heliostat.core.worker.preparation")?.getattr("own_packages")?.call0()?;
     let own = own.extract::<Vec<String>>()?;
     for (at, entry) in merged(&path.extract::<Vec<String>>()?, first, &job.sys_path, &own) {
         path.insert(at, entry)?;

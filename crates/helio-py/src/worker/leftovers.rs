@@ -1,4 +1,4 @@
-//! Notes that errors were raised here, for `heliostat.core.leftovers`, which collects what they keep.
+//! Notes that errors were raised here, for `heliostat.core.worker.error_frames`, which collects what they keep.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ pub(crate) fn _note_error() {
 pub(super) fn call_ended(py: Python<'_>) {
     if RAISED.load(Ordering::Relaxed) && RAISED.swap(false, Ordering::Relaxed) {
         let asked = py
-            .import("heliostat.core.leftovers")
+            .import("heliostat.core.worker.error_frames")
             .and_then(|module| module.getattr("collect_soon")?.call0());
         if let Err(error) = asked {
             error.write_unraisable(py, None);

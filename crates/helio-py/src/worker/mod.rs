@@ -51,7 +51,7 @@ fn is_concurrent() -> bool {
 /// A blocking call inside an async actor holds up all its calls: the user is told once.
 pub(crate) fn warn_if_blocking(py: Python<'_>, what: &str, timeout: Option<f64>) -> PyResult<()> {
     if ASYNC.load(Ordering::Relaxed) && timeout != Some(0.0) {
-        py.import("heliostat.core.async_actor")?.getattr("warn_blocking")?.call1((what,))?;
+        py.import("heliostat.core.aio.async_actor")?.getattr("warn_blocking")?.call1((what,))?;
     }
     Ok(())
 }
@@ -68,7 +68,7 @@ pub(crate) fn _line_is_open() {
 /// A call is over: its last line is shown, also without an end.
 fn end_lines(py: Python<'_>) {
     if LINE_IS_OPEN.load(Ordering::Relaxed) && LINE_IS_OPEN.swap(false, Ordering::Relaxed) {
-        let end = || py.import("heliostat.core.worker_main")?.getattr("end_lines")?.call0();
+        let end = || py.import("heliostat.core.worker.main_loop")?.getattr("end_lines")?.call0();
         if let Err(error) = end() {
             error.write_unraisable(py, None);
         }

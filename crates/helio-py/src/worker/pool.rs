@@ -88,7 +88,9 @@ pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<
         start
     };
     if start {
-        py.import("heliostat.core.worker_main")?.getattr("start_pool_thread")?.call1((group,))?;
+        py.import("heliostat.core.worker.main_loop")?
+            .getattr("start_pool_thread")?
+            .call1((group,))?;
     }
     Ok(())
 }

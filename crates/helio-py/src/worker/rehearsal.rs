@@ -34,7 +34,7 @@ pub(super) fn unless_work_comes(py: Python<'_>, session: &Session) -> PyResult<O
 
 fn rehearse(py: Python<'_>, session: &Session) -> PyResult<()> {
     let function = py
-        .import("heliostat.core.rehearsal")?
+        .import("heliostat.core.worker.warm_up")?
         .getattr("serving")?
         .call0()?
         .extract::<Vec<u8>>()?

@@ -151,7 +151,7 @@ fn dynamic<'py>(
             Err(error) => return Err(error),
         }
     }
-    py.import("heliostat.core.worker_main")?.getattr("dynamic_refs")?.call1((refs,))
+    py.import("heliostat.core.worker.main_loop")?.getattr("dynamic_refs")?.call1((refs,))
 }
 
 /// The outcome of a call that raised: the error in place of each value.

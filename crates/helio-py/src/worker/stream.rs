@@ -25,7 +25,7 @@ pub(super) fn run(
         result.clone()
     } else if result.hasattr(intern!(py, "__anext__"))? {
         // An async generator in a task: its own event loop drives it.
-        py.import("heliostat.core.async_actor")?.getattr("drive")?.call1((result,))?
+        py.import("heliostat.core.aio.async_actor")?.getattr("drive")?.call1((result,))?
     } else {
         let class = result.get_type();
         return Err(PyTypeError::new_err(format!(

@@ -17,7 +17,7 @@ struct Came {
     task: TaskId,
     /// Its concurrency group; `None`: its body lies elsewhere.
     group: Option<&'static str>,
-    /// It lacks no argument.
+    /// Whether every argument is here.
     is_complete: bool,
 }
 

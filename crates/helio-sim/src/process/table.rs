@@ -193,7 +193,7 @@ impl Process {
         Step::Next
     }
 
-    /// What waits for a node that could hold it is demand, which an autoscaler reads.
+    /// Checks the demand for nodes, which an autoscaler reads: calls and groups that no node can hold.
     pub(super) fn demand(
         &mut self,
         core: &mut Core,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from heliostat._private import missing
-from heliostat.core.submitted import VARIABLE
+from heliostat.core.driver.submission import VARIABLE
 
 __all__ = ["RAY_JOB_CONFIG_JSON_ENV_VAR"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from heliostat._private import missing
-from heliostat.core.env_plugins import RuntimeEnvPlugin
+from heliostat.core.runtime_env.plugin_fields import RuntimeEnvPlugin
 
 __all__ = ["RuntimeEnvPlugin"]
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from heliostat.air.integrations.rank import another_worker_tracks
-from heliostat.core.extras import missing
+from heliostat.core.platform.extras import missing
 
 __all__ = ["MLflowLoggerCallback", "setup_mlflow"]  # noqa: F822 # the callback comes by __getattr__
 

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from heliostat.air.integrations.rank import another_worker_tracks, run_name
-from heliostat.core.extras import missing
+from heliostat.core.platform.extras import missing
 
 __all__ = ["WandbLoggerCallback", "setup_wandb"]  # noqa: F822 # the callback comes by __getattr__
 

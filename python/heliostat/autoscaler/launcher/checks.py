@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from heliostat.core.hints import did_you_mean
+from heliostat.core.platform.spelling import did_you_mean
 
 
 class ConfigError(ValueError):

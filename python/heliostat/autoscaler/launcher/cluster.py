@@ -16,7 +16,7 @@ from heliostat.autoscaler.launcher.cloud import BOOT_S, CloudProvider
 from heliostat.autoscaler.launcher.config import Config
 from heliostat.autoscaler.launcher.providers import Host, Provider, alone, provider_of
 from heliostat.autoscaler.launcher.remote import Remote, RemoteError, quote
-from heliostat.core import auth
+from heliostat.core.platform import auth
 
 # So many machines are set up at once.
 _AT_ONCE = 32

@@ -20,7 +20,7 @@ from heliostat.autoscaler.launcher.checks import (
 from heliostat.autoscaler.launcher.container import Containers
 from heliostat.autoscaler.launcher.container import read as containers_of
 from heliostat.autoscaler.launcher.node_types import WORKERS_MAX, NodeTypes, read
-from heliostat.core.extras import missing
+from heliostat.core.platform.extras import missing
 
 _COMMANDS = (
     "initialization_commands",

@@ -25,7 +25,8 @@ from heliostat.autoscaler.launcher.growing import Growing
 from heliostat.autoscaler.launcher.providers import held
 from heliostat.autoscaler.loop import Autoscaler
 from heliostat.autoscaler.model import State
-from heliostat.core import address, auth, settings
+from heliostat.core.driver import address
+from heliostat.core.platform import auth, settings
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.autoscaler.launcher.checks import ConfigError, bounds, known, number, section, texts
-from heliostat.core.hints import did_you_mean
+from heliostat.core.platform.spelling import did_you_mean
 
 _KEYS = (
     "node_config",

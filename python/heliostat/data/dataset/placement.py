@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.hints import did_you_mean
-from heliostat.core.options import ALL, check_actor_options, check_task_options
+from heliostat.core.platform.remote_options import ALL, check_actor_options, check_task_options
+from heliostat.core.platform.spelling import did_you_mean
 from heliostat.data.dataset.options import ARGUMENTS, CallOptions
 from heliostat.data.plan.operators import (
     ActorPoolStrategy,

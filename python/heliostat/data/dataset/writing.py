@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block
 from heliostat.data.catalog import Catalog, CatalogAccessMode, ReaderFormat, resolved
 from heliostat.data.checkpoint import resume

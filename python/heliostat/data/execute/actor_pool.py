@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.core.preload import mentioned
+from heliostat.core.platform.preload import mentioned
 from heliostat.data.execute.launch import UNTAKEN_MAX, arguments, cpus_of
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.work import MapWorker, Stage

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.execute.exchanges import at_rows, part_count, parted, reduced

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 import heliostat as ray
-from heliostat.core.annotations import RayDeprecationWarning
+from heliostat.core.platform.annotations import RayDeprecationWarning
 from heliostat.data import block
 from heliostat.data.execute.measurements import LoopMeasurements
 from heliostat.data.execute.stats import ExecutionStats

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.collate_fn import (
     ArrowBatchCollateFn,
     NumpyBatchCollateFn,

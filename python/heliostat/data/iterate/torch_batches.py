@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block, frames, tensors
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
 from heliostat.data.context import DataContext

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ with, too.
 
 from __future__ import annotations
 
-from heliostat.core.extras import explained
+from heliostat.core.platform.extras import explained
 
 try:
     from heliostat.data.llm.configs import (

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.llm.stages import Loop, Row, Stage
 
 AGAIN = (408, 429, 502, 503, 504)  # statuses after which a request is sent again

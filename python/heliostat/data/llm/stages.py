@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import heliostat as ray
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.llm.configs import ERROR
 from heliostat.util.engines.engine import Completion, Model, load
 

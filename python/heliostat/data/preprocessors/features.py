@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.aggregate import Max, Min
 from heliostat.data.preprocessors.base import OfColumns, Preprocessor
 

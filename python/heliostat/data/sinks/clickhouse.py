@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import frames, missing
 from heliostat.data.clickhouse import WHO, Server, value
 from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext

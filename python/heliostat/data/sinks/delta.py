@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.fs
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block, frames, missing
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult
 from heliostat.data.sinks.files import SaveMode

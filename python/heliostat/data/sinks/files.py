@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block, frames, tensors
 from heliostat.data.plan import task
 from heliostat.data.retries import retried

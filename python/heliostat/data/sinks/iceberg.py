@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block, frames
 from heliostat.data.iceberg import iceberg_table
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block
 from heliostat.data.sinks.datasink import Datasink, TaskContext
 from heliostat.data.sources.kafka import WHO, configured

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block, retries
 from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 from heliostat.data.sources.mongo import WHO, collection_of, lost

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block, frames, missing, retries
 from heliostat.data.sinks.datasink import Datasink, TaskContext
 

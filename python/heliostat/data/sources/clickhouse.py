@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import retries
 from heliostat.data.block import BlockMetadata
 from heliostat.data.clickhouse import WHO, Server, lost, value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.catalog import ReaderFormat, resolved

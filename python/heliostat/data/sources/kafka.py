@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset

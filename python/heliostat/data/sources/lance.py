@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources import files as listing

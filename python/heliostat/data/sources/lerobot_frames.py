@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import tensors
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.dataset import MaterializedDataset
 from heliostat.data.dataset.consume import Consumers
 from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, from_pandas_refs

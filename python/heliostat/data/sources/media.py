@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.file_reads import dataset
 from heliostat.data.sources.media_formats import Audio, Mcap, Video

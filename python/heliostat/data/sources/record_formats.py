@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import block, tfrecords, webdataset
 from heliostat.data.sources.formats import Format
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.http import request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 SNAPPY = "snappy"
 

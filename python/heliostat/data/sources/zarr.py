@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.data import tensors
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset

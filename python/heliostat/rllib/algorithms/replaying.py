@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.algorithms import metrics_names as names
 from heliostat.rllib.algorithms.algorithm import Algorithm
 from heliostat.rllib.algorithms.algorithm_config import AlgorithmConfig

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.connectors.building import of_agents
 from heliostat.rllib.core import (
     COMPONENT_ENV_TO_MODULE_CONNECTOR,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.env.env_context import EnvContext
 from heliostat.rllib.env.multi_agent_env import MultiAgentEnv
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core import DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.env.env_context import EnvContext

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.env.env_context import EnvContext
 from heliostat.rllib.env.making import EnvError, checked, observation_fits
 from heliostat.rllib.utils.nest import at, leaves, put

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
 from heliostat.rllib.utils.compression import pack_if_needed, unpack_if_needed

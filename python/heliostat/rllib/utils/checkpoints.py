@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heliostat import cloudpickle
-from heliostat.core.version import RAY_VERSION
+from heliostat.core.platform.version import RAY_VERSION
 
 Self = TypeVar("Self", bound="Checkpointable")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from heliostat import cloudpickle
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 _WHO = "recorded columns that are compressed (pip install lz4)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 # Multiplications of a forward below which threads cost more than they bring.
 SMALL = 20_000_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.utils.nest import leaves, mapped
 
 torch = required("torch", "ray.rllib", "rllib")

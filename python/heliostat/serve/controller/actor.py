@@ -11,12 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import heliostat as ray
-from heliostat.core import serving
-from heliostat.core.placement import PlacementGroup, placement_group, remove_placement_group
-from heliostat.core.scheduling import (
-    NodeAffinitySchedulingStrategy,
-    PlacementGroupSchedulingStrategy,
-)
+from heliostat.core.platform import serving
 from heliostat.exceptions import RayActorError, RuntimeEnvSetupError
 from heliostat.serve import building, sockets, specs
 from heliostat.serve.controller import details, reasons, spread
@@ -53,6 +48,11 @@ from heliostat.serve.specs import (
     Whereabouts,
 )
 from heliostat.util.explanation import why as explain
+from heliostat.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from heliostat.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
 
 logger = logging.getLogger("ray.serve")
 

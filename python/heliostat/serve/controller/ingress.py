@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from heliostat.core import daemon, serving
-from heliostat.core.extras import required
+from heliostat.core.platform import serving
+from heliostat.core.platform.extras import required
 from heliostat.serve import sockets, tracing
 from heliostat.serve.options import HTTPOptions, TracingConfig, gRPCOptions
 
@@ -86,7 +86,7 @@ class Ingress:
     def _spawn(self) -> None:
         options = self._options
         command = [
-            str(daemon.binary()),
+            str(serving.binary()),
             "serve-ingress",
             *("--session-dir", self._folder),
             *("--host", str(options.host)),

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import heliostat as ray
-from heliostat.core import serving
-from heliostat.core.scheduling import NodeAffinitySchedulingStrategy
+from heliostat.core.platform import serving
 from heliostat.exceptions import RayActorError
 from heliostat.serve.controller.ingress import Ingress, Table
 from heliostat.serve.options import HTTPOptions, TracingConfig, gRPCOptions
 from heliostat.serve.schema import ProxyStatus
+from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 logger = logging.getLogger("ray.serve")
 

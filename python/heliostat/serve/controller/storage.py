@@ -12,7 +12,7 @@ import io
 import pickle
 from typing import Any
 
-from heliostat.core import serving
+from heliostat.core.platform import serving
 from heliostat.serve import specs
 
 _STATE = b"serve-state"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 _WHO = "ray.serve.generated"
 _files = required("google.protobuf.descriptor_pb2", _WHO, "serve-grpc")

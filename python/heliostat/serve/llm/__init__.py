@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.core.extras import explained
+from heliostat.core.platform.extras import explained
 
 try:
     from heliostat.serve.llm.config import (

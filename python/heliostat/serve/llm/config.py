@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.serve.options import attribute
 from heliostat.util.engines.engine import Model
 

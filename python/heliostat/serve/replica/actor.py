@@ -18,8 +18,8 @@ from typing import Any
 
 import heliostat as ray
 from heliostat import cloudpickle
-from heliostat.core import auth, encryption, serving
-from heliostat.core.extras import required
+from heliostat.core.platform import auth, encryption, serving
+from heliostat.core.platform.extras import required
 from heliostat.exceptions import AsyncioActorExit
 from heliostat.serve import asgi, context, logs, multiplex, servicers, sockets, specs, tracing
 from heliostat.serve.context import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any, Protocol
 
-from heliostat.core import serving
+from heliostat.core.platform import serving
 
 REQUEST, BODY, CANCEL, TAKEN = 1, 2, 3, 4
 WINDOW = 1 << 20

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from heliostat.core import serving
+from heliostat.core.platform import serving
 from heliostat.exceptions import ActorDiedError
 from heliostat.serve.context import RequestContext
 from heliostat.serve.exceptions import ReplicaUnavailableError

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from heliostat.core import serving
+from heliostat.core.platform import serving
 from heliostat.serve.exceptions import (
     BackPressureError,
     DeploymentUnavailableError,

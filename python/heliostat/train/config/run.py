@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core import notebooks
+from heliostat.core.platform import notebooks
 from heliostat.train.arguments import (
     DEPRECATED,
     check_folder_name,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heliostat.core import notebooks
+from heliostat.core.platform import notebooks
 from heliostat.train.arguments import is_amount, refuse_deprecated, seconds, whole
 from heliostat.train.config.bundles import STRATEGIES, PlacementGroupFactory
 

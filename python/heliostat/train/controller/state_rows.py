@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import heliostat as ray
-from heliostat.core.version import RAY_VERSION
+from heliostat.core.platform.version import RAY_VERSION
 from heliostat.experimental import internal_kv
 from heliostat.train.controller.record import AttemptRecord, RunRecord
 from heliostat.train.controller.spec import RunSpec

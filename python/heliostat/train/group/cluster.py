@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.core import state
+from heliostat.core.platform import membership
 from heliostat.train.config import ScalingConfig
 from heliostat.train.group.placement import placed_resources
 
 if TYPE_CHECKING:
-    from heliostat.core.plans import NodeRow
+    from heliostat.core.platform.membership import NodeRow
 
 _ACCELERATOR = "accelerator_type:"
 _UNITS = {"memory": "bytes of memory", "CPU": "CPU", "GPU": "GPU"}
@@ -26,7 +26,7 @@ def _fits(resources: dict[str, float], wanted: dict[str, float]) -> int:
 
 
 def _alive() -> list[dict[str, Any]]:
-    leaving = {row["node_id"] for row in state.members()[1] if row["is_draining"]}
+    leaving = {row["node_id"] for row in membership.members()[1] if row["is_draining"]}
     return [n for n in ray.nodes() if n["Alive"] and n["NodeID"] not in leaving]
 
 
@@ -102,7 +102,7 @@ def room_now(wanted: dict[str, float]) -> int:
 
 def staying() -> list[NodeRow]:
     """The nodes that are alive and are not about to leave."""
-    return [row for row in state.members()[1] if row["alive"] and not row["is_draining"]]
+    return [row for row in membership.members()[1] if row["alive"] and not row["is_draining"]]
 
 
 def why_waiting(scaling: ScalingConfig, workers: int, has_room: bool) -> str:

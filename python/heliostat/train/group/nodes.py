@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import heliostat as ray
-from heliostat.core import state
+from heliostat.core.platform import membership
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class NodeWatch:
 
     def look(self) -> None:
         """See how things are, and wait for what changes from now on."""
-        self._seen, rows = state.members()
+        self._seen, rows = membership.members()
         self._alive = {row["node_id"] for row in rows if row["alive"]}
         self._leaving = {
             row["node_id"]: Leaving(
@@ -42,7 +42,7 @@ class NodeWatch:
             for row in rows
             if row["alive"] and row["is_draining"]
         }
-        self.pending = state.next_change_of_members(self._seen)
+        self.pending = membership.next_change_of_members(self._seen)
 
     def changed(self) -> None:
         """``pending`` is ready."""

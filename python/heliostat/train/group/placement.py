@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from heliostat.core.labels import NODE_ID
+from heliostat.core.platform.labels import NODE_ID
 from heliostat.train.config import ScalingConfig
 from heliostat.util.placement_group import (
     PlacementGroup,

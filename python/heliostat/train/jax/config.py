@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import heliostat as ray
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.train.backend import Backend, BackendConfig
 from heliostat.train.group.address import free_address
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.train.boosting import BoostingReport
 from heliostat.train.checkpoint import Checkpoint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 if TYPE_CHECKING:
     import pandas as pd

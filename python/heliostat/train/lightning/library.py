@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from typing import Any
 
-from heliostat.core.extras import missing
+from heliostat.core.platform.extras import missing
 
 
 def _find() -> Any:

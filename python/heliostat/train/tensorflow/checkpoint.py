@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.train.framework_checkpoint import FrameworkCheckpoint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 
 def prepare_dataset_shard(tf_dataset_shard: Any) -> Any:

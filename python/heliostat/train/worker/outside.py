@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from heliostat.core import stacks
+from heliostat.core.platform import processes
 
 # Processes of a worker that are asked.
 _MAX_CHILDREN = 16
@@ -32,14 +32,16 @@ def stack_of(place: Place) -> str:
 
     In words where there is none: the process is stopped, or gone.
     """
-    return of_function(stacks.dumped(place.pid)) + stacks_of_children(place)
+    return of_function(processes.dumped(place.pid)) + stacks_of_children(place)
 
 
 def stacks_of_children(place: Place) -> str:
     """The stacks of the processes that the worker has forked; "" without any."""
-    sharing = [one for one in stacks.children(place.pid) if stacks.shares_stacks(one, place.pid)]
+    sharing = [
+        one for one in processes.children(place.pid) if processes.shares_stacks(one, place.pid)
+    ]
     return "".join(
-        f"What its process {child} is doing:\n{of_function(stacks.dumped(child))}"
+        f"What its process {child} is doing:\n{of_function(processes.dumped(child))}"
         for child in sharing[:_MAX_CHILDREN]
     )
 

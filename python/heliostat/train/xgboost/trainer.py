@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from heliostat.core.extras import expected
+from heliostat.core.platform.extras import expected
 from heliostat.train.boosting import BoostingTrainer
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig

@@ -201,7 +201,7 @@ def _write(rows: list[Row], names: list[str], output: str) -> None:
             writer.writeheader()
             writer.writerows(rows)
     elif output.endswith(".pkl"):
-        from heliostat.core.extras import required
+        from heliostat.core.platform.extras import required
 
         required("pandas", "A table as a .pkl", "tune").DataFrame(rows, columns=names).to_pickle(
             output

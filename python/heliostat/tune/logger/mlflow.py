@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.logger.values import numbers
 from heliostat.tune.stopper import flattened

@@ -9,7 +9,7 @@ import time
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import missing
+from heliostat.core.platform.extras import missing
 from heliostat.tune.logger.columns import LEFT_OUT_OF_SCALARS, Made
 from heliostat.tune.logger.events import EventFile, Report, Templates, summary_event
 from heliostat.tune.logger.files import MadeTogether, named, with_name

@@ -11,7 +11,7 @@ from dataclasses import InitVar, dataclass, field
 from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from heliostat.core import settings
+from heliostat.core.platform import settings
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
 from heliostat.tune.trainable.spec import checkpoint_at

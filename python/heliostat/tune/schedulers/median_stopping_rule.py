@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.tune.error import ArgumentError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 

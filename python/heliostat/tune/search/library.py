@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.search.sample import Domain
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.tune.error import TuneError, TuneValueError
 from heliostat.tune.search.sample import Categorical, Domain, Function, Unresolved, generator
 from heliostat.tune.stopper import flattened

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from heliostat.core import settings
+from heliostat.core.platform import settings
 from heliostat.tune import context
 from heliostat.tune.trainable.class_run import ClassRun
 from heliostat.tune.trainable.function_run import FunctionRun

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import heliostat as ray
-from heliostat.core.preload import mentioned
+from heliostat.core.platform.preload import mentioned
 from heliostat.train.config import ScalingConfig
 from heliostat.tune.error import TuneError
 from heliostat.tune.execution.placement_groups import (

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.core.extras import expected
+from heliostat.core.platform.extras import expected
 from heliostat.util.collective.types import Backend, ReduceOp
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import heliostat
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 dask: Any = required("dask", "Dask on the cluster")
 Callback: Any = required("dask.callbacks", "Dask on the cluster").Callback

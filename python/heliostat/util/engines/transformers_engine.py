@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.util.engines.engine import (
     TOKENS_USUAL,
     Completion,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 
 def register_ray() -> None:

@@ -16,7 +16,7 @@ from multiprocessing.pool import RemoteTraceback  # type: ignore[attr-defined] #
 from typing import Any
 
 import heliostat
-from heliostat.core import settings
+from heliostat.core.platform import settings
 from heliostat.util.multiprocessing.imap import IMapIterator, UnorderedIMapIterator
 
 Function = Callable[..., Any]

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 
 import heliostat
 from heliostat import _heliostat
-from heliostat.core import daemon, settings
+from heliostat.core.driver import daemon
+from heliostat.core.platform import settings
 from heliostat.util.http import Server
 from heliostat.util.state.common import RAY_MAX_LIMIT_FROM_API_SERVER
 from heliostat.util.state.exception import RayStateApiException, ServerUnavailable

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from heliostat.core.version import RAY_VERSION
+from heliostat.core.platform.version import RAY_VERSION
 from heliostat.util.state import ask
 from heliostat.util.state.common import (
     RAY_MAX_LIMIT_FROM_API_SERVER,

@@ -18,8 +18,8 @@ from typing import Any
 
 import heliostat
 from heliostat import _heliostat
-from heliostat.core import stacks
-from heliostat.core.version import RAY_VERSION
+from heliostat.core.debug import stacks
+from heliostat.core.platform.version import RAY_VERSION
 from heliostat.util import state
 from heliostat.util.commands import add_address, exit_code, session
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import heliostat
-from heliostat.core import stacks, worker_memory
+from heliostat.core.debug import memory_usage, stacks
 from heliostat.util.commands import add_address, exit_code, session
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from heliostat.util.state import list_workers
@@ -93,7 +93,7 @@ def _of_node(pids: list[int]) -> dict[int, int | None]:
     found: dict[int, int | None] = {}
     for pid in pids:
         if pid == os.getpid():
-            said: str | None = worker_memory.answer("collect")
+            said: str | None = memory_usage.answer("collect")
         else:
             said = stacks.request(pid, "collect", _WORKER_S)
         if said is not None:

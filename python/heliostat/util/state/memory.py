@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import heliostat
-from heliostat.core import settings
+from heliostat.core.platform import settings
 from heliostat.util.commands import table
 from heliostat.util.state import list_objects
 from heliostat.util.state.common import ObjectState

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any
 
 import heliostat
-from heliostat.core import stacks, worker_memory
+from heliostat.core.debug import memory_usage, stacks
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 # Between two looks; a look costs the worker about a millisecond.
@@ -66,7 +66,7 @@ def _look_at_memory(pid: int, seconds: float) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(said)
         return told
 
-    begun = ask(f"trace {worker_memory.FRAMES}")
+    begun = ask(f"trace {memory_usage.FRAMES}")
     if "problem" in begun:
         return begun
     time.sleep(seconds)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import heliostat
-from heliostat.core import stacks
+from heliostat.core.debug import stacks
 from heliostat.util.commands import add_address, exit_code, session
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from heliostat.util.state import list_workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 spans_dir = "/tmp/spans/"
 

@@ -1,7 +1,7 @@
 //! Every option of tasks, actors and methods, and the only place where their defaults stand: `table`.
 //!
 //! Python checks what users write and merges `.options()` over the decoration
-//! (`heliostat.core.options`); what it hands on is what was given. `None` stands for the default, except for
+//! (`heliostat.core.calls.options`); what it hands on is what was given. `None` stands for the default, except for
 //! `placement_group`. What Python has to decide or to show it asks the types of this module, by keyword.
 
 mod actor;

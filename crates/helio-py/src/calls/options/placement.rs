@@ -1,4 +1,4 @@
-//! Where a call goes, as `heliostat.core.scheduling` makes it of the options that say so.
+//! Where a call goes, as `heliostat.core.calls.scheduling` makes it of the options that say so.
 
 use helio_proto::control::{Label, Selectors, Strategy, StrategyKind};
 use helio_types::NodeId;

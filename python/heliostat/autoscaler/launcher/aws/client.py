@@ -8,7 +8,7 @@ from typing import Any
 
 from heliostat.autoscaler.launcher.checks import ConfigError
 from heliostat.autoscaler.launcher.cloud import CloudError
-from heliostat.core.extras import missing
+from heliostat.core.platform.extras import missing
 
 # How long one answer may take, in seconds, and how often a request is made.
 _ANSWER_S = 30

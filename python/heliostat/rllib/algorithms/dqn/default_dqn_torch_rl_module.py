@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.rl_module.torch import TorchRLModule
 from heliostat.rllib.core.rl_module.torch.networks import Encoder, mlp, settings

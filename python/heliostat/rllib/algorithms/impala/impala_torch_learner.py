@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.algorithms.ppo.ppo_torch_learner import ValueLearner
 from heliostat.rllib.connectors.learner.general_advantage_estimation import Steps
 from heliostat.rllib.core import DEFAULT_MODULE_ID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.distribution.torch.torch_distribution import for_space, inputs
 from heliostat.rllib.core.rl_module.torch import TorchRLModule

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.algorithms.replaying import TargetLearner
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.learner.torch.torch_learner import adam

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.connectors.connector_v2 import ConnectorV2
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.utils.nest import mapped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 torch = required("torch", "ray.rllib", "rllib")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 __all__ = ["RLlink", "get_rllink_message", "send_rllink_message"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 
 gymnasium = required("gymnasium", "ray.rllib", "rllib")
 

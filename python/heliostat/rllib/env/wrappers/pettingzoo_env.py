@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.env.multi_agent_env import MultiAgentEnv
 
 gymnasium = required("gymnasium", "ray.rllib", "rllib")

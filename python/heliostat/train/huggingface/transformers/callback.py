@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import get_context
 from heliostat.train.reported import report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
 from heliostat.tune.search.variant_generator import flat_name, nested, unresolved

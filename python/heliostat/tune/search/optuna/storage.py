@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import heliostat as ray
-from heliostat.core.extras import missing
-from heliostat.core.optuna_urls import SCHEME
+from heliostat.core.platform.extras import missing
+from heliostat.core.platform.optuna_urls import SCHEME
 
 if TYPE_CHECKING:
     from optuna.storages import JournalStorage

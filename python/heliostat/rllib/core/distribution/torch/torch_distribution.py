@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core.distribution.distribution import Distribution
 from heliostat.rllib.utils.nest import leaves, mapped
 from heliostat.rllib.utils.spaces import parts

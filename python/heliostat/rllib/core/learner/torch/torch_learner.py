@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.learner.batches import flat_of_episodes, flat_of_rollouts
 from heliostat.rllib.core.learner.learner import DEFAULT_OPTIMIZER, Learner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from heliostat.rllib.utils.nest import leaves

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.core.extras import required
+from heliostat.core.platform.extras import required
 from heliostat.rllib.core.rl_module.rl_module import RLModule
 
 torch = required("torch", "ray.rllib", "rllib")

@@ -1,0 +1,1 @@
+"""References as futures, and actors whose calls run on an event loop."""

@@ -1,0 +1,1 @@
+"""Tasks and actors as users write them: decorators, options, placement, graphs."""

@@ -1,0 +1,1 @@
+"""Debugging: breakpoints in workers, stacks, memory, spans, and values that cannot be pickled."""

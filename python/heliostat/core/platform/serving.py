@@ -1,0 +1,42 @@
+"""The parts of the native core that Serve needs beyond the public API.
+
+The session it runs in, entries that outlive its controller, and the frames between the ingress and a replica,
+which are encoded and decoded in Rust.
+"""
+
+from __future__ import annotations
+
+from heliostat._heliostat import _serve_break as encode_break
+from heliostat._heliostat import _serve_head as encode_head
+from heliostat._heliostat import _serve_piece as encode_piece
+from heliostat._heliostat import _serve_taken as encode_taken
+from heliostat._heliostat import _serve_trailers as encode_trailers
+from heliostat._heliostat import _ServeReader as FrameReader
+from heliostat._heliostat import kv_del, kv_get, kv_keys, kv_put, list_nodes, session, session_epoch
+from heliostat.core.aio.futures import on_completed_by_loop as on_completed
+from heliostat.core.aio.futures import settle_in_thread, settle_on
+from heliostat.core.calls.placement import check_arguments
+from heliostat.core.driver.daemon import binary
+from heliostat.core.session import begins_none
+
+__all__ = [
+    "FrameReader",
+    "begins_none",
+    "binary",
+    "check_arguments",
+    "encode_break",
+    "encode_head",
+    "encode_piece",
+    "encode_taken",
+    "encode_trailers",
+    "kv_del",
+    "kv_get",
+    "kv_keys",
+    "kv_put",
+    "list_nodes",
+    "on_completed",
+    "session",
+    "session_epoch",
+    "settle_in_thread",
+    "settle_on",
+]

@@ -1,0 +1,1 @@
+"""Worker processes: the zygote that forks them, their set-up and their main loop."""

@@ -1,0 +1,1 @@
+"""What tests share: imported by them and by their workers."""
