@@ -127,7 +127,7 @@ pub(crate) struct Needs {
 
 /// A call to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct Plea {
+pub(crate) struct CallOp {
     pub(crate) job: Job,
     pub(crate) salt: u64,
     /// Arguments that are references.
@@ -167,7 +167,7 @@ pub(crate) struct InGroup {
 
 /// A placement group to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct GroupWish {
+pub(crate) struct GroupOp {
     pub(crate) to: Slot,
     /// Where the reference goes that is ready when it is placed.
     pub(crate) ready: Slot,
@@ -182,7 +182,7 @@ pub(crate) struct GroupWish {
 
 /// An actor to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ActorOp {
     pub(crate) salt: u64,
     pub(crate) fails: bool,
     pub(crate) deps: Vec<Slot>,
@@ -204,7 +204,7 @@ pub(crate) struct Wish {
     pub(crate) needs: Needs,
 }
 
-impl Wish {
+impl ActorOp {
     /// An actor without anything special.
     fn plain(rng: &mut Rng, max_restarts: i64, to: Slot) -> Self {
         Self {
@@ -240,7 +240,7 @@ pub(crate) enum Op {
         salt: u64,
         inner: Vec<Slot>,
     },
-    Submit(Box<Plea>),
+    Submit(Box<CallOp>),
     /// Reads, checks, and with `open` takes over the references inside.
     Get {
         slots: Vec<Slot>,
@@ -265,8 +265,8 @@ pub(crate) enum Op {
     },
     Drop(Slot),
     DropAll,
-    Actor(Box<Wish>),
-    Group(Box<GroupWish>),
+    Actor(Box<ActorOp>),
+    Group(Box<GroupOp>),
     RemoveGroup(Slot),
     /// Ends a detached actor whose creation may or may not have been done.
     KillActorById(ActorId),
@@ -463,7 +463,7 @@ impl<'a> Author<'a> {
             }
             let to: Vec<Slot> = (0..n).map(|_| self.slot()).collect();
             let raises_again = job == Raise && self.plan.edition > 1;
-            let plea = Plea {
+            let call_op = CallOp {
                 job,
                 salt: self.rng.draw(),
                 deps: self.some(&refs, 2),
@@ -491,7 +491,7 @@ impl<'a> Author<'a> {
                 target: self.target(actor.is_none()),
                 needs: Needs::default(),
             };
-            self.ops.push(Op::Submit(Box::new(plea)));
+            self.ops.push(Op::Submit(Box::new(call_op)));
             self.refs.extend(to);
         }
     }
@@ -510,7 +510,7 @@ impl<'a> Author<'a> {
         let name = is_named.then(|| format!("actor-{}-{to}", self.driver));
         let fails = name.is_none() && self.plan.has_kills && self.rng.one_in(8);
         let refs = self.refs.clone();
-        let wish = Wish {
+        let actor_op = ActorOp {
             salt: self.rng.draw(),
             fails,
             deps: self.some(&refs, 1),
@@ -526,7 +526,7 @@ impl<'a> Author<'a> {
             is_async: false,
             needs: Needs::default(),
         };
-        self.ops.push(Op::Actor(Box::new(wish)));
+        self.ops.push(Op::Actor(Box::new(actor_op)));
         self.names.extend(name);
         self.actors.push(to);
     }
@@ -557,8 +557,8 @@ impl<'a> Author<'a> {
         };
         let n_bundles = bundles.len() as u64;
         let detached = keeps && self.rng.one_in(2);
-        let wish = GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached };
-        self.ops.push(Op::Group(Box::new(wish)));
+        let group_op = GroupOp { to, ready, resource, bundles, gpu: 0, strategy, detached };
+        self.ops.push(Op::Group(Box::new(group_op)));
         if self.rng.one_in(2) {
             self.ops.push(Op::Get { slots: vec![ready], open: false });
         }
@@ -569,10 +569,10 @@ impl<'a> Author<'a> {
             let before = self.ops.len();
             if self.rng.one_in(4) {
                 self.actor();
-                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+                if let Some(Op::Actor(actor_op)) = self.ops.last_mut() {
                     // Nobody but its creator knows it, and it ends with its group.
-                    let name = wish.name.take();
-                    wish.place = place;
+                    let name = actor_op.name.take();
+                    actor_op.place = place;
                     self.names.retain(|other| Some(other) != name.as_ref());
                 }
                 let actor = self.actors.pop();
@@ -581,17 +581,17 @@ impl<'a> Author<'a> {
             }
             self.submit(None);
             for op in &mut self.ops[before..] {
-                if let Op::Submit(plea) = op {
-                    (plea.place, plea.target) = (place, Target::Anywhere);
+                if let Op::Submit(call_op) = op {
+                    (call_op.place, call_op.target) = (place, Target::Anywhere);
                     // Four actors and a call fit any bundle: a call that waits for the end of an actor
                     // that lives as long as the program would be the program's fault.
-                    plea.cpu = if plea.cpu == 0 { 0 } else { 50 };
+                    call_op.cpu = if call_op.cpu == 0 { 0 } else { 50 };
                     // A call that waits for others lends a CPU, and nothing else: two that wait for a third would keep
                     // it out of their bundle.
-                    if matches!(plea.job, Nest | Spawn | Read) {
-                        plea.job = Slow;
+                    if matches!(call_op.job, Nest | Spawn | Read) {
+                        call_op.job = Slow;
                     }
-                    made.extend(plea.to.clone());
+                    made.extend(call_op.to.clone());
                 }
             }
         }
@@ -621,7 +621,7 @@ impl<'a> Author<'a> {
         let to = self.slot();
         let inner = self.some(&self.refs.clone(), 1);
         let actor = if self.rng.one_in(3) { self.rng.pick(&self.actors).copied() } else { None };
-        let plea = Plea {
+        let call_op = CallOp {
             job: Stream,
             salt: self.rng.draw(),
             deps: vec![],
@@ -639,7 +639,7 @@ impl<'a> Author<'a> {
             target: Target::Anywhere,
             needs: Needs::default(),
         };
-        self.ops.push(Op::Submit(Box::new(plea)));
+        self.ops.push(Op::Submit(Box::new(call_op)));
         self.streams.push(to);
     }
 
@@ -719,6 +719,6 @@ impl<'a> Author<'a> {
 }
 
 /// How many values a call of that kind returns.
-pub(crate) fn returns(plea: &Plea) -> u32 {
-    if plea.job == Stream { STREAMING } else { plea.to.len() as u32 }
+pub(crate) fn returns(call_op: &CallOp) -> u32 {
+    if call_op.job == Stream { STREAMING } else { call_op.to.len() as u32 }
 }

@@ -7,7 +7,7 @@ use crate::net::Kind;
 use crate::node::NodeHost;
 use crate::plan::Target;
 use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
-use crate::program::{Job, Needs, Op, Plea};
+use crate::program::{CallOp, Job, Needs, Op};
 use crate::world::World;
 
 /// How long the control service is away when it is restarted at rest.
@@ -269,7 +269,7 @@ impl World {
         for ((name, actor), to) in detached.into_iter().zip(1..) {
             script.push(Op::Named { name, to });
             if !self.core.facts.history.actor_may_be_over(actor) {
-                let plea = Plea {
+                let call_op = CallOp {
                     job: Job::Leaf,
                     salt: u64::from(to),
                     deps: vec![],
@@ -286,7 +286,7 @@ impl World {
                     target: Target::Anywhere,
                     needs: Needs::default(),
                 };
-                script.push(Op::Submit(Box::new(plea)));
+                script.push(Op::Submit(Box::new(call_op)));
                 script.push(Op::Get { slots: vec![1000 + to], open: false });
             }
             script.push(Op::KillActor { slot: to, no_restart: true });

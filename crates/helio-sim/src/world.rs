@@ -29,7 +29,7 @@ pub(crate) struct World {
     pub(crate) suspended: BTreeMap<usize, u64>,
     pub(crate) processes: Vec<Process>,
     /// Workers that were killed before they were made.
-    stillborn: BTreeSet<WorkerId>,
+    killed_before_start: BTreeSet<WorkerId>,
     /// Drivers, and whether their program is over.
     pub(crate) drivers: Vec<(usize, bool)>,
     /// Events until those that wait are asked why the next time.
@@ -67,7 +67,7 @@ impl World {
             holds: Holds::default(),
             suspended: BTreeMap::new(),
             processes: Vec::new(),
-            stillborn: BTreeSet::new(),
+            killed_before_start: BTreeSet::new(),
             drivers: Vec::new(),
             ask_in: ASK_EVERY,
         }
@@ -346,7 +346,7 @@ impl World {
         let process = Process::start(&mut self.core, pid, None);
         self.processes.push(process);
         self.at_node(node, |host, core| host.spawned(core, worker, Some(pid)));
-        if self.stillborn.remove(&worker) {
+        if self.killed_before_start.remove(&worker) {
             self.end_process(pid, Exit::Signal(9));
         }
     }
@@ -355,7 +355,7 @@ impl World {
         match self.core.person(worker) {
             Some(pid) => self.end_process(pid, Exit::Signal(9)),
             None if self.nodes[node].is_some() => {
-                self.stillborn.insert(worker);
+                self.killed_before_start.insert(worker);
             }
             None => {}
         }

@@ -587,7 +587,7 @@ impl Nodes {
     }
 
     /// A node of before a restart of this service counts as dead.
-    pub(crate) fn bury(&mut self, node_id: NodeId, cause: &str, now_ms: u64) {
+    pub(crate) fn record_earlier_death(&mut self, node_id: NodeId, cause: &str, now_ms: u64) {
         if self.nodes.contains_key(&node_id) {
             return;
         }

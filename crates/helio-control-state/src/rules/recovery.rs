@@ -139,7 +139,7 @@ impl Control {
         for node_id in lost {
             // The node may come later. Its work was given to others, so it cannot go on as it is.
             let cause = "it did not come back after the control service had started anew";
-            self.nodes.bury(node_id, cause, now_ms);
+            self.nodes.record_earlier_death(node_id, cause, now_ms);
             self.forget_place(node_id);
             let cause = DeathCause::new(DeathKind::NodeDied, "its node did not come back");
             self.node_gone(node_id, &cause);

@@ -9,7 +9,7 @@ use helio_proto::group::{
 use helio_proto::node::{ControlCall, NodeToClient};
 use helio_types::{DeathKind, PlacementGroupId, ResourceSet};
 
-use crate::desk::{Desk, actor, info, job, node, spec, worker};
+use crate::harness::{Harness, actor, info, job, node, spec, worker};
 
 const TWO: &[(&str, f64)] = &[("CPU", 2.0)];
 
@@ -35,14 +35,14 @@ fn wanted(number: u8, strategy: GroupStrategy, cpus: &[f64]) -> GroupSpec {
 }
 
 /// Two nodes of two CPUs, and driver 1 on the first.
-fn desk() -> Desk {
-    let mut desk = Desk::with_driver(2.0);
-    desk.register(2, TWO);
-    desk.sent.clear();
-    desk
+fn harness() -> Harness {
+    let mut harness = Harness::with_driver(2.0);
+    harness.register(2, TWO);
+    harness.sent.clear();
+    harness
 }
 
-impl Desk {
+impl Harness {
     fn make(&mut self, spec: GroupSpec) {
         let done = self.ask(1, 1, ControlRequest::CreateGroup(spec));
         assert!(matches!(done, ControlResponse::Done(_)), "{done:?}");
@@ -98,116 +98,116 @@ impl Desk {
 
 #[test]
 fn one_node_holds_and_lends_at_once() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::StrictPack, &[1.0, 1.0]));
-    let orders = desk.orders();
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::StrictPack, &[1.0, 1.0]));
+    let orders = harness.orders();
     assert_eq!(orders.len(), 1);
     let (kind, on, bundles) = orders[0].clone();
     assert_eq!((kind, bundles), ('O', vec![0, 1]));
-    assert_eq!(desk.phase(1), GroupPhase::Pending);
-    desk.held(on, 1, 1, true);
-    assert_eq!(desk.phase(1), GroupPhase::Created);
-    assert_eq!(desk.group(1).places.len(), 2);
+    assert_eq!(harness.phase(1), GroupPhase::Pending);
+    harness.held(on, 1, 1, true);
+    assert_eq!(harness.phase(1), GroupPhase::Created);
+    assert_eq!(harness.group(1).places.len(), 2);
 }
 
 #[test]
 fn several_nodes_hold_first_and_lend_when_all_do() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]));
-    assert_eq!(desk.orders().iter().map(|order| order.0).collect::<String>(), "RR");
-    desk.held(1, 1, 1, false);
-    assert_eq!(desk.orders(), [], "the other has not answered");
-    desk.held(2, 1, 1, false);
-    assert_eq!(desk.orders(), [('C', 1, vec![]), ('C', 2, vec![])]);
-    assert_eq!(desk.phase(1), GroupPhase::Prepared);
-    desk.held(1, 1, 1, true);
-    desk.held(2, 1, 1, true);
-    assert_eq!(desk.phase(1), GroupPhase::Created);
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]));
+    assert_eq!(harness.orders().iter().map(|order| order.0).collect::<String>(), "RR");
+    harness.held(1, 1, 1, false);
+    assert_eq!(harness.orders(), [], "the other has not answered");
+    harness.held(2, 1, 1, false);
+    assert_eq!(harness.orders(), [('C', 1, vec![]), ('C', 2, vec![])]);
+    assert_eq!(harness.phase(1), GroupPhase::Prepared);
+    harness.held(1, 1, 1, true);
+    harness.held(2, 1, 1, true);
+    assert_eq!(harness.phase(1), GroupPhase::Created);
 }
 
 #[test]
 fn a_refusal_gives_the_others_back_and_the_group_waits() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 2.0]));
-    let first = desk.orders();
-    desk.held(1, 1, 1, false);
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 2.0]));
+    let first = harness.orders();
+    harness.held(1, 1, 1, false);
     let refused = "it is full".to_owned();
-    desk.say(2, BundlesHeld { group_id: group(1), attempt: 1, committed: false, refused });
+    harness.say(2, BundlesHeld { group_id: group(1), attempt: 1, committed: false, refused });
     let on_first: Vec<u32> =
         first.iter().filter(|order| order.1 == 1).flat_map(|order| order.2.clone()).collect();
-    assert_eq!(desk.orders(), [('B', 1, on_first)]);
-    let info = desk.group(1);
+    assert_eq!(harness.orders(), [('B', 1, on_first)]);
+    let info = harness.group(1);
     assert_eq!(info.phase, GroupPhase::Pending);
     assert!(info.why.contains("beside the other bundle"), "WHY-1: {}", info.why);
     // An answer to the try that is over changes nothing.
-    desk.held(1, 1, 1, false);
-    assert_eq!(desk.orders(), []);
-    desk.status(1, TWO, TWO);
-    desk.status(2, TWO, TWO);
-    assert_eq!(desk.orders().iter().map(|order| order.0).collect::<String>(), "RR");
+    harness.held(1, 1, 1, false);
+    assert_eq!(harness.orders(), []);
+    harness.status(1, TWO, TWO);
+    harness.status(2, TWO, TWO);
+    assert_eq!(harness.orders().iter().map(|order| order.0).collect::<String>(), "RR");
 }
 
 #[test]
 fn a_lost_node_takes_its_bundles_and_leaves_the_others() {
-    let mut desk = desk();
-    desk.spread(2.0);
-    desk.say(2, NodeLeaving { reason: "it was told to".to_owned(), ..NodeLeaving::default() });
-    assert_eq!(desk.phase(1), GroupPhase::Rescheduling);
-    assert_eq!(desk.group(1).places.len(), 1);
-    desk.register(3, TWO);
-    let orders = desk.orders();
+    let mut harness = harness();
+    harness.spread(2.0);
+    harness.say(2, NodeLeaving { reason: "it was told to".to_owned(), ..NodeLeaving::default() });
+    assert_eq!(harness.phase(1), GroupPhase::Rescheduling);
+    assert_eq!(harness.group(1).places.len(), 1);
+    harness.register(3, TWO);
+    let orders = harness.orders();
     assert_eq!(orders.len(), 1, "{orders:?}");
     assert_eq!((orders[0].0, orders[0].1), ('O', 3));
-    desk.held(3, 1, 2, true);
-    assert_eq!(desk.phase(1), GroupPhase::Created);
+    harness.held(3, 1, 2, true);
+    assert_eq!(harness.phase(1), GroupPhase::Created);
 }
 
 /// Both nodes of the group are gone, one after the other: it is not placed with the bundle that was asked for
 /// in between.
 #[test]
 fn a_bundle_that_is_lost_while_another_is_asked_for_is_asked_for_next() {
-    let mut desk = Desk::with_driver(0.0);
+    let mut harness = Harness::with_driver(0.0);
     for number in [2, 3] {
-        desk.register(number, TWO);
+        harness.register(number, TWO);
     }
-    desk.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 2.0]));
+    harness.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 2.0]));
     for committed in [false, true] {
-        desk.held(2, 1, 1, committed);
-        desk.held(3, 1, 1, committed);
+        harness.held(2, 1, 1, committed);
+        harness.held(3, 1, 1, committed);
     }
-    desk.register(4, TWO);
-    desk.sent.clear();
+    harness.register(4, TWO);
+    harness.sent.clear();
     let leaves = || NodeLeaving { reason: "it was told to".to_owned(), ..NodeLeaving::default() };
-    desk.say(2, leaves());
-    let orders = desk.orders();
+    harness.say(2, leaves());
+    let orders = harness.orders();
     assert!(matches!(orders[..], [('O', 4, _)]), "{orders:?}");
-    desk.say(3, leaves());
-    desk.held(4, 1, 2, true);
-    assert_eq!(desk.group(1).places.len(), 1);
-    assert_eq!(desk.phase(1), GroupPhase::Rescheduling);
-    desk.register(5, TWO);
-    let orders = desk.orders();
+    harness.say(3, leaves());
+    harness.held(4, 1, 2, true);
+    assert_eq!(harness.group(1).places.len(), 1);
+    assert_eq!(harness.phase(1), GroupPhase::Rescheduling);
+    harness.register(5, TWO);
+    let orders = harness.orders();
     assert!(matches!(orders[..], [('O', 5, _)]), "{orders:?}");
-    desk.held(5, 1, 3, true);
-    assert_eq!(desk.phase(1), GroupPhase::Created);
+    harness.held(5, 1, 3, true);
+    assert_eq!(harness.phase(1), GroupPhase::Created);
 }
 
 #[test]
 fn removal_is_told_to_holders_waiters_and_askers() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::Pack, &[5.0]));
-    desk.say(2, AskGroup { group_id: group(1) });
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::Pack, &[5.0]));
+    harness.say(2, AskGroup { group_id: group(1) });
     let wait = ControlRequest::AwaitGroup(AwaitGroup { group_id: group(1) });
     let call = ControlCall { request_id: 5, request: wait };
-    desk.say(1, FromClient { worker_id: worker(3), call });
-    desk.sent.clear();
-    desk.remove(1);
-    let told = desk.take(|to, message| match message {
+    harness.say(1, FromClient { worker_id: worker(3), call });
+    harness.sent.clear();
+    harness.remove(1);
+    let told = harness.take(|to, message| match message {
         ControlToNode::GroupNews(news) => Some((to.0[0], news.removed)),
         _ => None,
     });
     assert_eq!(told, [(2, true)]);
-    let answers = desk.take(|_, message| match message {
+    let answers = harness.take(|_, message| match message {
         ControlToNode::ToClient(to) => match &to.message {
             NodeToClient::ControlReply(reply) if reply.request_id == 5 => {
                 Some(reply.response.clone())
@@ -222,14 +222,14 @@ fn removal_is_told_to_holders_waiters_and_askers() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(desk.phase(1), GroupPhase::Removed);
-    assert!(!desk.disk.keys().any(|key| key.starts_with(b"g/")), "nothing durable is left");
+    assert_eq!(harness.phase(1), GroupPhase::Removed);
+    assert!(!harness.disk.keys().any(|key| key.starts_with(b"g/")), "nothing durable is left");
 }
 
 #[test]
 fn an_actor_of_a_group_waits_for_it_and_ends_with_it() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::Pack, &[5.0]));
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::Pack, &[5.0]));
     let mut inside = spec(4, 1);
     inside.strategy = Strategy {
         kind: StrategyKind::PlacementGroup,
@@ -237,44 +237,44 @@ fn an_actor_of_a_group_waits_for_it_and_ends_with_it() {
         bundle: 0,
         ..Strategy::default()
     };
-    desk.create(inside.clone());
-    let why = desk.info(4).why;
+    harness.create(inside.clone());
+    let why = harness.info(4).why;
     assert!(why.contains("placement group"), "WHY-1: {why}");
-    desk.remove(1);
-    assert_eq!(desk.info(4).cause.kind, DeathKind::GroupRemoved);
+    harness.remove(1);
+    assert_eq!(harness.info(4).cause.kind, DeathKind::GroupRemoved);
     inside.actor_id = actor(5);
-    desk.create(inside);
-    assert_eq!(desk.info(5).cause.kind, DeathKind::GroupRemoved, "it came too late");
+    harness.create(inside);
+    assert_eq!(harness.info(5).cause.kind, DeathKind::GroupRemoved, "it came too late");
 }
 
 #[test]
 fn groups_end_with_their_job_and_detached_ones_do_not() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::Pack, &[1.0]));
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::Pack, &[1.0]));
     let mut kept = wanted(2, GroupStrategy::Pack, &[1.0]);
     kept.detached = true;
-    desk.make(kept);
-    desk.client_gone(1, 1, true);
-    assert_eq!(desk.phase(1), GroupPhase::Removed);
-    assert_ne!(desk.phase(2), GroupPhase::Removed);
+    harness.make(kept);
+    harness.client_gone(1, 1, true);
+    assert_eq!(harness.phase(1), GroupPhase::Removed);
+    assert_ne!(harness.phase(2), GroupPhase::Removed);
 }
 
 /// STATE-2
 #[test]
 fn a_restarted_service_takes_over_what_nodes_hold() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]));
-    desk.held(1, 1, 1, false);
-    desk.held(2, 1, 1, false);
-    let places = desk.control.bundle_places();
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]));
+    harness.held(1, 1, 1, false);
+    harness.held(2, 1, 1, false);
+    let places = harness.control.bundle_places();
     let at_first = places.iter().find(|(_, _, at)| *at == node(1)).map(|(_, bundle, _)| *bundle);
-    desk.sent.clear();
-    desk.make(wanted(2, GroupStrategy::StrictPack, &[1.0]));
-    let on = desk.orders()[0].1;
-    desk.held(on, 2, 1, true);
+    harness.sent.clear();
+    harness.make(wanted(2, GroupStrategy::StrictPack, &[1.0]));
+    let on = harness.orders()[0].1;
+    harness.held(on, 2, 1, true);
     // That the first may be used was not heard, where the second is was not written down.
-    desk.restart();
-    assert!(!desk.disk.contains_key(&[b"h/".as_slice(), &group(2).0].concat()));
+    harness.restart();
+    assert!(!harness.disk.contains_key(&[b"h/".as_slice(), &group(2).0].concat()));
     for number in [1, 2] {
         let held = |number: u8, bundle, committed| HeldBundle {
             group_id: group(number),
@@ -288,96 +288,96 @@ fn a_restarted_service_takes_over_what_nodes_hold() {
             bundles.push(held(2, 0, true));
         }
         let info = info(number, TWO, TWO);
-        desk.say(number, RegisterNode { info, bundles, ..RegisterNode::default() });
+        harness.say(number, RegisterNode { info, bundles, ..RegisterNode::default() });
         assert_eq!(
-            desk.orders(),
+            harness.orders(),
             [('C', number, vec![]), ('B', number, vec![0])],
             "the first may be used, nobody knows the seventh"
         );
     }
-    assert_eq!(desk.phase(1), GroupPhase::Created);
-    assert_eq!(desk.phase(2), GroupPhase::Created);
+    assert_eq!(harness.phase(1), GroupPhase::Created);
+    assert_eq!(harness.phase(2), GroupPhase::Created);
 }
 
 #[test]
 fn a_group_that_waited_waits_on_after_a_restart() {
-    let mut desk = desk();
-    desk.make(wanted(1, GroupStrategy::Pack, &[5.0]));
-    desk.restart();
-    desk.register(1, TWO);
-    desk.register(2, TWO);
-    assert_eq!(desk.orders(), []);
-    desk.register(3, &[("CPU", 8.0)]);
-    assert_eq!(desk.orders(), [('O', 3, vec![0])], "no node was asked for it before");
+    let mut harness = harness();
+    harness.make(wanted(1, GroupStrategy::Pack, &[5.0]));
+    harness.restart();
+    harness.register(1, TWO);
+    harness.register(2, TWO);
+    assert_eq!(harness.orders(), []);
+    harness.register(3, &[("CPU", 8.0)]);
+    assert_eq!(harness.orders(), [('O', 3, vec![0])], "no node was asked for it before");
 }
 
 /// STATE-2: the one node that was asked is waited for, and no longer.
 #[test]
 fn a_group_that_was_asked_for_is_placed_when_its_node_is_back() {
-    let mut desk = desk();
+    let mut harness = harness();
     let spec = wanted(1, GroupStrategy::StrictPack, &[1.0]);
-    desk.make(GroupSpec { detached: true, ..spec });
-    let on = desk.orders()[0].1;
-    desk.restart();
-    desk.register(3 - on, TWO);
-    assert_eq!(desk.orders(), [], "the other one may hold it");
-    desk.register(on, TWO);
-    let orders = desk.orders();
+    harness.make(GroupSpec { detached: true, ..spec });
+    let on = harness.orders()[0].1;
+    harness.restart();
+    harness.register(3 - on, TWO);
+    assert_eq!(harness.orders(), [], "the other one may hold it");
+    harness.register(on, TWO);
+    let orders = harness.orders();
     assert!(matches!(orders[..], [('O', _, _)]), "it does not: {orders:?}");
     let again = orders[0].1;
-    desk.held(again, 1, 1, true);
-    assert_eq!(desk.phase(1), GroupPhase::Pending, "an answer to the try of before");
-    desk.held(again, 1, 2, true);
-    assert_eq!(desk.phase(1), GroupPhase::Created);
-    desk.restart();
-    desk.pass(11_000, &[]);
-    desk.register(3, TWO);
-    assert_eq!(desk.orders(), [('O', 3, vec![0])], "its node never came back");
-    desk.ask(3, 1, ControlRequest::RemoveGroup(RemoveGroup { group_id: group(1) }));
-    assert!(!desk.disk.keys().any(|key| key.ends_with(&group(1).0)), "LIMIT-1");
+    harness.held(again, 1, 1, true);
+    assert_eq!(harness.phase(1), GroupPhase::Pending, "an answer to the try of before");
+    harness.held(again, 1, 2, true);
+    assert_eq!(harness.phase(1), GroupPhase::Created);
+    harness.restart();
+    harness.pass(11_000, &[]);
+    harness.register(3, TWO);
+    assert_eq!(harness.orders(), [('O', 3, vec![0])], "its node never came back");
+    harness.ask(3, 1, ControlRequest::RemoveGroup(RemoveGroup { group_id: group(1) }));
+    assert!(!harness.disk.keys().any(|key| key.ends_with(&group(1).0)), "LIMIT-1");
 }
 
 /// STATE-2: the node of one bundle is gone with the restart, the one that was asked for the other is back.
 #[test]
 fn a_group_that_waits_for_its_node_of_before_is_queued_once() {
-    let mut desk = desk();
-    desk.register(3, TWO);
+    let mut harness = harness();
+    harness.register(3, TWO);
     let spec = wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]);
-    desk.make(GroupSpec { detached: true, ..spec });
-    let first: Vec<u8> = desk.orders().iter().map(|order| order.1).collect();
+    harness.make(GroupSpec { detached: true, ..spec });
+    let first: Vec<u8> = harness.orders().iter().map(|order| order.1).collect();
     for committed in [false, true] {
-        first.iter().for_each(|on| desk.held(*on, 1, 1, committed));
+        first.iter().for_each(|on| harness.held(*on, 1, 1, committed));
     }
-    desk.orders();
+    harness.orders();
     let reason = "it was told to".to_owned();
-    desk.say(first[0], NodeLeaving { reason, ..NodeLeaving::default() });
-    let asked = desk.orders()[0].1;
-    desk.restart_without(&[node(first[1])]);
-    desk.register(asked, TWO);
-    assert_eq!(desk.orders(), [], "there is one node for two bundles that keep apart");
-    desk.register(4, TWO);
-    assert_eq!(desk.orders().iter().map(|order| order.0).collect::<String>(), "RR");
+    harness.say(first[0], NodeLeaving { reason, ..NodeLeaving::default() });
+    let asked = harness.orders()[0].1;
+    harness.restart_without(&[node(first[1])]);
+    harness.register(asked, TWO);
+    assert_eq!(harness.orders(), [], "there is one node for two bundles that keep apart");
+    harness.register(4, TWO);
+    assert_eq!(harness.orders().iter().map(|order| order.0).collect::<String>(), "RR");
 }
 
 #[test]
 fn news_of_unknown_groups_do_nothing() {
-    let mut desk = desk();
-    desk.held(1, 6, 1, true);
-    desk.say(1, AskGroup { group_id: group(6) });
-    assert_eq!(desk.control.census().groups, 0);
-    assert_eq!(desk.control.census().awaited, 0);
+    let mut harness = harness();
+    harness.held(1, 6, 1, true);
+    harness.say(1, AskGroup { group_id: group(6) });
+    assert_eq!(harness.control.census().groups, 0);
+    assert_eq!(harness.control.census().awaited, 0);
 }
 
 #[test]
 fn nodes_full_of_tasks_are_asked_for_room_for_a_group() {
-    let mut desk = desk();
+    let mut harness = harness();
     for node in [1, 2] {
-        desk.status(node, TWO, &[]);
+        harness.status(node, TWO, &[]);
     }
-    desk.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 1.0]));
-    assert_eq!(desk.orders(), []);
-    desk.pass(2_000, &[1, 2]);
-    let mut asked = desk.take(|node_id, message| match message {
+    harness.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 1.0]));
+    assert_eq!(harness.orders(), []);
+    harness.pass(2_000, &[1, 2]);
+    let mut asked = harness.take(|node_id, message| match message {
         ControlToNode::KeepFree(order) => {
             Some((node_id.0[0], order.resources.get("CPU").to_f64() as u32))
         }

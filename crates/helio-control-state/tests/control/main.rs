@@ -4,9 +4,9 @@
 
 mod actors;
 mod cluster;
-mod desk;
 mod disk;
 mod groups;
+mod harness;
 mod logs;
 mod membership;
 mod views;

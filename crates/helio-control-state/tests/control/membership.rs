@@ -10,7 +10,7 @@ use helio_proto::control::{
 use helio_proto::node::NodeToClient;
 use helio_types::{NodeId, ResourceSet};
 
-use crate::desk::{Desk, info, node, spec, worker};
+use crate::harness::{Harness, info, node, spec, worker};
 
 const CPUS: &[(&str, f64)] = &[("CPU", 1.0)];
 
@@ -23,7 +23,7 @@ fn drain(number: u8, grace_ms: u64) -> DrainNode {
     }
 }
 
-impl Desk {
+impl Harness {
     fn members(&mut self) -> (u64, Vec<NodeInfo>) {
         match self.ask(1, 1, ListNodes {}) {
             ControlResponse::Nodes(list) => (list.membership, list.nodes),
@@ -74,134 +74,134 @@ impl Desk {
 
 #[test]
 fn who_waits_hears_of_every_change_of_the_nodes_and_of_nothing_else() {
-    let mut desk = Desk::with_driver(1.0);
-    desk.wait();
-    desk.status(1, CPUS, &[]);
-    assert!(!desk.is_told(), "what is free is no such change");
-    desk.register(2, CPUS);
-    assert!(desk.is_told(), "a node joins");
-    desk.wait();
-    desk.register(2, CPUS);
-    assert!(!desk.is_told(), "it only comes back");
-    desk.ask(1, 1, drain(2, 9_000));
-    assert!(desk.is_told(), "it is to leave");
-    desk.wait();
-    desk.ask(1, 1, DrainNode { is_cancelled: true, ..drain(2, 0) });
-    assert!(desk.is_told(), "it stays after all");
-    let seen = desk.members().0;
-    desk.await_from(seen - 1);
-    assert!(desk.is_told(), "what happened before the question counts");
-    desk.wait();
-    desk.pass(60_000, &[1]);
-    assert!(desk.is_told(), "it died");
+    let mut harness = Harness::with_driver(1.0);
+    harness.wait();
+    harness.status(1, CPUS, &[]);
+    assert!(!harness.is_told(), "what is free is no such change");
+    harness.register(2, CPUS);
+    assert!(harness.is_told(), "a node joins");
+    harness.wait();
+    harness.register(2, CPUS);
+    assert!(!harness.is_told(), "it only comes back");
+    harness.ask(1, 1, drain(2, 9_000));
+    assert!(harness.is_told(), "it is to leave");
+    harness.wait();
+    harness.ask(1, 1, DrainNode { is_cancelled: true, ..drain(2, 0) });
+    assert!(harness.is_told(), "it stays after all");
+    let seen = harness.members().0;
+    harness.await_from(seen - 1);
+    assert!(harness.is_told(), "what happened before the question counts");
+    harness.wait();
+    harness.pass(60_000, &[1]);
+    assert!(harness.is_told(), "it died");
 }
 
 #[test]
 fn a_process_that_has_ended_waits_for_nothing() {
-    let mut desk = Desk::with_driver(1.0);
-    desk.wait();
-    desk.client_gone(1, 1, true);
-    desk.register(2, CPUS);
-    assert!(!desk.is_told());
+    let mut harness = Harness::with_driver(1.0);
+    harness.wait();
+    harness.client_gone(1, 1, true);
+    harness.register(2, CPUS);
+    assert!(!harness.is_told());
 }
 
 /// F5.11
 #[test]
 fn a_node_that_is_to_leave_says_until_when_and_why() {
-    let mut desk = Desk::with_driver(1.0);
-    desk.register(2, CPUS);
-    desk.ask(1, 1, drain(2, 9_000));
-    let draining = desk.member(2);
-    assert_eq!(draining.drain_deadline_ms, desk.now_ms + 9_000);
+    let mut harness = Harness::with_driver(1.0);
+    harness.register(2, CPUS);
+    harness.ask(1, 1, drain(2, 9_000));
+    let draining = harness.member(2);
+    assert_eq!(draining.drain_deadline_ms, harness.now_ms + 9_000);
     assert_eq!(draining.drain_reason, "a spot machine");
-    desk.status(2, CPUS, CPUS);
-    assert_eq!(desk.member(2).drain_deadline_ms, draining.drain_deadline_ms);
-    assert!(desk.member(2).is_draining, "a status from before says nothing against it");
+    harness.status(2, CPUS, CPUS);
+    assert_eq!(harness.member(2).drain_deadline_ms, draining.drain_deadline_ms);
+    assert!(harness.member(2).is_draining, "a status from before says nothing against it");
 }
 
 /// F5.11
 #[test]
 fn a_node_whose_machine_is_taken_away_gets_no_work() {
-    let mut desk = Desk::with_driver(0.0);
-    desk.register(2, CPUS);
-    desk.say(2, NodePreempted { reason: "SIGTERM".into(), grace_ms: 500 });
-    assert_eq!(desk.member(2).drain_deadline_ms, desk.now_ms + 500);
-    desk.create(spec(1, 1));
-    assert_eq!(desk.launches(), []);
+    let mut harness = Harness::with_driver(0.0);
+    harness.register(2, CPUS);
+    harness.say(2, NodePreempted { reason: "SIGTERM".into(), grace_ms: 500 });
+    assert_eq!(harness.member(2).drain_deadline_ms, harness.now_ms + 500);
+    harness.create(spec(1, 1));
+    assert_eq!(harness.launches(), []);
 }
 
 /// F5.11
 #[test]
 fn an_order_to_leave_can_be_taken_back() {
-    let mut desk = Desk::with_driver(0.0);
-    desk.register(2, CPUS);
+    let mut harness = Harness::with_driver(0.0);
+    harness.register(2, CPUS);
     let cancel = || DrainNode { is_cancelled: true, ..drain(2, 0) };
-    let refused = desk.ask(1, 1, cancel());
+    let refused = harness.ask(1, 1, cancel());
     assert!(matches!(refused, ControlResponse::Failed(_)), "{refused:?}");
-    desk.ask(1, 1, drain(2, 0));
-    desk.create(spec(1, 1));
-    assert_eq!(desk.launches(), [], "it takes no new work");
-    desk.drain_orders();
-    desk.ask(1, 1, cancel());
-    assert_eq!(desk.drain_orders(), [(2, Drain { is_cancelled: true, ..Drain::default() })]);
-    assert_eq!(desk.launches(), [(2, 1, 0)], "what waited goes there");
+    harness.ask(1, 1, drain(2, 0));
+    harness.create(spec(1, 1));
+    assert_eq!(harness.launches(), [], "it takes no new work");
+    harness.drain_orders();
+    harness.ask(1, 1, cancel());
+    assert_eq!(harness.drain_orders(), [(2, Drain { is_cancelled: true, ..Drain::default() })]);
+    assert_eq!(harness.launches(), [(2, 1, 0)], "what waited goes there");
     let late = NodeInfo { is_draining: true, ..info(2, CPUS, CPUS) };
-    desk.say(2, NodeStatus { info: late.clone(), sent_ms: 0 });
-    assert!(!desk.member(2).is_draining, "this status is from before the node heard of it");
-    desk.status(2, CPUS, CPUS);
-    desk.say(2, NodeStatus { info: late, sent_ms: 0 });
-    assert!(desk.member(2).is_draining, "now it drains itself");
+    harness.say(2, NodeStatus { info: late.clone(), sent_ms: 0 });
+    assert!(!harness.member(2).is_draining, "this status is from before the node heard of it");
+    harness.status(2, CPUS, CPUS);
+    harness.say(2, NodeStatus { info: late, sent_ms: 0 });
+    assert!(harness.member(2).is_draining, "now it drains itself");
 }
 
 /// An order is lost with the connection that carried it.
 #[test]
 fn a_node_that_registers_again_without_having_heard_that_it_stays_is_told_again() {
-    let mut desk = Desk::with_driver(1.0);
-    desk.register(2, CPUS);
-    desk.ask(1, 1, drain(2, 0));
-    desk.ask(1, 1, DrainNode { is_cancelled: true, ..drain(2, 0) });
-    desk.apply(Event::Disconnected { node_id: node(2) });
-    desk.drain_orders();
+    let mut harness = Harness::with_driver(1.0);
+    harness.register(2, CPUS);
+    harness.ask(1, 1, drain(2, 0));
+    harness.ask(1, 1, DrainNode { is_cancelled: true, ..drain(2, 0) });
+    harness.apply(Event::Disconnected { node_id: node(2) });
+    harness.drain_orders();
     let leaves = NodeInfo { is_draining: true, ..info(2, CPUS, CPUS) };
-    desk.say(2, RegisterNode { info: leaves, ..RegisterNode::default() });
-    assert_eq!(desk.drain_orders(), [(2, Drain { is_cancelled: true, ..Drain::default() })]);
-    assert!(!desk.member(2).is_draining);
-    desk.status(2, CPUS, CPUS);
-    desk.say(2, RegisterNode { info: info(2, CPUS, CPUS), ..RegisterNode::default() });
-    assert_eq!(desk.drain_orders(), [], "it has said that it stays");
+    harness.say(2, RegisterNode { info: leaves, ..RegisterNode::default() });
+    assert_eq!(harness.drain_orders(), [(2, Drain { is_cancelled: true, ..Drain::default() })]);
+    assert!(!harness.member(2).is_draining);
+    harness.status(2, CPUS, CPUS);
+    harness.say(2, RegisterNode { info: info(2, CPUS, CPUS), ..RegisterNode::default() });
+    assert_eq!(harness.drain_orders(), [], "it has said that it stays");
 }
 
 /// F8.01: its gateway ends its connection when it is to be given up.
 #[test]
 fn a_drivers_machine_outside_the_cluster_is_silent_as_long_as_its_connection_lives() {
-    let mut desk = Desk::with_driver(1.0);
+    let mut harness = Harness::with_driver(1.0);
     let guest = NodeInfo { is_guest: true, ..info(2, &[], &[]) };
-    desk.say(2, RegisterNode { info: guest, ..RegisterNode::default() });
-    desk.pass(1_800_000, &[1]);
-    let known: Vec<NodeId> = desk.members().1.iter().map(|one| one.address.node_id).collect();
+    harness.say(2, RegisterNode { info: guest, ..RegisterNode::default() });
+    harness.pass(1_800_000, &[1]);
+    let known: Vec<NodeId> = harness.members().1.iter().map(|one| one.address.node_id).collect();
     assert_eq!(known, [node(1)], "it is no part of the cluster");
-    assert!(desk.take(told_to_end).is_empty());
-    desk.create(ActorSpec { placement_resources: ResourceSet::default(), ..spec(1, 1) });
-    assert_eq!(desk.launches(), [(1, 1, 0)], "nothing is placed there");
-    desk.apply(Event::Disconnected { node_id: node(2) });
-    desk.pass(2_000, &[1]);
-    desk.sent.clear();
-    desk.say(2, NodeToControl::Unknown);
-    assert!(!desk.take(told_to_end).is_empty(), "it is gone");
+    assert!(harness.take(told_to_end).is_empty());
+    harness.create(ActorSpec { placement_resources: ResourceSet::default(), ..spec(1, 1) });
+    assert_eq!(harness.launches(), [(1, 1, 0)], "nothing is placed there");
+    harness.apply(Event::Disconnected { node_id: node(2) });
+    harness.pass(2_000, &[1]);
+    harness.sent.clear();
+    harness.say(2, NodeToControl::Unknown);
+    assert!(!harness.take(told_to_end).is_empty(), "it is gone");
 }
 
 /// F1.10: a node that has missed a stop finds another cluster at the address.
 #[test]
 fn a_node_of_another_session_is_refused_for_good() {
-    let mut desk = Desk::with_driver(0.0);
-    desk.register(2, CPUS);
-    let own = desk.control.session_name().to_owned();
+    let mut harness = Harness::with_driver(0.0);
+    harness.register(2, CPUS);
+    let own = harness.control.session_name().to_owned();
     for (name, is_refused) in [("earlier", true), (own.as_str(), false), ("", false)] {
-        desk.sent.clear();
+        harness.sent.clear();
         let session_name = name.to_owned();
         let info = info(3, CPUS, CPUS);
-        desk.say(3, RegisterNode { info, session_name, ..RegisterNode::default() });
-        let answers = desk.take(|to, message| match message {
+        harness.say(3, RegisterNode { info, session_name, ..RegisterNode::default() });
+        let answers = harness.take(|to, message| match message {
             ControlToNode::Accepted(accepted) if to == node(3) => {
                 Some((accepted.refused.clone(), accepted.may_rejoin))
             }
@@ -212,7 +212,7 @@ fn a_node_of_another_session_is_refused_for_good() {
         assert!(!may_rejoin, "it would come again and again");
         assert_eq!(text.contains("the session earlier, which has ended"), is_refused, "{text}");
         assert_eq!(text.is_empty(), !is_refused, "{text}");
-        let is_there = desk.members().1.iter().any(|info| info.address.node_id == node(3));
+        let is_there = harness.members().1.iter().any(|info| info.address.node_id == node(3));
         assert_eq!(is_there, !is_refused);
     }
 }

@@ -11,7 +11,7 @@ use crate::bundles::ROOM;
 use crate::core::Core;
 use crate::evidence::GroupPromise;
 use crate::node::GPU;
-use crate::program::{GroupWish, Slot};
+use crate::program::{GroupOp, Slot};
 use crate::rng::hash;
 use crate::value::{Expect, Val};
 
@@ -20,7 +20,7 @@ impl Process {
         &mut self,
         core: &mut Core,
         frame: &mut Frame,
-        wish: &GroupWish,
+        group_op: &GroupOp,
     ) -> Step {
         let Some(machine) = &mut self.machine else { return Step::Next };
         let job_id = machine.job().job_id;
@@ -29,42 +29,42 @@ impl Process {
         group_id.0[14..].copy_from_slice(&job_id.0);
         let bundle = |amount: &u32| Bundle {
             resources: ResourceSet::from_units([
-                (wish.resource, f64::from(*amount)),
-                (GPU, f64::from(wish.gpu) / 100.0),
+                (group_op.resource, f64::from(*amount)),
+                (GPU, f64::from(group_op.gpu) / 100.0),
             ]),
             labels: Vec::new(),
         };
         let spec = GroupSpec {
             group_id,
             job_id,
-            strategy: wish.strategy,
-            detached: wish.detached,
-            bundles: wish.bundles.iter().map(bundle).collect(),
+            strategy: group_op.strategy,
+            detached: group_op.detached,
+            bundles: group_op.bundles.iter().map(bundle).collect(),
             ..GroupSpec::default()
         };
         core.facts.count("groups");
-        if wish.detached {
+        if group_op.detached {
             core.facts.groups_left.insert(group_id);
         }
-        core.facts.history.group_made(group_id, self.id, wish.detached);
+        core.facts.history.group_made(group_id, self.id, group_op.detached);
         let promise = GroupPromise {
-            strategy: wish.strategy,
-            bundles: wish.bundles.clone(),
-            is_everywhere: wish.resource == ROOM && wish.gpu == 0,
+            strategy: group_op.strategy,
+            bundles: group_op.bundles.clone(),
+            is_everywhere: group_op.resource == ROOM && group_op.gpu == 0,
         };
         core.facts.groups.insert(group_id, promise);
-        core.note(|| format!("p{} makes group {group_id} {wish:?}", self.pid));
+        core.note(|| format!("p{} makes group {group_id} {group_op:?}", self.pid));
         self.apply(core, Event::Tell(Box::new(ControlRequest::CreateGroup(spec))));
-        frame.slots.insert(wish.to, Held::Group { id: group_id });
+        frame.slots.insert(group_op.to, Held::Group { id: group_id });
 
-        let value = Val { hash: hash([u64::from(wish.ready)]), inner: Vec::new() };
+        let value = Val { hash: hash([u64::from(group_op.ready)]), inner: Vec::new() };
         let expect = Expect { hash: value.hash, raises: false };
         let id = self.new_put(core);
         let message = ControlRequest::AwaitGroup(AwaitGroup { group_id });
         let value = value.encode(false);
         core.facts.history.ready_with(id, group_id);
         self.apply(core, Event::Promise { object: id, message: Box::new(message), value });
-        frame.slots.insert(wish.ready, Held::Ref { id, expect });
+        frame.slots.insert(group_op.ready, Held::Ref { id, expect });
         Step::Next
     }
 

@@ -21,7 +21,7 @@ use super::user::{Frame, Held, Kind, Step, Wait};
 use crate::core::Core;
 use crate::node::{GPU, HEAD_ZONE, OTHER_ZONE, ZONE, runtime_env};
 use crate::plan::Target as Where;
-use crate::program::{AGAIN, Env, InGroup, Job, Plea, Slot, Wish, returns};
+use crate::program::{AGAIN, ActorOp, CallOp, Env, InGroup, Job, Slot, returns};
 use crate::rng::hash;
 use crate::value::{Body, Expect, Inner, Val};
 
@@ -199,11 +199,11 @@ impl Process {
         Step::Next
     }
 
-    fn template(&mut self, plea: &Plea, actor: Option<ActorId>) -> Arc<Template> {
-        let (job, backpressure) = (plea.job, plea.backpressure);
+    fn template(&mut self, call_op: &CallOp, actor: Option<ActorId>) -> Arc<Template> {
+        let (job, backpressure) = (call_op.job, call_op.backpressure);
         let kind = if actor.is_some() { CallKind::Method } else { CallKind::Task };
         let is_unordered = actor.is_some_and(is_unordered);
-        let concurrency_group = actor.map_or("", |actor| group(actor, plea.salt));
+        let concurrency_group = actor.map_or("", |actor| group(actor, call_op.salt));
         let key = (job as u32, is_unordered, concurrency_group, backpressure, kind);
         let made = self.templates.entry(key).or_insert_with(|| {
             let name = format!("{job:?}");
@@ -239,31 +239,31 @@ impl Process {
     fn class(
         &mut self,
         frame: &Frame,
-        plea: &Plea,
+        call_op: &CallOp,
         is_last: bool,
         node_id: NodeId,
     ) -> Arc<LeaseClass> {
         let job_id = self.job().job_id;
-        let strategy = match plea.place {
-            Some(_) => strategy(frame, plea.place),
-            None => targeted(plea.target, node_id),
+        let strategy = match call_op.place {
+            Some(_) => strategy(frame, call_op.place),
+            None => targeted(call_op.target, node_id),
         };
-        let place = plea.place.map(|place| (strategy.placement_group, place.bundle));
+        let place = call_op.place.map(|place| (strategy.placement_group, place.bundle));
         let made = self
             .classes
-            .entry((job_id, plea.cpu, place, (plea.target, node_id), is_last, plea.needs))
+            .entry((job_id, call_op.cpu, place, (call_op.target, node_id), is_last, call_op.needs))
             .or_insert_with(|| {
                 // A call in a group takes of the resource of the group's bundles.
-                let resource = plea.place.map_or("CPU", |place| place.resource);
-                let amount = f64::from(plea.cpu) / 100.0;
-                let gpu = f64::from(plea.needs.gpu) / 100.0;
+                let resource = call_op.place.map_or("CPU", |place| place.resource);
+                let amount = f64::from(call_op.cpu) / 100.0;
+                let gpu = f64::from(call_op.needs.gpu) / 100.0;
                 let resources = ResourceSet::from_units([(resource, amount), (GPU, gpu)]);
                 Arc::new(LeaseClass {
                     job_id,
                     resources,
                     strategy,
-                    runtime_env: runtime_env(plea.needs.env),
-                    exclusive: is_last || plea.needs.gpu > 0,
+                    runtime_env: runtime_env(call_op.needs.env),
+                    exclusive: is_last || call_op.needs.gpu > 0,
                     name: "f".to_owned(),
                 })
             });
@@ -271,52 +271,57 @@ impl Process {
     }
 
     /// The arguments of a call: those that are references, and what they and it must give.
-    fn arguments(&self, frame: &Frame, plea: &Plea, order: u64) -> (Body, Vec<ObjectId>, bool) {
+    fn arguments(
+        &self,
+        frame: &Frame,
+        call_op: &CallOp,
+        order: u64,
+    ) -> (Body, Vec<ObjectId>, bool) {
         let mut deps = Vec::new();
         let mut expects = Vec::new();
-        for slot in &plea.deps {
+        for slot in &call_op.deps {
             if let Some(Held::Ref { id, expect }) = frame.slots.get(slot) {
                 deps.push(*id);
                 expects.push(*expect);
             }
         }
         let raises = expects.iter().any(|expect| expect.raises)
-            || plea.job == Job::Raise
-            || (plea.job == Job::Flaky && plea.retries == 0);
-        let inner = self.inner_of(frame, &plea.inner);
+            || call_op.job == Job::Raise
+            || (call_op.job == Job::Flaky && call_op.retries == 0);
+        let inner = self.inner_of(frame, &call_op.inner);
         let body = Body {
-            kind: plea.job as u32,
-            salt: plea.salt,
+            kind: call_op.job as u32,
+            salt: call_op.salt,
             order,
-            count: plea.count,
-            depth: plea.depth,
+            count: call_op.count,
+            depth: call_op.depth,
             deps: expects,
             inner,
         };
         (body, deps, raises)
     }
 
-    pub(super) fn submit(&mut self, core: &mut Core, frame: &mut Frame, plea: &Plea) -> Step {
-        let actor = match plea.actor.map(|slot| frame.slots.get(&slot)) {
+    pub(super) fn submit(&mut self, core: &mut Core, frame: &mut Frame, call_op: &CallOp) -> Step {
+        let actor = match call_op.actor.map(|slot| frame.slots.get(&slot)) {
             None => None,
             Some(Some(Held::Actor { id, .. })) => Some(*id),
             Some(_) => return Step::Next,
         };
         if let Some(actor) = actor
-            && self.is_refused(core, actor, plea.needs.pending_max as usize)
+            && self.is_refused(core, actor, call_op.needs.pending_max as usize)
         {
             return Step::Next;
         }
         let order = match actor {
             Some(actor) if !is_unordered(actor) => {
-                self.orders.get(&(actor, group(actor, plea.salt))).copied().unwrap_or(0) + 1
+                self.orders.get(&(actor, group(actor, call_op.salt))).copied().unwrap_or(0) + 1
             }
             _ => 0,
         };
-        let (body, deps, raises) = self.arguments(frame, plea, order);
+        let (body, deps, raises) = self.arguments(frame, call_op, order);
         let contained: Vec<ObjectId> = body.inner.iter().map(|inner| inner.reference.id).collect();
         let mut args = CallArgs { body: Vec::new(), stored_body: None, deps, contained };
-        if plea.is_stored {
+        if call_op.is_stored {
             let id = match &frame.writing {
                 Some((id, _)) => *id,
                 None => self.new_put(core),
@@ -330,10 +335,10 @@ impl Process {
             args.body = body.encode();
         }
         if let Some(actor) = actor {
-            self.orders.insert((actor, group(actor, plea.salt)), order);
+            self.orders.insert((actor, group(actor, call_op.salt)), order);
         }
         let stored_body = args.stored_body;
-        self.send_off(core, frame, plea, &body, args, (actor, raises));
+        self.send_off(core, frame, call_op, &body, args, (actor, raises));
         if let Some(id) = stored_body {
             self.apply(core, ProcessEvent::Dropped(vec![id]));
         }
@@ -370,19 +375,22 @@ impl Process {
         &mut self,
         core: &mut Core,
         frame: &mut Frame,
-        plea: &Plea,
+        call_op: &CallOp,
         body: &Body,
         args: CallArgs,
         (actor, raises): (Option<ActorId>, bool),
     ) {
-        let n = returns(plea);
+        let n = returns(call_op);
         // Exceptions are retried only where the options say so; an actor's process never stands for one.
-        let raises_again = plea.job == Job::Raise && plea.count == AGAIN;
-        let retry = Retry { max: plea.retries, on_error: plea.job == Job::Flaky || raises_again };
-        let template = self.template(plea, actor);
-        let node_id = self.node_of(core, plea.target, plea.salt);
+        let raises_again = call_op.job == Job::Raise && call_op.count == AGAIN;
+        let retry =
+            Retry { max: call_op.retries, on_error: call_op.job == Job::Flaky || raises_again };
+        let template = self.template(call_op, actor);
+        let node_id = self.node_of(core, call_op.target, call_op.salt);
         let target = match actor {
-            None => Target::Class(self.class(frame, plea, is_last_call(core, plea.salt), node_id)),
+            None => {
+                Target::Class(self.class(frame, call_op, is_last_call(core, call_op.salt), node_id))
+            }
             Some(actor) => Target::Actor(actor),
         };
         let handle = actor.and_then(|actor| self.owner()?.actor(&actor)?.handle());
@@ -392,49 +400,60 @@ impl Process {
             Some(actor) => machine.new_method_call(actor),
         };
         core.facts.count(if actor.is_some() { "method calls" } else { "tasks" });
-        let group = strategy(frame, plea.place).placement_group;
-        core.facts.history.submitted(id, self.id, frame.task(), plea.retries, (group, plea.cpu));
+        let group = strategy(frame, call_op.place).placement_group;
+        core.facts.history.submitted(
+            id,
+            self.id,
+            frame.task(),
+            call_op.retries,
+            (group, call_op.cpu),
+        );
         core.facts.history.takes(id, &args.deps);
         core.facts.history.takes(id, &args.contained);
-        core.facts.history.call_needs(id, plea.needs);
+        core.facts.history.call_needs(id, call_op.needs);
         if raises_again {
             core.facts.history.raises_again(id);
         }
-        if plea.place.is_none() && actor.is_none() {
-            core.facts.history.targeted(id, plea.target, node_id);
+        if call_op.place.is_none() && actor.is_none() {
+            core.facts.history.targeted(id, call_op.target, node_id);
         }
         core.note(|| {
             format!(
                 "p{} submits {id:?} {:?} retries {} args {args:?}",
-                self.pid, plea.job, plea.retries
+                self.pid, call_op.job, call_op.retries
             )
         });
         let parent = if self.is_driver { TaskId::NIL } else { frame.task() };
         let spec = TaskSpec { id, template, target, args, returns: n, retry, parent, handle };
         self.tell_owner(core, Event::Submit { spec: Arc::new(spec) });
         if n == STREAMING {
-            if let Some(to) = plea.to.first() {
+            if let Some(to) = call_op.to.first() {
                 let body = Box::new(body.clone());
                 frame.slots.insert(*to, Held::Stream { id: id.object(1), body, next: 0 });
             }
             return;
         }
-        for (index, to) in (1..).zip(&plea.to) {
+        for (index, to) in (1..).zip(&call_op.to) {
             let expect = Expect { hash: body.result(index), raises };
             frame.slots.insert(*to, Held::Ref { id: id.object(index), expect });
         }
     }
 
-    pub(super) fn make_actor(&mut self, core: &mut Core, frame: &mut Frame, wish: &Wish) -> Step {
+    pub(super) fn make_actor(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        actor_op: &ActorOp,
+    ) -> Step {
         if let Wait::Creation(actor, request) = frame.wait {
-            return self.creation_answered(core, frame, wish, (actor, request));
+            return self.creation_answered(core, frame, actor_op, (actor, request));
         }
-        let job = if wish.fails { Job::ConstructFails } else { Job::Construct };
-        let plea = Plea {
+        let job = if actor_op.fails { Job::ConstructFails } else { Job::Construct };
+        let call_op = CallOp {
             job,
-            salt: wish.salt,
-            deps: wish.deps.clone(),
-            inner: wish.inner.clone(),
+            salt: actor_op.salt,
+            deps: actor_op.deps.clone(),
+            inner: actor_op.inner.clone(),
             count: 0,
             depth: 0,
             retries: 0,
@@ -445,45 +464,45 @@ impl Process {
             to: vec![],
             place: None,
             target: Default::default(),
-            needs: wish.needs,
+            needs: actor_op.needs,
         };
-        let (body, deps, raises) = self.arguments(frame, &plea, 0);
+        let (body, deps, raises) = self.arguments(frame, &call_op, 0);
         let contained = body.inner.iter().map(|inner| inner.reference.id).collect();
         let Some(machine) = &mut self.machine else { return Step::Next };
         let actor = machine.new_actor();
-        let may_fail = raises || wish.fails || wish.needs.env == Env::Broken;
-        let is_detached = wish.name.is_some();
+        let may_fail = raises || actor_op.fails || actor_op.needs.env == Env::Broken;
+        let is_detached = actor_op.name.is_some();
         let request = machine.mint_request();
-        let node_id = self.node_of(core, wish.target, wish.salt);
+        let node_id = self.node_of(core, actor_op.target, actor_op.salt);
         let Some(machine) = &mut self.machine else { return Step::Next };
-        let needs = match wish.place {
+        let needs = match actor_op.place {
             Some(place) => {
                 let little = f64::from(IN_GROUP) / 100.0;
                 let little = ResourceSet::from_units([(place.resource, little)]);
                 (little.clone(), little)
             }
             None => {
-                let gpu = f64::from(wish.needs.gpu) / 100.0;
+                let gpu = f64::from(actor_op.needs.gpu) / 100.0;
                 (
-                    ResourceSet::from_units([("CPU", 1.0), ("slot", wish.slots), (GPU, gpu)]),
-                    ResourceSet::from_units([("slot", wish.slots), (GPU, gpu)]),
+                    ResourceSet::from_units([("CPU", 1.0), ("slot", actor_op.slots), (GPU, gpu)]),
+                    ResourceSet::from_units([("slot", actor_op.slots), (GPU, gpu)]),
                 )
             }
         };
-        let (space, name) = in_space(wish.name.as_deref().unwrap_or_default());
+        let (space, name) = in_space(actor_op.name.as_deref().unwrap_or_default());
         let spec = ActorSpec {
             actor_id: actor,
             job_id: machine.job().job_id,
             name: name.to_owned(),
             namespace: space.to_owned(),
             detached: is_detached,
-            get_if_exists: wish.get_if_exists,
-            max_restarts: wish.max_restarts,
+            get_if_exists: actor_op.get_if_exists,
+            max_restarts: actor_op.max_restarts,
             placement_resources: needs.0,
             resources: needs.1,
-            strategy: match wish.place {
-                Some(_) => strategy(frame, wish.place),
-                None => targeted(wish.target, node_id),
+            strategy: match actor_op.place {
+                Some(_) => strategy(frame, actor_op.place),
+                None => targeted(actor_op.target, node_id),
             },
             class_name: "Actor".to_owned(),
             template: encode::<Template>(&Template {
@@ -493,10 +512,10 @@ impl Process {
             owner: (**machine.address()).clone(),
             max_concurrency: match is_unordered(actor) || has_groups(actor) {
                 true => PLACES,
-                false => wish.concurrency,
+                false => actor_op.concurrency,
             },
-            is_async: wish.is_async,
-            runtime_env: runtime_env(wish.needs.env),
+            is_async: actor_op.is_async,
+            runtime_env: runtime_env(actor_op.needs.env),
             job_config: machine.job_wire().to_vec(),
             modules: if core.rng.one_in(3) { vec!["large".to_owned()] } else { Vec::new() },
             ..ActorSpec::default()
@@ -505,18 +524,18 @@ impl Process {
         let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
         core.facts.count("actors");
         let group = spec.strategy.placement_group;
-        let takes = if group.is_nil() { (100.0 * wish.slots) as u32 } else { IN_GROUP };
-        let promise = (wish.max_restarts, is_detached);
+        let takes = if group.is_nil() { (100.0 * actor_op.slots) as u32 } else { IN_GROUP };
+        let promise = (actor_op.max_restarts, is_detached);
         core.facts.history.actor_made(actor, self.id, promise, (group, takes));
-        core.facts.history.actor_needs(actor, wish.needs);
-        core.facts.history.actor_targeted(actor, wish.target, node_id);
+        core.facts.history.actor_needs(actor, actor_op.needs);
+        core.facts.history.actor_targeted(actor, actor_op.target, node_id);
         if may_fail {
             core.facts.history.actor_over(actor);
         }
         core.note(|| {
             format!(
                 "p{} makes actor {actor} restarts {} {:?}",
-                self.pid, wish.max_restarts, wish.name
+                self.pid, actor_op.max_restarts, actor_op.name
             )
         });
         if is_detached {
@@ -526,12 +545,12 @@ impl Process {
         self.tell_owner(core, Event::CreateActor { creation });
         if is_detached {
             core.facts.detached_sent.insert(actor);
-            core.facts.names.extend(wish.name.clone().map(|name| (actor, name)));
+            core.facts.names.extend(actor_op.name.clone().map(|name| (actor, name)));
             // Its handle is the caller's only when the control service has answered.
             frame.wait = Wait::Creation(actor, request);
             return Step::Stay;
         }
-        frame.slots.insert(wish.to, Held::Actor { id: actor, handle });
+        frame.slots.insert(actor_op.to, Held::Actor { id: actor, handle });
         Step::Next
     }
 
@@ -539,7 +558,7 @@ impl Process {
         &mut self,
         core: &mut Core,
         frame: &mut Frame,
-        wish: &Wish,
+        actor_op: &ActorOp,
         (actor, request): (ActorId, u64),
     ) -> Step {
         let answer = self.machine.as_mut().and_then(|machine| machine.take_answer(request));
@@ -550,17 +569,17 @@ impl Process {
                 .is_none_or(|known| known.phase() == helio_proto::control::ActorPhase::Dead);
             return if is_over { Step::Next } else { Step::Stay };
         };
-        match (response, &wish.name) {
+        match (response, &actor_op.name) {
             (ControlResponse::Actor(_), Some(name)) => {
                 core.facts.count("detached actors");
                 self.has_name(core, name, actor);
-                frame.slots.insert(wish.to, Held::Actor { id: actor, handle: None });
+                frame.slots.insert(actor_op.to, Held::Actor { id: actor, handle: None });
             }
-            (ControlResponse::NamedActor(found), Some(name)) if wish.get_if_exists => {
+            (ControlResponse::NamedActor(found), Some(name)) if actor_op.get_if_exists => {
                 core.facts.count("actors found by name");
                 self.has_name(core, name, found.actor_id);
                 self.tell_owner(core, Event::KnowActor { actor: found.actor_id, handle: None });
-                frame.slots.insert(wish.to, Held::Actor { id: found.actor_id, handle: None });
+                frame.slots.insert(actor_op.to, Held::Actor { id: found.actor_id, handle: None });
             }
             (ControlResponse::Failed(_), _) if core.facts.refusable_actors.contains(&actor) => {
                 core.facts.count("actors refused by the head");

@@ -541,7 +541,7 @@ impl Process {
                 Step::Next
             }
             Op::Put { to, is_big, salt, inner } => self.put(core, frame, to, is_big, salt, &inner),
-            Op::Submit(plea) => self.submit(core, frame, &plea),
+            Op::Submit(call_op) => self.submit(core, frame, &call_op),
             Op::Get { slots, open } => self.get(core, frame, &slots, open),
             Op::Take { from, to } => self.take(core, frame, from, to),
             Op::Await { slots, count, fetch, for_us } => {
@@ -560,8 +560,8 @@ impl Process {
                 }
                 Step::Next
             }
-            Op::Actor(wish) => self.make_actor(core, frame, &wish),
-            Op::Group(wish) => self.make_group(core, frame, &wish),
+            Op::Actor(actor_op) => self.make_actor(core, frame, &actor_op),
+            Op::Group(group_op) => self.make_group(core, frame, &group_op),
             Op::RemoveGroup(slot) => self.remove_group(core, frame, slot),
             Op::RemoveGroupById(group_id) => self.remove_group_by_id(core, group_id),
             Op::KillActorById(actor_id) => {

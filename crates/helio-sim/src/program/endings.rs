@@ -2,7 +2,7 @@
 
 use helio_proto::group::GroupStrategy;
 
-use super::{Author, GroupWish, InGroup, Job, Op, Slot};
+use super::{Author, GroupOp, InGroup, Job, Op, Slot};
 use crate::bundles::ROOM;
 use crate::plan::{Target, WAIT_US_MAX};
 
@@ -18,7 +18,7 @@ impl Author<'_> {
         let mut kept = Vec::new();
         for _ in 0..self.rng.range(2, 6) {
             let outer = self.call(Job::Wrap, -1, Target::Spread);
-            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            let (outer, inner) = (self.submit_op(outer), self.slot());
             self.ops.push(Op::Take { from: outer, to: inner });
             self.drop_all(&[outer]);
             kept.push(inner);
@@ -27,7 +27,7 @@ impl Author<'_> {
         for _ in 0..self.rng.range(2, 6) {
             let mut call = self.call(Job::Read, 3, Target::Spread);
             call.inner = kept.iter().copied().filter(|_| self.rng.one_in(2)).collect();
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);
@@ -41,7 +41,7 @@ impl Author<'_> {
         for _ in 0..self.rng.range(8, 20) {
             let mut call = self.call(Job::Big, -1, Target::Spread);
             call.cpu = 50;
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         let (slots, count) = (made.clone(), made.len());
         self.ops.push(Op::Await { slots, count, fetch: false, for_us: WAIT_US_MAX });
@@ -59,17 +59,17 @@ impl Author<'_> {
         let (to, ready) = (self.slot(), self.slot());
         let (resource, strategy) = (ROOM, GroupStrategy::Pack);
         let bundles = vec![TOO_MUCH];
-        let wish = GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
-        self.ops.push(Op::Group(Box::new(wish)));
+        let group_op = GroupOp { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
+        self.ops.push(Op::Group(Box::new(group_op)));
         let mut made = self.calls_in(to);
         if self.rng.one_in(3) {
             let actor = self.new_actor(0, None);
-            if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-                wish.place = Some(InGroup { slot: to, bundle: -1, resource });
+            if let Some(Op::Actor(group_op)) = self.ops.last_mut() {
+                group_op.place = Some(InGroup { slot: to, bundle: -1, resource });
             }
             let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
             call.actor = Some(actor);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
             self.drop_all(&[actor]);
         }
         self.wait(2_000_000);
@@ -89,7 +89,7 @@ impl Author<'_> {
             let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
             call.cpu = 50;
             call.place = Some(InGroup { slot, bundle: -1, resource: ROOM });
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         made
     }

@@ -2,7 +2,7 @@
 
 use helio_proto::group::GroupStrategy;
 
-use super::{Author, GroupWish, InGroup, Job, Op, Slot};
+use super::{Author, GroupOp, InGroup, Job, Op, Slot};
 use crate::bundles::ROOM;
 use crate::plan::Target;
 
@@ -18,8 +18,8 @@ impl Author<'_> {
         let n_bundles = bundles.len() as u64;
         let strategy = GroupStrategy::Pack;
         let (resource, detached) = (ROOM, false);
-        let wish = GroupWish { to, ready, resource, bundles, gpu, strategy, detached };
-        self.ops.push(Op::Group(Box::new(wish)));
+        let group_op = GroupOp { to, ready, resource, bundles, gpu, strategy, detached };
+        self.ops.push(Op::Group(Box::new(group_op)));
         let mut made = Vec::new();
         for _ in 0..self.rng.range(2, 6) {
             let bundle = if self.rng.one_in(2) { -1 } else { self.rng.below(n_bundles) as i64 };
@@ -28,7 +28,7 @@ impl Author<'_> {
             call.place = Some(InGroup { slot: to, bundle, resource });
             (call.cpu, call.needs.gpu) =
                 (20, (*self.rng.pick(&[20, 25, 50, 100]).unwrap_or(&50)).min(gpu));
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.ops.push(Op::RemoveGroup(to));
@@ -42,7 +42,7 @@ impl Author<'_> {
             .map(|_| {
                 let mut call = self.call(Job::Stream, 0, Target::Spread);
                 (call.count, call.backpressure) = (6, 2);
-                self.submit_plea(call)
+                self.submit_op(call)
             })
             .collect();
         self.ops.push(Op::Sleep(APART_AFTER_US));
@@ -80,13 +80,13 @@ impl Author<'_> {
     pub(super) fn placed_first(&mut self) {
         self.ops.push(Op::Sleep(APART_AFTER_US));
         let call = self.call(Job::Leaf, 0, Target::OtherZoneOrHeads);
-        let first = self.submit_plea(call);
+        let first = self.submit_op(call);
         self.read(&[first]);
         let actors: Vec<Slot> = (0..self.plan.cpus.len())
             .map(|_| {
                 let actor = self.new_actor(0, None);
-                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-                    wish.target = Target::Spread;
+                if let Some(Op::Actor(group_op)) = self.ops.last_mut() {
+                    group_op.target = Target::Spread;
                 }
                 actor
             })
@@ -95,7 +95,7 @@ impl Author<'_> {
         for actor in &actors {
             let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
             call.actor = Some(*actor);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&[made, actors, vec![first]].concat());
@@ -110,13 +110,13 @@ impl Author<'_> {
             if self.rng.one_in(3) {
                 let restarts = *self.rng.pick(&[0, 1, -1]).unwrap_or(&0);
                 let actor = self.new_actor(restarts, None);
-                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-                    wish.target = target;
+                if let Some(Op::Actor(group_op)) = self.ops.last_mut() {
+                    group_op.target = target;
                 }
                 for _ in 0..self.rng.range(1, 4) {
                     let mut call = self.call(Job::Slow, 0, Target::Anywhere);
                     call.actor = Some(actor);
-                    made.push(self.submit_plea(call));
+                    made.push(self.submit_op(call));
                 }
                 actors.push(actor);
                 continue;
@@ -124,7 +124,7 @@ impl Author<'_> {
             let job = *self.rng.pick(&[Job::Leaf, Job::Slow, Job::Big]).unwrap_or(&Job::Leaf);
             let mut call = self.call(job, 3, target);
             call.cpu = 50;
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
             if self.rng.one_in(3) {
                 self.wait(100_000);
             }

@@ -4,7 +4,7 @@
 use helio_proto::group::GroupStrategy;
 
 use super::endings::TOO_MUCH;
-use super::{Author, GroupWish, InGroup, Job, Op, Slot};
+use super::{Author, GroupOp, InGroup, Job, Op, Slot};
 use crate::bundles::ROOM;
 use crate::plan::{Target, WAIT_US_MAX};
 
@@ -17,15 +17,15 @@ impl Author<'_> {
         let (to, ready) = (self.slot(), self.slot());
         let (bundles, strategy) = (vec![TOO_MUCH], GroupStrategy::StrictPack);
         let resource = ROOM;
-        let wish = GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
-        self.ops.push(Op::Group(Box::new(wish)));
+        let group_op = GroupOp { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
+        self.ops.push(Op::Group(Box::new(group_op)));
         let actor = self.new_actor(0, None);
-        if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-            wish.slots = f64::from(TOO_MUCH);
+        if let Some(Op::Actor(group_op)) = self.ops.last_mut() {
+            group_op.slots = f64::from(TOO_MUCH);
         }
         let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
         call.cpu = 100 * TOO_MUCH;
-        let made = self.submit_plea(call);
+        let made = self.submit_op(call);
         self.ops.push(Op::Sleep(DEMAND_AFTER_US));
         let all = [ROOM, "slot", "CPU"];
         self.ops.push(Op::Demand(all.map(|resource| (resource, TOO_MUCH)).to_vec()));
@@ -50,7 +50,7 @@ impl Author<'_> {
             let job = *self.rng.pick(&[Job::Slow, Job::Nest, Job::Nest]).unwrap_or(&Job::Nest);
             let mut call = self.call(job, 3, Target::Anywhere);
             (call.count, call.cpu) = (self.rng.range(2, 8) as u32, 50);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.wait(60_000);
         for slot in made.clone() {
@@ -69,8 +69,8 @@ impl Author<'_> {
         let bundles = vec![1; self.rng.range(2, 4) as usize];
         let n_bundles = bundles.len() as i64;
         let (resource, strategy) = (ROOM, GroupStrategy::Spread);
-        let wish = GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
-        self.ops.push(Op::Group(Box::new(wish)));
+        let group_op = GroupOp { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
+        self.ops.push(Op::Group(Box::new(group_op)));
         self.read(&[ready]);
         let mut made = Vec::new();
         for _ in 0..self.rng.range(1, 4) {
@@ -78,7 +78,7 @@ impl Author<'_> {
                 let mut call = self.call(Job::Slow, -1, Target::Anywhere);
                 call.cpu = 50;
                 call.place = Some(InGroup { slot: to, bundle, resource });
-                made.push(self.submit_plea(call));
+                made.push(self.submit_op(call));
             }
             self.wait(400_000);
         }
@@ -93,7 +93,7 @@ impl Author<'_> {
         let mut large: Vec<Slot> = Vec::new();
         for _ in 0..self.rng.range(2, 5) {
             let call = self.call(Job::Big, 3, Target::Spread);
-            large.push(self.submit_plea(call));
+            large.push(self.submit_op(call));
         }
         let (slots, count) = (large.clone(), large.len());
         self.ops.push(Op::Await { slots, count, fetch: false, for_us: WAIT_US_MAX });
@@ -106,7 +106,7 @@ impl Author<'_> {
             if self.rng.one_in(2) {
                 call.deps = self.rng.pick(&large).copied().into_iter().collect();
             }
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);

@@ -2,7 +2,7 @@
 
 use helio_proto::group::GroupStrategy;
 
-use super::{Author, Env, GroupWish, InGroup, Job, Needs, Op, Plea, Slot, Wish};
+use super::{ActorOp, Author, CallOp, Env, GroupOp, InGroup, Job, Needs, Op, Slot};
 use crate::bundles::ROOM;
 use crate::plan::{Scene, Target, WAIT_US_MAX};
 
@@ -63,8 +63,8 @@ impl Author<'_> {
     }
 
     /// A task of that kind; its first result goes where the call says.
-    pub(super) fn call(&mut self, job: Job, retries: i32, target: Target) -> Plea {
-        Plea {
+    pub(super) fn call(&mut self, job: Job, retries: i32, target: Target) -> CallOp {
+        CallOp {
             job,
             salt: self.rng.draw(),
             deps: Vec::new(),
@@ -83,9 +83,9 @@ impl Author<'_> {
         }
     }
 
-    pub(super) fn submit_plea(&mut self, plea: Plea) -> Slot {
-        let to = plea.to.first().copied().unwrap_or_default();
-        self.ops.push(Op::Submit(Box::new(plea)));
+    pub(super) fn submit_op(&mut self, call_op: CallOp) -> Slot {
+        let to = call_op.to.first().copied().unwrap_or_default();
+        self.ops.push(Op::Submit(Box::new(call_op)));
         to
     }
 
@@ -105,8 +105,8 @@ impl Author<'_> {
 
     pub(super) fn new_actor(&mut self, max_restarts: i64, name: Option<String>) -> Slot {
         let to = self.slot();
-        let wish = Wish { name: name.clone(), ..Wish::plain(self.rng, max_restarts, to) };
-        self.ops.push(Op::Actor(Box::new(wish)));
+        let actor_op = ActorOp { name: name.clone(), ..ActorOp::plain(self.rng, max_restarts, to) };
+        self.ops.push(Op::Actor(Box::new(actor_op)));
         self.names.extend(name);
         to
     }
@@ -116,11 +116,11 @@ impl Author<'_> {
         let actor = self.new_actor(0, None);
         for _ in 0..self.rng.range(2, 6) {
             let outer = self.call(Job::Wrap, 0, Target::Anywhere);
-            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            let (outer, inner) = (self.submit_op(outer), self.slot());
             self.ops.push(Op::Take { from: outer, to: inner });
             let mut keep = self.call(Job::Keep, 0, Target::Anywhere);
             (keep.actor, keep.inner) = (Some(actor), vec![inner]);
-            let kept = self.submit_plea(keep);
+            let kept = self.submit_op(keep);
             if self.rng.one_in(2) {
                 self.drop_all(&[outer]);
             }
@@ -131,10 +131,10 @@ impl Author<'_> {
             }
             let mut look = self.call(Job::Look, 0, Target::Anywhere);
             look.actor = Some(actor);
-            let seen = self.submit_plea(look);
+            let seen = self.submit_op(look);
             let mut forget = self.call(Job::Forget, 0, Target::Anywhere);
             forget.actor = Some(actor);
-            let forgotten = self.submit_plea(forget);
+            let forgotten = self.submit_op(forget);
             self.read(&[seen, forgotten]);
             self.drop_all(&[seen, forgotten]);
         }
@@ -146,7 +146,7 @@ impl Author<'_> {
         let mut made = Vec::new();
         for _ in 0..self.rng.range(3, 8) {
             let outer = self.call(Job::Wrap, 0, Target::Spread);
-            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            let (outer, inner) = (self.submit_op(outer), self.slot());
             self.ops.push(Op::Take { from: outer, to: inner });
             made.extend([outer, inner]);
         }
@@ -159,7 +159,7 @@ impl Author<'_> {
     fn items(&mut self) {
         let mut generator = self.call(Job::Stream, 0, Target::RatherHere);
         (generator.count, generator.backpressure) = (6, 2);
-        let stream = self.submit_plea(generator);
+        let stream = self.submit_op(generator);
         let item = self.slot();
         self.ops.push(Op::Next { stream, to: item });
         self.read(&[item]);
@@ -167,7 +167,7 @@ impl Author<'_> {
         for _ in 0..self.rng.range(2, 6) {
             let mut call = self.call(Job::Big, 3, Target::Spread);
             call.deps = vec![item];
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.wait(1_200_000);
@@ -185,7 +185,7 @@ impl Author<'_> {
         let mut made = Vec::new();
         for _ in 0..self.rng.range(4, 14) {
             let call = self.call(Job::Big, retries, Target::Spread);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         if self.rng.one_in(2) {
             self.read(&made);
@@ -205,7 +205,7 @@ impl Author<'_> {
         for _ in 0..self.rng.range(4, 16) {
             let mut call = self.call(Job::Slow, -1, Target::Anywhere);
             call.actor = Some(actor);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.wait(300_000);
         self.read(&made);
@@ -219,7 +219,7 @@ impl Author<'_> {
         let actor = self.new_actor(restarts, None);
         let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
         call.actor = Some(actor);
-        let made = self.submit_plea(call);
+        let made = self.submit_op(call);
         if self.rng.one_in(2) {
             self.read(&[made]);
         }
@@ -236,13 +236,13 @@ impl Author<'_> {
         let mut large = Vec::new();
         for _ in 0..2 {
             let call = self.call(Job::Big, 3, Target::Spread);
-            large.push(self.submit_plea(call));
+            large.push(self.submit_op(call));
         }
         let mut made = Vec::new();
         for _ in 0..self.rng.range(1, 3) {
             let mut call = self.call(Job::Nest, 3, Target::Anywhere);
             (call.inner, call.count) = (large.clone(), 6);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);
@@ -278,14 +278,14 @@ impl Author<'_> {
     /// Asks for the actor of a name, uses it, and now and then ends it.
     pub(super) fn shared_name(&mut self, name: String) {
         let actor = self.new_actor(-1, None);
-        if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-            (wish.name, wish.get_if_exists) = (Some(name), true);
+        if let Some(Op::Actor(actor_op)) = self.ops.last_mut() {
+            (actor_op.name, actor_op.get_if_exists) = (Some(name), true);
         }
         let mut made = Vec::new();
         for _ in 0..self.rng.range(1, 4) {
             let mut call = self.call(Job::Leaf, -1, Target::Anywhere);
             call.actor = Some(actor);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         if self.rng.one_in(3) {
@@ -307,7 +307,7 @@ impl Author<'_> {
             let target =
                 *self.rng.pick(&[Target::Spread, Target::Anywhere]).unwrap_or(&Target::Spread);
             let call = self.call(job, 3, target);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         for _ in 0..self.rng.range(1, 4) {
             let some: Vec<Slot> = made.iter().copied().filter(|_| self.rng.one_in(2)).collect();
@@ -336,14 +336,14 @@ impl Author<'_> {
                 continue;
             }
             let call = self.call(Job::Big, retries, Target::Spread);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.wait(300_000);
         self.read(&made);
         for _ in 0..2 {
             let mut call = self.call(Job::Leaf, 3, Target::Spread);
             call.deps = made.iter().copied().filter(|_| self.rng.one_in(4)).take(3).collect();
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);
@@ -380,21 +380,21 @@ impl Author<'_> {
             let job = *self.rng.pick(&[Job::Slow, Job::Leaf, Job::Big]).unwrap_or(&Job::Slow);
             let mut call = self.call(job, 3, Target::Anywhere);
             (call.cpu, call.needs) = (50, self.gpus());
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);
         let restarts = self.rng.below(2) as i64;
         let actor = self.new_actor(restarts, None);
         let needs = self.gpus();
-        if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-            wish.needs = needs;
+        if let Some(Op::Actor(actor_op)) = self.ops.last_mut() {
+            actor_op.needs = needs;
         }
         let mut calls = Vec::new();
         for _ in 0..self.rng.range(1, 4) {
             let mut call = self.call(Job::Slow, 0, Target::Anywhere);
             call.actor = Some(actor);
-            calls.push(self.submit_plea(call));
+            calls.push(self.submit_op(call));
         }
         self.read(&calls);
         self.drop_all(&calls);
@@ -413,18 +413,18 @@ impl Author<'_> {
                 *self.rng.pick(&[Env::Job, Env::Own, Env::Own, Env::Broken]).unwrap_or(&Env::Own);
             if self.rng.one_in(4) {
                 let actor = self.new_actor(1, None);
-                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-                    wish.needs.env = env;
+                if let Some(Op::Actor(actor_op)) = self.ops.last_mut() {
+                    actor_op.needs.env = env;
                 }
                 let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
                 call.actor = Some(actor);
-                made.push(self.submit_plea(call));
+                made.push(self.submit_op(call));
                 self.drop_all(&[actor]);
                 continue;
             }
             let mut call = self.call(job, 3, Target::Anywhere);
             call.needs.env = env;
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
             if self.rng.one_in(3) {
                 self.wait(200_000);
             }
@@ -450,7 +450,7 @@ impl Author<'_> {
                     (call.job, call.actor, call.target) =
                         (Job::Leaf, Some(actor), Target::Anywhere);
                 }
-                made.push(self.submit_plea(call));
+                made.push(self.submit_op(call));
             }
             if self.rng.one_in(2) {
                 self.wait(100_000);
@@ -465,17 +465,17 @@ impl Author<'_> {
     /// many calls may be under way.
     fn ahead(&mut self) {
         let actor = self.new_actor(0, None);
-        if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-            (wish.is_async, wish.concurrency) = (true, 3);
+        if let Some(Op::Actor(actor_op)) = self.ops.last_mut() {
+            (actor_op.is_async, actor_op.concurrency) = (true, 3);
         }
         let mut generator = self.call(Job::Stream, 0, Target::Anywhere);
         (generator.actor, generator.count, generator.backpressure) = (Some(actor), 6, 2);
-        let stream = self.submit_plea(generator);
+        let stream = self.submit_op(generator);
         let mut beside = Vec::new();
         for _ in 0..self.rng.range(1, 4) {
             let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
             call.actor = Some(actor);
-            beside.push(self.submit_plea(call));
+            beside.push(self.submit_op(call));
         }
         // The calls end although the generator waits.
         self.read(&beside);
@@ -492,7 +492,7 @@ impl Author<'_> {
             let job = *self.rng.pick(&[Job::Slow, Job::Leaf]).unwrap_or(&Job::Leaf);
             let mut call = self.call(job, 0, Target::Anywhere);
             (call.actor, call.needs.pending_max) = (Some(bounded), pending_max);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
             if self.rng.one_in(3) {
                 self.wait(60_000);
             }
@@ -507,7 +507,7 @@ impl Author<'_> {
         let mut large = Vec::new();
         for _ in 0..self.rng.range(1, 4) {
             let call = self.call(Job::Big, 3, Target::Spread);
-            large.push(self.submit_plea(call));
+            large.push(self.submit_op(call));
         }
         let mut made = Vec::new();
         for _ in 0..self.rng.range(2, 6) {
@@ -518,7 +518,7 @@ impl Author<'_> {
                 Job::Leaf => call.deps = large.clone(),
                 _ => call.inner = large.clone(),
             }
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);
@@ -529,7 +529,7 @@ impl Author<'_> {
     fn cancels(&mut self) {
         let mut made = Vec::new();
         let late = self.call(Job::Slow, 3, Target::Anywhere);
-        let late = self.submit_plea(late);
+        let late = self.submit_op(late);
         for _ in 0..self.rng.range(3, 12) {
             let job = *self
                 .rng
@@ -540,7 +540,7 @@ impl Author<'_> {
             if self.rng.one_in(3) {
                 call.deps = vec![late];
             }
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         for slot in made.clone() {
             if self.rng.one_in(3) {
@@ -560,22 +560,22 @@ impl Author<'_> {
     /// More actors are made than there are slots for.
     fn handles(&mut self) {
         let late = self.call(Job::Slow, 3, Target::Anywhere);
-        let late = self.submit_plea(late);
+        let late = self.submit_op(late);
         let (mut actors, mut made) = (Vec::new(), Vec::new());
         for _ in 0..self.rng.range(1, 6) {
             let restarts = *self.rng.pick(&[0, -1]).unwrap_or(&0);
             let actor = self.new_actor(restarts, None);
             let waits = self.rng.one_in(2);
-            if let Some(Op::Actor(wish)) = self.ops.last_mut() {
-                wish.slots = 0.25;
+            if let Some(Op::Actor(actor_op)) = self.ops.last_mut() {
+                actor_op.slots = 0.25;
                 if waits {
-                    wish.deps = vec![late];
+                    actor_op.deps = vec![late];
                 }
             }
             for _ in 0..self.rng.below(3) {
                 let mut call = self.call(Job::Ask, 3, Target::Spread);
                 (call.inner, call.cpu) = (vec![actor], 50);
-                made.push(self.submit_plea(call));
+                made.push(self.submit_op(call));
             }
             actors.push(actor);
             if self.rng.one_in(3) {
@@ -594,7 +594,7 @@ impl Author<'_> {
         let mut made = Vec::new();
         for _ in 0..self.rng.range(3, 8) {
             let outer = self.call(Job::Wrap, -1, Target::Spread);
-            let (outer, inner) = (self.submit_plea(outer), self.slot());
+            let (outer, inner) = (self.submit_op(outer), self.slot());
             self.ops.push(Op::Take { from: outer, to: inner });
             made.push(inner);
             self.drop_all(&[outer]);
@@ -617,7 +617,7 @@ impl Author<'_> {
             let (retries, cpu) = *self.rng.pick(&[(0, 50), (-1, 100)]).unwrap_or(&(0, 50));
             let mut call = self.call(Job::Slow, retries, Target::Anywhere);
             call.cpu = cpu;
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);
@@ -629,16 +629,16 @@ impl Author<'_> {
             let (to, ready) = (self.slot(), self.slot());
             let bundles = self.rng.pick(&[vec![2], vec![1, 1]]).cloned().unwrap_or_default();
             let (resource, strategy) = (ROOM, GroupStrategy::StrictPack);
-            let wish =
-                GroupWish { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
-            self.ops.push(Op::Group(Box::new(wish)));
+            let group_op =
+                GroupOp { to, ready, resource, bundles, gpu: 0, strategy, detached: false };
+            self.ops.push(Op::Group(Box::new(group_op)));
             self.read(&[ready]);
             let mut made = Vec::new();
             for _ in 0..self.rng.range(2, 6) {
                 let mut call = self.call(Job::Slow, 0, Target::Anywhere);
                 call.cpu = 50;
                 call.place = Some(InGroup { slot: to, bundle: -1, resource });
-                made.push(self.submit_plea(call));
+                made.push(self.submit_op(call));
             }
             self.wait(60_000);
             self.ops.push(Op::RemoveGroup(to));
@@ -652,7 +652,7 @@ impl Author<'_> {
         let mut made = Vec::new();
         for _ in 0..self.rng.range(1, 4) {
             let call = self.call(Job::Hire, 3, Target::Anywhere);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);
@@ -666,7 +666,7 @@ impl Author<'_> {
             for _ in 0..self.rng.range(2, 5) {
                 let mut call = self.call(Job::Big, -1, Target::Anywhere);
                 call.deps = before.into_iter().collect();
-                let made = self.submit_plea(call);
+                let made = self.submit_op(call);
                 // Only lineage refers to the value from here on.
                 self.drop_all(&before.into_iter().collect::<Vec<Slot>>());
                 before = Some(made);
@@ -689,12 +689,12 @@ impl Author<'_> {
             for _ in 0..self.rng.range(1, 3) {
                 let mut call = self.call(Job::Leaf, 0, Target::Anywhere);
                 call.actor = Some(*actor);
-                made.push(self.submit_plea(call));
+                made.push(self.submit_op(call));
             }
         }
         for _ in 0..self.rng.below(3) {
             let call = self.call(Job::Leaf, 0, Target::Spread);
-            made.push(self.submit_plea(call));
+            made.push(self.submit_op(call));
         }
         self.read(&made);
         self.drop_all(&made);

@@ -4,7 +4,7 @@ use super::Job::{
     Ask, Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Hire, Keep, Leaf, Look, Nest,
     Raise, Read, Slow, Spawn, Stream, Wrap,
 };
-use super::{AGAIN, CHILD, Job, KEPT, Needs, Op, PUT, Plea, Slot, Wish};
+use super::{AGAIN, ActorOp, CHILD, CallOp, Job, KEPT, Needs, Op, PUT, Slot};
 use crate::plan::Target;
 use crate::rng::Rng;
 use crate::value::Body;
@@ -75,7 +75,7 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
             let actors = inner.iter().copied().filter(|slot| !plain.contains(slot));
             let (mut ops, mut made) = (vec![short], Vec::new());
             for (actor, to) in actors.zip(CHILD..) {
-                let call = Plea {
+                let call = CallOp {
                     job: Leaf,
                     deps: vec![],
                     inner: vec![],
@@ -92,10 +92,10 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
         }
         Hire => {
             let restarts = *rng.pick(&[0, -1]).unwrap_or(&0);
-            let mut ops = vec![short, Op::Actor(Box::new(Wish::plain(&mut rng, restarts, PUT)))];
+            let mut ops = vec![short, Op::Actor(Box::new(ActorOp::plain(&mut rng, restarts, PUT)))];
             let made: Vec<Slot> = (0..body.count).map(|place| CHILD + place).collect();
             for to in &made {
-                let call = Plea {
+                let call = CallOp {
                     job: Slow,
                     deps: vec![],
                     inner: vec![],
@@ -111,7 +111,7 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
     }
 }
 
-fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> Plea {
+fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> CallOp {
     let job = match rng.below(5) {
         0 if body.depth > 0 => Nest,
         1 => Big,
@@ -121,7 +121,7 @@ fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> Plea {
     };
     let some: Vec<Slot> = rng.pick(plain).copied().into_iter().collect();
     let (deps, inner) = if rng.one_in(2) && job != Read { (some, vec![]) } else { (vec![], some) };
-    Plea {
+    CallOp {
         job,
         salt: rng.draw(),
         deps,

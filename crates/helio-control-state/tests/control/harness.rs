@@ -16,7 +16,7 @@ use helio_types::{
     WorkerId,
 };
 
-pub(crate) struct Desk {
+pub(crate) struct Harness {
     pub(crate) control: Control,
     pub(crate) now_ms: u64,
     /// The durable map.
@@ -80,7 +80,7 @@ pub(crate) fn spec(number: u8, owner: u8) -> ActorSpec {
     }
 }
 
-impl Desk {
+impl Harness {
     pub(crate) fn new() -> Self {
         Self {
             control: Control::new("session_x"),
@@ -97,11 +97,11 @@ impl Desk {
 
     /// With node 1 (`cpus`), and driver 1 there running job 1.
     pub(crate) fn with_driver(cpus: f64) -> Self {
-        let mut desk = Self::new();
-        desk.register(1, &[("CPU", cpus)]);
-        assert_eq!(desk.start_job(1, 1).job_id, job(1));
-        desk.sent.clear();
-        desk
+        let mut harness = Self::new();
+        harness.register(1, &[("CPU", cpus)]);
+        assert_eq!(harness.start_job(1, 1).job_id, job(1));
+        harness.sent.clear();
+        harness
     }
 
     pub(crate) fn apply(&mut self, event: Event) {
