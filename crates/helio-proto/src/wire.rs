@@ -407,7 +407,7 @@ messages! {
     struct WorkerAddressWire { 1 worker_id: WorkerId, 2 node_id: NodeId, 3 host: String, 4 port: u32 }
     struct DeathCauseWire {
         1 kind: DeathKind, 2 code: i32, 3 pid: u32, 4 message: String, 5 log_tail: String, 6 error: Vec<u8>,
-        7 is_final: bool, 8 by: TaskId,
+        7 is_final: bool, 8 by: TaskId, 9 method: String,
     }
 }
 
@@ -477,6 +477,7 @@ mirror!(
         error: c.error.clone(),
         is_final: c.is_final,
         by: c.by,
+        method: c.method.clone(),
     },
     |wire| DeathCause {
         kind: wire.kind,
@@ -487,6 +488,7 @@ mirror!(
         error: wire.error,
         is_final: wire.is_final,
         by: wire.by,
+        method: wire.method,
     }
 );
 

@@ -109,6 +109,7 @@ fn cause<'py>(py: Python<'py>, cause: &DeathCause) -> PyResult<Bound<'py, PyDict
     dict.set_item("pid", cause.pid)?;
     dict.set_item("message", &cause.message)?;
     dict.set_item("log_tail", &cause.log_tail)?;
+    dict.set_item("method", &cause.method)?;
     let error = if cause.error.is_empty() {
         py.None().into_bound(py)
     } else if let Some(system) = SystemError::from_payload(&cause.error) {

@@ -74,6 +74,8 @@ pub struct DeathCause {
     pub is_final: bool,
     /// The call in which the user's code asked for the end; nil: none did.
     pub by: TaskId,
+    /// The method in which an actor's code asked for the end; empty: none did.
+    pub method: String,
 }
 
 impl DeathCause {

@@ -169,4 +169,5 @@ class Cause(TypedDict):
     pid: int
     message: str
     log_tail: str
+    method: str  # in which the code of an actor asked for the end
     error: BaseException | None  # InitFailed: what the constructor raised, a `RayTaskError`

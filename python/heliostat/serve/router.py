@@ -562,7 +562,7 @@ def was_not_begun(error: BaseException) -> bool:
     return (
         isinstance(death, ActorDeath)
         and death.cause.kind == DeathKind.USER_EXIT
-        and death.cause.message.endswith(f", in {specs.LEAVE_METHOD}.")
+        and death.cause.method == specs.LEAVE_METHOD
     )
 
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use helio_config::table::ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS;
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_types::{DeathCause, DeathKind, TaskId};
+use helio_types::DeathCause;
 use helio_worker::Outcome;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -24,9 +24,8 @@ struct Ending {
 static ENDING: Mutex<Option<Ending>> = Mutex::new(None);
 
 /// Has the main thread end the process; the first one who asks says why, and in which call.
-pub(super) fn ask(session: &Session, kind: DeathKind, code: i32, message: String, by: TaskId) {
-    let pid = std::process::id();
-    let cause = DeathCause { kind, code, pid, message, by, ..DeathCause::default() };
+pub(super) fn ask(session: &Session, cause: DeathCause) {
+    let cause = DeathCause { pid: std::process::id(), ..cause };
     ENDING.lock().get_or_insert(Ending { cause, is_announced: false });
     pool::close();
     session.runtime.ask_exit("the process was asked to end");
@@ -75,7 +74,7 @@ pub(super) fn announce(session: &Session) {
 pub(crate) fn _ask_to_leave(code: i32) -> bool {
     let (true, Some(session)) = (super::is_concurrent(), session::present()) else { return false };
     let (kind, message) = super::execute::exit_cause(code);
-    ask(&session, kind, code, message, TaskId::NIL);
+    ask(&session, DeathCause { code, ..DeathCause::new(kind, message) });
     true
 }
 

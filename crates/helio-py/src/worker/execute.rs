@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use helio_proto::peer::STREAMING;
-use helio_types::{DeathKind, PlacementGroupId, TaskId};
+use helio_types::{DeathCause, DeathKind, PlacementGroupId, TaskId};
 use helio_worker::{Call, Outcome, Outgoing, OutgoingValue};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyAttributeError, PySystemExit, PyTypeError};
@@ -261,11 +261,12 @@ pub(crate) fn exit_actor(py: Python<'_>) -> PyResult<()> {
     if let Some(running) = &running {
         running.leave();
     }
-    let place =
-        running.as_ref().map_or_else(String::new, |call| format!(", in {}", call.template.name));
+    let method = running.as_ref().map_or_else(String::new, |call| call.template.name.to_string());
+    let place = if method.is_empty() { String::new() } else { format!(", in {method}") };
     let message = format!("exit_actor() is called by the user{place}.");
     let by = running.map_or(TaskId::NIL, |call| call.task);
-    ending::ask(&*session::connected(py)?, DeathKind::UserExit, 0, message, by);
+    let cause = DeathCause { by, method, ..DeathCause::new(DeathKind::UserExit, message) };
+    ending::ask(&*session::connected(py)?, cause);
     let class = if super::ASYNC.load(Ordering::Relaxed) {
         py.import("heliostat.exceptions")?.getattr("AsyncioActorExit")?
     } else {

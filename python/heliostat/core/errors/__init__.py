@@ -45,6 +45,7 @@ class DeathCause:
     pid: int = 0
     message: str = ""
     log_tail: str = ""
+    method: str = ""  # in which an actor's code asked for the end
 
     def sentence(self) -> str:
         """Return the cause as a sentence, with the exit code or the signal's name."""

@@ -66,7 +66,12 @@ def from_system_error(
     if cause is not None:
         error = cause["error"]
         death = DeathCause(
-            cause["kind"], cause["code"], cause["pid"], cause["message"], cause["log_tail"]
+            cause["kind"],
+            cause["code"],
+            cause["pid"],
+            cause["message"],
+            cause["log_tail"],
+            cause["method"],
         )
     known = death.kind != DeathKind.UNKNOWN or bool(death.message)
     word = KINDS[kind] if 0 <= kind < len(KINDS) else "system"
