@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from certificates import Authority
+from helpers.certificates import Authority
 
 # Bytes there and back: a call, a call with 50 kB each way, an object of 1 MiB and a word back.
 EXCHANGES = {

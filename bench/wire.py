@@ -14,7 +14,7 @@ import sys
 import textwrap
 import time
 
-import harness
+from helpers import harness
 from machines.machines import Machine, Machines
 
 IPERF_SECONDS = 3

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from harness import free_port
+from helpers.harness import free_port
 from pydantic import BaseModel
 from ray import serve
 from starlette.requests import Request
