@@ -68,7 +68,7 @@ def simulate(port):
             except ConnectionError:  # training is over
                 return
             module.set_state(answer["state"]["rl_module"])
-            episodes = [goes_on or episode.cut()]
+            episodes = [episode.cut() if goes_on is None else goes_on]
         elif goes_on is not None:
             episodes.append(goes_on)
 

@@ -521,7 +521,7 @@ class World:
 
 
 class Core:
-    """Stands in for ``heliostat.core.state``."""
+    """Stands in for ``heliostat.core.platform.membership``."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -653,7 +653,7 @@ def stand_in(world: World, patch: Any, modules: list[Any], instead: dict[type, A
         for name, stand_in in (
             ("ray", ray),
             ("time", world.clock),
-            ("state", Core(world)),
+            ("membership", Core(world)),
             ("placement_group", world.placement_group),
             ("remove_placement_group", world.remove_placement_group),
             ("PlacementGroupSchedulingStrategy", _in_group),

@@ -27,14 +27,20 @@ impl Title {
     /// `name`: of the task, or of the method with its class.
     pub(super) fn new(name: &str) -> Self {
         let text: String = "ray::".chars().chain(name.chars()).map(printable).collect();
-        let mut end = text.len().min(THREAD_NAME_MAX - 1);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = whole_letters(&text, THREAD_NAME_MAX - 1);
         let mut thread = [0; THREAD_NAME_MAX];
         thread[..end].copy_from_slice(&text.as_bytes()[..end]);
         Self { text: text.into(), thread: ThreadName(thread) }
     }
+}
+
+/// How many bytes of a text's begin are at most `max` and cut no letter in two.
+fn whole_letters(text: &str, max: usize) -> usize {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
 }
 
 fn printable(letter: char) -> char {
@@ -127,7 +133,7 @@ fn name_thread(name: ThreadName) {
 impl Area {
     fn write(&mut self, title: &str) {
         // The last byte stays NUL: without it the kernel reads on, into the environment.
-        let length = title.len().min(self.length - 1);
+        let length = whole_letters(title, self.length - 1);
         let area = self.start as *mut u8;
         // SAFETY: the kernel made the range for the arguments when the program began; it is writable, and
         // nobody reads it any more: Python has copied them.

@@ -263,6 +263,9 @@ def build_dp_deployment(
         override_serve_options: Options of ``@serve.deployment``, laid over those of the configuration.
         deployment_cls: The class. Default: that of the configuration, else ``LLMServer``.
 
+    Returns:
+        The application, for ``serve.run`` or ``bind`` of another deployment.
+
     Raises:
         ValueError: ``data_parallel_size`` is no positive integer, or the ``deployment_config`` has
             ``num_replicas`` or ``autoscaling_config``.

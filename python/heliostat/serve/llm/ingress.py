@@ -179,6 +179,9 @@ def build_dp_openai_app(dp_serving_args: dict[str, Any]) -> Application:
         dp_serving_args: ``{"llm_config": LLMConfig(…)}``, with ``ingress_cls_config`` and
             ``ingress_deployment_config`` as in ``LLMServingArgs``.
 
+    Returns:
+        The application, for ``serve.run`` and import paths.
+
     Raises:
         ValueError: Something in it cannot be.
     """

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from heliostat.rllib.env.single_agent_episode import SingleAgentEpisode
 __all__ = ["EnvRunnerServerForExternalInference"]
 
 _log = logging.getLogger("ray.rllib")
+
+# Seconds that `stop` waits for a thread whose socket is closed.
+_JOIN_S = 30.0
 
 
 class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
@@ -53,6 +57,7 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
         self._running: dict[str, tuple[float, int, float]] = {}
         self._clients: set[Any] = set()
         self._server: Any = None
+        self._threads: list[threading.Thread] = []
         super().__init__(config=config, **kwargs)
         self._listen()
 
@@ -125,6 +130,9 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
                 with contextlib.suppress(OSError):
                     held.shutdown(socket.SHUT_RDWR)
                 held.close()
+        # A thread that is within torch as the interpreter ends would end the process by a signal.
+        for thread in self._threads:
+            thread.join(_JOIN_S)
 
     # --- how ---
 
@@ -147,7 +155,12 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
                 f"Port {self.port} of {self.host} cannot be listened on ({error}): set "
                 "environment(env_config={'port': ...}) to a free one; runner n takes that port plus n."
             ) from error
-        threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
+        self._start(self._accept, self._server)
+
+    def _start(self, target: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+        thread.start()
 
     def _accept(self, server: Any) -> None:
         while True:
@@ -160,7 +173,7 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
                     client.close()
                     return
                 self._clients.add(client)
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+                self._start(self._serve, client)
 
     def _serve(self, client: Any) -> None:
         try:
