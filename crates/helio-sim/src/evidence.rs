@@ -72,6 +72,8 @@ pub(crate) struct Evidence {
     over: BTreeSet<(ActorId, u32)>,
     /// Where the bundles of each group are to be.
     places: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
+    /// The attempt in which each bundle was asked for last: an answer to an earlier one says nothing of it.
+    attempts: BTreeMap<(PlacementGroupId, u32), u32>,
     /// Bundles whose node has said that it holds them.
     held: BTreeSet<(PlacementGroupId, u32)>,
     /// Nodes that were asked for bundles.
@@ -125,7 +127,8 @@ impl Evidence {
             NodeToControl::BundlesHeld(said) if said.refused.is_empty() => {
                 let places = self.places.get(&said.group_id).into_iter().flatten();
                 let here = places.filter(|(_, at)| **at == node);
-                self.held.extend(here.map(|(bundle, _)| (said.group_id, *bundle)));
+                let keys = here.map(|(bundle, _)| (said.group_id, *bundle));
+                self.held.extend(keys.filter(|key| self.attempts.get(key) == Some(&said.attempt)));
             }
             NodeToControl::ActorEnded(ended) => {
                 self.over.insert((ended.actor_id, ended.incarnation));
@@ -304,6 +307,7 @@ impl Evidence {
                         ));
                     }
                     self.held.remove(&key);
+                    self.attempts.insert(key, order.attempt);
                     self.places.entry(order.group_id).or_default().insert(one.bundle, node);
                     self.fresh.entry(order.group_id).or_default().insert(one.bundle, node);
                 }

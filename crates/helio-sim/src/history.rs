@@ -36,6 +36,8 @@ struct Call {
     is_refused: bool,
     /// Its caller has its reply.
     is_answered: bool,
+    /// That reply was an error after which it is tried again, if tries are left.
+    may_run_again: bool,
     /// Calls that were made with a reference to a result of it.
     takers: BTreeSet<TaskId>,
     /// Its owner was told to stop it, and it may have begun so often all in all.
@@ -222,7 +224,8 @@ impl History {
     /// When it could make enough of them.
     pub fn refused(&mut self, process: WorkerId, by: NodeId) -> Result<(), String> {
         let waits = self.calls.iter().filter(|(task, call)| {
-            call.owner == process && !call.is_answered && !self.runs_now(**task)
+            let waits = !call.is_answered || call.may_run_again;
+            call.owner == process && waits && !self.runs_now(**task)
         });
         let waits: Vec<TaskId> = waits.map(|(task, _)| *task).collect();
         for task in waits {

@@ -74,7 +74,7 @@ fn arguments_are_made_again() {
 #[test]
 fn the_first_seeds_reach_everything() {
     let mut counts = std::collections::BTreeMap::new();
-    for seed in 0..420 {
+    for seed in 0..560 {
         for (what, count) in helio_sim::run(seed, 0).counts {
             *counts.entry(what).or_insert(0) += count;
         }

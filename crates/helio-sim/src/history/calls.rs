@@ -82,9 +82,9 @@ impl History {
     }
 
     /// A call's reply has arrived at its caller.
-    pub fn answered(&mut self, task: TaskId) {
+    pub fn answered(&mut self, task: TaskId, may_run_again: bool) {
         if let Some(call) = self.calls.get_mut(&task) {
-            call.is_answered = true;
+            (call.is_answered, call.may_run_again) = (true, may_run_again);
         }
     }
 

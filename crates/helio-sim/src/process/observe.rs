@@ -51,8 +51,8 @@ pub(super) fn missed(core: &mut Core, to: WorkerId, bytes: &[u8]) {
 
 /// A frame of another process has arrived.
 pub(super) fn answered(core: &mut Core, bytes: &[u8]) {
-    if let Ok(Frame::Reply { task, .. }) = Frame::get(bytes) {
-        core.facts.history.answered(task);
+    if let Ok(Frame::Reply { task, failed, retryable, .. }) = Frame::get(bytes) {
+        core.facts.history.answered(task, failed && retryable);
     }
 }
 
