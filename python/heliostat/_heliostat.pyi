@@ -8,7 +8,7 @@ What it calls in Python, by name:
 
 - ``heliostat.exceptions.from_system_error(kind, message, cause, object_id, actor_id, task_id, name, site)``
   makes the exception of an error of the system. `kind` is the number of `helio_proto::error::ErrorKind`,
-  the ids are hex ("" where there is none), `cause` is a `plans.Cause`.
+  the ids are hex ("" where there is none), `cause` is a `native_types.Cause`.
 - ``heliostat.exceptions.make_task_error(function_name, traceback_str, cause, pid, ip, actor_repr,
   actor_id)`` makes the `RayTaskError` that a failed call stores (the last two "" for tasks); `get`
   raises what its ``as_instanceof_cause()`` gives.

@@ -87,7 +87,7 @@ pub(crate) fn nodes(py: Python<'_>) -> PyResult<Vec<NodeInfo>> {
     }
 }
 
-/// A `plans.NodeRow` of each node, and the number of the latest change of who they are.
+/// A `native_types.NodeRow` of each node, and the number of the latest change of who they are.
 #[pyfunction]
 pub(crate) fn list_members(py: Python<'_>) -> PyResult<(u64, Vec<Bound<'_, PyDict>>)> {
     match ask(py, ControlRequest::ListNodes(ListNodes {}))? {

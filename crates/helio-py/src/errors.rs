@@ -101,7 +101,7 @@ fn from_system<'py>(py: Python<'py>, error: &SystemError) -> PyResult<Bound<'py,
     ))
 }
 
-/// A `plans.Cause`.
+/// A `native_types.Cause`.
 fn cause<'py>(py: Python<'py>, cause: &DeathCause) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("kind", format!("{:?}", cause.kind))?;

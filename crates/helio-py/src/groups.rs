@@ -52,7 +52,7 @@ pub(crate) fn remove_group(py: Python<'_>, group_id: &Bound<'_, PlacementGroupID
         .map_err(|error| errors::raise(py, error))
 }
 
-/// A `plans.GroupRow` by id, or by name; `None`: there is no such group.
+/// A `native_types.GroupRow` by id, or by name; `None`: there is no such group.
 #[pyfunction]
 #[pyo3(signature = (group_id, name = String::new(), namespace = String::new()))]
 pub(crate) fn get_group<'py>(
@@ -80,7 +80,7 @@ fn is_absent(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::NotFound | FailureKind::GroupRemoved)
 }
 
-/// A `plans.GroupRow` of each group.
+/// A `native_types.GroupRow` of each group.
 #[pyfunction]
 pub(crate) fn list_groups(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     groups(py)?.iter().map(|info| row(py, info)).collect()
@@ -94,7 +94,7 @@ pub(crate) fn groups(py: Python<'_>) -> PyResult<Vec<GroupInfo>> {
     }
 }
 
-/// Reads a `plans.GroupPlan`.
+/// Reads a `native_types.GroupPlan`.
 fn spec(plan: &Bound<'_, PyDict>, namespace: &str) -> PyResult<GroupSpec> {
     let need = |name: &str| {
         plan.get_item(name)?
@@ -142,7 +142,7 @@ fn labels(given: &Bound<'_, PyDict>) -> PyResult<Vec<Label>> {
     given.iter().map(label).collect()
 }
 
-/// A `plans.GroupRow`.
+/// A `native_types.GroupRow`.
 fn row<'py>(py: Python<'py>, info: &GroupInfo) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     let spec = &info.spec;

@@ -23,7 +23,7 @@ pub(crate) fn labels<'py>(py: Python<'py>, labels: &[Label]) -> PyResult<Bound<'
     Ok(dict)
 }
 
-/// A `plans.ActorRow`.
+/// A `native_types.ActorRow`.
 pub(crate) fn actor<'py>(py: Python<'py>, info: &ActorInfo) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     let phase = info.phase;
@@ -48,7 +48,7 @@ pub(crate) fn actor<'py>(py: Python<'py>, info: &ActorInfo) -> PyResult<Bound<'p
     Ok(row)
 }
 
-/// A `plans.NodeRow`.
+/// A `native_types.NodeRow`.
 pub(crate) fn node<'py>(py: Python<'py>, info: &NodeInfo) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     row.set_item("node_id", info.address.node_id.hex())?;
@@ -81,7 +81,7 @@ pub(crate) fn node<'py>(py: Python<'py>, info: &NodeInfo) -> PyResult<Bound<'py,
     Ok(row)
 }
 
-/// A `plans.JobRow`.
+/// A `native_types.JobRow`.
 pub(crate) fn job<'py>(py: Python<'py>, info: &JobInfo) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     row.set_item("job_id", info.job_id.hex())?;

@@ -41,7 +41,7 @@ pub(crate) fn expect(
     detached(py, GilSite::Control, |_| session.runtime.expect(expect, wait))
 }
 
-/// Make an actor; a `plans.ActorCreated`.
+/// Make an actor; a `native_types.ActorCreated`.
 #[pyfunction]
 pub(crate) fn create_actor<'py>(
     py: Python<'py>,

@@ -38,7 +38,7 @@ _HERE = f"<{WORKING_DIR}>"
 # it is.
 FIELDS = ("_logging", "pip", "uv", "py_executable", "py_modules", "worker_process_setup_hook")
 
-# The same that `env_commands` knows.
+# The same that `runtime_env.commands` knows.
 _AROUND = ("conda", "plugins", "nsight", "_nsight", "rocprof_sys", "container", "image_uri")
 
 # Those that make a worker another program than a copy of the zygote.
