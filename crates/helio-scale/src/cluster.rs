@@ -23,6 +23,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::agenda::Agenda;
 use crate::costs::Costs;
+use crate::daemon::{Daemons, Heard};
 
 /// How many inputs control takes at a time, as its shell does.
 const BATCH_MAX: usize = 1024;
@@ -79,6 +80,8 @@ pub struct Counts {
     pub starts_ns: Vec<u64>,
     /// From the report of a waiting request to a node with room, in nanoseconds.
     pub spills_ns: Vec<u64>,
+    /// The daemons of some nodes.
+    pub daemons: Heard,
     /// The CPU time of the machine, by the kind of input.
     pub parts: BTreeMap<&'static str, Part>,
 }
@@ -169,6 +172,7 @@ pub struct Cluster {
     n_running: usize,
     job: JobId,
     measures: bool,
+    daemons: Daemons,
 }
 
 /// The id of that node.
@@ -212,6 +216,7 @@ impl Cluster {
             n_running: 0,
             job: JobId([1, 0, 0, 0]),
             measures,
+            daemons: Daemons::of(n_nodes, now / 1_000_000, measures),
         };
         for number in 0..n_nodes {
             let id = node_id(number);
@@ -258,6 +263,12 @@ impl Cluster {
         self.n_actors as usize - self.n_running
     }
 
+    /// The daemons of some nodes.
+    #[must_use]
+    pub fn daemons(&self) -> &Daemons {
+        &self.daemons
+    }
+
     /// How many views control has sent since last time.
     #[must_use]
     pub fn n_views(&self) -> u64 {
@@ -269,6 +280,7 @@ impl Cluster {
         let visited = self.control.n_nodes_visited();
         let mut counts = std::mem::take(&mut self.counts);
         counts.visited = visited - std::mem::replace(&mut self.visited_before, visited);
+        counts.daemons = self.daemons.take_heard();
         counts.passed_ns = self.now - std::mem::replace(&mut self.counted_from, self.now);
         counts
     }
@@ -461,6 +473,7 @@ impl Cluster {
             _ => {}
         }
         let Some(to) = self.indexes.get(&node_id).copied() else { return };
+        self.daemons.hear(to, message, self.now / 1_000_000);
         // A message that no node acts on is counted and need not travel.
         if self.nodes[to].alive && acts(message, &self.nodes[to]) {
             let time = self.now + *spent + waited + self.costs.latency_ns;
@@ -514,6 +527,7 @@ impl Cluster {
 
     /// Tells what has changed, or that nothing has, as daemons do.
     fn send_heartbeat(&mut self, number: usize) {
+        self.daemons.beat(number, self.now / 1_000_000);
         if std::mem::take(&mut self.nodes[number].is_changed) {
             let info = self.info(number);
             self.send_to_control(number, NodeStatus { info, sent_ms: self.now / 1_000_000 });

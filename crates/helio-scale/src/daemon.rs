@@ -2,6 +2,11 @@
 //!
 //! The daemon's machine is the one that ships. It is told of all others in the pages in which the control service
 //! tells of them, then of changes on the nodes that it watches, and it is asked for workers for which it has no room.
+//!
+//! [`Daemons`] are those of some nodes of the simulated cluster. They hear all that control tells these nodes but the starts of
+//! actors, for which there are no workers here, and send their heartbeats; control gets those of the simple nodes.
+
+use std::collections::BTreeMap;
 
 use allocation_counter::measure;
 use helio_config::control::{VIEW_PAGE_NODES, WATCHED_MAX};
@@ -35,6 +40,7 @@ pub struct Daemon {
     pub sent_on: u64,
 }
 
+#[derive(Debug)]
 struct Shell {
     node: Node,
     now_ms: u64,
@@ -42,6 +48,17 @@ struct Shell {
 }
 
 impl Shell {
+    /// The daemon of the node of that number, without CPUs: requests for one are sent on.
+    fn new(number: usize, now_ms: u64) -> Self {
+        let own = describe(number);
+        let total = ResourceSet::from_units([("memory", 1e9)]);
+        let setup =
+            Setup { address: own.address, total, starts_max: 1, idle_max: 1, ..Setup::default() };
+        let mut shell = Self { node: Node::new(setup, now_ms), now_ms, sent_on: 0 };
+        shell.feed(Event::ControlConnected);
+        shell
+    }
+
     /// Takes in an event, and answers what the control service is asked meanwhile.
     fn feed(&mut self, event: Event) {
         let mut coming = vec![event];
@@ -82,16 +99,81 @@ impl Shell {
     }
 }
 
+/// As many nodes at most have a daemon: each knows all others.
+const DAEMONS_MAX: usize = 16;
+
+/// What the daemons of some nodes did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heard {
+    /// How many they are.
+    pub n_daemons: u64,
+    /// The messages that they got.
+    pub messages: u64,
+    /// The nodes that were described in these.
+    pub entries: u64,
+    /// CPU of their machines, in nanoseconds.
+    pub machine_ns: u64,
+}
+
+/// The daemons of some nodes of a cluster, by the numbers of these.
+#[derive(Debug, Default)]
+pub struct Daemons {
+    all: BTreeMap<usize, Shell>,
+    measures: bool,
+    heard: Heard,
+}
+
+impl Daemons {
+    /// Of nodes that lie evenly among so many.
+    pub(crate) fn of(n_nodes: usize, now_ms: u64, measures: bool) -> Self {
+        let n_daemons = n_nodes.min(DAEMONS_MAX);
+        let numbers = (0..n_daemons).map(|place| place * n_nodes / n_daemons);
+        let all = numbers.map(|number| (number, Shell::new(number, now_ms))).collect();
+        Self { all, measures, heard: Heard::default() }
+    }
+
+    /// What they did since the last call.
+    pub(crate) fn take_heard(&mut self) -> Heard {
+        Heard { n_daemons: self.all.len() as u64, ..std::mem::take(&mut self.heard) }
+    }
+
+    /// Control tells a node something.
+    pub(crate) fn hear(&mut self, number: usize, message: &ControlToNode, now_ms: u64) {
+        let Some(shell) = self.all.get_mut(&number) else { return };
+        match message {
+            ControlToNode::LaunchActor(_) | ControlToNode::StopActor(_) => return,
+            ControlToNode::View(view) => self.heard.entries += view.nodes.len() as u64,
+            _ => {}
+        }
+        self.heard.messages += 1;
+        shell.now_ms = now_ms;
+        let event = Event::ControlSaid(message.clone());
+        let began = if self.measures { cpu_ns() } else { 0 };
+        shell.feed(event);
+        self.heard.machine_ns += if self.measures { cpu_ns() - began } else { 0 };
+    }
+
+    /// The heartbeat of a node is due.
+    pub(crate) fn beat(&mut self, number: usize, now_ms: u64) {
+        let Some(shell) = self.all.get_mut(&number) else { return };
+        shell.now_ms = now_ms;
+        let began = if self.measures { cpu_ns() } else { 0 };
+        shell.feed(Event::Tick);
+        drop(shell.node.heartbeat(now_ms));
+        self.heard.machine_ns += if self.measures { cpu_ns() - began } else { 0 };
+    }
+
+    /// How many other living nodes each of them knows.
+    #[must_use]
+    pub fn known(&self) -> Vec<usize> {
+        self.all.values().map(|shell| shell.node.n_nodes() - 1).collect()
+    }
+}
+
 /// Measures the daemon of one node among so many.
 #[must_use]
 pub fn run(n_nodes: usize) -> Daemon {
-    let own = describe(0);
-    // The node has no CPU: requests for one are sent on.
-    let total = ResourceSet::from_units([("memory", 1e9)]);
-    let setup =
-        Setup { address: own.address, total, starts_max: 1, idle_max: 1, ..Setup::default() };
-    let mut shell = Shell { node: Node::new(setup, 1), now_ms: 1, sent_on: 0 };
-    shell.feed(Event::ControlConnected);
+    let mut shell = Shell::new(0, 1);
     let others: Vec<NodeInfo> = (1..n_nodes).map(describe).collect();
     let is_watched = |place: usize| place < WATCHED_MAX;
     let seen = |(place, info): (usize, &NodeInfo)| match is_watched(place) {

@@ -4,8 +4,8 @@
 //! The machine is real, and what a call of it costs is measured while it runs (CPU time of this thread).
 //! The costs of its surroundings were measured on real processes ([`costs`]): reading and writing a
 //! message, the way of a message, making state durable, starting an actor. The nodes answer control as
-//! daemons do ([`cluster`]), and each keeps what a daemon keeps to answer with. A daemon's own machine is run
-//! once ([`daemon`]): each knows every other node, and 10,000 of them would need 100 million entries.
+//! daemons do ([`cluster`]), and each keeps what a daemon keeps to answer with. Some of them have a daemon's own machine,
+//! too, which hears what control tells the node ([`daemon`]): each knows every other node, and 10,000 would need 100 million entries.
 //!
 //! ```text
 //! cargo xtask scale --measure        writes the costs of this machine

@@ -27,6 +27,8 @@ pub struct Outcome {
     pub n_actors: usize,
     /// All nodes register.
     pub joining: Counts,
+    /// How many others each of the daemons knows then.
+    pub known: Vec<usize>,
     /// Nothing happens but heartbeats.
     pub at_rest: Counts,
     /// Every node lends and takes back something ten times a second.
@@ -79,6 +81,7 @@ pub fn run(size: Size, costs: &Costs, measures: bool) -> Result<Outcome, String>
     let Some(mut cluster) = made else { return Err("no cluster was made".to_owned()) };
     outcome.bytes_of_nodes = nodes.bytes_current.max(0) as u64;
     outcome.joining = cluster.take_counts();
+    outcome.known = cluster.daemons().known();
 
     cluster.pass(size.seconds * SECOND);
     outcome.at_rest = cluster.take_counts();

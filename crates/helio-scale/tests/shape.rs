@@ -30,6 +30,13 @@ fn costs_grow_as_they_should() {
         assert_eq!(one.at_rest.visited, 0, "nothing is placed");
     }
 
+    // Every daemon knows all others, and hears as much of them however many there are.
+    for one in [&few, &many] {
+        assert_eq!(one.known, vec![one.n_nodes - 1; 16]);
+    }
+    let heard = |one: &Outcome| one.under_load.daemons.entries as f64 / 16.0;
+    assert!(heard(&many) <= 1.2 * heard(&few), "{} and {} nodes", heard(&few), heard(&many));
+
     // Under load each node is told of a bounded number of others.
     let entries = |one: &Outcome| {
         each(one.under_load.view_entries, one)

@@ -240,6 +240,12 @@ impl Node {
         self.ctx.deadline().into_iter().chain(contact).min()
     }
 
+    /// How many nodes of the cluster are alive as far as this one knows, itself among them.
+    #[must_use]
+    pub fn n_nodes(&self) -> usize {
+        self.cluster.size()
+    }
+
     /// The processes that are alive, for an orderly end.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
         self.pool.iter().map(|(worker_id, _)| worker_id)
