@@ -24,6 +24,7 @@ mod opcode;
 mod wire;
 
 pub mod cluster;
+pub mod columns;
 pub mod control;
 pub mod environment;
 pub mod error;

@@ -499,7 +499,7 @@ pub(crate) fn unknown(name: &str, number: u32) -> DecodeError {
 }
 
 #[cold]
-fn wrong(text: String) -> DecodeError {
+pub(crate) fn wrong(text: String) -> DecodeError {
     #[expect(deprecated, reason = "prost has no other way to say what is wrong with a field")]
     DecodeError::new(text)
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 00000001.history     MAGIC, a line; About as JSON, a line; then batches:
-//!                      length (4 bytes, little-endian), CRC-32 of what follows (4 bytes), a batch, deflated
+//!                      length (4 bytes, little-endian), CRC-32 of what follows (4 bytes), a batch, deflated;
+//!                      its rows of calls in columns ([`helio_proto::columns`])
 //! 00000002.history     …
 //! ```
 //! A batch is written with one call: a process that is killed leaves a file that is whole, or cut within its last batch.
@@ -20,7 +21,9 @@ use helio_proto::history::Batch;
 use serde_json::{Value, json};
 
 /// The form of the files: one that cannot be read as this one gets another number.
-const MAGIC: &str = "heliostat-history 1";
+const MAGIC: &str = "heliostat-history 2";
+/// Batches with rows one after the other.
+const MAGIC_OF_ROWS: &str = "heliostat-history 1";
 const MAGIC_OF_ANY: &str = "heliostat-history ";
 const ENDING: &str = ".history";
 
@@ -30,6 +33,8 @@ const FILE_BYTES: u64 = 16 << 20;
 pub const BYTES_MAX: u64 = 512 << 20;
 /// A batch that says that it is larger is none; in bytes.
 const BATCH_MAX: usize = 256 << 20;
+/// Likewise of its rows of calls, which take much less in columns.
+const ROWS_MAX: usize = 1 << 30;
 
 /// The cluster that a history is of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,7 +100,7 @@ impl Writer {
     }
 
     /// Writes a batch; `begins`: into a new file.
-    pub(super) fn write(&mut self, batch: &Batch, begins: bool) -> io::Result<()> {
+    pub(super) fn write(&mut self, batch: Batch, begins: bool) -> io::Result<()> {
         if begins || self.file.is_none() {
             self.next_file()?;
         }
@@ -132,7 +137,12 @@ impl Writer {
     }
 }
 
-fn frame(batch: &Batch) -> io::Result<Vec<u8>> {
+fn frame(mut batch: Batch) -> io::Result<Vec<u8>> {
+    batch.pack().map_err(io::Error::other)?;
+    packed(&batch)
+}
+
+fn packed(batch: &Batch) -> io::Result<Vec<u8>> {
     let mut packer = DeflateEncoder::new(vec![0; 8], Compression::default());
     packer.write_all(&helio_proto::encode(batch))?;
     let mut frame = packer.finish()?;
@@ -161,7 +171,7 @@ pub(super) fn read(
     };
     let (magic, about) = (line().unwrap_or_default(), line());
     let about = about.and_then(|about| About::parse(&about));
-    if magic != MAGIC {
+    if ![MAGIC, MAGIC_OF_ROWS].contains(&&*magic) {
         return Err(match magic.strip_prefix(MAGIC_OF_ANY) {
             Some(form) => format!(
                 "{name} was written by Heliostat {} in form {form}, which this release ({}) does not know: open it with \
@@ -200,11 +210,15 @@ fn next(bytes: &[u8]) -> Option<(Batch, usize)> {
     }
     let mut plain = Vec::new();
     DeflateDecoder::new(packed).take(BATCH_MAX as u64).read_to_end(&mut plain).ok()?;
-    Some((helio_proto::decode(&plain).ok()?, 8 + length))
+    let mut batch: Batch = helio_proto::decode(&plain).ok()?;
+    batch.unpack(ROWS_MAX).ok()?;
+    Some((batch, 8 + length))
 }
 
 #[cfg(test)]
 mod tests {
+    use helio_proto::inspect::{Answer, TaskRow};
+
     use super::*;
 
     struct Folder(PathBuf);
@@ -236,7 +250,7 @@ mod tests {
         let mut writer = Writer::new(&folder.0, about()).unwrap();
         for at_ms in moments {
             let begins = writer.begins();
-            writer.write(&Batch { at_ms, ..Batch::default() }, begins).unwrap();
+            writer.write(Batch { at_ms, ..Batch::default() }, begins).unwrap();
         }
         folder
     }
@@ -254,7 +268,7 @@ mod tests {
         assert_eq!(read_back(&folder.first()), (vec![1, 2, 3], None));
         let mut writer = Writer::new(&folder.0, about()).unwrap();
         assert!(writer.begins());
-        writer.write(&Batch { at_ms: 4, ..Batch::default() }, true).unwrap();
+        writer.write(Batch { at_ms: 4, ..Batch::default() }, true).unwrap();
         assert!(!writer.begins());
         let all = files(&folder.0).unwrap();
         assert_eq!(read_back(&all[1].1), (vec![4], None));
@@ -280,6 +294,27 @@ mod tests {
         fs::write(&path, &damaged).unwrap();
         let (moments, note) = read_back(&path);
         assert_eq!((moments.len(), note.is_some()), (2, true));
+    }
+
+    #[test]
+    fn files_with_rows_one_after_the_other_are_read() {
+        let row = TaskRow { name: "f".to_owned(), created_ms: 7, ..TaskRow::default() };
+        let answer = Answer { tasks: vec![row.clone(), row], pid: 3, ..Answer::default() };
+        let calls = vec![Answer::default(), answer, Answer::default()];
+        let batch = Batch { at_ms: 1, calls, ..Batch::default() };
+        let folder = Folder::new("rows");
+        let mut writer = Writer::new(&folder.0, about()).unwrap();
+        writer.write(batch.clone(), true).unwrap();
+        let mut found = Vec::new();
+        read(&folder.first(), |batch| found.push(batch)).unwrap();
+        assert_eq!(found, [batch.clone()]);
+
+        let old = format!("{MAGIC_OF_ROWS}\n{}\n", about().line());
+        let old = [old.into_bytes(), packed(&batch).unwrap()].concat();
+        fs::write(folder.first(), old).unwrap();
+        found.clear();
+        read(&folder.first(), |batch| found.push(batch)).unwrap();
+        assert_eq!(found, [batch]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writes down what changes.
 //!
 //! Calls are asked for twice a second and more often where there are many, each time those of the time since the
-//! question before; everything else once a second. Where answers take long there are fewer questions: [`SHARE`].
+//! question before; everything else once a second. Where answers take long there are fewer questions: [`SHARE`], [`PAUSE_MAX`].
 //! Observers of the living cluster are served by the same questions ([`Mirror`]), whether or not a history is
 //! written.
 
@@ -36,8 +36,10 @@ const REST_EVERY: Duration = Duration::from_millis(900);
 const OVERLAP: Duration = Duration::from_millis(1_000);
 /// So much longer ago than it was asked something may have happened of which an answer did not tell yet.
 const SLACK_MS: u32 = 50;
-/// Between two questions there is so many times the time that the one before took.
+/// Between two questions there is so many times the time that the one before took, but not more than that: what a head
+/// that is killed has not asked yet is lost, and that is to be less than a second.
 const SHARE: u32 = 4;
+const PAUSE_MAX: Duration = Duration::from_millis(700);
 /// Rows of the key-value table that are larger are written more rarely: so many bytes a second each.
 const ENTRY_BYTES_PER_S: usize = 32 << 10;
 /// Figures of nodes that change all the time are written so often.
@@ -100,7 +102,8 @@ pub async fn keep(mut recorder: Recorder) {
                 }
             };
             let took = began.elapsed();
-            due = Some(Instant::now() + pause.saturating_sub(took).max(took * SHARE));
+            let rest = (took * SHARE).min(PAUSE_MAX);
+            due = Some(Instant::now() + pause.saturating_sub(took).max(rest));
         }
         if recorder.keeper.is_wanted() || recorder.keeper.wants_whole_of_followers() {
             recorder.serve().await;
@@ -295,7 +298,7 @@ impl Recorder {
         let is_new = batch != Batch { at_ms: batch.at_ms, ..Batch::default() };
         if (is_new || begins)
             && let Some(writer) = &mut self.writer
-            && let Err(error) = writer.write(&batch, begins)
+            && let Err(error) = writer.write(batch, begins)
         {
             // The changes of this round were not written: the next one writes everything again.
             self.written.clear();
