@@ -1,4 +1,4 @@
-"""``ray.data._internal.util``: what sources and sinks of other packages take from it."""
+"""``ray.data._internal.util``: what sources, sinks and aggregations of others take from it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
+
 logger = logging.getLogger("heliostat")
 
 
@@ -25,6 +27,16 @@ def _check_import(obj: Any, *, module: str, package: str) -> None:
             f"{type(obj).__name__} needs the module `{module}`, and it cannot be imported ({missing}): "
             f"pip install {package}"
         ) from missing
+
+
+def is_nan(value: object) -> bool:
+    """Whether a value is the float NaN."""
+    return isinstance(value, float) and value != value
+
+
+def is_null(value: object) -> bool:
+    """Whether a value is None or the float NaN."""
+    return value is None or is_nan(value)
 
 
 def call_with_retry(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
 import pyarrow as pa
 
 from heliostat.data import block as blocks
-from heliostat.data import frames
+from heliostat.data import frames, missing
 from heliostat.data.block import BlockMetadata
+from heliostat.data.column_accessor import BlockColumn, BlockColumnAccessor
 
 if TYPE_CHECKING:
     import pandas
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     from heliostat.data.aliases import Row
 
 Block = Union["pa.Table", "pandas.DataFrame"]
-BlockColumn = Union["pa.Array", "pa.ChunkedArray", "pandas.Series"]
 BatchColumn = Union[BlockColumn, "np.ndarray[Any, Any]"]
 DataBatch = Union["pa.Table", "pandas.DataFrame", dict[str, "np.ndarray[Any, Any]"]]
 DataBatchColumn = Union[BlockColumn, "np.ndarray[Any, Any]"]
 CallableClass = type
 UserDefinedFunction = Callable[..., Any] | type
+Schema = pa.Schema
+T = TypeVar("T", contravariant=True)  # noqa: PLC0105 # the name that programs import
+U = TypeVar("U", covariant=True)  # noqa: PLC0105 # likewise
+KeyType = TypeVar("KeyType")
+AggType = TypeVar("AggType")
 
 
 class BlockType(enum.Enum):
@@ -121,6 +126,40 @@ class BlockAccessor:
         return BlockMetadata(
             self.num_rows(), self.size_bytes(), input_files=input_files, exec_stats=exec_stats
         )
+
+    # --- figures of a column ---
+
+    def _of(self, on: str) -> BlockColumnAccessor:
+        if on not in self.column_names():
+            raise ValueError(missing.no_columns([on], self.column_names()))
+        return BlockColumnAccessor.for_column(self._block[on])
+
+    def count(self, on: str, ignore_nulls: bool = False) -> int:
+        """Return the number of rows, or of values of a column where ``ignore_nulls``."""
+        found: int = self._of(on).count(ignore_nulls=ignore_nulls)
+        return found
+
+    def sum(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the sum of a column; ``None`` of no values, and of a missing one unless ``ignore_nulls``."""
+        return self._of(on).sum(ignore_nulls=ignore_nulls)
+
+    def min(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the least value of a column, with ``None`` as :meth:`sum` has it."""
+        return self._of(on).min(ignore_nulls=ignore_nulls)
+
+    def max(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the greatest value of a column, with ``None`` as :meth:`sum` has it."""
+        return self._of(on).max(ignore_nulls=ignore_nulls)
+
+    def mean(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the average of a column, with ``None`` as :meth:`sum` has it."""
+        return self._of(on).mean(ignore_nulls=ignore_nulls)
+
+    def sum_of_squared_diffs_from_mean(
+        self, on: str, ignore_nulls: bool, mean: float | None = None
+    ) -> Any:
+        """Return the sum of the squares of the differences from the mean. Default: the column's own."""
+        return self._of(on).sum_of_squared_diffs_from_mean(ignore_nulls=ignore_nulls, mean=mean)
 
     # --- in another form ---
 

@@ -54,7 +54,7 @@ def _alias(kind: str, on: str | None, alias: str | None) -> str:
     return alias or f"{kind}({on or ''})"
 
 
-class Count(AggregateFnV2[int]):
+class Count(AggregateFnV2[int, Any]):
     """Rows, or values of a column.
 
     Args:
@@ -92,7 +92,7 @@ class Count(AggregateFnV2[int]):
         return current_accumulator + new
 
 
-class _Kernel(AggregateFnV2[Any]):
+class _Kernel(AggregateFnV2[Any, Any]):
     """One of pyarrow's aggregations whose partial results are joined by a function of two values."""
 
     kind = ""
@@ -185,7 +185,7 @@ class AbsMax(_Kernel):
         return max(current_accumulator, new)
 
 
-class Mean(AggregateFnV2[tuple[float, int]]):
+class Mean(AggregateFnV2[tuple[float, int], Any]):
     """Average of a column.
 
     Args:
@@ -228,7 +228,7 @@ class Mean(AggregateFnV2[tuple[float, int]]):
         return accumulator[0] / accumulator[1] if accumulator[1] else None
 
 
-class Std(AggregateFnV2[tuple[float, float, int]]):
+class Std(AggregateFnV2[tuple[float, float, int], Any]):
     """Standard deviation of a column.
 
     Args:
@@ -296,7 +296,7 @@ class Std(AggregateFnV2[tuple[float, float, int]]):
         return math.sqrt(m2 / (n - self._ddof)) if n > self._ddof else math.nan
 
 
-class _Values(AggregateFnV2[Any]):
+class _Values(AggregateFnV2[Any, Any]):
     """Keeps all values, as an Arrow array."""
 
     kind = ""
@@ -445,7 +445,7 @@ class CountDistinct(Unique):
         return 0
 
 
-class ValueCounter(AggregateFnV2[dict[Any, int]]):
+class ValueCounter(AggregateFnV2[dict[Any, int], Any]):
     """How often each value occurs: ``{"values": [...], "counts": [...]}``.
 
     Args:
@@ -476,7 +476,7 @@ class ValueCounter(AggregateFnV2[dict[Any, int]]):
         return {"values": list(accumulator), "counts": list(accumulator.values())}
 
 
-class ApproximateTopK(AggregateFnV2[dict[str, Any]]):
+class ApproximateTopK(AggregateFnV2[dict[str, Any], Any]):
     """The ``k`` values that occur most, with their counts. They are exact here.
 
     Args:
@@ -555,7 +555,7 @@ class ApproximateQuantile(_Values):
         return [accumulator[i].as_py() for i in at]
 
 
-class _Share(AggregateFnV2[tuple[int, int]]):
+class _Share(AggregateFnV2[tuple[int, int], Any]):
     """The percentage of rows that meet a condition."""
 
     def __init__(self, kind: str, on: str, ignore_nulls: bool, alias_name: str | None) -> None:
@@ -627,7 +627,7 @@ class ZeroPercentage(_Share):
         return int(pc.sum(pc.equal(column, 0)).as_py() or 0)
 
 
-class AggregateFn(AggregateFnV2[Any]):
+class AggregateFn(AggregateFnV2[Any, Any]):
     """An aggregation of plain functions. Deprecated: derive from ``AggregateFnV2``.
 
     Args:

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from heliostat.data.missing import no_columns
 
-A = TypeVar("A")
+A = TypeVar("A")  # an accumulator
+R = TypeVar("R")  # a result
 
 
-class AggregateFnV2(abc.ABC, Generic[A]):
+class AggregateFnV2(abc.ABC, Generic[A, R]):
     """Base class of aggregations.
 
     Args:
@@ -37,7 +38,7 @@ class AggregateFnV2(abc.ABC, Generic[A]):
             raise ValueError(f"Non-empty string has to be provided as name (got {name!r})")
         self.name = name
         self.zero = zero_factory
-        self.on = on
+        self.on = self._target_col_name = on
         self._ignore_nulls = ignore_nulls
 
     @property
@@ -48,6 +49,10 @@ class AggregateFnV2(abc.ABC, Generic[A]):
     def get_target_column(self) -> str | None:
         """Return the column that is aggregated."""
         return self.on
+
+    def get_agg_name(self) -> str:
+        """Return what the name says before its parenthesis: ``sum`` of ``sum(price)``."""
+        return self.name.partition("(")[0] or self.name
 
     @abc.abstractmethod
     def aggregate_block(self, block: pa.Table) -> A:

@@ -10,4 +10,4 @@ from heliostat.data.aggregation import AggregateFnV2
 Row = dict[str, Any]  # by column, as the program's functions see it
 RemoteArgs = dict[str, Any]  # options of `ray.remote`
 Function = Callable[..., Any]  # of the program
-Aggregation = AggregateFnV2[Any]
+Aggregation = AggregateFnV2[Any, Any]

@@ -30,15 +30,21 @@ ROWS_AT_ONCE = 4096  # rows that are collected into a table
 
 
 _OF_ACCESSOR = (
+    "AggType",
     "BatchColumn",
     "BatchFormat",
     "Block",
     "BlockAccessor",
     "BlockColumn",
+    "BlockColumnAccessor",
     "BlockType",
     "CallableClass",
     "DataBatch",
     "DataBatchColumn",
+    "KeyType",
+    "Schema",
+    "T",
+    "U",
     "UserDefinedFunction",
 )
 
@@ -176,6 +182,34 @@ def _from_dicts(rows: list[Any]) -> pa.Table:
         columns = {name: [row.get(name) for row in rows] for name in names}
     made = {name: tensors.from_list(values) for name, values in columns.items()}
     return pa.table(made) if made else no_columns(len(rows))
+
+
+class Filled:
+    """Rows as a list of values for each name, which are filled and become a table."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.lists: list[list[Any]] = [[] for _ in names]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.lists[0]) if self.lists else 0
+
+    def table(self) -> pa.Table:
+        """Their table; the lists are empty then."""
+        named = zip(self.names, self.lists, strict=True)
+        made = pa.table({name: tensors.from_list(values) for name, values in named})
+        for values in self.lists:
+            values.clear()
+        return made
+
+
+def names_of_all(rows: list[Any]) -> tuple[str, ...]:
+    """The keys that all rows have, if they are dicts and none has others; else nothing."""
+    names = tuple(rows[0])
+    is_same = set(map(type, rows)) == {dict} and all(row.keys() == rows[0].keys() for row in rows)
+    return names if is_same else ()
 
 
 def are_dicts(rows: list[Any]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from heliostat.core.platform import spelling
 from heliostat.data.plan import task
 
 if TYPE_CHECKING:
@@ -58,5 +58,5 @@ def nearest(missing: list[str], known: list[str]) -> str:
     """The names nearest to those that are missing, in words; nothing where none is near."""
     near: dict[str, None] = {}
     for name in missing:
-        near.update(dict.fromkeys(difflib.get_close_matches(str(name), known, NEAREST_MAX)))
+        near.update(dict.fromkeys(spelling.nearest(str(name), known, most=NEAREST_MAX)))
     return " or ".join(map(repr, near))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable
 from typing import Any
 
+from heliostat.core.platform.spelling import did_you_mean
 from heliostat.tune.error import TuneError
 from heliostat.tune.trainable.function_trainable import wrap_function
 from heliostat.tune.trainable.util import check, is_class
@@ -101,8 +101,7 @@ def registered(name: str) -> Any:
     _load_for(name)
     if name not in _trainables:
         known = ", ".join(sorted(_trainables)) or "none"
-        near = difflib.get_close_matches(name.upper(), _trainables, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name.upper(), _trainables)
         raise TuneError(
             f"Unknown trainable: {name}.{hint} Register it with tune.register_trainable({name!r}, ...), "
             f"or pass the function or class itself. Registered are: {known}."

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from heliostat import _heliostat
+from heliostat.core.platform import spelling
 from heliostat.core.worker import preparation
 
 # What an environment may say, besides the fields of plugins.
@@ -519,9 +520,7 @@ def _check_fields(env: Mapping[str, Any]) -> None:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(str(name), [one for one in known if one[0] != "_"], 1, 0.5)
+    near = spelling.nearest(str(name), [one for one in known if one[0] != "_"], cutoff=0.5)
     return f"{what}; did you mean {near[0]!r}?" if near else f"{what}."
 
 

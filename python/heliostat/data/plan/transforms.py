@@ -77,19 +77,45 @@ class MapRows(_OfUdf):
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row."""
-        return block.tables_of_dicts(self._results(tables, fn))
+        if fn.is_async:
+            return block.tables_of_dicts(self._results(tables, fn))
+        return self._tables(tables, fn)
 
     def _results(self, tables: Tables, fn: Opened) -> Iterator[list[Any]]:
         done = 0
         for results in _results_of_rows(tables, fn):
-            if not block.are_dicts(results):
-                wrong = [isinstance(r, Mapping) for r in results].index(False)
-                raise ValueError(
-                    f"{fn.name} returned {type(results[wrong])} for "
-                    f"{task.place((done + wrong, 1))}; a function of `map` returns a dict."
-                )
+            yield _checked_dicts(results, fn, done)
             done += len(results)
-            yield results
+
+    def _tables(self, tables: Tables, fn: Opened) -> Tables:
+        """The same as tables. Once some thousand results had the same keys, no more of them are kept than
+        their values, a list for each key.
+        """
+        done = 0
+        rows: list[Any] = []
+        filled = block.Filled(())
+        for table in tables:
+            for names, columns, count in block.columns_at_once(table):
+                if filled.names:
+                    found = fn.fill(names, columns, count, filled.names, filled.lists)
+                    if found and filled.rows:
+                        yield filled.table()
+                else:
+                    found = fn.all(names, columns, count)
+                done += count
+                if found:
+                    rows.extend(_checked_dicts(found, fn, done - len(found)))
+                    filled = block.Filled(())
+                if len(rows) >= block.ROWS_AT_ONCE:
+                    made, filled = block.from_rows(rows), block.Filled(block.names_of_all(rows))
+                    rows = []
+                    yield made
+                elif filled.rows >= block.ROWS_AT_ONCE:
+                    yield filled.table()
+        if filled.rows:
+            yield filled.table()
+        if rows:
+            yield block.from_rows(rows)
 
 
 @dataclass
@@ -364,6 +390,17 @@ def own_batch(batch: Any) -> Any:
     if isinstance(batch, dict):
         return {name: np.array(values) for name, values in batch.items()}
     return batch.copy() if hasattr(batch, "iloc") else batch
+
+
+def _checked_dicts(results: list[Any], fn: Opened, done: int) -> list[Any]:
+    """The results of a function of `map`, of which ``done`` were before these."""
+    if not block.are_dicts(results):
+        wrong = [isinstance(r, Mapping) for r in results].index(False)
+        raise ValueError(
+            f"{fn.name} returned {type(results[wrong])} for "
+            f"{task.place((done + wrong, 1))}; a function of `map` returns a dict."
+        )
+    return results
 
 
 def _numbered(tables: Iterable[pa.Table], fn: Opened) -> Iterator[Any]:

@@ -42,6 +42,43 @@ def _loop(names: tuple[str, ...]) -> Function:
     return made
 
 
+@functools.lru_cache(maxsize=64)
+def _filling_loop(names: tuple[str, ...], made: tuple[str, ...], is_bare: bool) -> Function:
+    """Return the loop that calls a function as that of :func:`_loop` does, and appends to lists what each
+    result has of the keys ``made``: results that are dropped at once cost less than some thousand.
+
+    It returns a result that has other keys as the only one of a tuple, except one with as many keys: there
+    it raises ``KeyError`` in the line ``FETCHING``.
+    """
+    values = ", ".join(f"v{i}" for i in range(len(names)))
+    row = ", ".join(f"{name!r}: v{i}" for i, name in enumerate(names))
+    lines = [
+        "def loop(call, left, others, args, kwargs, out):",
+        f"  {', '.join(f'c{i}' for i in range(len(made)))}, = out",
+        f"  for {values} in zip(left, *others):"
+        if len(names) > 1
+        else f"  for {values or '_'} in left:",
+        f"    r = call({{{row}}}{'' if is_bare else ', *args, **kwargs'})",
+        f"    if type(r) is not dict or len(r) != {len(made)}: return (r,)",
+        "    " + "; ".join(f"x{i} = r[{name!r}]" for i, name in enumerate(made)),
+        "    " + "; ".join(f"c{i}.append(x{i})" for i in range(len(made))),
+    ]
+    scope: dict[str, Function] = {}
+    exec("\n".join(lines), scope)  # the names are literals
+    return scope["loop"]
+
+
+FETCHING = 6  # the line of such a loop that looks the keys up
+
+
+def _other_keys(error: KeyError) -> tuple[Any] | None:
+    """The result whose keys such a loop did not find; None: the error is the function's."""
+    place = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    if place is None or place.tb_next is not None or place.tb_lineno != FETCHING:
+        return None
+    return (place.tb_frame.f_locals["r"],)
+
+
 @dataclass
 class Udf:
     """A function, or a class of which each actor makes one instance."""
@@ -151,13 +188,47 @@ class Opened:
                 self._call, left, columns[1:], self._udf.args, self._udf.kwargs
             )
         except Exception as error:
-            failed = rows - length_hint(left) - 1
-            row = {name: column[failed] for name, column in zip(names, columns, strict=True)}
-            raise self._error(error, (self._done + failed, 1), row, shown=True) from error
+            raise self._failed(error, names, columns, rows - length_hint(left) - 1) from error
         finally:
             self.seconds += time.perf_counter() - begun
         self._done += rows
         return results
+
+    def fill(
+        self,
+        names: tuple[str, ...],
+        columns: list[list[Any]],
+        rows: int,
+        made: tuple[str, ...],
+        out: list[list[Any]],
+    ) -> list[object]:
+        """Append what the results for some rows have of the keys ``made`` to the lists ``out``.
+
+        It does so up to a result that is no dict of these keys; from that one on they are returned.
+        """
+        left = iter(columns[0]) if columns else iter(range(rows))
+        args, kwargs = self._udf.args, self._udf.kwargs
+        begun = time.perf_counter()
+        try:
+            loop = _filling_loop(names, made, not (args or kwargs))
+            other: tuple[Any] | None = loop(self._call, left, columns[1:], args, kwargs, out)
+        except Exception as error:
+            other = _other_keys(error) if isinstance(error, KeyError) else None
+            if other is None:
+                raise self._failed(error, names, columns, rows - length_hint(left) - 1) from error
+        finally:
+            self.seconds += time.perf_counter() - begun
+        done = rows - length_hint(left)
+        self._done += done
+        if other is None:
+            return []
+        return [*other, *self.all(names, [column[done:] for column in columns], rows - done)]
+
+    def _failed(
+        self, error: Exception, names: tuple[str, ...], columns: list[list[Any]], failed: int
+    ) -> Exception:
+        row = {name: column[failed] for name, column in zip(names, columns, strict=True)}
+        return self._error(error, (self._done + failed, 1), row, shown=True)
 
     def items(self, result: Any) -> Any:
         """A result that is several values: those of a generator are made, and timed, as they come."""

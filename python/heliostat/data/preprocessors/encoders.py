@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
 
 
-class ValueCounts(AggregateFnV2[Any]):
+class ValueCounts(AggregateFnV2[Any, Any]):
     """How often each value of a column occurs; the elements of lists count one by one."""
 
     def __init__(self, on: str) -> None:

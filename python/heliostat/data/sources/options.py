@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
+
+from heliostat.core.platform.spelling import nearest
 
 REMOTE = (
     "num_cpus",
@@ -101,7 +102,7 @@ def refuse(
     there = sorted({*also, *known, *_own.get(name, ()), *deeper})
     said = []
     for one in unknown:
-        near = difflib.get_close_matches(one, there, 1)
+        near = nearest(one, there)
         meant = deeper.get(near[0], repr(near[0])) if near else ""
         said.append(repr(one) + (f" (did you mean {meant}?)" if near else ""))
     what = "argument" if len(unknown) == 1 else "arguments"

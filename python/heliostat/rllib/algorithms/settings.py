@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Iterable
 from typing import Any
+
+from heliostat.core.platform.spelling import did_you_mean
 
 
 class _NotProvided:
@@ -364,12 +365,6 @@ def defaults() -> dict[str, Any]:
     return found
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint: ``" Did you mean 'x'?"``, or nothing where no name is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def unknown(name: str, where: str, known: Iterable[str]) -> str:
     """Return the sentence about a setting that does not exist."""
     if name in REPLACED:
@@ -380,4 +375,4 @@ def unknown(name: str, where: str, known: Iterable[str]) -> str:
     for group, names in GROUPS.items():
         if name in names and not where.startswith(f"{group}("):
             return f"{where} has no setting {name!r}: it is one of .{group}({name}=...)."
-    return f"{where} has no setting {name!r}.{nearest(name, known)}"
+    return f"{where} has no setting {name!r}.{did_you_mean(name, known)}"

@@ -32,11 +32,11 @@ def creator(env: Any) -> Callable[[EnvContext], Any]:
             return registry._environments[env]
         if env in gymnasium.registry or ":" in env:
             return _OfGymnasium(env)
-        from heliostat.rllib.algorithms.settings import nearest
+        from heliostat.core.platform.spelling import did_you_mean
 
         known = [*registry._environments, *gymnasium.registry]
         raise ValueError(
-            f"There is no environment {env!r}.{nearest(env, known)} Register your own with "
+            f"There is no environment {env!r}.{did_you_mean(env, known)} Register your own with "
             "ray.tune.register_env(name, creator), or pass its class to environment()."
         )
     if isinstance(env, type):

@@ -34,10 +34,10 @@ class Stats:
         percentiles: Any = None,
     ) -> None:
         if reduce not in _KINDS:
-            from heliostat.rllib.algorithms.settings import nearest
+            from heliostat.core.platform.spelling import did_you_mean
 
             raise ValueError(
-                f"reduce={reduce!r} must be one of {', '.join(_KINDS)}.{nearest(reduce, _KINDS)}"
+                f"reduce={reduce!r} must be one of {', '.join(_KINDS)}.{did_you_mean(reduce, _KINDS)}"
             )
         self.reduce, self.window = reduce, window
         self.ema_coeff = 0.01 if ema_coeff is None else ema_coeff

@@ -38,10 +38,11 @@ def buffer_of(config: Any, n_step: Any = 1) -> Any:
     if config.is_multi_agent and f"MultiAgent{name}" in _SEVERAL:
         found = _SEVERAL[f"MultiAgent{name}"]
     if found is None:
-        from heliostat.rllib.algorithms.settings import nearest
+        from heliostat.core.platform.spelling import did_you_mean
 
         raise ValueError(
-            f"replay_buffer_config has type={name!r}; there are {', '.join(known)}.{nearest(name, known)}"
+            f"replay_buffer_config has type={name!r}; there are {', '.join(known)}."
+            f"{did_you_mean(name, known)}"
         )
     if name in _SEVERAL and not config.is_multi_agent:
         raise ValueError(

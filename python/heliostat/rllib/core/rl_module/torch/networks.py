@@ -60,7 +60,7 @@ def settings(model_config: dict[str, Any]) -> DefaultModelConfig:
     """
     import dataclasses
 
-    from heliostat.rllib.algorithms.settings import nearest
+    from heliostat.core.platform.spelling import did_you_mean
 
     known = {field.name for field in dataclasses.fields(DefaultModelConfig)}
     for name in model_config:
@@ -71,7 +71,7 @@ def settings(model_config: dict[str, Any]) -> DefaultModelConfig:
         if name not in known:
             raise ValueError(
                 f"model_config has {name!r}, which is not a setting of the default modules."
-                f"{nearest(name, known)} Settings of a module of your own go with "
+                f"{did_you_mean(name, known)} Settings of a module of your own go with "
                 "RLModuleSpec(module_class=..., model_config=...)."
             )
     found = DefaultModelConfig(**model_config)
