@@ -221,7 +221,7 @@ impl Owner {
         })
     }
 
-    pub(crate) fn create_actor(&mut self, creation: Creation, out: &mut Vec<Action>) {
+    pub(crate) fn create_actor(&mut self, creation: Creation) {
         let id = creation.spec.actor_id;
         let handle = creation.handle;
         if let Some(handle) = handle {
@@ -242,7 +242,7 @@ impl Owner {
             {
                 object.relations.dependents.push(creation_task(id));
                 missing += 1;
-                self.watch(dep, out);
+                self.watch(dep);
             }
         }
         let actor = self.actors.entry(id).or_default();
@@ -253,16 +253,12 @@ impl Owner {
         actor.missing = missing;
         actor.creation = Some(Box::new(creation));
         if missing == 0 {
-            self.request_creation(id, out);
+            self.request_creation(id);
         }
     }
 
     /// Whether `task` is a constructor's stand-in, which has one argument fewer to wait for now.
-    pub(crate) fn creation_dependency_ready(
-        &mut self,
-        task: TaskId,
-        out: &mut Vec<Action>,
-    ) -> bool {
+    pub(crate) fn creation_dependency_ready(&mut self, task: TaskId) -> bool {
         let id = task.actor();
         if task != creation_task(id) {
             return false;
@@ -276,52 +272,41 @@ impl Owner {
             );
             actor.missing -= 1;
             if actor.missing == 0 {
-                self.request_creation(id, out);
+                self.request_creation(id);
             }
         }
         true
     }
 
-    fn request_creation(&mut self, id: ActorId, out: &mut Vec<Action>) {
+    fn request_creation(&mut self, id: ActorId) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         let Some(creation) = actor.creation.take() else { return };
         actor.subscribed = true;
         let (args, _) = self.encode_args(&creation.args);
         let spec = ActorSpec { args, ..creation.spec };
-        out.push(Action::CreateActor {
+        self.ctx.push(Action::CreateActor {
             actor: id,
             request: Box::new(ControlRequest::CreateActor(spec)),
         });
-        out.push(Action::Subscribe(id));
+        self.ctx.push(Action::Subscribe(id));
     }
 
-    pub(crate) fn actor_created(
-        &mut self,
-        id: ActorId,
-        response: ControlResponse,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn actor_created(&mut self, id: ActorId, response: ControlResponse) {
         match response {
             ControlResponse::Failed(failure) => {
                 let kind = failure.kind;
                 if let Some(actor) = self.actors.get_mut(&id) {
                     actor.refused = Some((kind, failure.message.clone()));
                 }
-                self.end(id, DeathCause::new(DeathKind::StartFailed, failure.message), now, out);
+                self.end(id, DeathCause::new(DeathKind::StartFailed, failure.message));
             }
-            ControlResponse::Actor(info) => self.actor_update(&info, now, out),
+            ControlResponse::Actor(info) => self.actor_update(&info),
             ControlResponse::NamedActor(_) => {
-                self.end(
-                    id,
-                    DeathCause::new(DeathKind::Intended, "another actor has its name"),
-                    now,
-                    out,
-                );
+                self.end(id, DeathCause::new(DeathKind::Intended, "another actor has its name"));
             }
             _ => {}
         }
-        out.push(Action::ActorChanged(id));
+        self.ctx.push(Action::ActorChanged(id));
     }
 
     pub(crate) fn know_actor(&mut self, id: ActorId, handle: Option<ObjectId>) {
@@ -334,13 +319,7 @@ impl Owner {
     }
 
     /// `ray.kill`: what is called after it does not run.
-    pub(crate) fn kill_actor(
-        &mut self,
-        id: ActorId,
-        no_restart: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn kill_actor(&mut self, id: ActorId, no_restart: bool) {
         let mut hears = true;
         if no_restart {
             let actor = self.actors.entry(id).or_default();
@@ -348,40 +327,40 @@ impl Owner {
             if actor.creation.take().is_some() {
                 // The control service was never asked for the actor: its constructor still waited for arguments.
                 let cause = DeathCause::new(DeathKind::Intended, "it was killed by `ray.kill`");
-                self.end(id, cause, now, out);
-                out.push(Action::ActorChanged(id));
+                self.end(id, cause);
+                self.ctx.push(Action::ActorChanged(id));
                 return;
             }
             hears = std::mem::replace(&mut actor.subscribed, true);
         }
         let request = KillActor { actor_id: id, no_restart, out_of_scope: false };
-        out.push(Action::Control(Box::new(request.into())));
+        self.ctx.push(Action::Control(Box::new(request.into())));
         // **LIMIT-1** One that was looked up and never called is forgotten with the news of its end.
         if !hears {
-            out.push(Action::Subscribe(id));
+            self.ctx.push(Action::Subscribe(id));
         }
     }
 
     /// The last handle anywhere is gone.
-    pub(crate) fn handles_gone(&mut self, id: ActorId, out: &mut Vec<Action>) {
+    pub(crate) fn handles_gone(&mut self, id: ActorId) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         if actor.creation.take().is_some() {
             // The control service was never asked for the actor: its constructor still waited for arguments.
             for object in std::mem::take(&mut actor.held) {
-                self.unhold(object, out);
+                self.unhold(object);
             }
             self.actors.remove(&id);
         } else if actor.phase != ActorPhase::Dead {
             let request = KillActor { actor_id: id, no_restart: true, out_of_scope: true };
-            out.push(Action::Control(Box::new(request.into())));
+            self.ctx.push(Action::Control(Box::new(request.into())));
         } else {
-            self.retire_actor(id, out);
+            self.retire_actor(id);
         }
     }
 
     /// **LIMIT-1** Forgets an actor that nobody here can call any more: its handles are gone, and so is
     /// what was called. Its creator remembers it until it is dead, and so does who has a weak handle.
-    pub(crate) fn retire_actor(&mut self, id: ActorId, out: &mut Vec<Action>) {
+    pub(crate) fn retire_actor(&mut self, id: ActorId) {
         let Some(actor) = self.actors.get(&id) else { return };
         let has_handles = actor.handle.is_some_and(|handle| self.objects.contains_key(&handle));
         let is_borrowed = actor.handle.is_some() && !actor.is_ours;
@@ -391,7 +370,7 @@ impl Owner {
         }
         if actor.subscribed {
             let request = UnsubscribeActor { actor_id: id };
-            out.push(Action::Control(Box::new(request.into())));
+            self.ctx.push(Action::Control(Box::new(request.into())));
         }
         self.actors.remove(&id);
         self.broken_actors.remove(&id);
@@ -409,13 +388,7 @@ impl Owner {
     }
 
     /// The arguments of a call are known. Without retries it does not wait for the end of a restart.
-    pub(crate) fn dispatch_call(
-        &mut self,
-        id: ActorId,
-        spec: &TaskSpec,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn dispatch_call(&mut self, id: ActorId, spec: &TaskSpec) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         if actor.lacking.remove(&spec.id) {
             let ended = |id: &TaskId| remade_place(&self.tasks, id);
@@ -432,14 +405,14 @@ impl Owner {
         }
         if actor.phase == ActorPhase::Restarting && spec.retry.max == 0 {
             let value = self.dead_error(id, ErrorKind::ActorUnavailable);
-            self.fail(spec.id, &value, now, out);
+            self.fail(spec.id, &value);
         } else {
-            self.pump_actor(id, now, out);
+            self.pump_actor(id);
         }
     }
 
     /// Fails the calls that could be sent; of an actor that is only unavailable those without retries.
-    fn fail_queued(&mut self, id: ActorId, kind: ErrorKind, now: u64, out: &mut Vec<Action>) {
+    fn fail_queued(&mut self, id: ActorId, kind: ErrorKind) {
         let Some(actor) = self.actors.get(&id) else { return };
         let queue: Vec<TaskId> = actor.queue.iter().copied().collect();
         let value = self.dead_error(id, kind);
@@ -450,20 +423,20 @@ impl Owner {
                     || call.spec.retry.max == 0
                     || mutant!("method-does-not-wait-for-a-restart"))
             {
-                self.fail(task, &value, now, out);
+                self.fail(task, &value);
             }
         }
     }
 
     /// Sends what can be sent.
-    pub(crate) fn pump_actor(&mut self, id: ActorId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn pump_actor(&mut self, id: ActorId) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         if actor.phase == ActorPhase::Dead {
-            return self.fail_queued(id, ErrorKind::ActorDied, now, out);
+            return self.fail_queued(id, ErrorKind::ActorDied);
         }
         if !actor.subscribed && actor.creation.is_none() && !actor.queue.is_empty() {
             actor.subscribed = true;
-            out.push(Action::Subscribe(id));
+            self.ctx.push(Action::Subscribe(id));
         }
         // Groups in which a call holds back those behind it, and how many calls are held back.
         let (mut blocked, mut place): (Vec<Arc<Template>>, usize) = (Vec::new(), 0);
@@ -484,7 +457,7 @@ impl Owner {
                 place += 1;
                 continue;
             }
-            if call.state != State::Queued || self.waits_again(task, out) {
+            if call.state != State::Queued || self.waits_again(task) {
                 if is_unordered {
                     // Its arguments were lost meanwhile.
                     self.dequeue(id, place);
@@ -500,7 +473,7 @@ impl Owner {
                 continue;
             }
             self.dequeue(id, place);
-            self.send_to_actor(id, task, to, now, out);
+            self.send_to_actor(id, task, to);
         }
     }
 
@@ -510,19 +483,12 @@ impl Owner {
         }
     }
 
-    fn send_to_actor(
-        &mut self,
-        id: ActorId,
-        task: TaskId,
-        to: Arc<WorkerAddress>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    fn send_to_actor(&mut self, id: ActorId, task: TaskId, to: Arc<WorkerAddress>) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         let Some(call) = self.tasks.get_mut(&task) else { return };
         call.state = State::OnActor;
         call.at = Some(to.clone());
-        call.sent = now;
+        call.sent = self.ctx.now();
         let (spec, attempt, is_remade) =
             (call.spec.clone(), call.attempt, call.past.earlier.is_remade);
         let is_of_it = matches!(&spec.target, Target::Actor(actor) if *actor == id);
@@ -535,11 +501,11 @@ impl Owner {
             self.copies_to_come(&spec, &to);
         }
         let lease = helio_types::LeaseId(0);
-        out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
+        self.ctx.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
     }
 
     /// A call was replied to; when it can have begun.
-    pub(crate) fn leave_actor(&mut self, spec: &TaskSpec, task: TaskId, now: u64) -> u64 {
+    pub(crate) fn leave_actor(&mut self, spec: &TaskSpec, task: TaskId) -> u64 {
         let mut began = 0;
         if let Target::Actor(id) = spec.target
             && let Some(actor) = self.actors.get_mut(&id)
@@ -547,7 +513,7 @@ impl Owner {
             match actor.sent.front() {
                 Some(first) if *first == task => {
                     actor.sent.pop_front();
-                    began = std::mem::replace(&mut actor.replied, now);
+                    began = std::mem::replace(&mut actor.replied, self.ctx.now());
                 }
                 _ => actor.sent.retain(|sent| *sent != task),
             }
@@ -564,7 +530,7 @@ impl Owner {
         }
     }
 
-    pub(crate) fn actor_update(&mut self, info: &ActorInfo, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn actor_update(&mut self, info: &ActorInfo) {
         let id = info.actor_id;
         let Some(actor) = self.actors.get_mut(&id) else { return };
         let phase = info.phase;
@@ -584,7 +550,7 @@ impl Owner {
             ActorPhase::Alive => {
                 let again = info.incarnation > actor.incarnation;
                 if again {
-                    self.incarnation_lost(id, &info.cause, now, out);
+                    self.incarnation_lost(id, &info.cause);
                 }
                 if let Some(actor) = self.actors.get_mut(&id) {
                     actor.phase = phase;
@@ -596,31 +562,25 @@ impl Owner {
                         actor.sequence = 0;
                     }
                 }
-                self.pump_actor(id, now, out);
+                self.pump_actor(id);
             }
             ActorPhase::Restarting => {
                 actor.phase = phase;
                 actor.cause = info.cause.clone();
                 // Calls that its creator made before the end of its first constructor wait for the next one.
                 let is_new = actor.is_ours && !actor.has_lived;
-                self.incarnation_lost(id, &info.cause, now, out);
+                self.incarnation_lost(id, &info.cause);
                 if !is_new {
-                    self.fail_queued(id, ErrorKind::ActorUnavailable, now, out);
+                    self.fail_queued(id, ErrorKind::ActorUnavailable);
                 }
             }
-            ActorPhase::Dead => self.end(id, info.cause.clone(), now, out),
+            ActorPhase::Dead => self.end(id, info.cause.clone()),
         }
-        out.push(Action::ActorChanged(id));
+        self.ctx.push(Action::ActorChanged(id));
     }
 
     /// The actor's process ended, and there is or will be another.
-    fn incarnation_lost(
-        &mut self,
-        id: ActorId,
-        cause: &DeathCause,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    fn incarnation_lost(&mut self, id: ActorId, cause: &DeathCause) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         actor.address = None;
         actor.broken = None;
@@ -637,7 +597,7 @@ impl Owner {
             let cancelled = self.tasks.get(&task).is_none_or(|task| task.cancelled);
             if !cancelled && !mutant!("method-not-retried") && self.take_retry(task) {
                 let Some(call) = self.tasks.get_mut(&task) else { continue };
-                self.history.add_attempt(call, ("ACTOR_DIED", &cause.message), now);
+                self.history.add_attempt(call, ("ACTOR_DIED", &cause.message), self.ctx.now());
                 call.attempt += 1;
                 call.yielded = 0;
                 call.state = State::Queued;
@@ -654,7 +614,7 @@ impl Owner {
         self.put_back(id, remade, again);
         let value = self.dead_error(id, ErrorKind::ActorUnavailable);
         for task in failed {
-            self.fail(task, &value, now, out);
+            self.fail(task, &value);
         }
     }
 
@@ -703,7 +663,7 @@ impl Owner {
         }
     }
 
-    fn end(&mut self, id: ActorId, cause: DeathCause, now: u64, out: &mut Vec<Action>) {
+    fn end(&mut self, id: ActorId, cause: DeathCause) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         actor.phase = ActorPhase::Dead;
         actor.address = None;
@@ -715,13 +675,13 @@ impl Owner {
             if let Some(call) = self.tasks.get_mut(&task) {
                 call.stray();
             }
-            self.fail(task, &value, now, out);
+            self.fail(task, &value);
         }
-        self.pump_actor(id, now, out);
+        self.pump_actor(id);
         for object in held {
-            self.unhold(object, out);
+            self.unhold(object);
         }
-        self.retire_actor(id, out);
+        self.retire_actor(id);
     }
 
     fn dead_error(&self, id: ActorId, kind: ErrorKind) -> Stored {
@@ -745,12 +705,7 @@ impl Owner {
     }
 
     /// The connection to a process broke: if it is an actor's, news will come, or time will tell.
-    pub(crate) fn actors_broken(
-        &mut self,
-        worker: &WorkerAddress,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn actors_broken(&mut self, worker: &WorkerAddress) {
         let mut broken: Vec<ActorId> = self
             .actors
             .iter()
@@ -762,9 +717,9 @@ impl Owner {
         broken.sort_unstable();
         for id in broken {
             if let Some(actor) = self.actors.get_mut(&id) {
-                actor.broken.get_or_insert(now);
+                actor.broken.get_or_insert(self.ctx.now());
                 self.broken_actors.insert(id);
-                out.push(Action::Subscribe(id));
+                self.ctx.push(Action::Subscribe(id));
             }
         }
     }
@@ -774,11 +729,12 @@ impl Owner {
         broken.map(|at| at + BROKEN_WAIT_US).min()
     }
 
-    pub(crate) fn tick_actors(&mut self, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn tick_actors(&mut self) {
         let broken_at = |id: &ActorId| self.actors.get(id).and_then(|actor| actor.broken);
         let mended: Vec<ActorId> =
             self.broken_actors.iter().copied().filter(|id| broken_at(id).is_none()).collect();
-        let over = |id: &ActorId| broken_at(id).is_some_and(|at| now >= at + BROKEN_WAIT_US);
+        let over =
+            |id: &ActorId| broken_at(id).is_some_and(|at| self.ctx.now() >= at + BROKEN_WAIT_US);
         let over: Vec<ActorId> = self.broken_actors.iter().copied().filter(over).collect();
         for id in mended {
             self.broken_actors.remove(&id);
@@ -787,11 +743,11 @@ impl Owner {
             // The actor lives behind a broken line: calls that were sent may or may not have run.
             let address = self.actors.get(&id).and_then(Actor::address);
             let cause = DeathCause::new(DeathKind::Unknown, "the connection to the actor broke");
-            self.incarnation_lost(id, &cause, now, out);
+            self.incarnation_lost(id, &cause);
             if let Some(actor) = self.actors.get_mut(&id) {
                 actor.address = address;
             }
-            self.pump_actor(id, now, out);
+            self.pump_actor(id);
         }
     }
 }

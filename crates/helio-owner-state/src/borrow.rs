@@ -11,7 +11,7 @@ use std::sync::Arc;
 use helio_proto::peer::Frame;
 use helio_types::{IdMap, ObjectId, TaskId, WorkerAddress, WorkerId, mutant};
 
-use crate::event::Action;
+use crate::context::Context;
 
 /// The borrows that are not confirmed, and the messages that wait at the gate.
 #[derive(Debug, Default)]
@@ -44,16 +44,13 @@ impl Borrows {
         &mut self,
         owner: &Arc<WorkerAddress>,
         object: ObjectId,
-        out: &mut Vec<Action>,
+        ctx: &mut Context,
     ) -> u64 {
         self.next += 1;
         let before = self.unconfirmed.insert(self.next, (owner.worker_id, object));
         assert!(before.is_none(), "one confirmation would stand for two borrows");
         *self.waits_for.entry(owner.worker_id).or_default() += 1;
-        out.push(Action::Send {
-            to: owner.clone(),
-            frame: Frame::AddBorrow { number: self.next, object },
-        });
+        ctx.send(owner.clone(), Frame::AddBorrow { number: self.next, object });
         self.next
     }
 
@@ -67,19 +64,19 @@ impl Borrows {
         &mut self,
         to: &Arc<WorkerAddress>,
         frame: Frame<'static>,
-        out: &mut Vec<Action>,
+        ctx: &mut Context,
     ) {
         // Frames to one receiver keep their order, so one that waits holds back those behind it.
         let waits = self.holds_back(to.worker_id) || self.blocks(self.next, to.worker_id);
         if waits && !mutant!("borrow-gate-open") {
             self.gate.push_back((self.next, to.clone(), frame));
         } else {
-            out.push(Action::Send { to: to.clone(), frame });
+            ctx.send(to.clone(), frame);
         }
     }
 
     /// The owner knows of the borrow.
-    pub(crate) fn confirmed(&mut self, number: u64, out: &mut Vec<Action>) {
+    pub(crate) fn confirmed(&mut self, number: u64, ctx: &mut Context) {
         let Some((owner, _)) = self.unconfirmed.remove(&number) else { return };
         if let Some(count) = self.waits_for.get_mut(&owner) {
             assert!(*count > 0, "an owner confirms a borrow once");
@@ -89,7 +86,7 @@ impl Borrows {
             }
         }
         if !self.gate.is_empty() {
-            self.open(out);
+            self.open(ctx);
         }
     }
 
@@ -114,22 +111,22 @@ impl Borrows {
     }
 
     /// All has been announced anew: what waited for the void announcements waits for these.
-    pub(crate) fn announced_anew(&mut self, void_since: Option<u64>, out: &mut Vec<Action>) {
+    pub(crate) fn announced_anew(&mut self, void_since: Option<u64>, ctx: &mut Context) {
         let Some(first) = void_since else { return };
         for (until, _, _) in &mut self.gate {
             if *until >= first {
                 *until = self.next;
             }
         }
-        self.open(out);
+        self.open(ctx);
     }
 
     /// A peer is gone: it will confirm nothing and needs nothing.
-    pub(crate) fn gone(&mut self, peer: WorkerId, out: &mut Vec<Action>) {
+    pub(crate) fn gone(&mut self, peer: WorkerId, ctx: &mut Context) {
         self.unconfirmed.retain(|_, (owner, _)| *owner != peer);
         self.waits_for.remove(&peer);
         self.gate.retain(|(_, to, _)| to.worker_id != peer);
-        self.open(out);
+        self.open(ctx);
     }
 
     /// Returns the announcements that an owner has not confirmed.
@@ -146,14 +143,14 @@ impl Borrows {
         self.unconfirmed.range(..=until).any(|(_, (owner, _))| *owner != receiver)
     }
 
-    fn open(&mut self, out: &mut Vec<Action>) {
+    fn open(&mut self, ctx: &mut Context) {
         let mut kept: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)> = VecDeque::new();
         for (until, to, frame) in std::mem::take(&mut self.gate) {
             let behind = kept.iter().any(|(_, receiver, _)| receiver.worker_id == to.worker_id);
             if behind || self.blocks(until, to.worker_id) {
                 kept.push_back((until, to, frame));
             } else {
-                out.push(Action::Send { to, frame });
+                ctx.send(to, frame);
             }
         }
         self.gate = kept;

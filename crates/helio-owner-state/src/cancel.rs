@@ -7,7 +7,6 @@ use helio_proto::peer::Frame;
 use helio_types::{ObjectId, TaskId, mutant};
 
 use crate::Owner;
-use crate::event::Action;
 use crate::object::Stored;
 use crate::task::{State, Target};
 
@@ -21,68 +20,40 @@ impl Owner {
     }
 
     /// Stops the call that returns the object; whose it is not asks its owner.
-    pub(crate) fn cancel_maker(
-        &mut self,
-        object: ObjectId,
-        force: bool,
-        recursive: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn cancel_maker(&mut self, object: ObjectId, force: bool, recursive: bool) {
         let task = object.task();
-        self.cancel(task, force, recursive, now, out);
+        self.cancel(task, force, recursive);
         if let Some(owner) = self.objects.get(&object).and_then(|object| object.owner.as_ref()) {
             let to = owner.clone();
-            out.push(Action::Send { to, frame: Frame::Cancel { task, force, recursive } });
+            self.ctx.send(to, Frame::Cancel { task, force, recursive });
         }
     }
 
-    pub(crate) fn cancel(
-        &mut self,
-        id: TaskId,
-        force: bool,
-        recursive: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn cancel(&mut self, id: TaskId, force: bool, recursive: bool) {
         if recursive || mutant!("children-cancelled-though-not-asked") {
-            self.cancel_children(id, force, now, out);
+            self.cancel_children(id, force);
         }
-        self.stop(id, force, recursive, false, now, out);
+        self.stop(id, force, recursive, false);
     }
 
     /// Stops the calls that were made in that call.
-    pub(crate) fn cancel_children(
-        &mut self,
-        parent: TaskId,
-        force: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn cancel_children(&mut self, parent: TaskId, force: bool) {
         let made = self.tasks.iter().filter(|(_, task)| task.spec.parent == parent);
         let mut children: Vec<TaskId> = made.map(|(child, _)| *child).collect();
         children.sort_unstable();
         for child in children {
             if !mutant!("children-not-cancelled") {
-                self.cancel(child, force, true, now, out);
+                self.cancel(child, force, true);
             }
         }
     }
 
     /// The reader of a generator has left it. What it has made stays, and is made again if it is lost.
-    pub(crate) fn leave(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
-        self.stop(id, false, false, true, now, out);
+    pub(crate) fn leave(&mut self, id: TaskId) {
+        self.stop(id, false, false, true);
     }
 
-    fn stop(
-        &mut self,
-        id: TaskId,
-        force: bool,
-        recursive: bool,
-        is_left: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    fn stop(&mut self, id: TaskId, force: bool, recursive: bool, is_left: bool) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.cancelled = true;
         if task.past.earlier.is_left != is_left {
@@ -94,20 +65,17 @@ impl Owner {
                 if !is_left && mutant!("waiting-call-not-cancelled") => {}
             State::Waiting(_) | State::Queued | State::Delayed(_) => {
                 let class = self.unqueue(id);
-                self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
+                self.fail(id, &cancelled_error(id, &spec.template.name));
                 // Calls behind this one may have waited for nothing else, and no call for the requested worker.
                 match (&spec.target, class) {
-                    (Target::Actor(actor), _) => self.pump_actor(*actor, now, out),
-                    (Target::Class(_), Some(class)) => self.pump(class, now, out),
+                    (Target::Actor(actor), _) => self.pump_actor(*actor),
+                    (Target::Class(_), Some(class)) => self.pump(class),
                     (Target::Class(_), None) => {}
                 }
             }
             State::OnLease(_) | State::OnActor => {
                 if let Some((to, _)) = self.running_at(&id) {
-                    out.push(Action::Send {
-                        to,
-                        frame: Frame::Cancel { task: id, force, recursive },
-                    });
+                    self.ctx.send(to, Frame::Cancel { task: id, force, recursive });
                 }
             }
         }

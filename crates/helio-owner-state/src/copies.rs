@@ -16,29 +16,18 @@ impl Owner {
     /// A reader did not find the object on that node. Of an object that was made again just now, and
     /// maybe there, this can be late news of the copy before: it is told where the object is and looks
     /// again, and if it does not find this one either it says so again.
-    pub(crate) fn location_missed(
-        &mut self,
-        id: ObjectId,
-        node: NodeId,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn location_missed(&mut self, id: ObjectId, node: NodeId) {
         let is_fresh = |object: &Object| {
-            object.relations.made_again > 0 && now < object.relations.made_again + LATE_NEWS_US
+            object.relations.made_again > 0
+                && self.ctx.now() < object.relations.made_again + LATE_NEWS_US
         };
         if !self.objects.get(&id).is_some_and(is_fresh) {
-            self.location_lost(id, node, now, out);
+            self.location_lost(id, node);
         }
     }
 
     /// A node has the object no more (it died, or dropped its copy).
-    pub(crate) fn location_lost(
-        &mut self,
-        id: ObjectId,
-        node: NodeId,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn location_lost(&mut self, id: ObjectId, node: NodeId) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let Stored::Stores { locations, .. } = &mut object.value else { return };
         let lost: Vec<NodeAddress> =
@@ -47,24 +36,21 @@ impl Owner {
             add_each(&mut object.relations.strays, lost);
         }
         if let Some(owner) = object.owner.clone() {
-            out.push(Action::Send {
-                to: owner.clone(),
-                frame: Frame::LocationLost { object: id, node },
-            });
+            self.ctx.send(owner.clone(), Frame::LocationLost { object: id, node });
             if locations.is_empty() {
                 // The owner may know other copies, or make the object again.
                 object.value = Stored::Pending;
                 object.asked = true;
-                out.push(Action::Send { to: owner, frame: Frame::Resolve { object: id } });
+                self.ctx.send(owner, Frame::Resolve { object: id });
             }
         } else if locations.is_empty() {
-            self.rebuild(id, now, out);
+            self.rebuild(id);
         } else if let Some(relations) = object.relations.present() {
             relations.copies.retain(|copy| *copy != node);
             if relations.copies.len() == locations.len() {
                 // Nobody keeps the object for us any more: who has a copy is to.
                 relations.copies.retain(|copy| *copy != locations[0].node_id);
-                out.push(Action::Keep { id, at: locations[0].clone() });
+                self.ctx.push(Action::Keep { id, at: locations[0].clone() });
             }
         }
     }
@@ -85,13 +71,13 @@ impl Owner {
     }
 
     /// An object that a call of ours made may have a copy on these nodes, too, which is freed with it.
-    pub(crate) fn strayed(&mut self, id: ObjectId, nodes: &[NodeAddress], out: &mut Vec<Action>) {
+    pub(crate) fn strayed(&mut self, id: ObjectId, nodes: &[NodeAddress]) {
         if nodes.is_empty() {
             return;
         }
         match self.objects.get_mut(&id) {
             Some(object) => add_each(&mut object.relations.strays, nodes.to_vec()),
-            None => out.push(Action::Free { id, locations: nodes.to_vec() }),
+            None => self.ctx.push(Action::Free { id, locations: nodes.to_vec() }),
         }
     }
 
@@ -133,10 +119,10 @@ impl Owner {
 
     /// A node has a copy of an object of ours, made for a reader there. Where the object has gone meanwhile, or its
     /// bytes were let go of, nobody is sent there, and it is freed there.
-    pub(crate) fn copied(&mut self, id: ObjectId, node: NodeAddress, out: &mut Vec<Action>) {
+    pub(crate) fn copied(&mut self, id: ObjectId, node: NodeAddress) {
         let Some(object) = self.objects.get_mut(&id) else {
             if !mutant!("late-copy-forgotten") {
-                out.push(Action::Free { id, locations: vec![node] });
+                self.ctx.push(Action::Free { id, locations: vec![node] });
             }
             return;
         };
@@ -151,8 +137,8 @@ impl Owner {
                     locations.push(node);
                 }
             }
-            _ if can_go => out.push(Action::Free { id, locations: vec![node] }),
-            _ => self.strayed(id, &[node], out),
+            _ if can_go => self.ctx.push(Action::Free { id, locations: vec![node] }),
+            _ => self.strayed(id, &[node]),
         }
     }
 

@@ -6,7 +6,6 @@
 use helio_types::{DeathCause, TaskId, mutant};
 
 use crate::Owner;
-use crate::event::Action;
 use crate::task::State;
 
 /// The first wait, in microseconds.
@@ -15,7 +14,7 @@ pub(crate) const OOM_DELAY_US: u64 = 1_000_000;
 pub(crate) const OOM_DELAY_US_MAX: u64 = 60_000_000;
 
 impl Owner {
-    pub(crate) fn retry_later(&mut self, id: TaskId, cause: &DeathCause, now: u64) {
+    pub(crate) fn retry_later(&mut self, id: TaskId, cause: &DeathCause) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let waits = matches!(task.state, State::Delayed(_));
         assert!(!waits, "a call would be tried again twice");
@@ -25,17 +24,17 @@ impl Owner {
         task.past.earlier.ooms += 1;
         let first_line = cause.message.lines().next().unwrap_or_default();
         task.past.earlier.failure = Some(first_line.into());
-        task.state = State::Delayed(now + delay);
-        self.delayed.insert((now + delay, id));
+        task.state = State::Delayed(self.ctx.now() + delay);
+        self.delayed.insert((self.ctx.now() + delay, id));
     }
 
     pub(crate) fn next_delayed(&self) -> Option<u64> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    pub(crate) fn tick_delayed(&mut self, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn tick_delayed(&mut self) {
         while let Some(&(at, id)) = self.delayed.first()
-            && at <= now
+            && at <= self.ctx.now()
         {
             self.delayed.pop_first();
             let is_next = self.delayed.first().is_none_or(|(next, _)| *next >= at);
@@ -45,7 +44,7 @@ impl Owner {
             if let Some(failure) =
                 task.map(|task| task.past.earlier.failure.clone().unwrap_or_default())
             {
-                self.retry(id, ("OUT_OF_MEMORY", &failure), now, out);
+                self.retry(id, ("OUT_OF_MEMORY", &failure));
             }
         }
     }

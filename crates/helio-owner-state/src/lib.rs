@@ -25,6 +25,7 @@
 
 mod cancel;
 pub mod check;
+mod context;
 mod copies;
 mod delayed;
 mod event;
@@ -46,9 +47,11 @@ pub mod task;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::vec::Drain;
 
 use helio_types::{ActorId, IdMap, ObjectId, TaskId, WorkerAddress, WorkerId};
 
+use context::Context;
 pub use event::{Action, Event};
 pub use history::without_large_function;
 pub use object::{Object, Stored};
@@ -58,7 +61,7 @@ pub use why::{Next, Why, join, sentence, time};
 /// One process's state.
 #[derive(Debug)]
 pub struct Owner {
-    me: Arc<WorkerAddress>,
+    ctx: Context,
     objects: IdMap<ObjectId, Object>,
     tasks: IdMap<TaskId, task::Task>,
     lineages: lineage::Lineages,
@@ -80,7 +83,7 @@ impl Owner {
     #[must_use]
     pub fn new(me: WorkerAddress) -> Self {
         Self {
-            me: Arc::new(me),
+            ctx: Context::new(me),
             objects: IdMap::default(),
             tasks: IdMap::default(),
             lineages: lineage::Lineages::default(),
@@ -98,7 +101,7 @@ impl Owner {
     /// This process.
     #[must_use]
     pub fn address(&self) -> &Arc<WorkerAddress> {
-        &self.me
+        self.ctx.me()
     }
 
     /// An object, if this process has any business with it.
@@ -136,60 +139,61 @@ impl Owner {
         self.borrows.holds_back(to)
     }
 
-    /// Takes in one event at `now` (microseconds of any steady clock) and appends what is to be done.
-    pub fn apply(&mut self, event: Event, now: u64, out: &mut Vec<Action>) {
+    /// Takes in an event at `now` (microseconds of any steady clock) and returns the actions, in the order in which
+    /// they are to be executed. Total: any event may come at any time.
+    pub fn apply(&mut self, event: Event, now: u64) -> Drain<'_, Action> {
+        self.ctx.begin(now);
+        self.on_event(event);
+        self.ctx.finish()
+    }
+
+    fn on_event(&mut self, event: Event) {
         match event {
-            Event::Put { id, value, contained } => self.put(id, value, contained, out),
+            Event::Put { id, value, contained } => self.put(id, value, contained),
             Event::Expect { id } => {
                 self.expect(id, 1);
             }
-            Event::Resolve { id, value } => self.set_value(id, value.into(), &[], now, out),
+            Event::Resolve { id, value } => self.set_value(id, value.into(), &[]),
             Event::AddRef { id } => self.add_ref(id),
-            Event::DropRef { id } => self.drop_ref(id, out),
-            Event::Adopt { owner, ids } => self.adopt_all(&owner, ids, out),
-            Event::Recover { reference, gone } => self.recover(&reference, gone, now, out),
+            Event::DropRef { id } => self.drop_ref(id),
+            Event::Adopt { owner, ids } => self.adopt_all(&owner, ids),
+            Event::Recover { reference, gone } => self.recover(&reference, gone),
             Event::ErrorRead { id } => self.error_read(id),
-            Event::Watch { id } => self.watch(id, out),
-            Event::Submit { spec } => self.submit(spec, now, out),
+            Event::Watch { id } => self.watch(id),
+            Event::Submit { spec } => self.submit(spec),
             Event::Cancel { object, force, recursive } => {
-                self.cancel_maker(object, force, recursive, now, out)
+                self.cancel_maker(object, force, recursive)
             }
-            Event::CreateActor { creation } => self.create_actor(*creation, out),
-            Event::ActorCreated { actor, response } => {
-                self.actor_created(actor, *response, now, out)
-            }
-            Event::KillActor { actor, no_restart } => self.kill_actor(actor, no_restart, now, out),
+            Event::CreateActor { creation } => self.create_actor(*creation),
+            Event::ActorCreated { actor, response } => self.actor_created(actor, *response),
+            Event::KillActor { actor, no_restart } => self.kill_actor(actor, no_restart),
             Event::KnowActor { actor, handle } => self.know_actor(actor, handle),
-            Event::ActorUpdate { info } => self.actor_update(&info, now, out),
-            Event::Finished { task, caller, outcome } => self.finished(task, &caller, outcome, out),
+            Event::ActorUpdate { info } => self.actor_update(&info),
+            Event::Finished { task, caller, outcome } => self.finished(task, &caller, outcome),
             Event::ItemMade { task, caller, index, item } => {
-                self.item_made(task, &caller, index, item, out)
+                self.item_made(task, &caller, index, item)
             }
-            Event::StreamRead { task, index } => self.stream_read(task, index, out),
-            Event::StreamDropped { task } => self.stream_dropped(task, now, out),
-            Event::Frame { from, frame } => self.frame(from, frame, now, out),
+            Event::StreamRead { task, index } => self.stream_read(task, index),
+            Event::StreamDropped { task } => self.stream_dropped(task),
+            Event::Frame { from, frame } => self.frame(from, frame),
             Event::PeerUnreached { peer } => {
                 self.leases_unreached(peer);
                 self.actors_unreached(peer);
             }
             Event::PeerTorn { peer } => self.leases_torn(peer),
-            Event::PeerLost { peer } => self.peer_lost(&peer, now, out),
-            Event::Liveness { worker, dead } => self.liveness(worker, dead, now, out),
-            Event::LeaseGranted { grant, node } => self.lease_granted(grant, node, now, out),
-            Event::LeaseRefused { request, failure } => {
-                self.lease_refused(request, &failure, now, out)
-            }
-            Event::LeaseSpilled { request, node } => self.lease_spilled(request, node, now, out),
-            Event::LeasePending { request } => self.lease_pending(request, now, out),
-            Event::LeaseRevoked { node, lease } => self.lease_revoked(node, lease, now, out),
-            Event::LeaseLost { node, lease, cause } => {
-                self.lease_lost(node, lease, &cause, now, out)
-            }
-            Event::NodeLost { node } => self.node_lost(node, now, out),
-            Event::NodeDied { node, heir } => self.node_died(node, heir, now, out),
-            Event::LocationLost { id, node } => self.location_missed(id, node, now, out),
-            Event::Copied { id, node } => self.copied(id, node, out),
-            Event::Tick => self.tick(now, out),
+            Event::PeerLost { peer } => self.peer_lost(&peer),
+            Event::Liveness { worker, dead } => self.liveness(worker, dead),
+            Event::LeaseGranted { grant, node } => self.lease_granted(grant, node),
+            Event::LeaseRefused { request, failure } => self.lease_refused(request, &failure),
+            Event::LeaseSpilled { request, node } => self.lease_spilled(request, node),
+            Event::LeasePending { request } => self.lease_pending(request),
+            Event::LeaseRevoked { node, lease } => self.lease_revoked(node, lease),
+            Event::LeaseLost { node, lease, cause } => self.lease_lost(node, lease, &cause),
+            Event::NodeLost { node } => self.node_lost(node),
+            Event::NodeDied { node, heir } => self.node_died(node, heir),
+            Event::LocationLost { id, node } => self.location_missed(id, node),
+            Event::Copied { id, node } => self.copied(id, node),
+            Event::Tick => self.tick(),
         }
     }
 }

@@ -18,7 +18,7 @@ use helio_types::{IdMap, ObjectId, TaskId, mutant};
 use helio_config::process::LINEAGE_BYTES_MAX;
 
 use crate::Owner;
-use crate::event::Action;
+use crate::context::Context;
 use crate::hash::shrink;
 use crate::object::{Stored, error};
 use crate::past::{Earlier, Past};
@@ -103,11 +103,11 @@ impl Lineages {
         self.all.insert(lineage.spec.id, lineage);
     }
 
-    fn remove(&mut self, id: TaskId, out: &mut Vec<Action>) -> Option<Lineage> {
+    fn remove(&mut self, id: TaskId, ctx: &mut Context) -> Option<Lineage> {
         let lineage = self.all.remove(&id)?;
         assert!(self.size >= lineage.size(), "a remembered call is counted as it was remembered");
         self.size -= lineage.size();
-        shrink(&mut self.all, out);
+        shrink(&mut self.all, ctx);
         if self.order.len() > 2 * self.all.len() + 1024 {
             self.order.retain(|id| self.all.contains_key(id));
         }
@@ -144,7 +144,6 @@ impl Owner {
         retries_left: i32,
         live: u32,
         past: &Past,
-        out: &mut Vec<Action>,
     ) {
         let (items, is_left) = (past.earlier.items, past.earlier.is_left);
         let mut kept = Vec::new();
@@ -161,11 +160,11 @@ impl Owner {
         while self.lineages.size > self.lineages.size_max
             && let Some(oldest) = self.lineages.order.pop_front()
         {
-            if let Some(lineage) = self.lineages.remove(oldest, out) {
+            if let Some(lineage) = self.lineages.remove(oldest, &mut self.ctx) {
                 for id in lineage.made() {
                     self.mark_final(id, Final::Evicted);
                 }
-                self.forget(lineage, out);
+                self.forget(lineage);
             }
         }
     }
@@ -178,30 +177,30 @@ impl Owner {
 
     /// A return or item that lay in object stores is gone; when it was the last one, its call need not be
     /// remembered.
-    pub(crate) fn lineage_unused(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+    pub(crate) fn lineage_unused(&mut self, id: ObjectId) {
         let task = id.task();
         let Some(lineage) = self.lineages.all.get_mut(&task) else { return };
         lineage.live = lineage.live.saturating_sub(1);
         if lineage.live == 0
-            && let Some(lineage) = self.lineages.remove(task, out)
+            && let Some(lineage) = self.lineages.remove(task, &mut self.ctx)
         {
-            self.forget(lineage, out);
+            self.forget(lineage);
         }
     }
 
     /// Lets go of a call's arguments, and of the calls that made them, however long their chain is.
-    fn forget(&mut self, lineage: Lineage, out: &mut Vec<Action>) {
+    fn forget(&mut self, lineage: Lineage) {
         self.lineages.forgotten.push(lineage);
         if std::mem::replace(&mut self.lineages.is_forgetting, true) {
             return;
         }
         while let Some(lineage) = self.lineages.forgotten.pop() {
             for id in &lineage.kept {
-                self.unhold(*id, out);
+                self.unhold(*id);
             }
             for id in lineage.held() {
                 self.not_remembered(id);
-                self.let_go(id, out);
+                self.let_go(id);
             }
         }
         self.lineages.is_forgetting = false;
@@ -260,7 +259,7 @@ impl Owner {
 
     /// Makes an object of ours again after its last copy was lost, and before it the arguments that its
     /// call needs and nobody has any more.
-    pub(crate) fn rebuild(&mut self, id: ObjectId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn rebuild(&mut self, id: ObjectId) {
         let mut wanted = vec![id];
         let mut again = Vec::new();
         while let Some(id) = wanted.pop() {
@@ -270,28 +269,28 @@ impl Owner {
                 continue;
             }
             if self.tasks.contains_key(&id.task()) {
-                self.await_attempt(id, now);
-                self.end_alone(id, now, out);
+                self.await_attempt(id);
+                self.end_alone(id);
                 continue;
             }
             if !self.is_without_bytes(id) {
                 continue;
             }
-            match self.take_lineage(id, out) {
+            match self.take_lineage(id) {
                 Ok(lineage) => {
                     for arg in lineage.held() {
                         self.hold(arg);
                         self.not_remembered(arg);
                     }
                     for kept in &lineage.kept {
-                        self.unhold(*kept, out);
+                        self.unhold(*kept);
                     }
                     for object in lineage.made() {
                         if self.is_without_bytes(object)
                             && let Some(object) = self.objects.get_mut(&object)
                         {
                             object.value = Stored::Pending;
-                            object.relations.made_again = now;
+                            object.relations.made_again = self.ctx.now();
                         }
                     }
                     if !mutant!("lost-argument-not-made-again") {
@@ -301,7 +300,7 @@ impl Owner {
                 }
                 Err(text) => {
                     let value = error(ErrorKind::ReconstructionFailed, &text, id);
-                    self.set_value(id, value, &[], now, out);
+                    self.set_value(id, value, &[]);
                 }
             }
         }
@@ -309,19 +308,19 @@ impl Owner {
         for lineage in again.into_iter().rev() {
             let failure = Some("its value was lost and is made again".into());
             let Lineage { items, ended, is_left, .. } = lineage;
-            let (created, is_remade) = (now, true);
+            let (created, is_remade) = (self.ctx.now(), true);
             let earlier =
                 Earlier { failure, items, is_remade, ended, is_left, ..Earlier::default() };
             let past = Past { created, earlier: earlier.into() };
             let spec = self.with_handle(lineage.spec);
-            self.enter(spec, 1, lineage.retries_left, past, now, out);
+            self.enter(spec, 1, lineage.retries_left, past);
         }
     }
 
     /// An item is lost that a generator has yielded and does not yield again before its end, and the reader may
     /// take nothing else before it. So the generator is not to wait for its reader any more;
     /// and if it may not run again, the reader is told at once.
-    fn end_alone(&mut self, id: ObjectId, now: u64, out: &mut Vec<Action>) {
+    fn end_alone(&mut self, id: ObjectId) {
         let Some(task) = self.tasks.get(&id.task()).filter(|task| task.has_yielded(id)) else {
             return;
         };
@@ -336,9 +335,9 @@ impl Owner {
                      more, for it has no retries left"
                 }
             };
-            self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[], now, out);
+            self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[]);
         } else {
-            self.tell_read(id.task(), u32::MAX, out);
+            self.tell_read(id.task(), u32::MAX);
         }
     }
 
@@ -360,7 +359,7 @@ impl Owner {
     }
 
     /// The call that made the object, one retry taken; or why it cannot be run again.
-    fn take_lineage(&mut self, id: ObjectId, out: &mut Vec<Action>) -> Result<Lineage, String> {
+    fn take_lineage(&mut self, id: ObjectId) -> Result<Lineage, String> {
         let lost = "its last copy was lost, and it cannot be made again";
         let Some(lineage) = self.lineages.all.get(&id.task()) else {
             let why = self.objects.get(&id).map_or(Final::Unknown, |object| object.is_final);
@@ -386,7 +385,7 @@ impl Owner {
         if lineage.retries_left == 0 {
             return Err(format!("{lost}: its task has used up its retries (max_retries)"));
         }
-        let Some(mut lineage) = self.lineages.remove(id.task(), out) else {
+        let Some(mut lineage) = self.lineages.remove(id.task(), &mut self.ctx) else {
             return Err(lost.to_owned());
         };
         let counts = lineage.retries_left > 0 && !mutant!("making-again-not-counted");

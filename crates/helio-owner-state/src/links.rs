@@ -9,57 +9,49 @@ use crate::Owner;
 use crate::event::Action;
 
 impl Owner {
-    pub(crate) fn frame(
-        &mut self,
-        from: WorkerId,
-        frame: Frame<'static>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn frame(&mut self, from: WorkerId, frame: Frame<'static>) {
         match frame {
-            Frame::Reply { task, .. } => self.replied(from, task, frame, now, out),
-            Frame::Unstarted { tasks } => self.unstarted(from, tasks, now, out),
-            Frame::Item { task, index, returned } => {
-                self.item_came(task, index, returned, now, out)
-            }
+            Frame::Reply { task, .. } => self.replied(from, task, frame),
+            Frame::Unstarted { tasks } => self.unstarted(from, tasks),
+            Frame::Item { task, index, returned } => self.item_came(task, index, returned),
             Frame::Resolve { object } => {
                 if let Some(peer) = self.peer_address(from) {
-                    self.resolve(object, peer, out);
+                    self.resolve(object, peer);
                 }
             }
-            Frame::Resolved { object, returned } => self.resolved(from, object, returned, now, out),
+            Frame::Resolved { object, returned } => self.resolved(from, object, returned),
             Frame::AddBorrow { number, object } => {
                 self.borrower_added(from, object, number);
                 if let Some(peer) = self.peer_address(from) {
-                    out.push(Action::Send { to: peer, frame: Frame::BorrowAdded { number } });
+                    self.ctx.send(peer, Frame::BorrowAdded { number });
                 }
             }
-            Frame::BorrowAdded { number } => self.borrows.confirmed(number, out),
+            Frame::BorrowAdded { number } => self.borrows.confirmed(number, &mut self.ctx),
             Frame::RemoveBorrow { objects } => {
                 for (object, number) in objects {
-                    self.borrower_removed(from, object, number, out);
+                    self.borrower_removed(from, object, number);
                 }
             }
             Frame::BorrowsComplete { since } => {
-                self.borrows_void(from, since, out);
-                self.ask_again(from, out);
+                self.borrows_void(from, since);
+                self.ask_again(from);
             }
-            Frame::ReturnsHeld { task } => self.returns_held(task, out),
-            Frame::LocationLost { object, node } => self.location_missed(object, node, now, out),
-            Frame::LocationAdded { object, node } => self.copied(object, node, out),
+            Frame::ReturnsHeld { task } => self.returns_held(task),
+            Frame::LocationLost { object, node } => self.location_missed(object, node),
+            Frame::LocationAdded { object, node } => self.copied(object, node),
             // Of a call that is ours: somebody who holds what it returns. An actor that calls itself may
             // hear it from itself, and then it is the one that runs the call.
             Frame::Cancel { task, force, recursive }
-                if from != self.me.worker_id && self.tasks.contains_key(&task) =>
+                if from != self.ctx.me().worker_id && self.tasks.contains_key(&task) =>
             {
                 let is_method = self.tasks[&task].spec.is_method();
-                self.cancel(task, force && !is_method, recursive, now, out);
+                self.cancel(task, force && !is_method, recursive);
             }
             Frame::Cancel { task, force, recursive } => {
                 if recursive {
-                    self.cancel_children(task, force, now, out);
+                    self.cancel_children(task, force);
                 }
-                out.push(Action::CancelRunning { task, force });
+                self.ctx.push(Action::CancelRunning { task, force });
             }
             // The executor's.
             Frame::Function { .. }
@@ -80,16 +72,16 @@ impl Owner {
 
     /// The peer noticed later than we that a connection broke, and may have answered into the broken one
     /// what had reached it over the new one: ask again.
-    fn ask_again(&mut self, from: WorkerId, out: &mut Vec<Action>) {
+    fn ask_again(&mut self, from: WorkerId) {
         let Some(peer) = self.peer_address(from) else { return };
         for (number, object) in self.borrows.unconfirmed_by(from) {
             let is_held = |held: &crate::Object| held.owner.is_some() && held.announced == number;
             if self.objects.get(&object).is_some_and(is_held) {
                 let frame = Frame::AddBorrow { number, object };
-                out.push(Action::Send { to: peer.clone(), frame });
+                self.ctx.send(peer.clone(), frame);
             } else {
                 // The object has been let go of since: there is nothing to confirm.
-                self.borrows.confirmed(number, out);
+                self.borrows.confirmed(number, &mut self.ctx);
             }
         }
         let waits = |object: &crate::Object| object.asked && !object.is_ready();
@@ -100,50 +92,44 @@ impl Owner {
         let mut open: Vec<_> = open.map(|(id, _)| *id).collect();
         open.sort_unstable();
         for object in open {
-            out.push(Action::Send { to: peer.clone(), frame: Frame::Resolve { object } });
+            self.ctx.send(peer.clone(), Frame::Resolve { object });
         }
     }
 
     /// The connection broke. Whether the process is gone as well, its daemon knows.
-    pub(crate) fn peer_lost(&mut self, peer: &Arc<WorkerAddress>, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn peer_lost(&mut self, peer: &Arc<WorkerAddress>) {
         if peer.node_id.is_nil() {
             // An answer to somebody whose connection broke before: that break was told with the whole
             // address, and who asked hears of it, too, and asks again.
             return;
         }
         self.borrows.broken(peer.worker_id);
-        self.leases_broken(peer, now, out);
-        self.actors_broken(peer, now, out);
+        self.leases_broken(peer);
+        self.actors_broken(peer);
         if self.suspects.insert(peer.worker_id, peer.clone()).is_none() {
-            out.push(Action::AskLiveness(peer.clone()));
+            self.ctx.push(Action::AskLiveness(peer.clone()));
         }
     }
 
-    pub(crate) fn liveness(
-        &mut self,
-        worker: WorkerId,
-        dead: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn liveness(&mut self, worker: WorkerId, dead: bool) {
         let Some(peer) = self.suspects.remove(&worker) else { return };
         if dead {
-            self.borrows.gone(worker, out);
-            self.borrows_void(worker, u64::MAX, out);
-            self.owner_gone(worker, now, out);
+            self.borrows.gone(worker, &mut self.ctx);
+            self.borrows_void(worker, u64::MAX);
+            self.owner_gone(worker);
         } else {
-            self.introduce_again(&peer, out);
+            self.introduce_again(&peer);
         }
         // Replies to it may be lost with the connection; it has given those calls up.
         let mut held = self.borrows.adrift.remove(&worker).unwrap_or_default();
         held.sort_unstable();
         for id in held {
-            self.unhold(id, out);
+            self.unhold(id);
         }
     }
 
     /// The peer lives: what we told it over the broken connection may be lost, so say it again.
-    fn introduce_again(&mut self, peer: &Arc<WorkerAddress>, out: &mut Vec<Action>) {
+    fn introduce_again(&mut self, peer: &Arc<WorkerAddress>) {
         let mut borrowed: Vec<_> = self
             .objects
             .iter()
@@ -156,15 +142,15 @@ impl Owner {
         let void_since = self.borrows.begin_anew(peer.worker_id);
         let since = self.borrows.next_number();
         for (id, asked) in borrowed {
-            let number = self.borrows.announce(peer, id, out);
+            let number = self.borrows.announce(peer, id, &mut self.ctx);
             if let Some(object) = self.objects.get_mut(&id) {
                 object.announced = number;
             }
             if asked {
-                out.push(Action::Send { to: peer.clone(), frame: Frame::Resolve { object: id } });
+                self.ctx.send(peer.clone(), Frame::Resolve { object: id });
             }
         }
-        out.push(Action::Send { to: peer.clone(), frame: Frame::BorrowsComplete { since } });
-        self.borrows.announced_anew(void_since, out);
+        self.ctx.send(peer.clone(), Frame::BorrowsComplete { since });
+        self.borrows.announced_anew(void_since, &mut self.ctx);
     }
 }

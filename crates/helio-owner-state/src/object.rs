@@ -167,13 +167,7 @@ impl Stored {
 }
 
 impl Owner {
-    pub(crate) fn put(
-        &mut self,
-        id: ObjectId,
-        value: OutgoingValue,
-        contained: Vec<ObjectId>,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn put(&mut self, id: ObjectId, value: OutgoingValue, contained: Vec<ObjectId>) {
         for inner in &contained {
             self.hold(*inner);
         }
@@ -185,7 +179,7 @@ impl Owner {
         object.local = 1;
         let before = self.objects.insert(id, object);
         assert!(before.is_none(), "put ids are fresh");
-        out.push(Action::Ready(id));
+        self.ctx.push(Action::Ready(id));
     }
 
     /// An object of ours whose value is to come, with `local` handles.
@@ -201,7 +195,7 @@ impl Owner {
         }
     }
 
-    pub(crate) fn drop_ref(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+    pub(crate) fn drop_ref(&mut self, id: ObjectId) {
         let Entry::Occupied(mut entry) = self.objects.entry(id) else { return };
         let object = entry.get_mut();
         assert!(object.local > 0, "a handle is dropped once");
@@ -210,9 +204,9 @@ impl Owner {
             match object.remembered {
                 0 => {
                     let object = entry.remove();
-                    self.gone(id, object, out);
+                    self.gone(id, object);
                 }
-                _ => self.bytes_go(id, out),
+                _ => self.bytes_go(id),
             }
         }
     }
@@ -224,7 +218,7 @@ impl Owner {
         }
     }
 
-    pub(crate) fn unhold(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+    pub(crate) fn unhold(&mut self, id: ObjectId) {
         let Entry::Occupied(mut entry) = self.objects.entry(id) else { return };
         let object = entry.get_mut();
         assert!(object.uses > 0, "a use ends once");
@@ -233,62 +227,51 @@ impl Owner {
             match object.remembered {
                 0 => {
                     let object = entry.remove();
-                    self.gone(id, object, out);
+                    self.gone(id, object);
                 }
-                _ => self.bytes_go(id, out),
+                _ => self.bytes_go(id),
             }
         }
     }
 
     /// A reference came in. The caller adds the handle or use for which it came.
-    pub(crate) fn adopt(&mut self, reference: &Reference, out: &mut Vec<Action>) {
+    pub(crate) fn adopt(&mut self, reference: &Reference) {
         if !self.objects.contains_key(&reference.id) {
-            self.meet(reference.id, &Arc::new(reference.owner.clone()), out);
+            self.meet(reference.id, &Arc::new(reference.owner.clone()));
         }
     }
 
     /// References to objects of one owner came in, and a handle of each is held.
-    pub(crate) fn adopt_all(
-        &mut self,
-        owner: &Arc<WorkerAddress>,
-        ids: Vec<ObjectId>,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn adopt_all(&mut self, owner: &Arc<WorkerAddress>, ids: Vec<ObjectId>) {
         for id in ids {
             if let Some(object) = self.objects.get_mut(&id) {
                 object.local += 1;
             } else {
-                self.meet(id, owner, out);
+                self.meet(id, owner);
                 self.add_ref(id);
             }
         }
     }
 
     /// An object that was not known here.
-    fn meet(&mut self, id: ObjectId, owner: &Arc<WorkerAddress>, out: &mut Vec<Action>) {
-        if owner.worker_id == self.me.worker_id {
+    fn meet(&mut self, id: ObjectId, owner: &Arc<WorkerAddress>) {
+        if owner.worker_id == self.ctx.me().worker_id {
             // Our own object came back after we let go of it: only a reference that travelled outside
             // of the protocol (plain pickle) does that.
             let object = self.expect(id, 0);
             object.value =
                 error(ErrorKind::ObjectFreed, "the object was freed: no reference was left", id);
-            out.push(Action::Ready(id));
+            self.ctx.push(Action::Ready(id));
             return;
         }
-        let announced = self.borrows.announce(owner, id, out);
+        let announced = self.borrows.announce(owner, id, &mut self.ctx);
         self.objects.insert(id, Object { announced, ..Object::new(Some(owner.clone())) });
     }
 
     /// See [`crate::Event::Recover`].
-    pub(crate) fn recover(
-        &mut self,
-        reference: &Reference,
-        gone: Vec<NodeId>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn recover(&mut self, reference: &Reference, gone: Vec<NodeId>) {
         let (id, is_known) = (reference.id, self.objects.contains_key(&reference.id));
-        self.adopt(reference, out);
+        self.adopt(reference);
         self.add_ref(id);
         let owner = self.objects.get(&id).and_then(|object| object.owner.clone());
         for node in gone {
@@ -296,25 +279,25 @@ impl Owner {
                 // Its value was never asked for here.
                 Some(owner) if !is_known => {
                     let frame = Frame::LocationLost { object: id, node };
-                    out.push(Action::Send { to: owner.clone(), frame });
+                    self.ctx.send(owner.clone(), frame);
                 }
-                _ => self.location_missed(id, node, now, out),
+                _ => self.location_missed(id, node),
             }
         }
-        self.watch(id, out);
+        self.watch(id);
     }
 
     /// Lets go of an object that may not be held any more.
-    pub(crate) fn let_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+    pub(crate) fn let_go(&mut self, id: ObjectId) {
         if let Entry::Occupied(entry) = self.objects.entry(id)
             && entry.get().can_go()
         {
             match entry.get().remembered {
                 0 => {
                     let object = entry.remove();
-                    self.gone(id, object, out);
+                    self.gone(id, object);
                 }
-                _ => self.bytes_go(id, out),
+                _ => self.bytes_go(id),
             }
         }
     }
@@ -322,7 +305,7 @@ impl Owner {
     /// Nobody holds the object any more, but a remembered call took it: its bytes go if they can be made
     /// again.
     #[cold]
-    fn bytes_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+    fn bytes_go(&mut self, id: ObjectId) {
         if !self.has_lineage(id) {
             return;
         }
@@ -336,74 +319,67 @@ impl Owner {
             std::mem::take(&mut relations.contained)
         });
         if !locations.is_empty() {
-            out.push(Action::Free { id, locations });
+            self.ctx.push(Action::Free { id, locations });
         }
         for inner in contained {
-            self.unhold(inner, out);
+            self.unhold(inner);
         }
     }
 
     /// Nobody here held the object any more; it has been taken out.
-    fn gone(&mut self, id: ObjectId, object: Object, out: &mut Vec<Action>) {
-        shrink(&mut self.objects, out);
+    fn gone(&mut self, id: ObjectId, object: Object) {
+        shrink(&mut self.objects, &mut self.ctx);
         let was_in_stores = object.is_in_stores();
         if object.owner.is_some() || matches!(object.value, Stored::Error(_)) {
-            out.push(Action::Forget(id));
+            self.ctx.push(Action::Forget(id));
         }
         let mut relations = object.relations.into_present();
         match (&object.owner, object.value) {
             (Some(owner), _) => {
                 let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };
-                self.borrows.send(owner, frame, out);
+                self.borrows.send(owner, frame, &mut self.ctx);
             }
             (None, Stored::Stores { mut locations, .. }) => {
                 if let Some(relations) = &mut relations {
                     add_each(&mut locations, std::mem::take(&mut relations.strays));
                 }
-                out.push(Action::Free { id, locations });
+                self.ctx.push(Action::Free { id, locations });
             }
             // An error that the system itself put there is told where it happened; an exception of the user's code
             // would go unheard.
             (None, Stored::Error(bytes))
                 if !object.seen && bytes.first() != Some(&helio_proto::error::TAG) =>
             {
-                out.push(Action::Unseen(bytes));
+                self.ctx.push(Action::Unseen(bytes));
             }
             (None, _) => {}
         }
         let mut handle_of = None;
         if let Some(relations) = relations {
             if !relations.strays.is_empty() {
-                out.push(Action::Free { id, locations: relations.strays });
+                self.ctx.push(Action::Free { id, locations: relations.strays });
             }
             for inner in relations.contained {
-                self.unhold(inner, out);
+                self.unhold(inner);
             }
             handle_of = relations.handle_of;
         }
         if let Some(actor) = handle_of {
-            self.handles_gone(actor, out);
+            self.handles_gone(actor);
         } else if let Some(actor) = actor_of_handle(id) {
-            self.retire_actor(actor, out);
+            self.retire_actor(actor);
         }
         if was_in_stores {
-            self.lineage_unused(id, out);
+            self.lineage_unused(id);
         }
     }
 
     /// The value of an object of ours, or what the owner says of a borrowed one, is known.
-    pub(crate) fn set_value(
-        &mut self,
-        id: ObjectId,
-        value: Stored,
-        contained: &[Reference],
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn set_value(&mut self, id: ObjectId, value: Stored, contained: &[Reference]) {
         let mut held = Vec::new();
         if !contained.is_empty() && self.objects.contains_key(&id) {
             for reference in contained {
-                self.adopt(reference, out);
+                self.adopt(reference);
                 self.hold(reference.id);
             }
             held.extend(contained.iter().map(|reference| reference.id));
@@ -411,7 +387,7 @@ impl Owner {
         let Some(object) = self.objects.get_mut(&id) else {
             // Nobody wants it: what it brought along goes again.
             if let Stored::Stores { locations, .. } = value {
-                out.push(Action::Free { id, locations });
+                self.ctx.push(Action::Free { id, locations });
             }
             return;
         };
@@ -424,7 +400,7 @@ impl Owner {
             dependents = std::mem::take(&mut relations.dependents);
             relations.copies.clear();
             if relations.made_again > 0 {
-                relations.made_again = now;
+                relations.made_again = self.ctx.now();
             }
         }
         if !held.is_empty() {
@@ -433,19 +409,19 @@ impl Owner {
         object.seen |= !resolvers.is_empty() || !dependents.is_empty();
         let held = object.is_held();
         for inner in before {
-            self.unhold(inner, out);
+            self.unhold(inner);
         }
-        out.push(Action::Ready(id));
+        self.ctx.push(Action::Ready(id));
         if ours {
             for peer in resolvers {
-                self.tell(id, &peer, out);
+                self.tell(id, &peer);
             }
         }
         for task in dependents {
-            self.dependency_ready(task, now, out);
+            self.dependency_ready(task);
         }
         if !held {
-            self.let_go(id, out);
+            self.let_go(id);
         }
     }
 
@@ -457,71 +433,54 @@ impl Owner {
     }
 
     /// Somebody waits for a value that may not be ours.
-    pub(crate) fn watch(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+    pub(crate) fn watch(&mut self, id: ObjectId) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         if let Some(owner) = &object.owner
             && !object.asked
             && matches!(object.value, Stored::Pending)
         {
             object.asked = true;
-            out.push(Action::Send { to: owner.clone(), frame: Frame::Resolve { object: id } });
+            self.ctx.send(owner.clone(), Frame::Resolve { object: id });
         }
     }
 
     /// A peer asks for the value of an object of ours.
-    pub(crate) fn resolve(
-        &mut self,
-        id: ObjectId,
-        peer: Arc<WorkerAddress>,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn resolve(&mut self, id: ObjectId, peer: Arc<WorkerAddress>) {
         match self.objects.get_mut(&id) {
             Some(object) if object.owner.is_none() && !object.is_ready() => {
                 object.relations.resolvers.push(peer)
             }
             Some(object) => {
                 object.seen = true;
-                self.tell(id, &peer, out);
+                self.tell(id, &peer);
             }
-            None => self.tell(id, &peer, out),
+            None => self.tell(id, &peer),
         }
     }
 
-    fn tell(&mut self, id: ObjectId, peer: &Arc<WorkerAddress>, out: &mut Vec<Action>) {
+    fn tell(&mut self, id: ObjectId, peer: &Arc<WorkerAddress>) {
         let returned =
             self.objects.get(&id).filter(|object| object.owner.is_none()).and_then(|object| {
                 let contained =
                     object.relations.contained.iter().map(|inner| self.reference(*inner)).collect();
                 Some(Returned { value: object.value.to_wire()?, contained })
             });
-        out.push(Action::Send {
-            to: peer.clone(),
-            frame: Frame::Resolved { object: id, returned },
-        });
+        self.ctx.send(peer.clone(), Frame::Resolved { object: id, returned });
     }
 
     /// The owner's answer for a borrowed object.
-    pub(crate) fn resolved(
-        &mut self,
-        from: WorkerId,
-        id: ObjectId,
-        returned: Option<Returned>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn resolved(&mut self, from: WorkerId, id: ObjectId, returned: Option<Returned>) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         if object.owner.as_ref().is_none_or(|owner| owner.worker_id != from) || object.is_ready() {
             return;
         }
         object.asked = false;
         match returned {
-            Some(returned) => {
-                self.set_value(id, returned.value.into(), &returned.contained, now, out)
-            }
+            Some(returned) => self.set_value(id, returned.value.into(), &returned.contained),
             None => {
                 let lost =
                     error(ErrorKind::ObjectLost, "its owner does not know the object any more", id);
-                self.set_value(id, lost, &[], now, out);
+                self.set_value(id, lost, &[]);
             }
         }
     }
@@ -540,24 +499,18 @@ impl Owner {
     }
 
     /// The borrow announced under `number` is over; a later one of the same peer is not.
-    pub(crate) fn borrower_removed(
-        &mut self,
-        peer: WorkerId,
-        id: ObjectId,
-        number: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn borrower_removed(&mut self, peer: WorkerId, id: ObjectId, number: u64) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let Some(relations) = object.relations.present() else { return };
         let before = relations.borrowers.len();
         relations.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest > number);
         if before != relations.borrowers.len() && !object.is_held() {
-            self.let_go(id, out);
+            self.let_go(id);
         }
     }
 
     /// Voids a peer's announcements before number `since`; a dead peer's announcements are all void.
-    pub(crate) fn borrows_void(&mut self, peer: WorkerId, since: u64, out: &mut Vec<Action>) {
+    pub(crate) fn borrows_void(&mut self, peer: WorkerId, since: u64) {
         let mut loose = Vec::new();
         for (id, object) in &mut self.objects {
             let Some(relations) = object.relations.present() else { continue };
@@ -573,12 +526,12 @@ impl Owner {
         // The table's order is not part of the state; actions must be.
         loose.sort_unstable();
         for id in loose {
-            self.let_go(id, out);
+            self.let_go(id);
         }
     }
 
     /// An owner is dead: what we had not read of it is lost.
-    pub(crate) fn owner_gone(&mut self, peer: WorkerId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn owner_gone(&mut self, peer: WorkerId) {
         if mutant!("owners-death-ignored") {
             return;
         }
@@ -597,11 +550,11 @@ impl Owner {
             if let Some(Stored::Stores { locations, .. }) =
                 self.objects.get(&id).map(|object| &object.value)
             {
-                out.push(Action::Free { id, locations: locations.clone() });
+                self.ctx.push(Action::Free { id, locations: locations.clone() });
             }
             let text = "the object's owner has died: the process that created the reference is gone, and with it \
                         what was known of the object";
-            self.set_value(id, error(ErrorKind::OwnerDied, text, id), &[], now, out);
+            self.set_value(id, error(ErrorKind::OwnerDied, text, id), &[]);
         }
     }
 
@@ -612,7 +565,7 @@ impl Owner {
             .objects
             .get(&id)
             .and_then(|object| object.owner.clone())
-            .unwrap_or_else(|| self.me.clone());
+            .unwrap_or_else(|| self.ctx.me().clone());
         Reference { id, owner: (*owner).clone() }
     }
 }

@@ -39,14 +39,7 @@ impl Owner {
         self.streams.insert(task, Stream::default());
     }
 
-    pub(crate) fn item_came(
-        &mut self,
-        task: TaskId,
-        index: u32,
-        returned: Returned,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn item_came(&mut self, task: TaskId, index: u32, returned: Returned) {
         let id = task.object(FIRST_ITEM + index);
         if let Some(call) = self.tasks.get_mut(&task) {
             call.yielded = call.yielded.max(index + 1);
@@ -58,66 +51,61 @@ impl Owner {
         // A generator that runs once more for items that were lost may yield more than it did.
         let is_next = |stream: &&mut Stream| stream.arrived == index && stream.total.is_none();
         let Some(stream) = self.streams.get_mut(&task).filter(is_next) else {
-            self.item_repeated(task, index, returned, now, out);
-            return self.end_if_left(task, index, now, out);
+            self.item_repeated(task, index, returned);
+            return self.end_if_left(task, index);
         };
         stream.arrived += 1;
         self.expect(id, 0).uses += 1;
-        self.set_value(id, returned.value.into(), &returned.contained, now, out);
-        out.push(Action::StreamChanged(task));
+        self.set_value(id, returned.value.into(), &returned.contained);
+        self.ctx.push(Action::StreamChanged(task));
     }
 
     /// Nobody reads any more, or a retried generator repeats what its first attempt had yielded.
-    fn item_repeated(
-        &mut self,
-        task: TaskId,
-        index: u32,
-        returned: Returned,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    fn item_repeated(&mut self, task: TaskId, index: u32, returned: Returned) {
         let id = task.object(FIRST_ITEM + index);
         match (self.objects.get(&id).map(|object| &object.value), returned.value) {
             // The first attempt's copy was lost, and this one was made for it.
             (Some(Stored::Pending), value) => {
-                self.set_value(id, value.into(), &returned.contained, now, out);
+                self.set_value(id, value.into(), &returned.contained);
             }
             (Some(_), Value::Stored { locations, .. }) => {
                 for location in locations {
                     self.location_added(id, location);
                 }
             }
-            (None, Value::Stored { locations, .. }) => out.push(Action::Free { id, locations }),
+            (None, Value::Stored { locations, .. }) => {
+                self.ctx.push(Action::Free { id, locations })
+            }
             _ => {}
         }
         // This attempt does not know how far the reader has come, and would wait for it.
         match self.streams.get(&task) {
-            Some(stream) if stream.total.is_none() => self.tell_read(task, stream.read, out),
+            Some(stream) if stream.total.is_none() => self.tell_read(task, stream.read),
             // Items that the call makes again are wanted whether or not the reader has come to them.
             _ if self.tasks.get(&task).is_some_and(|call| !call.cancelled) => {
-                self.tell_read(task, index + 1, out);
+                self.tell_read(task, index + 1);
             }
             _ => {}
         }
     }
 
     /// A generator that its reader has left runs once more only for items that were lost.
-    fn end_if_left(&mut self, task: TaskId, index: u32, now: u64, out: &mut Vec<Action>) {
+    fn end_if_left(&mut self, task: TaskId, index: u32) {
         let has_made_all = self.tasks.get(&task).is_some_and(|call| {
             call.past.earlier.is_left && !call.cancelled && index + 1 >= call.past.earlier.items
         });
         if has_made_all {
-            self.leave(task, now, out);
+            self.leave(task);
         }
     }
 
     /// Tells a generator that is bound by its reader how many items that has taken.
-    pub(crate) fn tell_read(&self, task: TaskId, read: u32, out: &mut Vec<Action>) {
+    pub(crate) fn tell_read(&mut self, task: TaskId, read: u32) {
         if let Some((to, spec)) = self.running_at(&task)
             && spec.template.backpressure > 0
             && !mutant!("generator-not-told-of-its-reader")
         {
-            out.push(Action::Send { to, frame: Frame::Consumed { task, count: read } });
+            self.ctx.send(to, Frame::Consumed { task, count: read });
         }
     }
 
@@ -129,11 +117,11 @@ impl Owner {
             && !mutant!("items-lost-with-a-link-forgotten")
     }
 
-    pub(crate) fn stream_ended(&mut self, task: TaskId, items: u32, out: &mut Vec<Action>) {
+    pub(crate) fn stream_ended(&mut self, task: TaskId, items: u32) {
         if let Some(stream) = self.streams.get_mut(&task) {
             assert!(stream.read <= stream.arrived, "a reader has what never came");
             stream.total = Some(items.max(stream.arrived));
-            out.push(Action::StreamChanged(task));
+            self.ctx.push(Action::StreamChanged(task));
         }
     }
 
@@ -144,8 +132,6 @@ impl Owner {
         failed: bool,
         items: u32,
         returns: Vec<Returned>,
-        now: u64,
-        out: &mut Vec<Action>,
     ) {
         if self.objects.get(&id.object(1)).is_none_or(crate::Object::is_ready) {
             // The call ran once more for items that were lost, and its readers know how it ended.
@@ -159,10 +145,10 @@ impl Owner {
             && !mutant!("failed-generator-just-ends")
         {
             let index = self.stream(&id).map_or(0, |stream| stream.arrived);
-            self.item_came(id, index, error.clone(), now, out);
+            self.item_came(id, index, error.clone());
             total = index + 1;
         }
-        self.stream_ended(id, total, out);
+        self.stream_ended(id, total);
         // The generator's own value says only that it has ended, or how; its error is an item, too, and that
         // is the one to be looked at.
         if let Some(object) = self.objects.get_mut(&id.object(1)) {
@@ -170,7 +156,7 @@ impl Owner {
         }
         let value = end
             .map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
-        self.set_value(id.object(1), value, &[], now, out);
+        self.set_value(id.object(1), value, &[]);
     }
 
     /// A generator has ended: those of its items that were lost and that this attempt did not bring again.
@@ -209,7 +195,7 @@ impl Owner {
         wanted
     }
 
-    pub(crate) fn stream_read(&mut self, task: TaskId, index: u32, out: &mut Vec<Action>) {
+    pub(crate) fn stream_read(&mut self, task: TaskId, index: u32) {
         let Some(stream) = self.streams.get_mut(&task) else { return };
         if index != stream.read || index >= stream.arrived {
             return;
@@ -219,22 +205,22 @@ impl Owner {
         let read = stream.read;
         let id = task.object(FIRST_ITEM + index);
         self.add_ref(id);
-        self.unhold(id, out);
-        self.tell_read(task, read, out);
+        self.unhold(id);
+        self.tell_read(task, read);
     }
 
     /// The reader is gone. A generator that it had begun to read is not wanted any more, as in Python; one
     /// that was never read was called for what it does, and runs to its end unless it waits for a reader.
     /// Calls that it has made go on: items that were read may have references to their results.
-    pub(crate) fn stream_dropped(&mut self, task: TaskId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn stream_dropped(&mut self, task: TaskId) {
         let Some(stream) = self.streams.remove(&task) else { return };
         for index in stream.read..stream.arrived {
-            self.unhold(task.object(FIRST_ITEM + index), out);
+            self.unhold(task.object(FIRST_ITEM + index));
         }
         let waits_for_readers =
             self.tasks.get(&task).is_some_and(|call| call.spec.template.backpressure > 0);
         if stream.total.is_none() && (stream.read > 0 || waits_for_readers) {
-            self.leave(task, now, out);
+            self.leave(task);
         }
     }
 
@@ -245,10 +231,9 @@ impl Owner {
         caller: &Arc<WorkerAddress>,
         index: u32,
         item: Outgoing,
-        out: &mut Vec<Action>,
     ) {
         let returned = self.outgoing(task, caller, item);
-        self.borrows.send(caller, Frame::Item { task, index, returned }, out);
+        self.borrows.send(caller, Frame::Item { task, index, returned }, &mut self.ctx);
     }
 
     /// Objects whose value a stream's item is.

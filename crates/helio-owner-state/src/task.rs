@@ -242,7 +242,7 @@ impl Owner {
         self.tasks.contains_key(task)
     }
 
-    pub(crate) fn submit(&mut self, spec: Arc<TaskSpec>, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn submit(&mut self, spec: Arc<TaskSpec>) {
         for id in spec.return_ids() {
             self.expect(id, 1);
         }
@@ -253,8 +253,8 @@ impl Owner {
             self.hold(id);
         }
         let retries_left = spec.retry.max;
-        let past = Past { created: now, ..Past::default() };
-        self.enter(spec, 0, retries_left, past, now, out);
+        let past = Past { created: self.ctx.now(), ..Past::default() };
+        self.enter(spec, 0, retries_left, past);
     }
 
     /// Waits for the dependencies that are missing, or goes on at once.
@@ -265,11 +265,9 @@ impl Owner {
         attempt: u32,
         retries_left: i32,
         past: Past,
-        now: u64,
-        out: &mut Vec<Action>,
     ) {
         let id = spec.id;
-        let missing = self.await_args(id, &spec, out);
+        let missing = self.await_args(id, &spec);
         if let Target::Actor(actor) = spec.target {
             self.enqueue_call(actor, &spec, past.earlier.is_remade);
         }
@@ -287,12 +285,12 @@ impl Owner {
         };
         assert!(self.tasks.insert(id, task).is_none(), "an attempt under way would be forgotten");
         if missing == 0 {
-            self.dispatch(&spec, now, out);
+            self.dispatch(&spec);
         }
     }
 
-    pub(crate) fn dependency_ready(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
-        if self.creation_dependency_ready(id, out) {
+    pub(crate) fn dependency_ready(&mut self, id: TaskId) {
+        if self.creation_dependency_ready(id) {
             return;
         }
         let Some(task) = self.tasks.get_mut(&id) else { return };
@@ -302,12 +300,12 @@ impl Owner {
         if *missing == 0 {
             task.state = State::Queued;
             let spec = task.spec.clone();
-            self.dispatch(&spec, now, out);
+            self.dispatch(&spec);
         }
     }
 
     /// All dependencies are known: fail with theirs, or go where the call runs.
-    fn dispatch(&mut self, spec: &TaskSpec, now: u64, out: &mut Vec<Action>) {
+    fn dispatch(&mut self, spec: &TaskSpec) {
         let id = spec.id;
         let mut is_stored = false;
         let failed = spec.awaited().find_map(|dep| match &self.objects.get(&dep)?.value {
@@ -322,15 +320,15 @@ impl Owner {
                 self.error_read(dep);
             }
             let error = helio_proto::error::through(&spec.template.name, &bytes);
-            self.fail(id, &Stored::Error(Arc::new(error)), now, out);
+            self.fail(id, &Stored::Error(Arc::new(error)));
             if let Target::Actor(actor) = spec.target {
-                self.pump_actor(actor, now, out);
+                self.pump_actor(actor);
             }
             return;
         }
         match &spec.target {
-            Target::Class(class) => self.enqueue(class, id, is_stored, now, out),
-            Target::Actor(actor) => self.dispatch_call(*actor, spec, now, out),
+            Target::Class(class) => self.enqueue(class, id, is_stored),
+            Target::Actor(actor) => self.dispatch_call(*actor, spec),
         }
     }
 
@@ -345,7 +343,7 @@ impl Owner {
         let mut is_stored = false;
         for dep in args.stored_body.iter().chain(&args.deps) {
             let object = self.objects.get(dep);
-            let owner = object.and_then(|object| object.owner.as_ref()).unwrap_or(&self.me);
+            let owner = object.and_then(|object| object.owner.as_ref()).unwrap_or(self.ctx.me());
             if let Some(value) = object.and_then(|object| object.value.as_wire()) {
                 is_stored |= matches!(value, ValueRef::Stored { .. });
                 peer::put_dependency(&mut bytes, *dep, owner, value);
@@ -373,7 +371,7 @@ impl Owner {
             }
         }
         // Of equal ones this node comes first.
-        let own = self.me.node_id;
+        let own = self.ctx.me().node_id;
         holders.sort_by_key(|(node, bytes)| (Reverse(*bytes), node.node_id != own));
         holders
     }
@@ -397,17 +395,10 @@ impl Owner {
 
     /// A worker's reply.
     #[allow(clippy::too_many_arguments, reason = "the fields of one frame")]
-    pub(crate) fn replied(
-        &mut self,
-        from: WorkerId,
-        id: TaskId,
-        frame: Frame<'static>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn replied(&mut self, from: WorkerId, id: TaskId, frame: Frame<'static>) {
         let Frame::Reply { failed, retryable, leaving, items, returns, .. } = frame else { return };
         let Some(task) = self.tasks.get_mut(&id) else {
-            self.discard(from, id, returns, out);
+            self.discard(from, id, returns);
             return;
         };
         // A process whose lease was lost may have run the call to its end all the same; what runs now is
@@ -420,16 +411,16 @@ impl Owner {
             spec.returns == STREAMING || returns.iter().any(|one| !one.contained.is_empty());
         match state {
             State::OnLease(request) if is_current => {
-                let began = self.leave_lease(request, id, leaving, now, out);
+                let began = self.leave_lease(request, id, leaving);
                 self.has_begun(id, began);
             }
             State::OnActor if is_current => {
-                let began = self.leave_actor(&spec, id, now);
+                let began = self.leave_actor(&spec, id);
                 self.has_begun(id, began);
             }
             // A reply of an attempt that was given up: the next one will bring the values.
             _ => {
-                self.discard(from, id, returns, out);
+                self.discard(from, id, returns);
                 return;
             }
         }
@@ -443,18 +434,18 @@ impl Owner {
                 "" => "it raised an exception that its options retry".to_owned(),
                 line => format!("it raised {line}"),
             };
-            self.retry(id, ("TASK_EXECUTION_EXCEPTION", &failure), now, out);
+            self.retry(id, ("TASK_EXECUTION_EXCEPTION", &failure));
         } else if failed && cancelled {
-            self.free_unread(id, returns, out);
-            self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
+            self.free_unread(id, returns);
+            self.fail(id, &cancelled_error(id, &spec.template.name));
         } else if !failed && self.has_lost_items(id, items) {
             let text = "items of the generator were lost with a connection that broke";
-            self.worker_lost(id, true, &DeathCause::new(DeathKind::Unknown, text), now, out);
+            self.worker_lost(id, true, &DeathCause::new(DeathKind::Unknown, text));
         } else {
-            self.complete(id, failed, items, returns, now, out);
+            self.complete(id, failed, items, returns);
         }
         if brings {
-            self.say_held(from, id, out);
+            self.say_held(from, id);
         }
     }
 
@@ -466,54 +457,40 @@ impl Owner {
     }
 
     /// Tells the executor that it may let go: the references in the call's returns are held here, or not wanted.
-    fn say_held(&mut self, executor: WorkerId, task: TaskId, out: &mut Vec<Action>) {
+    fn say_held(&mut self, executor: WorkerId, task: TaskId) {
         if let Some(executor) = self.peer_address(executor) {
-            self.borrows.send(&executor, Frame::ReturnsHeld { task }, out);
+            self.borrows.send(&executor, Frame::ReturnsHeld { task }, &mut self.ctx);
         }
     }
 
     /// A reply that nobody waits for: let go of what it brought.
-    fn discard(
-        &mut self,
-        from: WorkerId,
-        id: TaskId,
-        returns: Vec<Returned>,
-        out: &mut Vec<Action>,
-    ) {
+    fn discard(&mut self, from: WorkerId, id: TaskId, returns: Vec<Returned>) {
         for (index, returned) in (1u32..).zip(returns) {
             let Value::Stored { locations, .. } = returned.value else { continue };
             match self.tasks.get_mut(&id) {
                 Some(task) => add_each(&mut task.past.earlier.strays, locations),
-                None => self.strayed(id.object(index), &locations, out),
+                None => self.strayed(id.object(index), &locations),
             }
         }
-        self.say_held(from, id, out);
+        self.say_held(from, id);
     }
 
     /// Values of a call that gets others.
-    fn free_unread(&mut self, id: TaskId, returns: Vec<Returned>, out: &mut Vec<Action>) {
+    fn free_unread(&mut self, id: TaskId, returns: Vec<Returned>) {
         for (index, returned) in (1u32..).zip(returns) {
             let object = id.object(index);
             if let Value::Stored { locations, .. } = returned.value
                 && !self.objects.get(&object).is_some_and(crate::Object::is_ready)
             {
-                out.push(Action::Free { id: object, locations });
+                self.ctx.push(Action::Free { id: object, locations });
             }
         }
     }
 
-    fn complete(
-        &mut self,
-        id: TaskId,
-        failed: bool,
-        items: u32,
-        returns: Vec<Returned>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    fn complete(&mut self, id: TaskId, failed: bool, items: u32, returns: Vec<Returned>) {
         let Some(task) = self.tasks.remove(&id) else { return };
-        shrink(&mut self.tasks, out);
-        self.history.add(&task, failed.then(|| returns.last()).flatten(), now);
+        shrink(&mut self.tasks, &mut self.ctx);
+        self.history.add(&task, failed.then(|| returns.last()).flatten(), self.ctx.now());
         let (spec, past) = (task.spec.clone(), &task.past);
         let wanted = self.items_wanted(&task, failed, items, &returns);
         let stored = |returned: &Returned| matches!(returned.value, Value::Stored { .. });
@@ -522,7 +499,7 @@ impl Owner {
             let live = self.count_live(&spec, past.earlier.items, &returns);
             let is_forgotten = mutant!("lineage-with-an-end-forgotten") && task.retries_left > 0;
             if task.may_run_again() && live > 0 && !is_forgotten {
-                self.remember(spec.clone(), task.retries_left, live, past, out);
+                self.remember(spec.clone(), task.retries_left, live, past);
             } else {
                 let why = match spec.retry.max {
                     _ if task.is_unwanted() => Final::Cancelled,
@@ -535,30 +512,24 @@ impl Owner {
             }
         }
         for object in spec.made(past.earlier.items) {
-            self.strayed(object, &past.earlier.strays, out);
+            self.strayed(object, &past.earlier.strays);
         }
         if spec.returns == STREAMING {
-            self.stream_finished(id, failed, items, returns, now, out);
+            self.stream_finished(id, failed, items, returns);
             for (item, value) in wanted {
                 match value {
-                    Some(value) => self.set_value(item, value, &[], now, out),
-                    None => self.rebuild(item, now, out),
+                    Some(value) => self.set_value(item, value, &[]),
+                    None => self.rebuild(item),
                 }
             }
         } else {
             for (index, returned) in (1u32..).zip(returns) {
-                self.set_value(
-                    id.object(index),
-                    returned.value.into(),
-                    &returned.contained,
-                    now,
-                    out,
-                );
+                self.set_value(id.object(index), returned.value.into(), &returned.contained);
             }
         }
-        self.release_args(&spec, out);
+        self.release_args(&spec);
         if let Target::Actor(actor) = spec.target {
-            self.retire_actor(actor, out);
+            self.retire_actor(actor);
         }
     }
 
@@ -574,14 +545,14 @@ impl Owner {
         (of_returns.count() + of_items.count()) as u32
     }
 
-    fn release_args(&mut self, spec: &TaskSpec, out: &mut Vec<Action>) {
+    fn release_args(&mut self, spec: &TaskSpec) {
         for id in spec.held() {
-            self.unhold(id, out);
+            self.unhold(id);
         }
     }
 
     /// Ends a call with an error in place of its values.
-    pub(crate) fn fail(&mut self, id: TaskId, value: &Stored, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn fail(&mut self, id: TaskId, value: &Stored) {
         let Some(task) = self.tasks.get(&id) else { return };
         let spec = task.spec.clone();
         let Some(value) = value.to_wire() else { return };
@@ -590,7 +561,7 @@ impl Owner {
         if let Target::Actor(actor) = spec.target {
             self.forget_call(actor, id);
         }
-        self.complete(id, true, 0, vec![returned; n], now, out);
+        self.complete(id, true, 0, vec![returned; n]);
     }
 
     /// Counts a retry if one is left.
@@ -608,16 +579,10 @@ impl Owner {
 
     /// Sends the call on its way once more. `failure`: why the attempt before failed, by its name in Ray's state
     /// API and in words.
-    pub(crate) fn retry(
-        &mut self,
-        id: TaskId,
-        failure: (&'static str, &str),
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn retry(&mut self, id: TaskId, failure: (&'static str, &str)) {
         // An argument may have been lost with the worker: wait for it again if so.
         let Some(task) = self.tasks.remove(&id) else { return };
-        self.history.add_attempt(&task, failure, now);
+        self.history.add_attempt(&task, failure, self.ctx.now());
         let mut past = task.past;
         past.earlier.failure = Some(failure.1.into());
         // A method's call had ended, for when its actor does the calls go back to the queue. Calls that were made
@@ -625,18 +590,11 @@ impl Owner {
         if matches!(task.spec.target, Target::Actor(_)) && !past.earlier.is_remade {
             (past.earlier.is_remade, past.earlier.ended) = (true, self.lineages.next_ended());
         }
-        self.enter(task.spec, task.attempt + 1, task.retries_left, past, now, out);
+        self.enter(task.spec, task.attempt + 1, task.retries_left, past);
     }
 
     /// The worker that ran the call (or was about to) has ended.
-    pub(crate) fn worker_lost(
-        &mut self,
-        id: TaskId,
-        started: bool,
-        cause: &DeathCause,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn worker_lost(&mut self, id: TaskId, started: bool, cause: &DeathCause) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if started {
             task.stray();
@@ -644,7 +602,7 @@ impl Owner {
         let (cancelled, name) = (task.cancelled, task.spec.template.name.clone());
         let is_oom = cause.kind == DeathKind::OutOfMemory;
         if cancelled && !mutant!("cancelled-call-retried") {
-            self.fail(id, &cancelled_error(id, &name), now, out);
+            self.fail(id, &cancelled_error(id, &name));
         } else if cause.kind == DeathKind::GroupRemoved {
             // Begun or not, there is no place any more where it could run.
             let error = SystemError {
@@ -652,14 +610,14 @@ impl Owner {
                 name,
                 ..SystemError::new(ErrorKind::TaskGroupRemoved, cause.message.clone())
             };
-            self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
+            self.fail(id, &Stored::Error(Arc::new(error.to_payload())));
         } else if !started && !mutant!("unbegun-call-counts") {
             let text = format!("the worker to which it was sent ended: {cause}");
-            self.retry(id, (name_of_loss(cause.kind), &text), now, out);
+            self.retry(id, (name_of_loss(cause.kind), &text));
         } else if is_oom && task.retries_left != 0 && !cause.is_final {
-            self.retry_later(id, cause, now);
+            self.retry_later(id, cause);
         } else if !is_oom && !mutant!("task-not-retried") && self.take_retry(id) {
-            self.retry(id, (name_of_loss(cause.kind), &cause.message), now, out);
+            self.retry(id, (name_of_loss(cause.kind), &cause.message));
         } else {
             let kind = match cause.kind {
                 DeathKind::OutOfMemory => ErrorKind::OutOfMemory,
@@ -672,7 +630,7 @@ impl Owner {
                 name,
                 ..SystemError::new(kind, format!("the worker that ran the task has ended: {cause}"))
             };
-            self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
+            self.fail(id, &Stored::Error(Arc::new(error.to_payload())));
         }
     }
 
@@ -688,19 +646,13 @@ impl Owner {
     }
 
     /// The executor has run a call for a peer.
-    pub(crate) fn finished(
-        &mut self,
-        task: TaskId,
-        caller: &Arc<WorkerAddress>,
-        outcome: Outcome,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn finished(&mut self, task: TaskId, caller: &Arc<WorkerAddress>, outcome: Outcome) {
         let Outcome { returns, failed, retryable, leaving, items } = outcome;
         let returns = returns.into_iter().map(|value| self.outgoing(task, caller, value)).collect();
         self.borrows.send(
             caller,
             Frame::Reply { task, failed, retryable, leaving, items, returns },
-            out,
+            &mut self.ctx,
         );
     }
 
@@ -730,19 +682,19 @@ impl Owner {
         Returned { value, contained }
     }
 
-    pub(crate) fn returns_held(&mut self, task: TaskId, out: &mut Vec<Action>) {
+    pub(crate) fn returns_held(&mut self, task: TaskId) {
         if let Some((_, held)) = self.borrows.returned.remove(&task) {
             for id in held {
-                self.unhold(id, out);
+                self.unhold(id);
             }
         }
     }
 
     /// If an argument of a queued call was lost meanwhile and is being made again, the call waits for it
     /// once more.
-    pub(crate) fn waits_again(&mut self, id: TaskId, out: &mut Vec<Action>) -> bool {
+    pub(crate) fn waits_again(&mut self, id: TaskId) -> bool {
         let Some(spec) = self.tasks.get(&id).map(|task| task.spec.clone()) else { return false };
-        let missing = self.await_args(id, &spec, out);
+        let missing = self.await_args(id, &spec);
         if let Some(task) = self.tasks.get_mut(&id).filter(|_| missing > 0) {
             task.state = State::Waiting(missing);
         }
@@ -750,7 +702,7 @@ impl Owner {
     }
 
     /// Registers a call with those of its arguments that are not known; how many they are.
-    fn await_args(&mut self, id: TaskId, spec: &TaskSpec, out: &mut Vec<Action>) -> u32 {
+    fn await_args(&mut self, id: TaskId, spec: &TaskSpec) -> u32 {
         let mut missing = 0;
         for dep in spec.awaited() {
             if let Some(object) = self.objects.get_mut(&dep)
@@ -758,7 +710,7 @@ impl Owner {
             {
                 object.relations.dependents.push(id);
                 missing += 1;
-                self.watch(dep, out);
+                self.watch(dep);
             }
         }
         missing
@@ -766,12 +718,12 @@ impl Owner {
 
     /// The call whose object was lost runs again already, or it is a generator that still yields. A reader
     /// must not look for the value where it was, over and over.
-    pub(crate) fn await_attempt(&mut self, id: ObjectId, now: u64) {
+    pub(crate) fn await_attempt(&mut self, id: ObjectId) {
         if let Some(object) = self.objects.get_mut(&id)
             && matches!(&object.value, Stored::Stores { locations, .. } if locations.is_empty())
         {
             object.value = Stored::Pending;
-            object.relations.made_again = now;
+            object.relations.made_again = self.ctx.now();
         }
     }
 }

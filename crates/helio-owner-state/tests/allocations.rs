@@ -33,7 +33,6 @@ struct Caller {
     owner: Owner,
     template: Arc<Template>,
     class: Arc<LeaseClass>,
-    out: Vec<helio_owner_state::Action>,
 }
 
 fn worker(number: u8) -> WorkerAddress {
@@ -60,7 +59,6 @@ impl Caller {
             owner: Owner::new(worker(1)),
             template: Arc::new(Template { name: "f".into(), ..Template::default() }),
             class: Arc::default(),
-            out: Vec::new(),
         };
         caller.submit(0, &Target::Class(Arc::clone(&caller.class)));
         let worker_id = worker(2);
@@ -86,8 +84,7 @@ impl Caller {
     }
 
     fn apply(&mut self, event: Event) {
-        self.owner.apply(event, 1_000, &mut self.out);
-        self.out.clear();
+        self.owner.apply(event, 1_000);
     }
 
     fn submit(&mut self, number: u64, target: &Target) {

@@ -29,7 +29,7 @@ impl<M: Memory> Process<M> {
 
     /// Tells the owner machine; what it wants done waits for [`Process::run_owner`].
     pub(crate) fn queue_for_owner(&mut self, event: OwnerEvent) {
-        self.owner.apply(event, self.now, &mut self.owner_actions);
+        self.owner_actions.extend(self.owner.apply(event, self.now));
     }
 
     pub(crate) fn run_owner(&mut self) {

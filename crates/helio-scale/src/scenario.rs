@@ -230,7 +230,6 @@ pub fn queue_tasks(n_tasks: u64) -> QueuedTask {
     let mut took = 0;
     let counted = measure(|| {
         let began = clock();
-        let mut out = Vec::new();
         for number in 0..n_tasks {
             let spec = TaskSpec {
                 id: TaskId::new(number, root),
@@ -242,9 +241,7 @@ pub fn queue_tasks(n_tasks: u64) -> QueuedTask {
                 parent: TaskId::NIL,
                 handle: None,
             };
-            owner.apply(Event::Submit { spec: Arc::new(spec) }, 1_000, &mut out);
-            messages += out.len() as u64;
-            out.clear();
+            messages += owner.apply(Event::Submit { spec: Arc::new(spec) }, 1_000).count() as u64;
         }
         took = clock() - began;
     });

@@ -12,7 +12,6 @@ use super::line::Room;
 use super::requests::Goal;
 use super::{Class, Lease, Leases, slots};
 use crate::Owner;
-use crate::event::Action;
 
 /// How long calls wait for a worker on a node that says it has no room: it asks idle ones back first. In
 /// microseconds.
@@ -115,22 +114,17 @@ impl Class {
 
 impl Owner {
     /// The next call that is to be sent, and to which lease.
-    pub(super) fn next_pair(
-        &mut self,
-        index: usize,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) -> Option<Pair> {
+    pub(super) fn next_pair(&mut self, index: usize) -> Option<Pair> {
         let class = &self.leases.classes[index];
         if class.is_in_turn() {
-            return self.next_in_turn(index, out);
+            return self.next_in_turn(index);
         }
         if let Some(task) = class.queue.only_anywhere() {
             return Some((None, task, self.leases.with_room(index, None)?));
         }
         for (node, task) in class.queue.fronts() {
             let mut lease = self.leases.with_room(index, node);
-            if lease.is_none() && node.is_some_and(|node| self.may_move(index, node, task, now)) {
+            if lease.is_none() && node.is_some_and(|node| self.may_move(index, node, task)) {
                 lease = self.leases.with_room(index, None);
             }
             if let Some(lease) = lease {
@@ -141,7 +135,7 @@ impl Owner {
     }
 
     /// Whether a call, the first that waits for a node without room, is better run on another one.
-    pub(super) fn may_move(&self, index: usize, node: NodeId, task: TaskId, now: u64) -> bool {
+    pub(super) fn may_move(&self, index: usize, node: NodeId, task: TaskId) -> bool {
         let class = &self.leases.classes[index];
         let room = class.queue.room(node);
         if room == Room::Unknown {
@@ -149,7 +143,8 @@ impl Owner {
         }
         let leases = class.leases.iter().filter_map(|request| self.leases.leases.get(request));
         let there = leases.filter(|lease| lease.node == node && lease.is_open());
-        let ages: Vec<u64> = there.map(|lease| now.saturating_sub(lease.began)).collect();
+        let ages: Vec<u64> =
+            there.map(|lease| self.ctx.now().saturating_sub(lease.began)).collect();
         let Some(youngest) = ages.iter().min() else { return room == Room::None };
         // A call that has run for long may run for as long again.
         let call_us = class.call_us.max(*youngest);
@@ -158,13 +153,13 @@ impl Owner {
         waits > MOVE_US + bytes / COPIED_PER_US
     }
 
-    fn next_in_turn(&mut self, index: usize, out: &mut Vec<Action>) -> Option<Pair> {
+    fn next_in_turn(&mut self, index: usize) -> Option<Pair> {
         let task = self.leases.classes[index].queue.only_anywhere()?;
         let (lease, is_fresh) = self.leases.in_turn(index)?;
         if !is_fresh && !self.leases.pauses.holds(index) {
             let class = &self.leases.classes[index];
             if !class.knows_no_room() && class.open_requests() == 0 {
-                self.request(index, Goal::Another, None, out);
+                self.request(index, Goal::Another, None);
             }
             // A worker that was requested has a call to run when it comes.
             let class = &self.leases.classes[index];

@@ -194,13 +194,7 @@ impl Owner {
             .min()
     }
 
-    pub(crate) fn lease_granted(
-        &mut self,
-        grant: Box<LeaseGranted>,
-        node: NodeId,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn lease_granted(&mut self, grant: Box<LeaseGranted>, node: NodeId) {
         let request = grant.request_id;
         let index = self.leases.class_of_request(request);
         let wanted = index.filter(|index| {
@@ -210,7 +204,7 @@ impl Owner {
         });
         let Some(index) = wanted else {
             // Cancelled while the grant was under way, or news only: there is room on one more node.
-            out.push(Action::ReturnLease { node, lease: grant.lease_id, discard: false });
+            self.ctx.push(Action::ReturnLease { node, lease: grant.lease_id, discard: false });
             return;
         };
         self.leases.classes[index].queue.set_room(node, Room::Unknown);
@@ -223,8 +217,8 @@ impl Owner {
             worker: worker.clone(),
             class: index,
             sent: VecDeque::new(),
-            began: now,
-            idle_since: now,
+            began: self.ctx.now(),
+            idle_since: self.ctx.now(),
             revoked: false,
             is_fresh: true,
             stealing: false,
@@ -238,18 +232,12 @@ impl Owner {
         assert!(before.is_none(), "the worker of the first of two leases is never given back");
         self.leases.classes[index].leases.push(request);
         self.leases.classes[index].idle.push(request);
-        out.push(Action::BeginLease { to: worker, grant });
-        self.pump(index, now, out);
-        self.balance(index, out);
+        self.ctx.push(Action::BeginLease { to: worker, grant });
+        self.pump(index);
+        self.balance(index);
     }
 
-    pub(crate) fn lease_refused(
-        &mut self,
-        request: u64,
-        failure: &Failure,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn lease_refused(&mut self, request: u64, failure: &Failure) {
         let Some(index) = self.leases.class_of_request(request) else { return };
         let class = &mut self.leases.classes[index];
         class.requests.remove(&request);
@@ -267,19 +255,13 @@ impl Owner {
         }
         for task in refused {
             let error = SystemError { task, ..SystemError::new(kind, failure.message.clone()) };
-            self.fail(task, &Stored::Error(Arc::new(error.to_payload())), now, out);
+            self.fail(task, &Stored::Error(Arc::new(error.to_payload())));
         }
     }
 
-    pub(crate) fn lease_spilled(
-        &mut self,
-        request: u64,
-        node: NodeAddress,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn lease_spilled(&mut self, request: u64, node: NodeAddress) {
         let Some(index) = self.leases.class_of_request(request) else { return };
-        let (others, own) = (self.leases.nodes_of(index), self.me.node_id);
+        let (others, own) = (self.leases.nodes_of(index), self.ctx.me().node_id);
         let class = &mut self.leases.classes[index];
         let Some(asked) = class.requests.get_mut(&request) else { return };
         if asked.goal == Goal::Another && class.queue.is_empty() {
@@ -293,16 +275,16 @@ impl Owner {
         if goal == Goal::Near(former) {
             class.queue.set_room(former, Room::None);
             let first = class.queue.nth(Some(former), 0);
-            if first.is_some_and(|first| !self.may_move(index, former, first, now)) {
+            if first.is_some_and(|first| !self.may_move(index, former, first)) {
                 // The workers there are sooner: one elsewhere would be of no use.
                 self.leases.classes[index].requests.remove(&request);
-                return self.pump(index, now, out);
+                return self.pump(index);
             }
         }
         let class = &mut self.leases.classes[index];
         let first = class.queue.first().and_then(|task| self.tasks.get(&task));
         let is_retriable = first.is_some_and(|task| task.retries_left != 0);
-        out.push(Action::RequestLease {
+        self.ctx.push(Action::RequestLease {
             node: Some(node),
             request,
             class: class.class.clone(),
@@ -312,42 +294,33 @@ impl Owner {
         });
     }
 
-    pub(crate) fn lease_revoked(
-        &mut self,
-        node: NodeId,
-        lease: LeaseId,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn lease_revoked(&mut self, node: NodeId, lease: LeaseId) {
         let Some(request) = self.leases.by_lease.get(&(node, lease)).copied() else { return };
         if let Some(lease) = self.leases.leases.get_mut(&request) {
             lease.revoked = true;
             // Take back what has not begun, so that the lease ends with the call that runs.
             if lease.sent.len() > 1 && !lease.stealing {
                 lease.stealing = true;
-                out.push(Action::Send {
-                    to: lease.worker.clone(),
-                    frame: Frame::Steal { max: u32::MAX },
-                });
+                self.ctx.send(lease.worker.clone(), Frame::Steal { max: u32::MAX });
             }
             let (index, is_empty) = (lease.class, lease.sent.is_empty());
-            self.node_may_lack_leases(index, node, out);
+            self.node_may_lack_leases(index, node);
             if is_empty {
-                self.give_back(request, false, now, out);
+                self.give_back(request, false);
             }
-            self.pump(index, now, out);
+            self.pump(index);
         }
     }
 
     /// A lease on the node takes no more calls: calls that go round may lack one there.
-    fn node_may_lack_leases(&mut self, index: usize, node: NodeId, out: &mut Vec<Action>) {
+    fn node_may_lack_leases(&mut self, index: usize, node: NodeId) {
         if self.leases.classes[index].is_in_turn() && !self.leases.nodes_of(index).contains(&node) {
             self.leases.classes[index].turns.remove(&node);
-            self.ask_anew_for_others(index, out);
+            self.ask_anew_for_others(index);
         }
     }
 
-    fn give_back(&mut self, request: u64, discard: bool, now: u64, out: &mut Vec<Action>) {
+    fn give_back(&mut self, request: u64, discard: bool) {
         let Some(lease) = self.leases.leases.remove(&request) else { return };
         let number = self.leases.by_lease.remove(&(lease.node, lease.id));
         assert_eq!(
@@ -358,23 +331,16 @@ impl Owner {
         let class = &mut self.leases.classes[lease.class];
         class.leases.retain(|other| *other != request);
         class.idle.retain(|other| *other != request);
-        out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard });
-        self.node_may_lack_leases(lease.class, lease.node, out);
+        self.ctx.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard });
+        self.node_may_lack_leases(lease.class, lease.node);
         for task in lease.sent {
             let cause = DeathCause::new(DeathKind::Intended, "the worker was given back");
-            self.worker_lost(task, false, &cause, now, out);
+            self.worker_lost(task, false, &cause);
         }
     }
 
     /// A call on the lease has been replied to; when it can have begun.
-    pub(crate) fn leave_lease(
-        &mut self,
-        request: u64,
-        id: TaskId,
-        leaving: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) -> u64 {
+    pub(crate) fn leave_lease(&mut self, request: u64, id: TaskId, leaving: bool) -> u64 {
         let Some(lease) = self.leases.leases.get_mut(&request) else { return 0 };
         let began = lease.began;
         let first = lease.sent.front() == Some(&id);
@@ -385,8 +351,8 @@ impl Owner {
         }
         let index = lease.class;
         if first {
-            let took = now.saturating_sub(lease.began).max(1);
-            lease.began = now;
+            let took = self.ctx.now().saturating_sub(lease.began).max(1);
+            lease.began = self.ctx.now();
             let class = &mut self.leases.classes[index];
             class.call_us = if class.call_us == 0 { took } else { (class.call_us * 7 + took) / 8 };
         }
@@ -394,23 +360,23 @@ impl Owner {
         let exclusive =
             self.leases.classes[index].class.exclusive && !mutant!("worker-of-one-call-lent-on");
         if empty && lease.is_orphaned {
-            self.drop_with_node(request, now, out);
+            self.drop_with_node(request);
         } else if leaving || (empty && (lease.revoked || exclusive)) {
-            self.give_back(request, leaving, now, out);
+            self.give_back(request, leaving);
         } else if empty {
-            lease.idle_since = now;
+            lease.idle_since = self.ctx.now();
             lease.stealing = false;
             self.leases.classes[index].idle.push(request);
         }
-        self.pump(index, now, out);
+        self.pump(index);
         if empty {
-            self.balance(index, out);
+            self.balance(index);
         }
         if first { began } else { 0 }
     }
 
     /// An idle worker, and calls waiting behind another's: take some back.
-    fn balance(&mut self, index: usize, out: &mut Vec<Action>) {
+    fn balance(&mut self, index: usize) {
         let class = &self.leases.classes[index];
         let lease = |request: &u64| self.leases.leases.get(request);
         let idle = class.idle.iter().filter_map(lease).filter(|lease| lease.sent.is_empty());
@@ -435,18 +401,12 @@ impl Owner {
         {
             lease.stealing = true;
             let max = (lease.sent.len() / 2) as u32;
-            out.push(Action::Send { to: lease.worker.clone(), frame: Frame::Steal { max } });
+            self.ctx.send(lease.worker.clone(), Frame::Steal { max });
         }
     }
 
     /// A worker hands back calls that it has not begun.
-    pub(crate) fn unstarted(
-        &mut self,
-        from: WorkerId,
-        tasks: Vec<TaskId>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn unstarted(&mut self, from: WorkerId, tasks: Vec<TaskId>) {
         let (mut touched, mut cancelled) = (Vec::new(), Vec::new());
         // The calls return to the front of the queue in their order.
         for id in tasks.into_iter().rev() {
@@ -469,42 +429,42 @@ impl Owner {
             }
         }
         for (id, error) in cancelled {
-            self.fail(id, &error, now, out);
+            self.fail(id, &error);
         }
         for (request, index) in touched {
             if let Some(lease) = self.leases.leases.get_mut(&request) {
                 if lease.sent.is_empty() && lease.is_orphaned {
-                    self.drop_with_node(request, now, out);
+                    self.drop_with_node(request);
                 } else if lease.sent.is_empty() && lease.revoked {
-                    self.give_back(request, false, now, out);
+                    self.give_back(request, false);
                 } else {
                     // Its worker blocks or is about to be revoked: `stealing` keeps new calls off it
                     // until it replies.
                     lease.stealing = !lease.sent.is_empty();
                 }
             }
-            self.pump(index, now, out);
+            self.pump(index);
         }
     }
 
     /// A call takes longer than those before it: what was sent ahead goes where there is room, now or
     /// when a lease is granted. It could even be what the call waits for.
-    fn take_back(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
+    fn take_back(&mut self, request: u64) {
         let Some(lease) = self.leases.leases.get_mut(&request) else { return };
         lease.stealing = true;
-        out.push(Action::Send { to: lease.worker.clone(), frame: Frame::Steal { max: u32::MAX } });
+        self.ctx.send(lease.worker.clone(), Frame::Steal { max: u32::MAX });
         let class = &mut self.leases.classes[lease.class];
-        class.call_us = class.call_us.max(now.saturating_sub(lease.began));
+        class.call_us = class.call_us.max(self.ctx.now().saturating_sub(lease.began));
     }
 
-    pub(crate) fn tick(&mut self, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn tick(&mut self) {
         let (mut idle, mut broken, mut stalled) = (Vec::new(), Vec::new(), Vec::new());
         for (request, lease) in &self.leases.leases {
-            if lease.broken.is_some_and(|at| now >= at + CAUSE_WAIT_US) {
+            if lease.broken.is_some_and(|at| self.ctx.now() >= at + CAUSE_WAIT_US) {
                 broken.push(*request);
-            } else if lease.sent.is_empty() && now >= lease.idle_since + LINGER_US {
+            } else if lease.sent.is_empty() && self.ctx.now() >= lease.idle_since + LINGER_US {
                 idle.push(*request);
-            } else if lease.waits_behind() && now >= lease.began + STALL_US {
+            } else if lease.waits_behind() && self.ctx.now() >= lease.began + STALL_US {
                 stalled.push(*request);
             }
         }
@@ -512,28 +472,32 @@ impl Owner {
         broken.sort_unstable();
         stalled.sort_unstable();
         for request in stalled {
-            self.take_back(request, now, out);
+            self.take_back(request);
         }
         for request in idle.into_iter().filter(|_| !mutant!("idle-lease-kept")) {
             let class = self.leases.leases.get(&request).map(|lease| lease.class);
-            self.give_back(request, false, now, out);
+            self.give_back(request, false);
             if let Some(class) = class {
-                self.pump(class, now, out);
+                self.pump(class);
             }
         }
-        for class in self.leases.end_patience(now) {
-            self.pump(class, now, out);
+        for class in self.leases.end_patience(self.ctx.now()) {
+            self.pump(class);
         }
         let cause = DeathCause::new(DeathKind::Unknown, "the connection to its process broke");
         for request in broken {
             // The process may live behind a broken line; its daemon ends it, so that nothing runs twice.
             if let Some(lease) = self.leases.leases.get(&request) {
-                out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard: true });
+                self.ctx.push(Action::ReturnLease {
+                    node: lease.node,
+                    lease: lease.id,
+                    discard: true,
+                });
             }
-            self.drop_lease(request, None, &cause, now, out);
+            self.drop_lease(request, None, &cause);
         }
-        self.tick_actors(now, out);
-        self.tick_pauses(now, out);
-        self.tick_delayed(now, out);
+        self.tick_actors();
+        self.tick_pauses();
+        self.tick_delayed();
     }
 }

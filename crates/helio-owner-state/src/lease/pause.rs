@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use crate::Owner;
-use crate::event::Action;
 
 /// The pause after the first loss, in microseconds.
 const PAUSE_US: u64 = 10_000;
@@ -64,9 +63,9 @@ impl Pauses {
 }
 
 impl Owner {
-    pub(super) fn tick_pauses(&mut self, now: u64, out: &mut Vec<Action>) {
-        for class in self.leases.pauses.take_due(now) {
-            self.pump(class, now, out);
+    pub(super) fn tick_pauses(&mut self) {
+        for class in self.leases.pauses.take_due(self.ctx.now()) {
+            self.pump(class);
         }
     }
 }

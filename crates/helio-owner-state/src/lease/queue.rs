@@ -102,14 +102,7 @@ impl Leases {
 
 impl Owner {
     /// The call waits for a worker; `is_stored`: some of its arguments lie in object stores.
-    pub(crate) fn enqueue(
-        &mut self,
-        class: &Arc<LeaseClass>,
-        task: TaskId,
-        is_stored: bool,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
+    pub(crate) fn enqueue(&mut self, class: &Arc<LeaseClass>, task: TaskId, is_stored: bool) {
         let index = self.leases.class(class);
         let near = if is_stored { self.best_node(index, task) } else { None };
         let node = near.as_ref().map(|near| near.node_id);
@@ -119,7 +112,7 @@ impl Owner {
         // it is not even counted what was asked for.
         let waiting = class.queue.len_of(node);
         if waiting == 1 || (waiting <= REQUESTS_MAX && class.lacks_requests(node)) {
-            self.pump(index, now, out);
+            self.pump(index);
         }
     }
 
@@ -142,35 +135,35 @@ impl Owner {
     }
 
     /// Sends queued calls to leases with room, and asks for more leases if calls are left.
-    pub(crate) fn pump(&mut self, index: usize, now: u64, out: &mut Vec<Action>) {
-        while let Some((line, task, request)) = self.next_pair(index, now, out) {
+    pub(crate) fn pump(&mut self, index: usize) {
+        while let Some((line, task, request)) = self.next_pair(index) {
             self.leases.classes[index].queue.pop_front(line);
-            if self.waits_again(task, out) {
+            if self.waits_again(task) {
                 self.leases.classes[index].idle.push(request);
                 continue;
             }
-            self.send(request, task, now, out);
+            self.send(request, task);
         }
-        self.cancel_useless(index, out);
+        self.cancel_useless(index);
         if self.leases.classes[index].queue.is_empty() {
             self.leases.pauses.clear(index);
         } else if !self.leases.pauses.holds(index) {
-            self.ask(index, out);
+            self.ask(index);
         }
     }
 
-    fn send(&mut self, request: u64, id: TaskId, now: u64, out: &mut Vec<Action>) {
+    fn send(&mut self, request: u64, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(lease) = self.leases.leases.get_mut(&request) else { return };
         assert!(task.state == State::Queued, "a call would run at two workers at once");
         task.state = State::OnLease(request);
         task.at = Some(lease.worker.clone());
-        task.sent = now;
+        task.sent = self.ctx.now();
         lease.is_fresh = false;
         let is_alone = !self.leases.classes[lease.class].class.exclusive || lease.sent.is_empty();
         assert!(is_alone, "a worker that is to run one call would get a second one");
         if lease.sent.is_empty() {
-            lease.began = now;
+            lease.began = self.ctx.now();
         }
         lease.sent.push_back(id);
         let (spec, attempt, to, lease) =
@@ -180,6 +173,6 @@ impl Owner {
             self.copies_to_come(&spec, &to);
         }
         let (sequence, is_remade) = (0, false);
-        out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
+        self.ctx.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
     }
 }

@@ -78,7 +78,7 @@ impl Class {
 
 impl Owner {
     /// The daemon of a request says that there is no room now.
-    pub(crate) fn lease_pending(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn lease_pending(&mut self, request: u64) {
         let Some(index) = self.leases.class_of_request(request) else { return };
         let class = &mut self.leases.classes[index];
         let Some(first) = class.requests.get(&request) else { return };
@@ -90,13 +90,13 @@ impl Owner {
             }
         }
         if let Goal::Near(node) = goal {
-            class.queue.on_full(node, now + PATIENCE_US);
+            class.queue.on_full(node, self.ctx.now() + PATIENCE_US);
         }
-        self.pump(index, now, out);
+        self.pump(index);
     }
 
     /// Withdraws the requests whose calls are gone.
-    pub(super) fn cancel_useless(&mut self, index: usize, out: &mut Vec<Action>) {
+    pub(super) fn cancel_useless(&mut self, index: usize) {
         let class = &self.leases.classes[index];
         let (queue, has_leases) = (&class.queue, !class.leases.is_empty());
         let useless = |asked: &Asked| {
@@ -110,52 +110,46 @@ impl Owner {
             .filter(|(_, asked)| useless(asked))
             .map(|(request, _)| *request)
             .collect();
-        self.withdraw(index, gone, out);
+        self.withdraw(index, gone);
     }
 
     /// A node has no worker of the class any more: what was asked of the others is not the whole truth now.
-    pub(super) fn ask_anew_for_others(&mut self, index: usize, out: &mut Vec<Action>) {
+    pub(super) fn ask_anew_for_others(&mut self, index: usize) {
         let requests = self.leases.classes[index].requests.iter();
         let others = requests.filter(|(_, asked)| asked.goal == Goal::Another);
         let others = others.map(|(request, _)| *request).collect();
-        self.withdraw(index, others, out);
+        self.withdraw(index, others);
     }
 
-    fn withdraw(&mut self, index: usize, requests: Vec<u64>, out: &mut Vec<Action>) {
+    fn withdraw(&mut self, index: usize, requests: Vec<u64>) {
         for request in requests {
             if let Some(asked) = self.leases.classes[index].requests.remove(&request)
                 && !mutant!("request-withdrawn-in-silence")
             {
-                out.push(Action::CancelLease { node: asked.at, request });
+                self.ctx.push(Action::CancelLease { node: asked.at, request });
             }
         }
     }
 
     /// Asks for workers for the calls that are left.
-    pub(super) fn ask(&mut self, index: usize, out: &mut Vec<Action>) {
+    pub(super) fn ask(&mut self, index: usize) {
         let lacks_any = |class: &Class| class.lacks_requests(None) && class.may_ask_any();
         while lacks_any(&self.leases.classes[index]) {
-            self.request(index, Goal::Any, None, out);
+            self.request(index, Goal::Any, None);
         }
-        let own = self.me.node_id;
+        let own = self.ctx.me().node_id;
         let nodes: Vec<NodeAddress> = self.leases.classes[index].queue.nodes().cloned().collect();
         for node in nodes {
             let goal = Goal::Near(node.node_id);
             while self.leases.classes[index].lacks_requests(Some(node.node_id)) {
                 let at = (node.node_id != own).then(|| node.clone());
-                self.request(index, goal, at, out);
+                self.request(index, goal, at);
             }
         }
     }
 
     /// Asks a daemon for a worker.
-    pub(super) fn request(
-        &mut self,
-        index: usize,
-        goal: Goal,
-        at: Option<NodeAddress>,
-        out: &mut Vec<Action>,
-    ) {
+    pub(super) fn request(&mut self, index: usize, goal: Goal, at: Option<NodeAddress>) {
         let class = &self.leases.classes[index];
         let (line, asked) = (goal.line(), class.asked(goal));
         let first = class.queue.nth(line, asked).or_else(|| class.queue.nth(line, 0));
@@ -174,7 +168,7 @@ impl Owner {
         let is_there = |other: &Asked| other.goal == goal && other.at == at;
         let is_full = class.requests.values().any(|other| is_there(other) && other.is_full);
         class.requests.insert(request, Asked { at: at.clone(), goal, is_full });
-        out.push(Action::RequestLease {
+        self.ctx.push(Action::RequestLease {
             node: at,
             request,
             class: class.class.clone(),

@@ -103,9 +103,8 @@ impl Play {
     /// Gives the machine an event; what it wants done must be this, and its tables must agree (STATE-1).
     #[track_caller]
     fn check(&mut self, event: Event, expected: &[&str]) {
-        let mut out = Vec::new();
-        self.owner.apply(event, self.now, &mut out);
-        let done: Vec<String> = out.iter().filter_map(show).collect();
+        let out = self.owner.apply(event, self.now);
+        let done: Vec<String> = out.filter_map(|action| show(&action)).collect();
         assert_eq!(done, expected);
         assert_eq!(self.owner.check(), Ok(()), "STATE-1");
     }

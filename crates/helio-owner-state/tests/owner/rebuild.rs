@@ -230,17 +230,16 @@ fn a_long_chain_is_forgotten_without_a_deep_stack() {
     play.submit(call(1, 2, &[]), &["ask for lease 1"]);
     play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
     play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
-    let mut out = Vec::new();
     for number in 2..=N {
         let before = object(number - 1, 1);
         let spec = call(number, 2, &[before]);
         let target = Target::Class(play.class.clone());
         let spec = Arc::new(TaskSpec { target, ..spec });
-        play.owner.apply(Event::Submit { spec }, play.now, &mut out);
-        play.owner.apply(Event::DropRef { id: before }, play.now, &mut out);
-        play.owner.apply(from(2, reply(number, vec![stored_on(3)])), play.now, &mut out);
+        play.owner.apply(Event::Submit { spec }, play.now);
+        play.owner.apply(Event::DropRef { id: before }, play.now);
+        play.owner.apply(from(2, reply(number, vec![stored_on(3)])), play.now);
     }
-    play.owner.apply(Event::DropRef { id: object(N, 1) }, play.now, &mut out);
+    play.owner.apply(Event::DropRef { id: object(N, 1) }, play.now);
     play.linger(&["return 5"]);
     play.is_empty();
 }

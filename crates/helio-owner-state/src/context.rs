@@ -1,0 +1,60 @@
+//! The context in which a sub-machine handles an event: this process, the time, and the place for effects. A
+//! sub-machine has no other way to act on the outside.
+
+use std::sync::Arc;
+use std::vec::Drain;
+
+use helio_proto::peer::Frame;
+use helio_types::WorkerAddress;
+
+use crate::event::Action;
+
+/// **LIMIT-1** Room for so many actions is kept between events.
+const ACTIONS_KEPT: usize = 1 << 12;
+
+/// The process, the time and the outgoing effects that a handler of an event works with.
+#[derive(Debug)]
+pub(crate) struct Context {
+    me: Arc<WorkerAddress>,
+    now: u64,
+    out: Vec<Action>,
+}
+
+impl Context {
+    pub(crate) fn new(me: WorkerAddress) -> Self {
+        Self { me: Arc::new(me), now: 0, out: Vec::new() }
+    }
+
+    /// An event happens at that time.
+    pub(crate) fn begin(&mut self, now: u64) {
+        debug_assert!(self.out.is_empty(), "the effects of an event are taken before the next one");
+        if self.out.capacity() > ACTIONS_KEPT {
+            self.out = Vec::new();
+        }
+        self.now = now;
+    }
+
+    /// The event has been handled: hands over its effects, in their order. The room for them is kept.
+    pub(crate) fn finish(&mut self) -> Drain<'_, Action> {
+        self.out.drain(..)
+    }
+
+    /// This process.
+    pub(crate) fn me(&self) -> &Arc<WorkerAddress> {
+        &self.me
+    }
+
+    /// The time of the event, in microseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(crate) fn push(&mut self, action: Action) {
+        self.out.push(action);
+    }
+
+    /// Sends a frame to a process.
+    pub(crate) fn send(&mut self, to: Arc<WorkerAddress>, frame: Frame<'static>) {
+        self.out.push(Action::Send { to, frame });
+    }
+}
