@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::vec::Drain;
 
 use helio_proto::peer::Frame;
-use helio_types::WorkerAddress;
+use helio_types::{NodeId, WorkerAddress};
 
 use crate::event::Action;
 
@@ -42,6 +42,11 @@ impl Context {
     /// This process.
     pub(crate) fn me(&self) -> &Arc<WorkerAddress> {
         &self.me
+    }
+
+    /// The node of this process.
+    pub(crate) fn node_id(&self) -> NodeId {
+        self.me.node_id
     }
 
     /// The time of the event, in microseconds.

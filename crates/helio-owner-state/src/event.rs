@@ -9,8 +9,7 @@ use helio_types::{
     ActorId, DeathCause, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
 };
 
-use crate::actor::Creation;
-use crate::task::{Outcome, Outgoing, OutgoingValue, TaskSpec};
+use crate::spec::{Creation, Outcome, Outgoing, OutgoingValue, TaskSpec};
 
 /// An event, as the process machine or its shell tells the owner.
 #[derive(Debug)]

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use allocation_counter::measure;
-use helio_owner_state::actor::{Creation, handle_object};
-use helio_owner_state::{CallArgs, Event, OutgoingValue, Owner, Retry, Target, TaskSpec};
+use helio_owner_state::{
+    CallArgs, Creation, Event, OutgoingValue, Owner, Retry, Target, TaskSpec, handle_object,
+};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
 use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::{Frame, Returned, Value};

@@ -44,7 +44,7 @@ mod watches;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent, Owner, Stored};
+use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent, Object, Owner, Stored};
 use helio_proto::control::ControlRequest;
 use helio_proto::inspect::{Answered, Inspect, TaskRow};
 use helio_proto::node::{
@@ -381,7 +381,7 @@ impl<M: Memory> Process<M> {
 
     /// Returns the value of an object that is known and here. Otherwise fetches one that is known and not here.
     pub fn read(&mut self, id: ObjectId) -> Option<Payload<M::Pin>> {
-        let locations = match self.owner.object(&id).map(|object| &object.value) {
+        let locations = match self.owner.object(&id).map(Object::value) {
             None | Some(Stored::Pending) => return None,
             Some(Stored::Inline(bytes)) => {
                 return Some(Payload::value(Bytes::Memory(bytes.clone())));
@@ -407,7 +407,7 @@ impl<M: Memory> Process<M> {
     /// Returns the value of an object that is in this process's memory or pinned; starts nothing.
     #[must_use]
     pub fn peek(&self, id: ObjectId) -> Option<Payload<M::Pin>> {
-        match &self.owner.object(&id)?.value {
+        match self.owner.object(&id)?.value() {
             Stored::Pending => None,
             Stored::Inline(bytes) => Some(Payload::value(Bytes::Memory(bytes.clone()))),
             Stored::Error(bytes) => {
@@ -419,7 +419,7 @@ impl<M: Memory> Process<M> {
 
     /// Whether `wait` counts the object as ready; with `fetch_local` its bytes have to be here.
     pub fn is_ready(&mut self, id: ObjectId, fetch_local: bool) -> bool {
-        match self.owner.object(&id).map(|object| &object.value) {
+        match self.owner.object(&id).map(Object::value) {
             None | Some(Stored::Pending) => false,
             Some(Stored::Stores { .. }) if fetch_local => {
                 // A refusal first: to read is to ask for the object again.
@@ -440,7 +440,7 @@ impl<M: Memory> Process<M> {
     pub fn watch_borrowed(&mut self, ids: &[ObjectId]) {
         for id in ids.iter().filter(|_| !mutant!("borrowed-value-not-asked-for")) {
             let object = self.owner.object(id);
-            if object.is_some_and(|object| object.owner.is_some() && !object.is_ready()) {
+            if object.is_some_and(|object| object.owner().is_some() && !object.is_ready()) {
                 self.tell_owner(OwnerEvent::Watch { id: *id });
             }
         }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helio_owner_state::actor::{Creation, handle_object};
-use helio_owner_state::{Event as OwnerEvent, Owner, Target, TaskSpec};
+use helio_owner_state::{
+    Actor, Creation, Event as OwnerEvent, Owner, Target, TaskSpec, handle_object,
+};
 use helio_process_state::{Answer, Event};
 use helio_proto::control::{ActorSpec, ControlRequest, ControlResponse};
 use helio_proto::node::LeaseClass;
@@ -123,8 +124,7 @@ impl Runtime {
         let mut state = self.settled();
         state.check_open()?;
         let id = state.process.new_method_call(actor);
-        let handle =
-            state.process.owner().actor(&actor).and_then(helio_owner_state::actor::Actor::handle);
+        let handle = state.process.owner().actor(&actor).and_then(Actor::handle);
         let parent = state.process.current_task();
         let spec = TaskSpec {
             id,
@@ -155,12 +155,7 @@ impl Runtime {
     /// Calls to the actor that have not ended.
     #[must_use]
     pub fn actor_pending_calls(&self, actor: ActorId) -> usize {
-        self.state
-            .lock()
-            .process
-            .owner()
-            .actor(&actor)
-            .map_or(0, helio_owner_state::actor::Actor::pending_calls)
+        self.state.lock().process.owner().actor(&actor).map_or(0, Actor::pending_calls)
     }
 
     /// Ends an actor.

@@ -271,7 +271,7 @@ impl Runtime {
     #[must_use]
     pub fn try_get_inline(&self, id: ObjectId) -> Option<Payload> {
         let mut state = self.state.lock();
-        if matches!(state.process.owner().object(&id)?.value, Stored::Error(_)) {
+        if matches!(state.process.owner().object(&id)?.value(), Stored::Error(_)) {
             state.apply(Event::Owner(OwnerEvent::ErrorRead { id }));
         }
         state.process.peek(id)

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::actor::{Creation, handle_object};
-use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
+use helio_owner_state::{CallArgs, Creation, Event, Retry, Target, TaskSpec, handle_object};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
 use helio_proto::template::{CallKind, Template};
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
@@ -189,7 +188,7 @@ fn a_cancelled_call_that_holds_back_no_other_leaves_nothing() {
     let cancel = Event::Cancel { object: object(1, 1), force: false, recursive: false };
     play.check(cancel, &[]);
     assert_eq!(play.value(object(1, 1)), "TaskCancelled");
-    let left = play.owner.actor(&actor()).map(helio_owner_state::actor::Actor::pending_calls);
+    let left = play.owner.actor(&actor()).map(helio_owner_state::Actor::pending_calls);
     assert_eq!(left, Some(0));
 }
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::actor::{Creation, handle_object};
-use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
+use helio_owner_state::{CallArgs, Creation, Event, Retry, Target, TaskSpec, handle_object};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
 use helio_proto::peer::{Frame, Returned, STREAMING, Value};
 use helio_proto::template::Template;

@@ -13,7 +13,7 @@ mod whys;
 use std::sync::Arc;
 
 use helio_owner_state::{
-    Action, CallArgs, Event, Outgoing, OutgoingValue, Owner, Retry, Target, TaskSpec,
+    Action, CallArgs, Event, Object, Outgoing, OutgoingValue, Owner, Retry, Target, TaskSpec,
 };
 use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::{Frame, Reference, Returned, Value};
@@ -160,7 +160,7 @@ impl Play {
 
     /// Returns the message of the error that an object holds.
     fn reason(&self, id: ObjectId) -> String {
-        match self.owner.object(&id).map(|object| &object.value) {
+        match self.owner.object(&id).map(Object::value) {
             Some(helio_owner_state::Stored::Error(bytes)) => {
                 helio_proto::error::SystemError::from_payload(bytes)
                     .map(|error| error.message)
@@ -171,7 +171,7 @@ impl Play {
     }
 
     fn value(&self, id: ObjectId) -> String {
-        match self.owner.object(&id).map(|object| &object.value) {
+        match self.owner.object(&id).map(Object::value) {
             Some(helio_owner_state::Stored::Inline(bytes)) => {
                 String::from_utf8_lossy(bytes).into_owned()
             }

@@ -365,7 +365,7 @@ impl Process {
                 && let Some(object) = owner.object(id)
                 && !object.is_ready()
             {
-                let kind = if object.owner.is_some() { "borrowed" } else { "own" };
+                let kind = if object.owner().is_some() { "borrowed" } else { "own" };
                 let is_open = owner.is_unfinished(&id.task());
                 text.push_str(&format!(
                     "\n  {} is {kind} and pending, its call is open: {is_open}",

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::actor::{Actor, Creation, handle_object};
 use helio_owner_state::{
-    CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
+    Actor, CallArgs, Creation, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
+    handle_object,
 };
 use helio_process_state::{Answer, Event as ProcessEvent};
 use helio_proto::control::{

@@ -7,8 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::Owner;
-
 /// The pause after the first loss, in microseconds.
 const PAUSE_US: u64 = 10_000;
 /// The longest pause.
@@ -50,7 +48,7 @@ impl Pauses {
     }
 
     /// The classes whose pause has ended.
-    fn take_due(&mut self, now: u64) -> Vec<usize> {
+    pub(super) fn take_due(&mut self, now: u64) -> Vec<usize> {
         let due = self.until.iter().filter(|(_, at)| **at <= now);
         let due: Vec<usize> = due.map(|(class, _)| *class).collect();
         for class in &due {
@@ -59,13 +57,5 @@ impl Pauses {
         let is_later = self.next().is_none_or(|at| at > now);
         assert!(is_later, "calls would wait for a pause that is over");
         due
-    }
-}
-
-impl Owner {
-    pub(super) fn tick_pauses(&mut self) {
-        for class in self.leases.pauses.take_due(self.ctx.now()) {
-            self.pump(class);
-        }
     }
 }

@@ -4,62 +4,59 @@
 use helio_proto::peer::Frame;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, mutant};
 
-use crate::Owner;
+use super::{Object, Objects};
+use crate::context::Context;
 use crate::event::Action;
-use crate::object::{Object, Stored};
-use crate::task::TaskSpec;
+use crate::spec::TaskSpec;
+use crate::value::{Stored, add_each, node_of};
 
 /// How late news of a lost copy may be. If it is later, the object is made once more than it need be.
 const LATE_NEWS_US: u64 = 1_000_000;
 
-impl Owner {
-    /// A reader did not find the object on that node. Of an object that was made again just now, and
-    /// maybe there, this can be late news of the copy before: it is told where the object is and looks
-    /// again, and if it does not find this one either it says so again.
-    pub(crate) fn location_missed(&mut self, id: ObjectId, node: NodeId) {
-        let is_fresh = |object: &Object| {
-            object.relations.made_again > 0
-                && self.ctx.now() < object.relations.made_again + LATE_NEWS_US
-        };
-        if !self.objects.get(&id).is_some_and(is_fresh) {
-            self.location_lost(id, node);
-        }
+impl Objects {
+    /// Whether the object was made again so lately that news of a lost copy can be news of the copy before.
+    pub(crate) fn is_fresh(&self, id: ObjectId, now: u64) -> bool {
+        self.all.get(&id).is_some_and(|object| {
+            object.relations.made_again > 0 && now < object.relations.made_again + LATE_NEWS_US
+        })
     }
 
-    /// A node has the object no more (it died, or dropped its copy).
-    pub(crate) fn location_lost(&mut self, id: ObjectId, node: NodeId) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
-        let Stored::Stores { locations, .. } = &mut object.value else { return };
+    /// A node has the object no more (it died, or dropped its copy). Returns whether that was the last copy of an
+    /// object of ours, which has to be made again.
+    pub(crate) fn lose_location(&mut self, id: ObjectId, node: NodeId, ctx: &mut Context) -> bool {
+        let Some(object) = self.all.get_mut(&id) else { return false };
+        let Stored::Stores { locations, .. } = &mut object.value else { return false };
         let lost: Vec<NodeAddress> =
             locations.extract_if(.., |location| location.node_id == node).collect();
         if object.owner.is_none() && !lost.is_empty() {
             add_each(&mut object.relations.strays, lost);
         }
         if let Some(owner) = object.owner.clone() {
-            self.ctx.send(owner.clone(), Frame::LocationLost { object: id, node });
+            ctx.send(owner.clone(), Frame::LocationLost { object: id, node });
             if locations.is_empty() {
                 // The owner may know other copies, or make the object again.
                 object.value = Stored::Pending;
                 object.asked = true;
-                self.ctx.send(owner, Frame::Resolve { object: id });
+                ctx.send(owner, Frame::Resolve { object: id });
             }
         } else if locations.is_empty() {
-            self.rebuild(id);
+            return true;
         } else if let Some(relations) = object.relations.present() {
             relations.copies.retain(|copy| *copy != node);
             if relations.copies.len() == locations.len() {
                 // Nobody keeps the object for us any more: who has a copy is to.
                 relations.copies.retain(|copy| *copy != locations[0].node_id);
-                self.ctx.push(Action::Keep { id, at: locations[0].clone() });
+                ctx.push(Action::Keep { id, at: locations[0].clone() });
             }
         }
+        false
     }
 
     /// A call is sent to a process, which copies the call's large arguments to its node. The news of that may be lost
     /// with the connection.
     pub(crate) fn copies_to_come(&mut self, spec: &TaskSpec, to: &WorkerAddress) {
         for id in spec.awaited() {
-            if let Some(object) = self.objects.get_mut(&id)
+            if let Some(object) = self.all.get_mut(&id)
                 && object.owner.is_none()
                 && let Stored::Stores { locations, .. } = &object.value
                 && !locations.iter().any(|location| location.node_id == to.node_id)
@@ -71,29 +68,27 @@ impl Owner {
     }
 
     /// An object that a call of ours made may have a copy on these nodes, too, which is freed with it.
-    pub(crate) fn strayed(&mut self, id: ObjectId, nodes: &[NodeAddress]) {
+    pub(crate) fn strayed(&mut self, id: ObjectId, nodes: &[NodeAddress], ctx: &mut Context) {
         if nodes.is_empty() {
             return;
         }
-        match self.objects.get_mut(&id) {
+        match self.all.get_mut(&id) {
             Some(object) => add_each(&mut object.relations.strays, nodes.to_vec()),
-            None => self.ctx.push(Action::Free { id, locations: nodes.to_vec() }),
+            None => ctx.push(Action::Free { id, locations: nodes.to_vec() }),
         }
     }
 
     /// Nothing is left of what a node had.
     pub(crate) fn forget_strays(&mut self, node: NodeId) {
-        for relations in self.objects.values_mut().filter_map(|object| object.relations.present()) {
+        for relations in self.all.values_mut().filter_map(|object| object.relations.present()) {
             relations.strays.retain(|stray| stray.node_id != node);
-        }
-        for earlier in self.tasks.values_mut().filter_map(|task| task.past.earlier.present()) {
-            earlier.strays.retain(|stray| stray.node_id != node);
         }
     }
 
-    /// Whether one copy of an object of ours fewer does no harm: there is another, or a task to make one.
-    pub(crate) fn can_spare(&self, id: ObjectId) -> bool {
-        let Some(object) = self.objects.get(&id) else { return false };
+    /// How many copies of an object of ours are kept for it, beside those that were made for readers; `None`: it is not
+    /// known, or somebody else's.
+    pub(crate) fn kept_copies(&self, id: ObjectId) -> Option<usize> {
+        let object = self.all.get(&id)?;
         let copies = match &object.value {
             Stored::Stores { locations, .. } => {
                 let made = object.relations.copies.len();
@@ -102,12 +97,12 @@ impl Owner {
             }
             _ => 0,
         };
-        object.owner.is_none() && (copies > 1 || self.can_rebuild(id))
+        object.owner.is_none().then_some(copies)
     }
 
     /// A node keeps the object until we free it.
-    pub(crate) fn location_added(&mut self, id: ObjectId, node: NodeAddress) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
+    pub(crate) fn add_location(&mut self, id: ObjectId, node: NodeAddress) {
+        let Some(object) = self.all.get_mut(&id) else { return };
         let Stored::Stores { locations, .. } = &mut object.value else { return };
         if let Some(relations) = object.relations.present() {
             relations.copies.retain(|copy| *copy != node.node_id);
@@ -119,10 +114,10 @@ impl Owner {
 
     /// A node has a copy of an object of ours, made for a reader there. Where the object has gone meanwhile, or its
     /// bytes were let go of, nobody is sent there, and it is freed there.
-    pub(crate) fn copied(&mut self, id: ObjectId, node: NodeAddress) {
-        let Some(object) = self.objects.get_mut(&id) else {
+    pub(crate) fn on_copied(&mut self, id: ObjectId, node: NodeAddress, ctx: &mut Context) {
+        let Some(object) = self.all.get_mut(&id) else {
             if !mutant!("late-copy-forgotten") {
-                self.ctx.push(Action::Free { id, locations: vec![node] });
+                ctx.push(Action::Free { id, locations: vec![node] });
             }
             return;
         };
@@ -137,14 +132,14 @@ impl Owner {
                     locations.push(node);
                 }
             }
-            _ if can_go => self.ctx.push(Action::Free { id, locations: vec![node] }),
-            _ => self.strayed(id, &[node]),
+            _ if can_go => ctx.push(Action::Free { id, locations: vec![node] }),
+            _ => self.strayed(id, &[node], ctx),
         }
     }
 
     /// Whether an object of ours has a copy on another node than that one.
     pub(crate) fn is_elsewhere(&self, id: ObjectId, node: NodeId) -> bool {
-        self.objects.get(&id).is_some_and(|object| match &object.value {
+        self.all.get(&id).is_some_and(|object| match &object.value {
             Stored::Stores { locations, .. } => {
                 object.owner.is_none() && locations.iter().any(|at| at.node_id != node)
             }
@@ -153,8 +148,8 @@ impl Owner {
     }
 
     /// A node has left: what it kept, the heir keeps now. Copies that it had made for readers are gone.
-    pub(crate) fn moved(&mut self, node: NodeId, heir: &NodeAddress) {
-        for object in self.objects.values_mut() {
+    pub(crate) fn on_moved(&mut self, node: NodeId, heir: &NodeAddress) {
+        for object in self.all.values_mut() {
             let Stored::Stores { locations, .. } = &mut object.value else { continue };
             let Some(place) = locations.iter().position(|at| at.node_id == node) else { continue };
             let is_copy = object.relations.copies.contains(&node);
@@ -173,35 +168,44 @@ impl Owner {
         }
     }
 
-    /// Objects of ours with a copy on that node.
+    /// Objects with a copy on that node.
     pub(crate) fn located_on(&self, node: NodeId) -> Vec<ObjectId> {
-        let mut found: Vec<ObjectId> = self
-            .objects
-            .iter()
-            .filter(|(_, object)| match &object.value {
-                Stored::Stores { locations, .. } => {
-                    locations.iter().any(|location| location.node_id == node)
-                }
-                _ => false,
-            })
-            .map(|(id, _)| *id)
-            .collect();
+        let is_there = |object: &Object| match &object.value {
+            Stored::Stores { locations, .. } => locations.iter().any(|at| at.node_id == node),
+            _ => false,
+        };
+        let found = self.all.iter().filter(|(_, object)| is_there(object));
+        let mut found: Vec<ObjectId> = found.map(|(id, _)| *id).collect();
         found.sort_unstable();
         found
     }
-}
 
-/// Returns the node on which a process lives.
-pub(crate) fn node_of(process: &WorkerAddress) -> NodeAddress {
-    let WorkerAddress { node_id, host, port, .. } = process.clone();
-    NodeAddress { node_id, host, port }
-}
+    /// Whether an object of ours has given its bytes back, or has lost them.
+    pub(crate) fn is_without_bytes(&self, id: ObjectId) -> bool {
+        let object = self.all.get(&id);
+        object.is_some_and(|object| object.owner.is_none() && object.is_without_bytes())
+    }
 
-/// Adds the nodes that are not there yet.
-pub(crate) fn add_each(nodes: &mut Vec<NodeAddress>, more: Vec<NodeAddress>) {
-    for node in more {
-        if !nodes.iter().any(|known| known.node_id == node.node_id) {
-            nodes.push(node);
+    /// An object of ours is made again.
+    pub(crate) fn made_again(&mut self, id: ObjectId, now: u64) {
+        if let Some(object) = self.all.get_mut(&id) {
+            object.value = Stored::Pending;
+            object.relations.made_again = now;
+        }
+    }
+
+    /// The call whose object was lost runs again already, or it is a generator that still yields. A reader
+    /// must not look for the value where it was, over and over.
+    pub(crate) fn await_attempt(&mut self, id: ObjectId, now: u64) {
+        if self.all.get(&id).is_some_and(Object::is_without_bytes) {
+            self.made_again(id, now);
+        }
+    }
+
+    /// An item came, and was lost before the end of its generator, which runs once more for it.
+    pub(crate) fn lost_again(&mut self, id: ObjectId) {
+        if let Some(object) = self.all.get_mut(&id) {
+            object.value = Stored::Stores { size: 0, locations: Vec::new() };
         }
     }
 }

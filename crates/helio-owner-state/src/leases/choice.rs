@@ -8,10 +8,10 @@
 
 use helio_types::{NodeId, TaskId};
 
+use super::env::Env;
 use super::line::Room;
 use super::requests::Goal;
 use super::{Class, Lease, Leases, slots};
-use crate::Owner;
 
 /// How long calls wait for a worker on a node that says it has no room: it asks idle ones back first. In
 /// microseconds.
@@ -22,7 +22,7 @@ const MOVE_US: u64 = 1_000_000;
 const COPIED_PER_US: u64 = 1_000;
 
 /// A call, the line in which it waits, and the lease that takes it.
-pub(super) type Pair = (Option<NodeId>, TaskId, u64);
+pub(crate) type Pair = (Option<NodeId>, TaskId, u64);
 
 impl Lease {
     /// Whether it takes calls at all.
@@ -94,7 +94,7 @@ impl Leases {
     }
 
     /// The classes of which calls have waited long enough for a node.
-    pub(super) fn end_patience(&mut self, now: u64) -> Vec<usize> {
+    pub(crate) fn end_patience(&mut self, now: u64) -> Vec<usize> {
         let classes = self.classes.iter_mut().enumerate();
         classes.filter_map(|(index, one)| one.queue.end_patience(now).then_some(index)).collect()
     }
@@ -112,20 +112,20 @@ impl Class {
     }
 }
 
-impl Owner {
+impl Leases {
     /// The next call that is to be sent, and to which lease.
-    pub(super) fn next_pair(&mut self, index: usize) -> Option<Pair> {
-        let class = &self.leases.classes[index];
+    pub(crate) fn next_pair(&mut self, index: usize, env: &mut Env<'_>) -> Option<Pair> {
+        let class = &self.classes[index];
         if class.is_in_turn() {
-            return self.next_in_turn(index);
+            return self.next_in_turn(index, env);
         }
         if let Some(task) = class.queue.only_anywhere() {
-            return Some((None, task, self.leases.with_room(index, None)?));
+            return Some((None, task, self.with_room(index, None)?));
         }
         for (node, task) in class.queue.fronts() {
-            let mut lease = self.leases.with_room(index, node);
-            if lease.is_none() && node.is_some_and(|node| self.may_move(index, node, task)) {
-                lease = self.leases.with_room(index, None);
+            let mut lease = self.with_room(index, node);
+            if lease.is_none() && node.is_some_and(|node| self.may_move(index, node, task, env)) {
+                lease = self.with_room(index, None);
             }
             if let Some(lease) = lease {
                 return Some((node, task, lease));
@@ -135,42 +135,41 @@ impl Owner {
     }
 
     /// Whether a call, the first that waits for a node without room, is better run on another one.
-    pub(super) fn may_move(&self, index: usize, node: NodeId, task: TaskId) -> bool {
-        let class = &self.leases.classes[index];
+    pub(super) fn may_move(&self, index: usize, node: NodeId, task: TaskId, env: &Env<'_>) -> bool {
+        let class = &self.classes[index];
         let room = class.queue.room(node);
         if room == Room::Unknown {
             return false;
         }
-        let leases = class.leases.iter().filter_map(|request| self.leases.leases.get(request));
+        let leases = class.leases.iter().filter_map(|request| self.leases.get(request));
         let there = leases.filter(|lease| lease.node == node && lease.is_open());
-        let ages: Vec<u64> =
-            there.map(|lease| self.ctx.now().saturating_sub(lease.began)).collect();
+        let ages: Vec<u64> = there.map(|lease| env.ctx.now().saturating_sub(lease.began)).collect();
         let Some(youngest) = ages.iter().min() else { return room == Room::None };
         // A call that has run for long may run for as long again.
         let call_us = class.call_us.max(*youngest);
         let waits = class.queue.len_of(Some(node)) as u64 * call_us / ages.len() as u64;
-        let bytes = self.tasks.get(&task).map_or(0, |task| self.bytes_on(&task.spec, node));
+        let bytes = env.calls.get(task).map_or(0, |task| env.objects.bytes_on(task.spec(), node));
         waits > MOVE_US + bytes / COPIED_PER_US
     }
 
-    fn next_in_turn(&mut self, index: usize) -> Option<Pair> {
-        let task = self.leases.classes[index].queue.only_anywhere()?;
-        let (lease, is_fresh) = self.leases.in_turn(index)?;
-        if !is_fresh && !self.leases.pauses.holds(index) {
-            let class = &self.leases.classes[index];
+    fn next_in_turn(&mut self, index: usize, env: &mut Env<'_>) -> Option<Pair> {
+        let task = self.classes[index].queue.only_anywhere()?;
+        let (lease, is_fresh) = self.in_turn(index)?;
+        if !is_fresh && !self.pauses.holds(index) {
+            let class = &self.classes[index];
             if !class.knows_no_room() && class.open_requests() == 0 {
-                self.request(index, Goal::Another, None);
+                self.request(index, Goal::Another, None, env);
             }
             // A worker that was requested has a call to run when it comes.
-            let class = &self.leases.classes[index];
+            let class = &self.classes[index];
             if class.queue.len() <= class.open_requests() {
                 return None;
             }
         }
-        let class = &mut self.leases.classes[index];
+        let class = &mut self.classes[index];
         class.idle.retain(|idle| *idle != lease);
         class.turn += 1;
-        if let Some(node) = self.leases.leases.get(&lease).map(|lease| lease.node) {
+        if let Some(node) = self.leases.get(&lease).map(|lease| lease.node) {
             class.turns.insert(node, class.turn);
         }
         Some((None, task, lease))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::{Event as OwnerEvent, OutgoingValue, Stored, sentence};
+use helio_owner_state::{Event as OwnerEvent, Object, OutgoingValue, Stored, sentence};
 use helio_proto::control::{ActorLaunch, ControlResponse, Failure, FailureKind};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::inspect::{Answer as Rows, Answered, Asked, Topic};
@@ -253,7 +253,7 @@ impl<M: Memory> Process<M> {
         let id = *object;
         if self.end_fetch(request, id)
             && let Some(Stored::Stores { locations, .. }) =
-                self.owner.object(&id).map(|object| &object.value)
+                self.owner.object(&id).map(Object::value)
         {
             let locations = locations.clone();
             return self.fetch(id, locations);
@@ -300,7 +300,7 @@ impl<M: Memory> Process<M> {
     /// Returns the owner of an object that is referred to here, or is an argument of a call that waits here.
     fn owner_of(&self, id: ObjectId) -> Option<Arc<WorkerAddress>> {
         match self.owner.object(&id) {
-            Some(object) => Some(object.owner.as_ref().unwrap_or(self.owner.address()).clone()),
+            Some(object) => Some(object.owner().unwrap_or(self.owner.address()).clone()),
             None => Some(Arc::new(self.executor.lacks(id)?.owner.clone())),
         }
     }

@@ -15,17 +15,17 @@ use crate::context::Context;
 
 /// The borrows that are not confirmed, and the messages that wait at the gate.
 #[derive(Debug, Default)]
-pub struct Borrows {
+pub(crate) struct Borrows {
     next: u64,
     unconfirmed: BTreeMap<u64, (WorkerId, ObjectId)>,
     /// How many of `unconfirmed` each owner has yet to confirm; saves the scan in the common cases.
     waits_for: IdMap<WorkerId, usize>,
     gate: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)>,
     /// References in the returns of calls that we ran, by call: held until the caller holds them.
-    pub(crate) returned: IdMap<TaskId, (WorkerId, Vec<ObjectId>)>,
+    returned: IdMap<TaskId, (WorkerId, Vec<ObjectId>)>,
     /// The part of those that went to a caller whose connection broke since: held until it is known whether the caller
     /// lives.
-    pub(crate) adrift: IdMap<WorkerId, Vec<ObjectId>>,
+    adrift: IdMap<WorkerId, Vec<ObjectId>>,
 }
 
 impl Borrows {
@@ -88,6 +88,35 @@ impl Borrows {
         if !self.gate.is_empty() {
             self.open(ctx);
         }
+    }
+
+    /// A call that we ran for `caller` returned these references: they are held until the caller holds them.
+    pub(crate) fn hold_for(&mut self, caller: WorkerId, task: TaskId, ids: Vec<ObjectId>) {
+        self.returned.entry(task).or_insert_with(|| (caller, Vec::new())).1.extend(ids);
+    }
+
+    /// The caller holds what the call returned: what need not be held any more.
+    pub(crate) fn returns_held(&mut self, task: TaskId) -> Vec<ObjectId> {
+        self.returned.remove(&task).map_or_else(Vec::new, |(_, held)| held)
+    }
+
+    /// Replies to a caller whose connection broke may be lost; it has given those calls up. What need not be held any
+    /// more.
+    pub(crate) fn take_adrift(&mut self, caller: WorkerId) -> Vec<ObjectId> {
+        let mut held = self.adrift.remove(&caller).unwrap_or_default();
+        held.sort_unstable();
+        held
+    }
+
+    /// How many calls and callers there are for which references are held.
+    pub(crate) fn returned_count(&self) -> usize {
+        self.returned.len() + self.adrift.len()
+    }
+
+    /// The references that are held for callers, one for each use.
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> {
+        let returned = self.returned.values().flat_map(|(_, held)| held);
+        returned.chain(self.adrift.values().flatten()).copied()
     }
 
     /// The connection to a peer broke. What waits to be sent to it would have gone that way, and is lost with

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use helio_proto::control::StrategyKind;
 use helio_proto::node::LeaseClass;
-use helio_types::{NodeAddress, TaskId};
+use helio_types::{LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress};
 
+use super::env::Env;
 use super::line::Line;
 use super::requests::{REQUESTS_MAX, follows_arguments};
 use super::{Class, Leases};
-use crate::Owner;
-use crate::event::Action;
-use crate::task::State;
 
 /// How many calls are sent ahead to one worker at most.
 pub const SLOTS_MAX: usize = 32;
@@ -100,79 +98,87 @@ impl Leases {
     }
 }
 
-impl Owner {
-    /// The call waits for a worker; `is_stored`: some of its arguments lie in object stores.
-    pub(crate) fn enqueue(&mut self, class: &Arc<LeaseClass>, task: TaskId, is_stored: bool) {
-        let index = self.leases.class(class);
-        let near = if is_stored { self.best_node(index, task) } else { None };
+impl Leases {
+    /// The call waits for a worker; `is_stored`: some of its arguments lie in object stores. Returns its class, if
+    /// calls of that may be sent or workers asked for.
+    pub(crate) fn enqueue(
+        &mut self,
+        class: &Arc<LeaseClass>,
+        task: TaskId,
+        is_stored: bool,
+        env: &Env<'_>,
+    ) -> Option<usize> {
+        let index = self.class(class);
+        let near = if is_stored { self.best_node(index, task, env) } else { None };
         let node = near.as_ref().map(|near| near.node_id);
-        let class = &mut self.leases.classes[index];
+        let class = &mut self.classes[index];
         class.queue.push_back(near, task);
         // Behind others it changes nothing: there was no room for them, and whatever makes room pumps. Behind many
         // it is not even counted what was asked for.
         let waiting = class.queue.len_of(node);
-        if waiting == 1 || (waiting <= REQUESTS_MAX && class.lacks_requests(node)) {
-            self.pump(index);
-        }
+        let may_help = waiting == 1 || (waiting <= REQUESTS_MAX && class.lacks_requests(node));
+        may_help.then_some(index)
     }
 
     /// Puts a call that came back in front of the others of its class.
-    pub(super) fn enqueue_again(&mut self, index: usize, task: TaskId) {
-        let near = self.best_node(index, task);
-        self.leases.classes[index].queue.push_front(near, task);
+    pub(super) fn enqueue_again(&mut self, index: usize, task: TaskId, env: &Env<'_>) {
+        let near = self.best_node(index, task, env);
+        self.classes[index].queue.push_front(near, task);
     }
 
     /// Where a call of the class is best run, if its arguments say so.
-    pub(super) fn best_node(&self, index: usize, task: TaskId) -> Option<NodeAddress> {
-        let is_free = follows_arguments(&self.leases.classes[index].class);
-        let task = self.tasks.get(&task).filter(|_| is_free)?;
-        self.holder_of_most(&task.spec)
+    pub(super) fn best_node(
+        &self,
+        index: usize,
+        task: TaskId,
+        env: &Env<'_>,
+    ) -> Option<NodeAddress> {
+        let is_free = follows_arguments(&self.classes[index].class);
+        let task = env.calls.get(task).filter(|_| is_free)?;
+        env.objects.holder_of_most(task.spec(), env.ctx.node_id())
     }
 
     /// Takes a call out of its class's queue, if it is in one; the class.
     pub(crate) fn unqueue(&mut self, task: TaskId) -> Option<usize> {
-        self.leases.classes.iter_mut().position(|class| class.queue.remove(task))
+        self.classes.iter_mut().position(|class| class.queue.remove(task))
     }
 
-    /// Sends queued calls to leases with room, and asks for more leases if calls are left.
-    pub(crate) fn pump(&mut self, index: usize) {
-        while let Some((line, task, request)) = self.next_pair(index) {
-            self.leases.classes[index].queue.pop_front(line);
-            if self.waits_again(task) {
-                self.leases.classes[index].idle.push(request);
-                continue;
-            }
-            self.send(request, task);
-        }
-        self.cancel_useless(index);
-        if self.leases.classes[index].queue.is_empty() {
-            self.leases.pauses.clear(index);
-        } else if !self.leases.pauses.holds(index) {
-            self.ask(index);
+    /// Takes the first call of that line out of the queue.
+    pub(crate) fn pop_front(&mut self, index: usize, line: Option<NodeId>) {
+        self.classes[index].queue.pop_front(line);
+    }
+
+    /// The lease is sent nothing for now after all.
+    pub(crate) fn leave_idle(&mut self, index: usize, request: u64) {
+        self.classes[index].idle.push(request);
+    }
+
+    /// What could be sent was sent: withdraws requests whose calls are gone, and asks for workers for those that are
+    /// left.
+    pub(crate) fn ask_for_rest(&mut self, index: usize, env: &mut Env<'_>) {
+        self.cancel_useless(index, env.ctx);
+        if self.classes[index].queue.is_empty() {
+            self.pauses.clear(index);
+        } else if !self.pauses.holds(index) {
+            self.ask(index, env);
         }
     }
 
-    fn send(&mut self, request: u64, id: TaskId) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Some(lease) = self.leases.leases.get_mut(&request) else { return };
-        assert!(task.state == State::Queued, "a call would run at two workers at once");
-        task.state = State::OnLease(request);
-        task.at = Some(lease.worker.clone());
-        task.sent = self.ctx.now();
+    /// A call is sent to the lease's worker. Returns that and the daemon's number for the lease.
+    pub(crate) fn on_sent(
+        &mut self,
+        request: u64,
+        task: TaskId,
+        now: u64,
+    ) -> Option<(Arc<WorkerAddress>, LeaseId)> {
+        let lease = self.leases.get_mut(&request)?;
         lease.is_fresh = false;
-        let is_alone = !self.leases.classes[lease.class].class.exclusive || lease.sent.is_empty();
+        let is_alone = !self.classes[lease.class].class.exclusive || lease.sent.is_empty();
         assert!(is_alone, "a worker that is to run one call would get a second one");
         if lease.sent.is_empty() {
-            lease.began = self.ctx.now();
+            lease.began = now;
         }
-        lease.sent.push_back(id);
-        let (spec, attempt, to, lease) =
-            (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
-        let (args, is_stored) = self.encode_args(&spec.args);
-        if is_stored {
-            self.copies_to_come(&spec, &to);
-        }
-        let (sequence, is_remade) = (0, false);
-        self.ctx.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
+        lease.sent.push_back(task);
+        Some((lease.worker.clone(), lease.id))
     }
 }

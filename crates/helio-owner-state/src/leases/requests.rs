@@ -4,9 +4,11 @@ use helio_proto::control::StrategyKind;
 use helio_proto::node::LeaseClass;
 use helio_types::{NodeAddress, NodeId, mutant};
 
-use super::Class;
 use super::choice::PATIENCE_US;
-use crate::Owner;
+use super::env::Env;
+use super::{Class, Leases};
+use crate::calls::Task;
+use crate::context::Context;
 use crate::event::Action;
 
 /// How many requests of one class are under way at most for calls that may run anywhere, and for those that
@@ -76,12 +78,12 @@ impl Class {
     }
 }
 
-impl Owner {
-    /// The daemon of a request says that there is no room now.
-    pub(crate) fn lease_pending(&mut self, request: u64) {
-        let Some(index) = self.leases.class_of_request(request) else { return };
-        let class = &mut self.leases.classes[index];
-        let Some(first) = class.requests.get(&request) else { return };
+impl Leases {
+    /// The daemon of a request says that there is no room now. Returns the class of calls that may go elsewhere.
+    pub(crate) fn on_lease_pending(&mut self, request: u64, now: u64) -> Option<usize> {
+        let index = self.class_of_request(request)?;
+        let class = &mut self.classes[index];
+        let first = class.requests.get(&request)?;
         let (at, goal) = (first.at.as_ref().map(|at| at.node_id), first.goal);
         // The other requests with that goal at that node wait as well.
         for asked in class.requests.values_mut() {
@@ -90,14 +92,14 @@ impl Owner {
             }
         }
         if let Goal::Near(node) = goal {
-            class.queue.on_full(node, self.ctx.now() + PATIENCE_US);
+            class.queue.on_full(node, now + PATIENCE_US);
         }
-        self.pump(index);
+        Some(index)
     }
 
     /// Withdraws the requests whose calls are gone.
-    pub(super) fn cancel_useless(&mut self, index: usize) {
-        let class = &self.leases.classes[index];
+    pub(super) fn cancel_useless(&mut self, index: usize, ctx: &mut Context) {
+        let class = &self.classes[index];
         let (queue, has_leases) = (&class.queue, !class.leases.is_empty());
         let useless = |asked: &Asked| {
             // One for another node tells when there is room, as long as there is a worker without it.
@@ -110,65 +112,74 @@ impl Owner {
             .filter(|(_, asked)| useless(asked))
             .map(|(request, _)| *request)
             .collect();
-        self.withdraw(index, gone);
+        self.withdraw(index, gone, ctx);
     }
 
     /// A node has no worker of the class any more: what was asked of the others is not the whole truth now.
-    pub(super) fn ask_anew_for_others(&mut self, index: usize) {
-        let requests = self.leases.classes[index].requests.iter();
+    pub(super) fn ask_anew_for_others(&mut self, index: usize, ctx: &mut Context) {
+        let requests = self.classes[index].requests.iter();
         let others = requests.filter(|(_, asked)| asked.goal == Goal::Another);
         let others = others.map(|(request, _)| *request).collect();
-        self.withdraw(index, others);
+        self.withdraw(index, others, ctx);
     }
 
-    fn withdraw(&mut self, index: usize, requests: Vec<u64>) {
+    fn withdraw(&mut self, index: usize, requests: Vec<u64>, ctx: &mut Context) {
         for request in requests {
-            if let Some(asked) = self.leases.classes[index].requests.remove(&request)
+            if let Some(asked) = self.classes[index].requests.remove(&request)
                 && !mutant!("request-withdrawn-in-silence")
             {
-                self.ctx.push(Action::CancelLease { node: asked.at, request });
+                ctx.push(Action::CancelLease { node: asked.at, request });
             }
         }
     }
 
     /// Asks for workers for the calls that are left.
-    pub(super) fn ask(&mut self, index: usize) {
+    pub(super) fn ask(&mut self, index: usize, env: &mut Env<'_>) {
         let lacks_any = |class: &Class| class.lacks_requests(None) && class.may_ask_any();
-        while lacks_any(&self.leases.classes[index]) {
-            self.request(index, Goal::Any, None);
+        while lacks_any(&self.classes[index]) {
+            self.request(index, Goal::Any, None, env);
         }
-        let own = self.ctx.me().node_id;
-        let nodes: Vec<NodeAddress> = self.leases.classes[index].queue.nodes().cloned().collect();
+        let own = env.ctx.node_id();
+        let nodes: Vec<NodeAddress> = self.classes[index].queue.nodes().cloned().collect();
         for node in nodes {
             let goal = Goal::Near(node.node_id);
-            while self.leases.classes[index].lacks_requests(Some(node.node_id)) {
+            while self.classes[index].lacks_requests(Some(node.node_id)) {
                 let at = (node.node_id != own).then(|| node.clone());
-                self.request(index, goal, at);
+                self.request(index, goal, at, env);
             }
         }
     }
 
     /// Asks a daemon for a worker.
-    pub(super) fn request(&mut self, index: usize, goal: Goal, at: Option<NodeAddress>) {
-        let class = &self.leases.classes[index];
+    pub(super) fn request(
+        &mut self,
+        index: usize,
+        goal: Goal,
+        at: Option<NodeAddress>,
+        env: &mut Env<'_>,
+    ) {
+        let class = &self.classes[index];
         let (line, asked) = (goal.line(), class.asked(goal));
         let first = class.queue.nth(line, asked).or_else(|| class.queue.nth(line, 0));
-        let first = first.and_then(|task| self.tasks.get(&task));
-        let is_retriable = first.is_some_and(|task| task.retries_left != 0);
+        let first = first.and_then(|task| env.calls.get(task));
+        let is_retriable = first.is_some_and(|task| task.retries_left() != 0);
         let touched = match goal {
-            Goal::Another => self.leases.nodes_of(index),
+            Goal::Another => self.nodes_of(index),
             // To the policy "spread" they would be nodes to pass over.
             _ if at.is_some() || class.class.strategy.kind == StrategyKind::Spread => Vec::new(),
-            _ => first.map(|task| self.locality(&task.spec)).unwrap_or_default(),
+            _ => {
+                let locality = |task: &Task| env.objects.locality(task.spec(), env.ctx.node_id());
+                first.map(locality).unwrap_or_default()
+            }
         };
-        self.leases.next_request += 1;
-        let request = self.leases.next_request;
-        let class = &mut self.leases.classes[index];
+        self.next_request += 1;
+        let request = self.next_request;
+        let class = &mut self.classes[index];
         // Behind one that waits there it waits, too.
         let is_there = |other: &Asked| other.goal == goal && other.at == at;
         let is_full = class.requests.values().any(|other| is_there(other) && other.is_full);
         class.requests.insert(request, Asked { at: at.clone(), goal, is_full });
-        self.ctx.push(Action::RequestLease {
+        env.ctx.push(Action::RequestLease {
             node: at,
             request,
             class: class.class.clone(),

@@ -1,0 +1,630 @@
+//! Actors as their callers see them.
+//!
+//! Calls are sent in the order they were made; one that waits for an argument holds back those
+//! of its concurrency group behind it, unless the actor takes its calls in any order
+//! ([`Template::is_unordered`](helio_proto::template::Template::is_unordered)): then such a
+//! call is queued when its arguments are known. What was sent to a process that ended is tried again at
+//! the front of the queue if its retries allow, else it fails: with `ActorUnavailableError` while the
+//! actor restarts, with `ActorDiedError` when it is dead. Calls that were not sent before a restart wait
+//! for its end if they have retries, and fail as if they had been sent if they have none. Where the process
+//! ended in the first constructor, the calls that the creator had made wait all the same.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use helio_proto::control::{ActorInfo, ActorPhase, FailureKind, UnsubscribeActor};
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_types::{
+    ActorId, DeathCause, DeathKind, IdMap, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+    mutant,
+};
+
+use crate::calls::{Calls, Task};
+use crate::context::Context;
+use crate::event::Action;
+use crate::objects::Objects;
+use crate::spec::{Creation, Target, TaskSpec};
+use crate::value::Stored;
+
+/// How long an actor whose connection broke may be said to live before what was sent to it is given
+/// up, in microseconds.
+const BROKEN_WAIT_US: u64 = 5_000_000;
+
+/// One actor as its callers in this process see it: its phase, its place, and the calls not sent yet.
+#[derive(Debug, Default)]
+pub struct Actor {
+    phase: ActorPhase,
+    incarnation: u32,
+    address: Option<Arc<WorkerAddress>>,
+    cause: DeathCause,
+    /// The reason why the actor waits, while it is pending.
+    why: String,
+    /// Where it is being made; nil: nowhere yet.
+    home: NodeId,
+    /// Its process, while it is alive; 0: not known.
+    pid: u32,
+    class_name: String,
+    subscribed: bool,
+    /// Not sent yet, in order.
+    queue: VecDeque<TaskId>,
+    /// Calls that lack arguments and hold back no others: those of an actor that takes its calls in any
+    /// order, and those that ran and run once more because their results were lost (what waits in `queue`
+    /// may need these results).
+    lacking: BTreeSet<TaskId>,
+    /// Some of its calls run in a concurrency group that has a name.
+    has_groups: bool,
+    /// Calls that were sent, in order.
+    sent: VecDeque<TaskId>,
+    sequence: u64,
+    /// When the first of `sent` was replied to last.
+    replied: u64,
+    broken: Option<u64>,
+    /// We make it: what its creation still needs.
+    creation: Option<Box<Creation>>,
+    /// How many of the constructor's arguments are not known yet.
+    missing: u32,
+    /// The constructor's arguments, held as long as it may be restarted.
+    held: Vec<ObjectId>,
+    handle: Option<ObjectId>,
+    /// This process created it, and stands by it until it is dead.
+    is_ours: bool,
+    /// The actor was seen alive.
+    has_lived: bool,
+    /// The actor was killed from here for good: calls from now on do not run, however long the news of its end takes.
+    killed: bool,
+    /// The control service refused to make it, and why it says so.
+    refused: Option<(FailureKind, String)>,
+}
+
+impl Actor {
+    /// Where it is in its life.
+    #[must_use]
+    pub fn phase(&self) -> ActorPhase {
+        self.phase
+    }
+
+    /// Where it takes calls, while it does.
+    #[must_use]
+    pub fn address(&self) -> Option<Arc<WorkerAddress>> {
+        self.address.clone()
+    }
+
+    /// Returns the cause of its end.
+    #[must_use]
+    pub fn cause(&self) -> &DeathCause {
+        &self.cause
+    }
+
+    /// The object that stands for its handles, if its life hangs on them.
+    #[must_use]
+    pub fn handle(&self) -> Option<ObjectId> {
+        self.handle
+    }
+
+    /// The control service refused to make it, and why.
+    #[must_use]
+    pub fn refused(&self) -> Option<&(FailureKind, String)> {
+        self.refused.as_ref()
+    }
+
+    /// The reason why the actor waits, while it is pending.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    /// Its process, while it is alive; 0: not known.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether this process made it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_ours
+    }
+
+    /// Its class, for people.
+    pub(crate) fn class_name(&self) -> &str {
+        &self.class_name
+    }
+
+    /// Where its process is being made.
+    pub(crate) fn home(&self) -> Option<NodeId> {
+        (!self.home.is_nil()).then_some(self.home)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        if self.class_name.is_empty() { "The actor" } else { &self.class_name }
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// How many calls wait here before that one.
+    pub(crate) fn place_of(&self, task: TaskId) -> Option<usize> {
+        self.queue.iter().position(|queued| *queued == task)
+    }
+
+    pub(crate) fn first_queued(&self) -> Option<TaskId> {
+        self.queue.front().copied()
+    }
+
+    pub(crate) fn first_sent(&self) -> Option<TaskId> {
+        self.sent.front().copied()
+    }
+
+    /// Returns how many arguments its constructor waits for, and all of its arguments.
+    pub(crate) fn awaited(&self) -> Option<(u32, &[ObjectId])> {
+        self.creation.as_ref().map(|_| (self.missing, &self.held[..]))
+    }
+
+    /// Calls that have not ended.
+    #[must_use]
+    pub fn pending_calls(&self) -> usize {
+        let sent = if mutant!("sent-call-not-pending") { 0 } else { self.sent.len() };
+        let more = usize::from(mutant!("one-call-too-few-ahead"));
+        self.queue.len() + self.lacking.len() + sent + more
+    }
+
+    /// Whether it lives in that process.
+    fn is_at(&self, worker: WorkerId) -> bool {
+        self.address.as_ref().is_some_and(|at| at.worker_id == worker)
+    }
+}
+
+/// What follows when the last handle of an actor anywhere is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unheld {
+    /// It is not known here.
+    Unknown,
+    /// The control service was never asked for the actor: its constructor still waited for arguments.
+    NeverMade,
+    /// It is to end.
+    Lives,
+    /// It has ended.
+    Dead,
+}
+
+/// What news of an actor lead to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Nothing for its calls.
+    Nothing,
+    /// It takes calls; whether in another process than before.
+    Alive { again: bool },
+    /// Its process ended and is made anew; whether it never came to the end of its constructor.
+    Restarting { is_new: bool },
+    /// It is dead.
+    Dead,
+}
+
+/// The actors that this process knows, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Actors {
+    all: IdMap<ActorId, Actor>,
+    /// Actors whose connection broke; may name some that have been mended since.
+    broken: BTreeSet<ActorId>,
+}
+
+impl Actors {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn get(&self, id: ActorId) -> Option<&Actor> {
+        self.all.get(&id)
+    }
+
+    /// All actors, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ActorId, &Actor)> {
+        self.all.iter().map(|(id, actor)| (*id, actor))
+    }
+
+    /// The arguments of constructors, one for each use.
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> {
+        self.all.values().flat_map(|actor| &actor.held).copied()
+    }
+
+    /// Where the actor takes calls.
+    pub(crate) fn address(&self, id: ActorId) -> Option<Arc<WorkerAddress>> {
+        self.all.get(&id)?.address.clone()
+    }
+
+    pub(crate) fn has_queued(&self, target: &Target, task: TaskId) -> bool {
+        let Target::Actor(id) = target else { return false };
+        self.all.get(id).is_some_and(|actor| actor.queue.contains(&task))
+    }
+
+    /// Whether a call of an actor that waits for arguments stands where its order demands.
+    pub(crate) fn has_waiting(&self, task: &Task) -> bool {
+        let (spec, is_unordered) = (task.spec(), task.is_unordered());
+        let Target::Actor(id) = spec.target else { return true };
+        self.all.get(&id).is_some_and(|actor| {
+            actor.lacking.contains(&spec.id) == is_unordered
+                && actor.queue.contains(&spec.id) != is_unordered
+        })
+    }
+
+    /// An actor is to be made, whose constructor lacks so many arguments and holds all of them.
+    pub(crate) fn on_create(&mut self, creation: Creation, held: Vec<ObjectId>, missing: u32) {
+        let actor = self.all.entry(creation.spec.actor_id).or_default();
+        actor.class_name.clone_from(&creation.spec.class_name);
+        actor.held = held;
+        actor.handle = creation.handle;
+        actor.is_ours = true;
+        actor.missing = missing;
+        actor.creation = Some(Box::new(creation));
+    }
+
+    /// An argument of the constructor is known. Returns whether it was the last one that it lacked.
+    pub(crate) fn on_arg_ready(&mut self, id: ActorId) -> bool {
+        let Some(actor) = self.all.get_mut(&id).filter(|actor| actor.creation.is_some()) else {
+            return false;
+        };
+        assert!(actor.missing > 0, "a constructor would be asked for without one of its arguments");
+        actor.missing -= 1;
+        actor.missing == 0
+    }
+
+    /// The control service is about to be asked for the actor.
+    pub(crate) fn take_creation(&mut self, id: ActorId) -> Option<Box<Creation>> {
+        let actor = self.all.get_mut(&id)?;
+        let creation = actor.creation.take()?;
+        actor.subscribed = true;
+        Some(creation)
+    }
+
+    /// The control service refuses to make the actor.
+    pub(crate) fn on_refused(&mut self, id: ActorId, kind: FailureKind, message: &str) {
+        if let Some(actor) = self.all.get_mut(&id) {
+            actor.refused = Some((kind, message.to_owned()));
+        }
+    }
+
+    /// A handle of an actor arrived.
+    pub(crate) fn on_know_actor(&mut self, id: ActorId, handle: Option<ObjectId>) {
+        // **LIMIT-1** Of one behind a weak handle nothing is known until it is called; nobody says when such
+        // a handle is dropped.
+        if handle.is_some() {
+            let actor = self.all.entry(id).or_default();
+            actor.handle = actor.handle.or(handle);
+        }
+    }
+
+    /// What is called from now on does not run. Returns whether the control service was never asked for the actor.
+    pub(crate) fn kill(&mut self, id: ActorId) -> bool {
+        let actor = self.all.entry(id).or_default();
+        actor.killed = true;
+        actor.creation.take().is_some()
+    }
+
+    /// News of the actor are wanted; whether they were before.
+    pub(crate) fn subscribe(&mut self, id: ActorId) -> bool {
+        std::mem::replace(&mut self.all.entry(id).or_default().subscribed, true)
+    }
+
+    /// The last handle anywhere is gone.
+    pub(crate) fn on_unheld(&mut self, id: ActorId) -> Unheld {
+        let Some(actor) = self.all.get_mut(&id) else { return Unheld::Unknown };
+        match actor.creation.take() {
+            Some(_) => Unheld::NeverMade,
+            None if actor.phase == ActorPhase::Dead => Unheld::Dead,
+            None => Unheld::Lives,
+        }
+    }
+
+    /// The constructor's arguments are needed no more.
+    pub(crate) fn take_held(&mut self, id: ActorId) -> Vec<ObjectId> {
+        self.all.get_mut(&id).map_or_else(Vec::new, |actor| std::mem::take(&mut actor.held))
+    }
+
+    pub(crate) fn remove(&mut self, id: ActorId) {
+        self.all.remove(&id);
+    }
+
+    /// **LIMIT-1** Forgets an actor that nobody here can call any more: its handles are gone, and so is
+    /// what was called. Its creator remembers it until it is dead, and so does who has a weak handle.
+    pub(crate) fn retire(&mut self, id: ActorId, objects: &Objects, ctx: &mut Context) {
+        let Some(actor) = self.all.get(&id) else { return };
+        let has_handles = actor.handle.is_some_and(|handle| objects.contains(handle));
+        let is_borrowed = actor.handle.is_some() && !actor.is_ours;
+        let is_over = is_borrowed || actor.phase == ActorPhase::Dead;
+        if has_handles || !is_over || actor.creation.is_some() || actor.pending_calls() > 0 {
+            return;
+        }
+        if actor.subscribed {
+            let request = UnsubscribeActor { actor_id: id };
+            ctx.push(Action::Control(Box::new(request.into())));
+        }
+        self.all.remove(&id);
+        self.broken.remove(&id);
+    }
+
+    /// A call was made; one that holds back others has its place in the queue from now on.
+    pub(crate) fn on_call(&mut self, id: ActorId, spec: &TaskSpec, is_remade: bool) {
+        let actor = self.all.entry(id).or_default();
+        actor.has_groups |= !spec.template.concurrency_group.is_empty();
+        if spec.template.is_unordered || is_remade {
+            actor.lacking.insert(spec.id);
+        } else {
+            actor.queue.push_back(spec.id);
+        }
+    }
+
+    /// The arguments of a call are known. Returns whether it fails at once: without retries it does not wait for the end
+    /// of a restart. `None`: the actor is not known.
+    pub(crate) fn on_args_known(
+        &mut self,
+        id: ActorId,
+        spec: &TaskSpec,
+        calls: &Calls,
+    ) -> Option<bool> {
+        let actor = self.all.get_mut(&id)?;
+        if actor.lacking.remove(&spec.id) {
+            // Calls that wait in the queue may need its result, and so may those among them that are made
+            // again because what they made was lost, if they ended after it.
+            let place = match calls.remade_place(spec.id) {
+                Some(own) => {
+                    let earlier =
+                        |id: &&TaskId| calls.remade_place(**id).is_some_and(|other| other < own);
+                    actor.queue.iter().take_while(earlier).count()
+                }
+                None => actor.queue.len(),
+            };
+            actor.queue.insert(place, spec.id);
+        }
+        Some(actor.phase == ActorPhase::Restarting && spec.retry.max == 0)
+    }
+
+    /// The calls that were not sent, in order.
+    pub(crate) fn queued(&self, id: ActorId) -> Vec<TaskId> {
+        self.all.get(&id).map_or_else(Vec::new, |actor| actor.queue.iter().copied().collect())
+    }
+
+    /// Its calls are about to be sent: news of it are wanted from the first one on. Returns whether it is dead; `None`:
+    /// it is not known.
+    pub(crate) fn begin_sending(&mut self, id: ActorId, ctx: &mut Context) -> Option<bool> {
+        let actor = self.all.get_mut(&id)?;
+        if actor.phase == ActorPhase::Dead {
+            return Some(true);
+        }
+        if !actor.subscribed && actor.creation.is_none() && !actor.queue.is_empty() {
+            actor.subscribed = true;
+            ctx.push(Action::Subscribe(id));
+        }
+        Some(false)
+    }
+
+    /// The call at that place of the queue, and where it goes, if the actor takes calls.
+    pub(crate) fn next_to_send(
+        &self,
+        id: ActorId,
+        place: usize,
+    ) -> Option<(TaskId, Arc<WorkerAddress>)> {
+        let actor = self.all.get(&id)?;
+        let task = actor.queue.get(place).copied()?;
+        let to = actor.address.clone()?;
+        (actor.broken.is_none() && !actor.killed).then_some((task, to))
+    }
+
+    /// Whether some of its calls run in a concurrency group that has a name.
+    pub(crate) fn has_groups(&self, id: ActorId) -> bool {
+        self.all.get(&id).is_some_and(|actor| actor.has_groups)
+    }
+
+    /// Takes the call at that place out of the queue.
+    pub(crate) fn dequeue(&mut self, id: ActorId, place: usize) {
+        if let Some(actor) = self.all.get_mut(&id) {
+            actor.queue.remove(place);
+        }
+    }
+
+    /// The call lacks arguments again, and holds back no others.
+    pub(crate) fn set_aside(&mut self, id: ActorId, place: usize, task: TaskId) {
+        self.dequeue(id, place);
+        self.all.entry(id).or_default().lacking.insert(task);
+    }
+
+    /// A call is sent. Returns its place among all that were.
+    pub(crate) fn on_sent(&mut self, id: ActorId, task: TaskId) -> Option<u64> {
+        let actor = self.all.get_mut(&id)?;
+        actor.sent.push_back(task);
+        actor.sequence += 1;
+        Some(actor.sequence)
+    }
+
+    /// A call was replied to; when it can have begun.
+    pub(crate) fn on_replied(&mut self, spec: &TaskSpec, now: u64) -> u64 {
+        let mut began = 0;
+        if let Target::Actor(id) = spec.target
+            && let Some(actor) = self.all.get_mut(&id)
+        {
+            match actor.sent.front() {
+                Some(first) if *first == spec.id => {
+                    actor.sent.pop_front();
+                    began = std::mem::replace(&mut actor.replied, now);
+                }
+                _ => actor.sent.retain(|sent| *sent != spec.id),
+            }
+        }
+        began
+    }
+
+    /// A call fails without having been replied to.
+    pub(crate) fn forget_call(&mut self, id: ActorId, task: TaskId) {
+        if let Some(actor) = self.all.get_mut(&id) {
+            actor.queue.retain(|queued| *queued != task);
+            actor.lacking.remove(&task);
+            actor.sent.retain(|sent| *sent != task);
+        }
+    }
+
+    /// News of an actor. `None`: they are not news.
+    pub(crate) fn on_news(&mut self, info: &ActorInfo) -> Option<Turn> {
+        let actor = self.all.get_mut(&info.actor_id)?;
+        let phase = info.phase;
+        // Nothing comes after its death. Who does not know the actor any more does not know how often it
+        // was restarted, either.
+        let is_old = info.incarnation < actor.incarnation && phase != ActorPhase::Dead;
+        if is_old || actor.phase == ActorPhase::Dead {
+            return None;
+        }
+        if !info.class_name.is_empty() {
+            actor.class_name.clone_from(&info.class_name);
+        }
+        actor.why.clone_from(&info.why);
+        (actor.home, actor.pid) = (info.node_id, info.pid);
+        Some(match phase {
+            ActorPhase::Pending => Turn::Nothing,
+            ActorPhase::Alive => Turn::Alive { again: info.incarnation > actor.incarnation },
+            ActorPhase::Restarting => {
+                actor.phase = phase;
+                actor.cause = info.cause.clone();
+                // Calls that its creator made before the end of its first constructor wait for the next one.
+                Turn::Restarting { is_new: actor.is_ours && !actor.has_lived }
+            }
+            ActorPhase::Dead => Turn::Dead,
+        })
+    }
+
+    /// The actor takes calls; `again`: in another process than before.
+    pub(crate) fn on_alive(&mut self, info: &ActorInfo, again: bool) {
+        let Some(actor) = self.all.get_mut(&info.actor_id) else { return };
+        actor.phase = info.phase;
+        actor.has_lived = true;
+        actor.incarnation = info.incarnation;
+        actor.address = Some(Arc::new(info.address.clone()));
+        if again {
+            actor.broken = None;
+            actor.sequence = 0;
+        }
+    }
+
+    /// The actor's process ended, and there is or will be another. Returns the calls that were sent to it.
+    pub(crate) fn on_process_lost(
+        &mut self,
+        id: ActorId,
+        cause: &DeathCause,
+    ) -> Option<VecDeque<TaskId>> {
+        let actor = self.all.get_mut(&id)?;
+        actor.address = None;
+        actor.broken = None;
+        if cause.kind != DeathKind::Unknown {
+            actor.cause = cause.clone();
+        }
+        Some(std::mem::take(&mut actor.sent))
+    }
+
+    /// Calls that had left the queue are at its front again: those that are made again in the order in which they had
+    /// ended, then the others.
+    pub(crate) fn put_back(&mut self, id: ActorId, tasks: Vec<TaskId>, calls: &Calls) {
+        let Some(actor) = self.all.get_mut(&id) else { return };
+        let place = |id: &TaskId| calls.remade_place(*id);
+        let (mut remade, again): (Vec<TaskId>, Vec<TaskId>) =
+            tasks.into_iter().partition(|id| place(id).is_some());
+        let mut again = VecDeque::from(again);
+        let waiting = actor.queue.iter().take_while(|id| place(id).is_some()).count();
+        remade.extend(actor.queue.drain(..waiting));
+        remade.sort_by_key(place);
+        if mutant!("retried-methods-come-last") {
+            std::mem::swap(&mut again, &mut actor.queue);
+        }
+        again.append(&mut actor.queue);
+        actor.queue = remade.into_iter().chain(again).collect();
+    }
+
+    /// No connection to a process could be made. The actors that live there, to which nothing was sent over a connection
+    /// that broke since: such calls may have begun.
+    pub(crate) fn unreached_at(&self, worker: WorkerId) -> Vec<ActorId> {
+        let is_it = |actor: &Actor| actor.broken.is_none() && actor.is_at(worker);
+        self.all.iter().filter(|(_, actor)| is_it(actor)).map(|(id, _)| *id).collect()
+    }
+
+    /// Takes the calls that were sent to the actor.
+    pub(crate) fn take_sent(&mut self, id: ActorId) -> VecDeque<TaskId> {
+        self.all.get_mut(&id).map_or_else(VecDeque::new, |actor| std::mem::take(&mut actor.sent))
+    }
+
+    /// The call counts as sent, as it did.
+    pub(crate) fn keep_sent(&mut self, id: ActorId, task: TaskId) {
+        self.all.entry(id).or_default().sent.push_back(task);
+    }
+
+    /// The actor is dead. Returns the calls that were sent to it, and its constructor's arguments.
+    pub(crate) fn on_dead(
+        &mut self,
+        id: ActorId,
+        cause: DeathCause,
+    ) -> Option<(Vec<TaskId>, Vec<ObjectId>)> {
+        let actor = self.all.get_mut(&id)?;
+        actor.phase = ActorPhase::Dead;
+        actor.address = None;
+        actor.cause = cause;
+        let sent = actor.sent.drain(..).collect();
+        Some((sent, std::mem::take(&mut actor.held)))
+    }
+
+    /// The error of calls to an actor that is dead, or not available for now.
+    pub(crate) fn dead_error(&self, id: ActorId, kind: ErrorKind) -> Stored {
+        let Some(actor) = self.all.get(&id) else { return Stored::Pending };
+        let kind = match &actor.refused {
+            Some((FailureKind::Unschedulable, _)) => ErrorKind::ActorUnschedulable,
+            Some((FailureKind::RuntimeEnv, _)) => ErrorKind::RuntimeEnvSetup,
+            _ if actor.cause.kind == DeathKind::GroupRemoved => ErrorKind::ActorGroupRemoved,
+            _ if actor.cause.kind == DeathKind::EnvFailed => ErrorKind::RuntimeEnvSetup,
+            _ => kind,
+        };
+        let error = SystemError {
+            kind,
+            message: actor.cause.message.clone(),
+            cause: actor.cause.clone(),
+            actor: id,
+            name: actor.class_name.clone(),
+            ..SystemError::default()
+        };
+        Stored::Error(Arc::new(error.to_payload()))
+    }
+
+    /// The connection to a process broke: if it is an actor's, news will come, or time will tell.
+    pub(crate) fn on_link_broken(&mut self, worker: WorkerId, ctx: &mut Context) {
+        let there = self.all.iter().filter(|(_, actor)| actor.is_at(worker));
+        let mut broken: Vec<ActorId> = there.map(|(id, _)| *id).collect();
+        broken.sort_unstable();
+        for id in broken {
+            if let Some(actor) = self.all.get_mut(&id) {
+                actor.broken.get_or_insert(ctx.now());
+                self.broken.insert(id);
+                ctx.push(Action::Subscribe(id));
+            }
+        }
+    }
+
+    /// When the first broken connection has been borne long enough.
+    pub(crate) fn next_tick(&self) -> Option<u64> {
+        let broken = self.broken.iter().filter_map(|id| self.all.get(id)?.broken);
+        broken.map(|at| at + BROKEN_WAIT_US).min()
+    }
+
+    /// The actors whose broken connections have been borne long enough.
+    pub(crate) fn take_due(&mut self, now: u64) -> Vec<ActorId> {
+        let Self { all, broken } = self;
+        broken.retain(|id| all.get(id).is_some_and(|actor| actor.broken.is_some()));
+        let is_over = |id: &&ActorId| {
+            let at = all.get(*id).and_then(|actor| actor.broken);
+            at.is_some_and(|at| now >= at + BROKEN_WAIT_US)
+        };
+        broken.iter().filter(is_over).copied().collect()
+    }
+
+    /// The actor lives behind a broken line: it is reached where it was.
+    pub(crate) fn on_line_given_up(&mut self, id: ActorId, address: Option<Arc<WorkerAddress>>) {
+        if let Some(actor) = self.all.get_mut(&id) {
+            actor.address = address;
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! Objects: values, who holds them, and when they go.
+//!
+//! An object of ours is held by handles in this process (`local`), by what this process does with it
+//! (`uses`: arguments of unfinished calls, values that contain it, returns in transit) and by
+//! borrowers. It goes when all three are zero. A borrowed object goes when the first two are zero,
+//! and its owner is told. An object that a remembered call took (`remembered`) stays, if need be without
+//! its bytes ([`crate::lineages`]).
+
+mod arguments;
+mod borrowers;
+mod check;
+mod copies;
+mod relations;
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use helio_proto::error::ErrorKind;
+use helio_proto::peer::{Frame, Reference, Returned};
+use helio_types::{ActorId, IdMap, NodeAddress, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use crate::borrows::Borrows;
+use crate::context::Context;
+use crate::event::Action;
+use crate::lazy::Lazy;
+use crate::room::shrink;
+use crate::spec::actor_of_handle;
+use crate::value::{Stored, add_each, error};
+pub(crate) use arguments::Kept;
+use relations::Relations;
+
+/// Why an object of ours cannot be made again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Final {
+    /// Nothing speaks against it, or nothing is known.
+    #[default]
+    Unknown,
+    /// Its call is not to be tried again at all.
+    NoRetries,
+    /// Its call has been tried again as often as it may.
+    UsedUp,
+    /// Its call was forgotten to make room for others.
+    Evicted,
+    /// Its call was cancelled.
+    Cancelled,
+}
+
+/// One object: its owner, its value or place, and the counts that keep it.
+#[derive(Debug)]
+pub struct Object {
+    /// The owner of the object; `None`: this process.
+    owner: Option<Arc<WorkerAddress>>,
+    value: Stored,
+    local: u32,
+    uses: u32,
+    /// How many finished calls that are remembered took it; they do not keep its bytes.
+    remembered: u32,
+    is_final: Final,
+    relations: Lazy<Relations>,
+    /// Borrowed: the owner was asked for the value.
+    asked: bool,
+    /// Borrowed: the number under which the owner was told.
+    announced: u64,
+    /// Somebody has seen the error that it holds, or will: it was read, or handed on.
+    seen: bool,
+}
+
+impl Object {
+    fn new(owner: Option<Arc<WorkerAddress>>) -> Self {
+        Self {
+            owner,
+            value: Stored::Pending,
+            local: 0,
+            uses: 0,
+            remembered: 0,
+            is_final: Final::Unknown,
+            relations: Lazy::default(),
+            asked: false,
+            announced: 0,
+            seen: false,
+        }
+    }
+
+    /// The owner of the object; `None`: this process.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Arc<WorkerAddress>> {
+        self.owner.as_ref()
+    }
+
+    /// The value, or the place where it is.
+    #[must_use]
+    pub fn value(&self) -> &Stored {
+        &self.value
+    }
+
+    /// Whether the value or its error is known.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !matches!(self.value, Stored::Pending)
+    }
+
+    /// Handles in this process, uses by this process, borrowing processes.
+    #[must_use]
+    pub fn holders(&self) -> (u32, u32, usize) {
+        (self.local, self.uses, self.relations.borrowers.len())
+    }
+
+    /// Whether the value lies in object stores, or did before it was let go of.
+    fn is_in_stores(&self) -> bool {
+        matches!(self.value, Stored::Stores { .. })
+    }
+
+    /// Whether its bytes were given back, or are lost.
+    fn is_without_bytes(&self) -> bool {
+        matches!(&self.value, Stored::Stores { locations, .. } if locations.is_empty())
+    }
+
+    fn is_held(&self) -> bool {
+        self.local > 0 || self.uses > 0 || !self.relations.borrowers.is_empty()
+    }
+
+    /// Whether it is more than the place of one that a remembered call took.
+    pub(crate) fn is_listed(&self) -> bool {
+        !self.is_without_bytes() || self.is_held()
+    }
+
+    /// Whether it stands for the handles of an actor that this process made.
+    pub(crate) fn is_handle(&self) -> bool {
+        self.relations.handle_of.is_some()
+    }
+
+    fn is_held_elsewhere(&self) -> bool {
+        self.owner.is_none() && !self.relations.borrowers.is_empty()
+    }
+
+    fn is_of(&self, owner: WorkerId) -> bool {
+        self.owner.as_ref().is_some_and(|own| own.worker_id == owner)
+    }
+
+    /// Whether nobody holds it, and nothing of it is under way: a call's return is kept until
+    /// [`Objects::set`] brings its value.
+    fn can_go(&self) -> bool {
+        let is_settled =
+            self.owner.is_some() || self.is_ready() || self.relations.handle_of.is_some();
+        !self.is_held() && is_settled
+    }
+}
+
+/// What is left of an object of which one holder has let go.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Released {
+    /// It is held by others, or was not known.
+    Kept,
+    /// Nobody holds it, but a remembered call took it: its bytes go if they can be made again.
+    Remembered,
+    /// Nobody holds it. It has been taken out.
+    Gone(Object),
+}
+
+/// What an object that is gone leaves behind for others to do.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    /// The references that were inside it.
+    pub(crate) contained: Vec<ObjectId>,
+    /// The actor of ours for whose handles it stood.
+    pub(crate) handle_of: Option<ActorId>,
+    /// Whether its value lay in object stores.
+    pub(crate) was_in_stores: bool,
+}
+
+/// What follows when an object's value becomes known.
+#[derive(Debug)]
+pub(crate) struct News {
+    /// The references inside the value of before.
+    pub(crate) before: Vec<ObjectId>,
+    /// Peers that have asked for the value of an object of ours.
+    pub(crate) resolvers: Vec<Arc<WorkerAddress>>,
+    /// Calls of ours that wait for the value.
+    pub(crate) dependents: Vec<TaskId>,
+    /// Whether anybody holds the object.
+    pub(crate) is_held: bool,
+}
+
+/// The objects that this process knows: its own, and those that it borrows.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    all: IdMap<ObjectId, Object>,
+}
+
+impl Objects {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn get(&self, id: ObjectId) -> Option<&Object> {
+        self.all.get(&id)
+    }
+
+    /// All objects, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
+        self.all.iter().map(|(id, object)| (*id, object))
+    }
+
+    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+        self.all.contains_key(&id)
+    }
+
+    /// Whether the object is known, and so are its value or its error.
+    pub(crate) fn is_ready(&self, id: ObjectId) -> bool {
+        self.all.get(&id).is_some_and(Object::is_ready)
+    }
+
+    /// Whether the object is known, and its value is still to come.
+    pub(crate) fn is_pending(&self, id: ObjectId) -> bool {
+        self.all.get(&id).is_some_and(|object| !object.is_ready())
+    }
+
+    /// Whether other processes hold objects of this one.
+    pub(crate) fn are_held_elsewhere(&self) -> bool {
+        self.all.values().any(Object::is_held_elsewhere)
+    }
+
+    /// The owner of an object that is somebody else's.
+    pub(crate) fn owner_of(&self, id: ObjectId) -> Option<&Arc<WorkerAddress>> {
+        self.all.get(&id)?.owner.as_ref()
+    }
+
+    /// A value of ours, with one handle.
+    pub(crate) fn put(&mut self, id: ObjectId, value: Stored, contained: Vec<ObjectId>) {
+        let mut object = Object::new(None);
+        object.value = value;
+        if !contained.is_empty() {
+            object.relations.contained = contained;
+        }
+        object.local = 1;
+        let before = self.all.insert(id, object);
+        assert!(before.is_none(), "put ids are fresh");
+    }
+
+    fn own(&mut self, id: ObjectId) -> &mut Object {
+        self.all.entry(id).or_insert_with(|| Object::new(None))
+    }
+
+    /// An object of ours whose value is to come, with one handle more.
+    pub(crate) fn on_expect(&mut self, id: ObjectId) {
+        self.own(id).local += 1;
+    }
+
+    /// An object that stands for the handles of an actor of ours, with one handle more.
+    pub(crate) fn expect_handle(&mut self, id: ObjectId, actor: ActorId) {
+        let object = self.own(id);
+        object.local += 1;
+        object.relations.handle_of = Some(actor);
+    }
+
+    /// An object of ours whose value is to come, with one use more.
+    pub(crate) fn expect_item(&mut self, id: ObjectId) {
+        self.own(id).uses += 1;
+    }
+
+    /// An object of somebody else that was not known here.
+    pub(crate) fn borrow(&mut self, id: ObjectId, owner: Arc<WorkerAddress>, announced: u64) {
+        self.all.insert(id, Object { announced, ..Object::new(Some(owner)) });
+    }
+
+    /// Our own object came back after we let go of it: only a reference that travelled outside of the protocol
+    /// (plain pickle) does that.
+    pub(crate) fn returned_too_late(&mut self, id: ObjectId) {
+        let text = "the object was freed: no reference was left";
+        self.own(id).value = error(ErrorKind::ObjectFreed, text, id);
+    }
+
+    /// One handle more.
+    pub(crate) fn on_add_ref(&mut self, id: ObjectId) {
+        self.add_ref(id);
+    }
+
+    /// One handle more; whether the object is known.
+    pub(crate) fn add_ref(&mut self, id: ObjectId) -> bool {
+        let object = self.all.get_mut(&id);
+        object.map(|object| object.local += 1).is_some()
+    }
+
+    /// One handle fewer.
+    #[inline]
+    pub(crate) fn drop_ref(&mut self, id: ObjectId) -> Released {
+        let Entry::Occupied(mut entry) = self.all.entry(id) else { return Released::Kept };
+        let object = entry.get_mut();
+        assert!(object.local > 0, "a handle is dropped once");
+        object.local -= 1;
+        if !object.can_go() {
+            return Released::Kept;
+        }
+        if object.remembered > 0 { Released::Remembered } else { Released::Gone(entry.remove()) }
+    }
+
+    /// One more use of an object that somebody here holds already.
+    pub(crate) fn hold(&mut self, id: ObjectId) {
+        if let Some(object) = self.all.get_mut(&id) {
+            object.uses += 1;
+        }
+    }
+
+    /// One use fewer.
+    #[inline]
+    pub(crate) fn unhold(&mut self, id: ObjectId) -> Released {
+        let Entry::Occupied(mut entry) = self.all.entry(id) else { return Released::Kept };
+        let object = entry.get_mut();
+        assert!(object.uses > 0, "a use ends once");
+        object.uses -= 1;
+        if !object.can_go() {
+            return Released::Kept;
+        }
+        if object.remembered > 0 { Released::Remembered } else { Released::Gone(entry.remove()) }
+    }
+
+    /// Lets go of an object that may not be held any more.
+    pub(crate) fn let_go(&mut self, id: ObjectId) -> Released {
+        let Entry::Occupied(entry) = self.all.entry(id) else { return Released::Kept };
+        if !entry.get().can_go() {
+            return Released::Kept;
+        }
+        match entry.get().remembered {
+            0 => Released::Gone(entry.remove()),
+            _ => Released::Remembered,
+        }
+    }
+
+    /// Gives back the bytes of an object that can be made again; returns the references inside them.
+    pub(crate) fn give_bytes_back(&mut self, id: ObjectId, ctx: &mut Context) -> Vec<ObjectId> {
+        let Some(object) = self.all.get_mut(&id) else { return Vec::new() };
+        let Stored::Stores { locations, .. } = &mut object.value else { return Vec::new() };
+        let mut locations = std::mem::take(locations);
+        let relations = object.relations.present();
+        let contained = relations.map_or_else(Vec::new, |relations| {
+            relations.copies.clear();
+            add_each(&mut locations, std::mem::take(&mut relations.strays));
+            std::mem::take(&mut relations.contained)
+        });
+        if !locations.is_empty() {
+            ctx.push(Action::Free { id, locations });
+        }
+        contained
+    }
+
+    /// Says to others that nobody here holds an object any more that has been taken out.
+    pub(crate) fn on_gone(
+        &mut self,
+        id: ObjectId,
+        object: Object,
+        borrows: &mut Borrows,
+        ctx: &mut Context,
+    ) -> Remains {
+        shrink(&mut self.all, ctx);
+        let was_in_stores = object.is_in_stores();
+        if object.owner.is_some() || matches!(object.value, Stored::Error(_)) {
+            ctx.push(Action::Forget(id));
+        }
+        let mut relations = object.relations.into_present();
+        match (&object.owner, object.value) {
+            (Some(owner), _) => {
+                let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };
+                borrows.send(owner, frame, ctx);
+            }
+            (None, Stored::Stores { mut locations, .. }) => {
+                if let Some(relations) = &mut relations {
+                    add_each(&mut locations, std::mem::take(&mut relations.strays));
+                }
+                ctx.push(Action::Free { id, locations });
+            }
+            // An error that the system itself put there is told where it happened; an exception of the user's code
+            // would go unheard.
+            (None, Stored::Error(bytes))
+                if !object.seen && bytes.first() != Some(&helio_proto::error::TAG) =>
+            {
+                ctx.push(Action::Unseen(bytes));
+            }
+            (None, _) => {}
+        }
+        let Some(relations) = relations else {
+            return Remains { contained: Vec::new(), handle_of: None, was_in_stores };
+        };
+        let Relations { contained, handle_of, strays, .. } = *relations;
+        if !strays.is_empty() {
+            ctx.push(Action::Free { id, locations: strays });
+        }
+        Remains { contained, handle_of, was_in_stores }
+    }
+
+    /// The value is known, and `held` are the references inside it. `None`: nobody wants it.
+    pub(crate) fn set(
+        &mut self,
+        id: ObjectId,
+        value: Stored,
+        held: Vec<ObjectId>,
+        ctx: &mut Context,
+    ) -> Option<News> {
+        let Some(object) = self.all.get_mut(&id) else {
+            // What it brought along goes again.
+            if let Stored::Stores { locations, .. } = value {
+                ctx.push(Action::Free { id, locations });
+            }
+            return None;
+        };
+        object.value = value;
+        let (mut before, mut resolvers, mut dependents) = <(Vec<_>, Vec<_>, Vec<_>)>::default();
+        if let Some(relations) = object.relations.present() {
+            before = std::mem::take(&mut relations.contained);
+            resolvers = std::mem::take(&mut relations.resolvers);
+            dependents = std::mem::take(&mut relations.dependents);
+            relations.copies.clear();
+            if relations.made_again > 0 {
+                relations.made_again = ctx.now();
+            }
+        }
+        if !held.is_empty() {
+            object.relations.contained = held;
+        }
+        object.seen |= !resolvers.is_empty() || !dependents.is_empty();
+        if object.owner.is_some() {
+            resolvers.clear();
+        }
+        Some(News { before, resolvers, dependents, is_held: object.is_held() })
+    }
+
+    /// The front has read the error, or something else tells of it.
+    pub(crate) fn on_error_read(&mut self, id: ObjectId) {
+        if let Some(object) = self.all.get_mut(&id) {
+            object.seen = true;
+        }
+    }
+
+    /// Somebody waits for a value that may not be ours.
+    pub(crate) fn on_watch(&mut self, id: ObjectId, ctx: &mut Context) {
+        let Some(object) = self.all.get_mut(&id) else { return };
+        if let Some(owner) = &object.owner
+            && !object.asked
+            && matches!(object.value, Stored::Pending)
+        {
+            object.asked = true;
+            ctx.send(owner.clone(), Frame::Resolve { object: id });
+        }
+    }
+
+    /// The owner answers for a borrowed object; whether its answer is waited for.
+    pub(crate) fn is_answered(&mut self, id: ObjectId, from: WorkerId) -> bool {
+        let Some(object) = self.all.get_mut(&id) else { return false };
+        if !object.is_of(from) || object.is_ready() {
+            return false;
+        }
+        object.asked = false;
+        true
+    }
+
+    /// A peer asks for the value of an object of ours.
+    pub(crate) fn resolve(&mut self, id: ObjectId, peer: Arc<WorkerAddress>, ctx: &mut Context) {
+        match self.all.get_mut(&id) {
+            Some(object) if object.owner.is_none() && !object.is_ready() => {
+                object.relations.resolvers.push(peer)
+            }
+            Some(object) => {
+                object.seen = true;
+                self.tell(id, &peer, ctx);
+            }
+            None => self.tell(id, &peer, ctx),
+        }
+    }
+
+    /// Tells a peer the value of an object of ours, or that it is not known.
+    pub(crate) fn tell(&self, id: ObjectId, peer: &Arc<WorkerAddress>, ctx: &mut Context) {
+        let own = self.all.get(&id).filter(|object| object.owner.is_none());
+        let returned = own.and_then(|object| {
+            let contained = object.relations.contained.iter();
+            let contained = contained.map(|inner| self.reference(*inner, ctx.me())).collect();
+            Some(Returned { value: object.value.to_wire()?, contained })
+        });
+        ctx.send(peer.clone(), Frame::Resolved { object: id, returned });
+    }
+
+    /// The reference as others need it; `me` is this process.
+    pub(crate) fn reference(&self, id: ObjectId, me: &Arc<WorkerAddress>) -> Reference {
+        Reference { id, owner: (**self.owner_of(id).unwrap_or(me)).clone() }
+    }
+
+    /// Whether the object stands for an actor's handles, here or elsewhere.
+    pub(crate) fn stands_for_handles(id: ObjectId, object: &Object) -> bool {
+        object.is_handle() || actor_of_handle(id).is_some()
+    }
+
+    /// The nodes that are said to have the value.
+    pub(crate) fn locations(&self, id: ObjectId) -> Option<&[NodeAddress]> {
+        match &self.all.get(&id)?.value {
+            Stored::Stores { locations, .. } => Some(locations),
+            _ => None,
+        }
+    }
+}
