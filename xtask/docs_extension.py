@@ -1,5 +1,6 @@
 """Docstrings as the pages of the API show them: roles are code, and methods inherit theirs.
 
+A class derived from one that has an entry of its own names that one, whose members are not listed again.
 The options that methods of datasets share (the decorator ``takes``) are written out, as ``help`` shows them.
 """
 
@@ -24,6 +25,7 @@ class Docstrings(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Every docstring below it."""
         self._visit(pkg)
+        _refer_to_what_is_above(pkg)
 
     def _visit(self, scope: griffe.Module | griffe.Class) -> None:
         for member in scope.members.values():
@@ -47,6 +49,56 @@ def _overridden(scope: griffe.Class, name: str) -> griffe.Docstring | None:
             text = found.docstring
             return griffe.Docstring(text.value, parent=scope.members[name])
     return None
+
+
+def _refer_to_what_is_above(pkg: griffe.Module) -> None:
+    """Name, in each class with an entry, the classes with entries above it, which then hand nothing down."""
+    described: dict[str, str] = {}  # by the path of the source
+    classes = []
+    for path in _entries():
+        thing = pkg[path.removeprefix(f"{pkg.name}.")]
+        thing = thing.final_target if thing.is_alias else thing
+        if isinstance(thing, griffe.Class):
+            described[thing.path] = path
+            classes.append(thing)
+    above = {cls.path: [c for c in cls.mro() if c.path in described] for cls in classes}
+    heirs = {cls.path: {c.path for c in cls.mro()} | {cls.path} for cls in classes}
+    for cls in classes:
+        # Those that are not above another one of them.
+        nearest = [
+            c
+            for c in above[cls.path]
+            if not any(c.path in heirs[o.path] and o is not c for o in above[cls.path])
+        ]
+        if nearest and cls.docstring is not None:
+            named = " and ".join(f"[`{c.name}`][{described[c.path]}]" for c in nearest)
+            first, gap, rest = inspect.cleandoc(cls.docstring.value).partition("\n\n")
+            said = f"Has all members of {named}, from which it is derived."
+            cls.docstring.value = f"{first}\n\n{said}{gap}{rest}"
+    for cls in classes:
+        for below in [cls, *cls.mro()]:
+            below.bases = [b for b in below.bases if _path_of(b, below) not in described]
+
+
+def _path_of(base: str | griffe.Expr, cls: griffe.Class) -> str:
+    """Of a class that another one is derived from, the path of its source."""
+    name = base if isinstance(base, str) else base.canonical_path
+    try:
+        found = cls.modules_collection[name]
+        return found.final_target.path if found.is_alias else found.path
+    except (KeyError, griffe.AliasResolutionError, griffe.CyclicAliasError):
+        return name
+
+
+@functools.cache
+def _entries() -> list[str]:
+    """The names that have an entry on the pages."""
+    pages = (Path(__file__).parents[1] / "docs/api").rglob("*.md")
+    return [
+        path
+        for page in sorted(pages)
+        for path in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.MULTILINE)
+    ]
 
 
 @functools.cache

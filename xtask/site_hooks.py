@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,22 @@ def _parts(nav: list[Any]) -> list[tuple[str, list[str]]]:
     """Parts of the navigation, each with its pages."""
     alone = [entry for entry in nav if isinstance(entry, str)]
     named = [
-        (title, pages) for entry in nav if isinstance(entry, dict) for title, pages in entry.items()
+        (title, list(_pages(entries)))
+        for entry in nav
+        if isinstance(entry, dict)
+        for title, entries in entry.items()
     ]
     return [("Start", alone), *named]
+
+
+def _pages(entries: list[Any]) -> Iterator[str]:
+    """The pages of a part, those of its groups among them."""
+    for entry in entries:
+        if isinstance(entry, dict):
+            for below in entry.values():
+                yield from _pages(below)
+        else:
+            yield entry
 
 
 def _first_sentence(text: str) -> str:

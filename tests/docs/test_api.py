@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs/api").glob("*.md"))
+PAGES = sorted((ROOT / "docs/api").rglob("*.md"))
 
 # Modules whose names are those of modules below or beside them.
 ALSO = [
@@ -27,11 +27,12 @@ pytestmark = pytest.mark.heliostat_only("they are our pages")
 
 
 def sections() -> dict[str, str]:
-    """What the pages say of each module."""
+    """What the pages say of each module; a large one is on several."""
     found: dict[str, str] = {}
     for page in PAGES:
         parts = re.split(r"^## `(heliostat[\w.]*)`$", page.read_text(), flags=re.MULTILINE)
-        found |= dict(zip(parts[1::2], parts[2::2], strict=True))
+        for module, text in zip(parts[1::2], parts[2::2], strict=True):
+            found[module] = found.get(module, "") + text
     return found
 
 

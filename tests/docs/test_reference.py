@@ -29,7 +29,13 @@ import pytest
 from heliostat import _heliostat
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs/api").glob("*.md"))
+PAGES = sorted((ROOT / "docs/api").rglob("*.md"))
+# Of each library: `core` has the pages of docs/api/core.
+PARTS: dict[str, list[Path]] = {}
+for _page in PAGES:
+    _part = _page.relative_to(ROOT / "docs/api").parts[0].removesuffix(".md")
+    if _part != "index":
+        PARTS.setdefault(_part, []).append(_page)
 
 pytestmark = pytest.mark.heliostat_only("they are our pages")
 
@@ -65,9 +71,10 @@ class Call(NamedTuple):
     is_class: bool
 
 
-def public(page: Path) -> list[str]:
-    """The names that a page describes."""
-    return re.findall(r"^::: (heliostat[\w.]*)$", page.read_text(), re.MULTILINE)
+def public(part: str) -> list[str]:
+    """The names that the pages of a part describe."""
+    text = "".join(page.read_text() for page in PARTS[part])
+    return re.findall(r"^::: (heliostat[\w.]*)$", text, re.MULTILINE)
 
 
 def found_at(path: str) -> Any:
@@ -250,10 +257,10 @@ def gaps(call: Call) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_docstring_says_what_a_call_takes_gives_and_raises(page: Path) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_a_docstring_says_what_a_call_takes_gives_and_raises(part: str) -> None:
     silent = {}
-    for path in public(page):
+    for path in public(part):
         try:
             found = list(calls(path))
         except ModuleNotFoundError as error:
@@ -278,7 +285,7 @@ def test_what_is_compiled_says_what_its_stub_says() -> None:
             lines = [re.sub(r"^ */// ?", "", line) for line in block.splitlines()]
             written.add("\n".join(lines))
     names = [
-        path.rpartition(".")[2] for page in PAGES for path in public(page) if is_compiled(path)
+        path.rpartition(".")[2] for part in PARTS for path in public(part) if is_compiled(path)
     ]
     compiled = {*names, "BaseID"}
     other = []
@@ -290,40 +297,40 @@ def test_what_is_compiled_says_what_its_stub_says() -> None:
     assert not other
 
 
-def examples(page: Path) -> Iterator[doctest.DocTest]:
-    """The examples of a page's names, each docstring's once."""
+def examples(part: str) -> Iterator[doctest.DocTest]:
+    """The examples of a part's names, each docstring's once."""
     parser, seen = doctest.DocTestParser(), set()
-    for path in public(page):
+    for path in public(part):
         thing = found_at(path)
-        parts: list[tuple[str, Any, type | None]] = [(path.rpartition(".")[2], thing, None)]
+        docs: list[tuple[str, Any, type | None]] = [(path.rpartition(".")[2], thing, None)]
         for cls in thing.__mro__ if inspect.isclass(thing) else ():
             if is_ours(cls):
-                parts += [(n, getattr(v, "__func__", v), cls) for n, v in vars(cls).items()]
-        for name, part, owner in parts:
-            doc = doc_of(part, name, owner)
+                docs += [(n, getattr(v, "__func__", v), cls) for n, v in vars(cls).items()]
+        for name, documented, owner in docs:
+            doc = doc_of(documented, name, owner)
             if ">>> " in doc and doc not in seen:
                 seen.add(doc)
-                yield parser.get_doctest(doc, {}, f"{path}: {name}", str(page), 0)
+                yield parser.get_doctest(doc, {}, f"{path}: {name}", part, 0)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("part", PARTS)
 def test_the_examples_of_docstrings_give_what_they_say(
     request: pytest.FixtureRequest,
     ray_start: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    page: Path,
+    part: str,
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # runs and searches keep their files below it
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     said: list[str] = []
-    if page.stem == "serve":
+    if part == "serve":
         request.getfixturevalue("without_ports")
     tried = 0
-    for example in examples(page):
+    for example in examples(part):
         tried += runner.run(example, out=said.append).attempted
     assert not said, "".join(said)
-    assert tried or page.stem == "exceptions", "no name of the page has an example"
+    assert tried or part == "exceptions", "no name of these pages has an example"
 
 
 @pytest.fixture
