@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 NAMED = "filter_keys=name&filter_predicates=%3D&filter_values="
 # What the page of tasks asks for at each change, and what the overview does.
@@ -38,6 +40,8 @@ LISTS = {
     "failed": "/api/v0/tasks?limit=100&filter_keys=state&filter_predicates=%3D&filter_values=FAILED",
     "summary": SUMMARY,
 }
+
+CLI = [sys.executable, "-c", "import sys; from heliostat.cli import main; sys.exit(main())"]
 
 DRIVER = """
 import sys, time, ray
@@ -105,8 +109,7 @@ class Head:
         self.pid = self.json("/nodes?view=summary")["data"]["summary"][0]["raylet"]["pid"]
 
     def cli(self, *args: str) -> None:
-        ray = str(Path(sys.executable).parent / "ray")
-        subprocess.run([ray, *args], env=self.env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*CLI, *args], env=self.env, check=True, stdout=subprocess.DEVNULL)
 
     def get(self, link: http.client.HTTPConnection, path: str) -> bytes:
         link.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
@@ -200,6 +203,54 @@ class Load:
         self.driver.wait()
 
 
+def newest_ms(folder: Path, env: dict[str, str]) -> int:
+    """When the last call of a history was over, in milliseconds since 1970."""
+    served = subprocess.Popen(
+        [*CLI, "history", "open", folder, "--port=0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
+    try:
+        assert served.stdout
+        way = urlsplit(served.stdout.readline().strip())
+        link = http.client.HTTPConnection("127.0.0.1", way.port or 0, timeout=60)
+        link.request("GET", f"{way.path}?{way.query}")
+        entered = link.getresponse()
+        entered.read()
+        cookie = (entered.headers["set-cookie"] or "").partition(";")[0]
+        asked = "/api/v0/tasks?limit=1&detail=1&order=end_time_ms"
+        link.request("GET", asked, headers={"Cookie": cookie})
+        rows = json.loads(link.getresponse().read())["data"]["result"]["result"]
+        newest: int = rows[0]["end_time_ms"]
+        return newest
+    finally:
+        served.terminate()
+        served.wait()
+
+
+def kills(count: int, rate: float) -> None:
+    """How much of the end of a head that was killed while calls ran is not in its history."""
+    lost = []
+    for _ in range(count):
+        head = Head(2, True)
+        load = None
+        try:
+            load = Load(head, rate)
+            time.sleep(4 + secrets.randbelow(1000) / 1000)
+            at_ms = time.time() * 1000
+            os.kill(head.pid, signal.SIGKILL)
+            load.stop()
+            folder = next(head.home.rglob("*.history")).parent
+            lost.append(at_ms - newest_ms(folder, head.env))
+            print(f"{lost[-1]:.0f} ms of the end are lost", flush=True)
+        finally:
+            if load:
+                load.stop()
+            head.stop()
+    print(f"killed {count} times: {min(lost):.0f} to {max(lost):.0f} ms are lost")
+
+
 def percentile(all: list[float], share: float) -> float:
     return sorted(all)[min(len(all) - 1, int(len(all) * share))] if all else 0
 
@@ -240,7 +291,11 @@ def main() -> None:
     p.add_argument("--known-within", type=float, default=600, help="or as many as in so many s")
     p.add_argument("--idle", action="store_true", help="measure a cluster at rest, too")
     p.add_argument("--no-history", action="store_true")
+    p.add_argument("--kills", type=int, default=0, help="only: kill so many heads under the load")
     args = p.parse_args()
+    if args.kills:
+        kills(args.kills, args.rate)
+        return
     head = Head(2, not args.no_history)
     load = None
     try:

@@ -3,8 +3,7 @@
 //! Rows are in the order of their keys, and an answer that has not all of them names the key after which
 //! the next one begins. So pages neither skip nor repeat rows while others come and go.
 
-use std::borrow::Cow;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use helio_observer::{Told, read};
 use helio_report::calls::{Block, Calls, Field, Found, Group, Key, Of};
@@ -89,7 +88,7 @@ impl Wanted {
     ///
     /// # Errors
     /// A sentence: a filter names a column that there is not.
-    pub(crate) fn page(&self, resource: Resource, told: &Told) -> Result<Value, String> {
+    pub(crate) fn page(&self, resource: Resource, told: &Told) -> Result<Page, String> {
         let rows = &told.rows;
         let columns = resource.names(true);
         let known = |column: &str| {
@@ -112,7 +111,7 @@ impl Wanted {
             ));
         }
         if let Some(calls) = &told.calls {
-            return Ok(self.answer(resource, told, self.of_calls(&read(calls))));
+            return Ok(self.answer(told, self.of_calls(&read(calls), &self.columns(resource))));
         }
         let mut chosen: Vec<(String, &Row)> = rows
             .iter()
@@ -131,48 +130,34 @@ impl Wanted {
         chosen.truncate(self.limit);
         chosen.sort_by(|a, b| a.0.cmp(&b.0));
         let next = chosen.last().filter(|_| is_cut).map(|(key, _)| key.clone());
-        let chosen = chosen.into_iter().map(|(_, row)| Cow::Borrowed(row)).collect();
-        Ok(self.answer(resource, told, Chosen { rows: chosen, filtered, next }))
+        let columns = self.columns(resource);
+        let cut = |(_, row): (String, &Row)| -> Value {
+            let value = |name| row.get(name).cloned().unwrap_or(Value::Null);
+            Value::Object(columns.iter().map(|&name| (name.to_owned(), value(name))).collect())
+        };
+        let rows = chosen.into_iter().map(cut).collect::<Value>().to_string();
+        Ok(self.answer(told, Chosen { rows, filtered, next }))
     }
 
-    fn answer(&self, resource: Resource, told: &Told, chosen: Chosen<'_>) -> Value {
+    /// The columns that are shown.
+    fn columns(&self, resource: Resource) -> Vec<&'static str> {
+        let mut columns = resource.names(self.is_detailed);
+        columns.retain(|column| self.has_why || *column != "why");
+        columns
+    }
+
+    fn answer(&self, told: &Told, chosen: Chosen) -> Page {
         let Chosen { rows, filtered, next } = chosen;
-        let mut shown = resource.names(self.is_detailed);
-        shown.retain(|column| self.has_why || *column != "why");
-        let are_shown: BTreeSet<&str> = shown.iter().copied().collect();
-        let cut = |row: Cow<'_, Row>| -> Value {
-            match row {
-                Cow::Owned(mut row) => {
-                    row.retain(|name, _| are_shown.contains(&**name));
-                    for name in &shown {
-                        if !row.contains_key(*name) {
-                            row.insert((*name).to_owned(), Value::Null);
-                        }
-                    }
-                    Value::Object(row)
-                }
-                Cow::Borrowed(row) => {
-                    let value = |name| row.get(name).cloned().unwrap_or(Value::Null);
-                    Value::Object(
-                        shown.iter().map(|&name| (name.to_owned(), value(name))).collect(),
-                    )
-                }
-            }
-        };
-        let result: Vec<Value> = rows.into_iter().map(cut).collect();
-        let mut answer = json!({
+        let about = json!({
             "total": told.total,
             "num_after_truncation": told.len(),
             // Of what there are no rows, nobody knows whether a filter would hold.
             "num_filtered": if self.filters.is_empty() { told.total } else { filtered },
-            "result": null,
             "next": next,
             "partial_failure_warning": warning(told),
             "warnings": null,
         });
-        // Moved, as there may be a great many.
-        answer["result"] = Value::Array(result);
-        answer
+        Page { about, rows }
     }
 
     /// The groups of calls for which all filters hold; none: the filters ask for more than groups say.
@@ -190,7 +175,7 @@ impl Wanted {
     }
 
     /// The rows of a table of calls: a row is made of those that are shown, and most others are not looked at.
-    fn of_calls<'a>(&self, calls: &'a Calls) -> Chosen<'static> {
+    fn of_calls<'a>(&self, calls: &'a Calls, columns: &[&str]) -> Chosen {
         let mut filters: Vec<OfCalls<'_>> = self.filters.iter().map(OfCalls::new).collect();
         let of_id = self.filters.iter().find_map(|filter| {
             let is_id = filter.is_equal && filter.column == "task_id";
@@ -253,14 +238,39 @@ impl Wanted {
             None => format!("{}.{attempt:0>4}", id.hex()),
         };
         let next = kept.last().filter(|_| is_cut).map(name);
-        let rows = kept.iter().map(|kept| Cow::Owned(kept.call.row())).collect();
+        let mut rows = "[".to_owned();
+        for (place, kept) in kept.iter().enumerate() {
+            if place > 0 {
+                rows.push(',');
+            }
+            kept.call.write(columns, &mut rows);
+        }
+        rows.push(']');
         Chosen { rows, filtered, next }
     }
 }
 
+/// The answer to a request for a page.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// All but the rows.
+    about: Value,
+    /// A list, as JSON.
+    rows: String,
+}
+
+impl Page {
+    /// The answer as JSON.
+    pub(crate) fn text(&self) -> String {
+        let about = self.about.to_string();
+        format!("{{\"result\":{},{}", self.rows, &about[1..])
+    }
+}
+
 /// The rows of a page.
-struct Chosen<'a> {
-    rows: Vec<Cow<'a, Row>>,
+struct Chosen {
+    /// As JSON.
+    rows: String,
     /// How many there are on all pages.
     filtered: u64,
     next: Option<String>,
@@ -478,7 +488,11 @@ mod tests {
     }
 
     fn ask(query: &str) -> Value {
-        Wanted::parse(query).unwrap().page(Resource::Actors, &Told::all(rows(), 0)).unwrap()
+        value(Wanted::parse(query).unwrap().page(Resource::Actors, &Told::all(rows(), 0)).unwrap())
+    }
+
+    fn value(page: Page) -> Value {
+        serde_json::from_str(&page.text()).unwrap()
     }
 
     fn keys(page: &Value) -> Vec<&str> {
@@ -534,10 +548,8 @@ mod tests {
         let rows =
             [row("a", 5, Some(6)), row("b", 5, None), row("c", 1, Some(9)), row("d", 5, Some(5))];
         let rows = rows.iter().filter_map(|row| row.as_object().cloned()).collect();
-        let page = Wanted::parse("order=took")
-            .unwrap()
-            .page(Resource::Tasks, &Told::all(rows, 0))
-            .unwrap();
+        let wanted = Wanted::parse("order=took").unwrap();
+        let page = value(wanted.page(Resource::Tasks, &Told::all(rows, 0)).unwrap());
         let found = page["result"].as_array().unwrap().iter().map(|row| row["task_id"].as_str());
         assert_eq!(found.map(Option::unwrap).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
     }
@@ -624,16 +636,16 @@ mod tests {
         ];
         for filters in &filters {
             for order in ["", "creation_time_ms", "took", "end_time_ms", "attempt_number"] {
-                let mut query = format!("limit=700&detail=1&order={order}{filters}");
+                let mut query = format!("limit=700&detail=1&why=1&order={order}{filters}");
                 for _ in 0..3 {
                     let wanted = Wanted::parse(&query).unwrap();
-                    let of = |told: &Told| wanted.page(Resource::Tasks, told).unwrap();
+                    let of = |told: &Told| value(wanted.page(Resource::Tasks, told).unwrap());
                     let (page, expected) = (of(&told), of(&rows));
                     for what in ["result", "next", "num_filtered"] {
                         assert_eq!(page[what], expected[what], "{query}: {what}");
                     }
                     let Some(next) = page["next"].as_str() else { break };
-                    query = format!("limit=700&detail=1&order={order}{filters}&next={next}");
+                    query = format!("limit=700&detail=1&why=1&order={order}{filters}&next={next}");
                 }
             }
         }

@@ -64,6 +64,12 @@ pub(crate) fn enveloped(result: Value) -> Reply {
     json(&body)
 }
 
+/// The same of a result that is written already.
+pub(crate) fn enveloped_text(result: &str) -> Reply {
+    let body = format!("{{\"result\":true,\"msg\":\"\",\"data\":{{\"result\":{result}}}}}");
+    typed(StatusCode::OK, "application/json", body)
+}
+
 /// The same when it went wrong.
 pub(crate) fn enveloped_refusal(refusal: &Refusal) -> Reply {
     let body = json!({ "result": false, "msg": refusal.text, "data": { "result": null } });

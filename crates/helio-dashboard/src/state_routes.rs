@@ -139,7 +139,7 @@ pub(crate) async fn list(
     });
     listed.map_or_else(
         |refusal| reply::enveloped_refusal(&refusal),
-        |page| app.changes.counted(|| reply::enveloped(page)),
+        |page| app.changes.counted(|| reply::enveloped_text(&page.text())),
     )
 }
 

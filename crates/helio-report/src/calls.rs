@@ -13,6 +13,7 @@
 
 mod found;
 mod slots;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -35,8 +36,8 @@ pub use found::{Field, Found, Of};
 pub const CALLS_MAX: usize = if cfg!(test) { 120_000 } else { 1_000_000 };
 /// Bytes of error texts that are kept whole.
 pub const ERROR_BYTES_MAX: usize = 64 << 20;
-/// So many calls are let go at a time.
-const LET_GO: usize = CALLS_MAX / 20;
+/// So many calls are let go at a time: readers wait meanwhile.
+const LET_GO: usize = CALLS_MAX / 200;
 
 /// A call's name in the table: its id, and how often it was begun before.
 pub type Key = (TaskId, u32);
@@ -614,9 +615,11 @@ impl Calls {
 
     /// Counts the calls that are over and were told of first, and drops them.
     fn let_go(&mut self) {
-        // Where most calls are open, all blocks are gone through once.
-        for _ in 0..self.all.len() {
-            if self.all.len() <= CALLS_MAX - LET_GO {
+        let left = CALLS_MAX - LET_GO;
+        // Where most calls are open, some blocks are gone through each time and come last then.
+        let blocks_max = 8 + 4 * (self.all.len().saturating_sub(left)).div_ceil(slots::BLOCK);
+        for _ in 0..blocks_max {
+            if self.all.len() <= left {
                 return;
             }
             let Some(oldest) = self.all.oldest() else { return };

@@ -20,7 +20,9 @@ macro_rules! hex {
 
 mod calls;
 
-pub(crate) use calls::{OTHERS, Told, call, call_name, constructor, outcome, standing};
+pub(crate) use calls::{
+    OTHERS, Told, call, call_name, constructor, outcome, parent, standing, way,
+};
 pub use calls::{more, tasks};
 
 /// The variable in which a worker finds what to do to itself; of no interest to its user.
@@ -37,7 +39,7 @@ fn text(text: &str) -> Value {
     if text.is_empty() { Value::Null } else { Value::String(text.to_owned()) }
 }
 
-fn resources(set: &ResourceSet) -> Value {
+pub(crate) fn resources(set: &ResourceSet) -> Value {
     let all = as_asked(set);
     let all = all.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())));
     Value::Object(all.collect())

@@ -12,7 +12,7 @@ use helio_types::hash::IdMap;
 use super::{Call, Key};
 
 /// Calls of a block.
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 /// No slot.
 pub(super) const NOWHERE: u32 = u32::MAX;
 

@@ -253,3 +253,38 @@ fn of_too_many_those_that_are_over_are_counted_and_what_is_open_stays() {
     assert_eq!(calls.since(u64::MAX).count(), 7, "the fifth is over, and so is its news");
     assert!(calls.of(open(9).task_id).next().is_none());
 }
+
+#[test]
+fn written_rows_are_the_rows() {
+    let (answers, processes, actors) = answers();
+    let mut calls = Calls::default();
+    calls.set_actors(&actors);
+    calls.add_processes(&processes);
+    calls.add(&answers, true);
+    let odd = TaskRow {
+        name: "say \"hé\\\n\u{1}\"".to_owned(),
+        error_type: "TASK_EXECUTION_EXCEPTION".to_owned(),
+        error_message: "line\none".to_owned(),
+        parent: task(1, "f", TaskPhase::Sent).task_id,
+        resources: ResourceSet::from_units([("CPU", 0.25), ("memory", 1e9)]),
+        ..task(77, "", TaskPhase::Failed)
+    };
+    let bare =
+        TaskRow { task_id: TaskId::new(78, ActorId([3; ActorId::LEN])), ..TaskRow::default() };
+    calls.add(
+        &[Answer { worker_id: worker(1), tasks: vec![odd, bare], ..Answer::default() }],
+        false,
+    );
+    let mut columns = crate::Resource::Tasks.names(true);
+    columns.push("colour");
+    assert!(calls.len() > 8);
+    for call in calls.all() {
+        let mut written = String::new();
+        call.write(&columns, &mut written);
+        let written: Row = serde_json::from_str(&written).unwrap();
+        let row = call.row();
+        let column =
+            |name: &&str| ((*name).to_owned(), row.get(*name).cloned().unwrap_or_default());
+        assert_eq!(written, columns.iter().map(column).collect::<Row>());
+    }
+}

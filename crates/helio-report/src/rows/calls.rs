@@ -117,7 +117,7 @@ pub(crate) fn call(told: &Told<'_>) -> Row {
         "start_time_ms": ms(started_us),
         "end_time_ms": ms(task.ended_us),
         "error_message": text(error_message),
-        "events": way(started_us, task.ended_us, state, told.created_ms),
+        "events": events(way(started_us, task.ended_us, state, told.created_ms)),
         "why": text(&task.why),
         "start_us": started_us,
         "end_us": task.ended_us,
@@ -178,19 +178,21 @@ fn driver_task(job: JobId) -> String {
     format!("{}{}", "ff".repeat(20), job.hex())
 }
 
-/// Returns the states of a call with their times: made, sent, and over.
-fn way(started_us: u64, ended_us: u64, phase: TaskPhase, created_ms: u64) -> Value {
-    let mut events = Vec::new();
-    if created_ms > 0 {
-        events.push(json!({ "state": "PENDING_ARGS_AVAIL", "created_ms": created_ms }));
-    }
-    if started_us > 0 {
-        events.push(json!({ "state": "RUNNING", "created_ms": started_us / 1000 }));
-    }
-    if phase.is_over() && ended_us > 0 {
-        events.push(json!({ "state": phase.name(), "created_ms": ended_us / 1000 }));
-    }
-    json!(events)
+/// The states of a call with their times, in milliseconds since 1970: made, sent, and over.
+pub(crate) fn way(
+    started_us: u64,
+    ended_us: u64,
+    phase: TaskPhase,
+    created_ms: u64,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let made = (created_ms > 0).then_some(("PENDING_ARGS_AVAIL", created_ms));
+    let sent = (started_us > 0).then_some(("RUNNING", started_us / 1000));
+    let over = (phase.is_over() && ended_us > 0).then(|| (phase.name(), ended_us / 1000));
+    [made, sent, over].into_iter().flatten()
+}
+
+fn events(way: impl Iterator<Item = (&'static str, u64)>) -> Value {
+    way.map(|(state, at_ms)| json!({ "state": state, "created_ms": at_ms })).collect()
 }
 
 /// The constructor of an actor as a call.
