@@ -1,9 +1,11 @@
 """Reinforcement learning here and on Ray's RLlib, by turns, with the same settings.
 
     python bench/rl/side_by_side.py [--ray PYTHON] [--baselines PATH] [--rounds 3] [--rows sampling,ppo,...]
+        [--limit 50]
 
 `sampling`: transitions of one runner with 32 CartPoles, weights of a network of 2 x 64 units.
-`ppo`: PPO on CartPole with two runners, to a mean return of 450.
+`ppo`: PPO on CartPole with two runners, to a mean return of 450. Of who needs more time than the limit
+leaves, the seconds until then, and the mean return that was reached: a bound, not a figure.
 `sac`: environment steps of Pendulum, each with a gradient of 256 transitions.
 `impala`: transitions that IMPALA learned from, CartPole with two runners.
 `start`: from `build_algo` to the first sample.
@@ -12,11 +14,11 @@
 actors, and one memcpy of 100 MB.
 
 Each row has two figures: by the clock, and by the seconds of CPU of all processes that took part, which a
-busy machine changes less. `--ray` names the interpreter of an environment that has `ray[rllib]`, torch and
-gymnasium (`RL_BENCH_RAY_PATH`: its PYTHONPATH);
-without it, only Heliostat's figures are taken. `--baselines` is a folder with stable_baselines3, which
-takes `ppo` and `sac` as well, with the same networks and settings. Prints a line for each figure with the
-medians of the rounds.
+busy machine changes less. Each row of each side is a process of its own, and is tried twice. `--ray`
+names the interpreter of an environment that has `ray[rllib]`, torch and gymnasium (`RL_BENCH_RAY_PATH`:
+its PYTHONPATH); without it, only Heliostat's figures are taken. `--baselines` is a folder with
+stable_baselines3, which takes `ppo` and `sac` as well, with the same networks and settings. Prints a line
+for each figure with the medians of the rounds.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ ROWS = {
     "memory": ("MB", False),
     "weights": ("s", False),
 }
+# What a row has besides its figures.
+_BESIDES = {"return": "mean by then", "steps": "sampled", "rss of alone": "times"}
 _MARK = "RL_BENCH_RUN"
+_LIMIT = "RL_BENCH_LIMIT_S"  # when a row that trains to a return gives up
 
 
 def cpu() -> float:
@@ -112,18 +117,37 @@ def sampling() -> dict[str, float]:
     return taken.rate(steps)
 
 
-def ppo() -> dict[str, float]:
-    algo = settings(2, 8).build_algo()
+class Reached:
+    """Whether the mean return of an iteration's last episodes was 450 three times in a row.
+
+    RLlib's `episode_return_mean` is of the episodes that ended in the iteration, Heliostat's and that of
+    Stable-Baselines3 of a window over all: with a window as long as an iteration they are the same.
+    """
+
+    WINDOW = 4
+    row = 0
     mean = 0.0
+
+    def after(self, mean: float) -> bool:
+        if mean == mean:  # an iteration in which no episode ended says nothing
+            self.mean, self.row = mean, self.row + 1 if mean >= 450.0 else 0
+        return self.row >= 3
+
+
+def ppo() -> dict[str, float]:
+    algo = settings(2, 8).reporting(metrics_num_episodes_for_smoothing=Reached.WINDOW).build_algo()
+    reached, steps = Reached(), 0
+    until = time.perf_counter() + float(os.environ.get(_LIMIT, "inf"))
     with Taken() as taken:
-        while mean < 450.0:
-            result = algo.train()
-            mean = result["env_runners"].get("episode_return_mean", 0.0)
-            steps = result["env_runners"]["num_env_steps_sampled_lifetime"]
+        while time.perf_counter() < until:
+            found = algo.train()["env_runners"]
+            steps = found.get("num_env_steps_sampled_lifetime", steps)
+            if reached.after(found.get("episode_return_mean", float("nan"))):
+                break
             if steps > 300_000:
-                raise RuntimeError(f"after {steps} steps the mean return is {mean:.0f}")
+                raise RuntimeError(f"after {steps} steps the mean return is {reached.mean:.0f}")
     algo.stop()
-    return taken.seconds()
+    return {**taken.seconds(), "return": reached.mean, "steps": steps}
 
 
 def sac() -> dict[str, float]:
@@ -160,13 +184,18 @@ def impala() -> dict[str, float]:
         .reporting(min_time_s_per_iteration=2)
         .debugging(seed=1)
     ).build_algo()
-    key = "num_env_steps_trained_lifetime"
-    first = algo.train()["learners"]["__all_modules__"][key]
+
+    def learned(before: float) -> float:
+        found = algo.train().get("learners", {}).get("__all_modules__", {})
+        return found.get("num_env_steps_trained_lifetime", before)
+
+    first = 0.0
+    while not first:  # an iteration of a busy machine may end before its first update
+        first = learned(0.0)
     last = first
     with Taken() as taken:
         for _ in range(3):
-            found = algo.train()["learners"].get("__all_modules__", {})
-            last = found.get(key, last)
+            last = learned(last)
     algo.stop()
     return taken.rate(last - first)
 
@@ -213,7 +242,8 @@ def memory() -> dict[str, float]:
     )[0]
     algo.stop()
     done = subprocess.run([sys.executable, "-c", ALONE], check=True, capture_output=True, text=True)
-    return {"rss": found[0], "pss": found[1], "alone": float(done.stdout)}
+    alone = float(done.stdout)
+    return {"rss": found[0], "pss": found[1], "alone": alone, "rss of alone": found[0] / alone}
 
 
 def baselines_ppo() -> dict[str, float]:
@@ -222,21 +252,31 @@ def baselines_ppo() -> dict[str, float]:
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
 
+    reached = Reached()
+
     class Until(BaseCallback):
+        over = False
+
         def _on_step(self) -> bool:
+            return not self.over and time.perf_counter() < until
+
+        def _on_rollout_end(self) -> None:
             ended = self.model.ep_info_buffer
-            return len(ended) < 100 or sum(one["r"] for one in ended) / len(ended) < 450.0
+            mean = sum(one["r"] for one in ended) / len(ended) if ended else float("nan")
+            self.over = reached.after(mean)
 
     torch.set_num_threads(1)
+    until = time.perf_counter() + float(os.environ.get(_LIMIT, "inf"))
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     envs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 16)
     net = {"net_arch": {"pi": [64, 64], "vf": [64, 64]}}
     how = {"n_steps": 128, "batch_size": 256, "n_epochs": 8, "learning_rate": 1e-3, "device": "cpu"}
-    model = PPO("MlpPolicy", envs, policy_kwargs=net, seed=1, **how)
+    window = {"stats_window_size": Reached.WINDOW}
+    model = PPO("MlpPolicy", envs, policy_kwargs=net, seed=1, **how, **window)
     with Taken() as taken:
         model.learn(300_000, callback=Until())
-    return taken.seconds()
+    return {**taken.seconds(), "return": reached.mean, "steps": model.num_timesteps}
 
 
 def baselines_sac() -> dict[str, float]:
@@ -314,7 +354,9 @@ def one(row: str) -> None:
 def asked(interpreter: str, row: str, path: str, limit_s: float) -> dict[str, float] | None:
     """The figures of another process; None where it failed, which says why."""
     command = [interpreter, __file__, "--one", row]
-    environment = {**os.environ, _MARK: uuid.uuid4().hex}
+    environment = {**os.environ, _MARK: uuid.uuid4().hex, _LIMIT: str(0.6 * limit_s)}
+    # How long Ray waits for a node that starts on a busy machine.
+    environment.setdefault("RAY_raylet_start_wait_time_s", "100")
     if path:
         environment["PYTHONPATH"] = f"{path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     if interpreter != sys.executable:  # only its own packages
@@ -339,7 +381,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ray", help="the interpreter of an environment with ray[rllib]")
     parser.add_argument("--baselines", help="a folder with stable_baselines3")
-    parser.add_argument("--limit", type=float, default=900, help="seconds of a row's round")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=900,
+        help="seconds of a side's round, of which training to a return takes 0.6",
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -358,16 +405,19 @@ def main() -> None:
         found: dict[str, dict[str, list[float]]] = {side: {} for side in own}
         for _ in range(given.rounds):
             for side, (interpreter, what, path) in own.items():
-                for name, value in (asked(interpreter, what, path, given.limit) or {}).items():
+                values = asked(interpreter, what, path, given.limit)
+                if values is None:  # a node may not have come up
+                    values = asked(interpreter, what, path, given.limit) or {}
+                for name, value in values.items():
                     found[side].setdefault(name, []).append(value)
         for name in found["heliostat"]:
             medians = {s: statistics.median(v[name]) for s, v in found.items() if name in v}
             said = ", ".join(f"{side} {value:.4g}" for side, value in medians.items())
-            for side in [side for side in medians if side != "heliostat"]:
+            for side in [side for side in medians if side != "heliostat" and name not in _BESIDES]:
                 ours, theirs = medians["heliostat"], medians[side]
                 better = ours / theirs if more else theirs / ours
                 said += f"; {better:.2f} times better than {side}"
-            print(f"{row}, {name} ({unit}): {said}", flush=True)
+            print(f"{row}, {name} ({_BESIDES.get(name, unit)}): {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ name under ``ray.``                               who uses it, and for what
 ``air.util.node``                                 searches and loggers: keeps a call on this node
 ``_private.thirdparty.pynvml``                    launchers and schedulers: which GPUs there are
 ``_private.accelerators``                         vllm, deephyper: how many devices, by which variable
+``_private.ray_logging``                           rlinf: whether lines that repeat are shown once
 ``_private.client_mode_hook``                     raydp, exoflow: wrap Ray's calls
 ``tune.stopper.trial_plateau`` and so on          many: public names in Ray's files (:mod:`.paths` lists all)
 ================================================  ==========================================================

@@ -321,7 +321,7 @@ class Algorithm(Checkpointable, Trainable):
         if self.env_runner_group is None:
             return
         with self.metrics.log_time((names.TIMERS, "synch_weights")):
-            self._weights_ref = self.env_runner_group.sync_weights(
+            self._weights_ref = self.env_runner_group.publish(
                 self.learner_group, self._seq_no, self._timesteps
             )
 
@@ -369,7 +369,7 @@ class Algorithm(Checkpointable, Trainable):
         self.callbacks.call("on_evaluate_start", algorithm=self, metrics_logger=self.metrics)
         with self.metrics.log_time((names.TIMERS, "evaluation_iteration")):
             own = getattr(self.env_runner, "connector_states", None)
-            ref = group.sync_weights(
+            ref = group.publish(
                 self.learner_group, self._seq_no, self._timesteps, own() if own else None
             )
             if config.custom_evaluation_function is not None:

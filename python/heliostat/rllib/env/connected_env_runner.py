@@ -304,9 +304,8 @@ class ConnectedEnvRunner(_Connected, SingleAgentEnvRunner):
         for env, episode in over:
             self._tell("on_episode_step", episode, env)
             self._tell("on_episode_end", episode, env, prev_episode_chunks=self._chunks[env])
-            self._log_end(
-                float(self._returns[env]), int(self._lengths[env]), float(self._began[env])
-            )
+            took = time.perf_counter() - float(self._began[env])
+            self._log_ends([float(self._returns[env])], [int(self._lengths[env])], [took])
             self._episodes[env] = self._new(env)
             if self._later:
                 self._skip[env] = True

@@ -95,6 +95,44 @@ class EnvRunner(Checkpointable):
         """Return what was logged since the last call, for ``MetricsLogger.aggregate``."""
         return self.metrics.reduce()
 
+    def sample_get_state_and_metrics(self) -> tuple[Any, dict[str, Any], dict[Any, Any]]:
+        """Return what :meth:`sample` does, the states of the pipelines by their names, and the metrics."""
+        found = self.sample()
+        own = getattr(self, "connector_states", None)
+        return found, own() if own is not None else {}, self.get_metrics()
+
+    def get_weights(self, *arguments: Any, **keywords: Any) -> Any:
+        """Refused: a runner's state has the weights.
+
+        Args:
+            *arguments: Has no effect.
+            **keywords: Has no effect.
+
+        Returns:
+            Nothing; it raises.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("get_weights() of a runner is gone: use get_state()['rl_module'].")
+
+    def set_weights(self, *arguments: Any, **keywords: Any) -> Any:
+        """Refused: a runner's state has the weights.
+
+        Args:
+            *arguments: Has no effect.
+            **keywords: Has no effect.
+
+        Returns:
+            Nothing; it raises.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "set_weights() of a runner is gone: use set_state({'rl_module': weights})."
+        )
+
     def assert_healthy(self) -> None:
         """Fail unless environments and module are there."""
         assert self.env is not None

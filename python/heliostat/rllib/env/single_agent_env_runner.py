@@ -165,19 +165,22 @@ class SingleAgentEnvRunner(EnvRunner):
         log("sample", time.perf_counter() - began)
         log("weights_seq_no", self.weights_seq_no, reduce="mean")
 
-    def _log_end(self, value: float, length: int, began: float) -> None:
+    def _log_ends(self, returns: list[float], lengths: list[int], seconds: list[float]) -> None:
+        """Log episodes that ended, those of a sample at once."""
+        if not returns:
+            return
         window = self.config.metrics_num_episodes_for_smoothing
-        log = self.metrics.log_value
-        log("episode_return_mean", value, window=window)
-        log("episode_len_mean", length, window=window)
-        log("episode_duration_sec_mean", time.perf_counter() - began, window=window)
-        log(("agent_episode_return_mean", DEFAULT_AGENT_ID), value, window=window)
-        log(("module_episode_return_mean", DEFAULT_MODULE_ID), value, window=window)
+        log = self.metrics._log_values
+        log("episode_return_mean", returns, "mean", window)
+        log("episode_len_mean", lengths, "mean", window)
+        log("episode_duration_sec_mean", seconds, "mean", window)
+        log(("agent_episode_return_mean", DEFAULT_AGENT_ID), returns, "mean", window)
+        log(("module_episode_return_mean", DEFAULT_MODULE_ID), returns, "mean", window)
         for kind in ("min", "max"):
-            log(f"episode_return_{kind}", value, reduce=kind, window=window)
-            log(f"episode_len_{kind}", length, reduce=kind, window=window)
-        log("num_episodes", 1, reduce="sum")
-        log("num_episodes_lifetime", 1, reduce="lifetime_sum")
+            log(f"episode_return_{kind}", returns, kind, window)
+            log(f"episode_len_{kind}", lengths, kind, window)
+        log("num_episodes", [len(returns)], "sum")
+        log("num_episodes_lifetime", [len(returns)], "lifetime_sum")
 
     def _reset(self) -> None:
         count = self.num_envs
@@ -225,6 +228,7 @@ class SingleAgentEnvRunner(EnvRunner):
         ends: list[tuple[int, int]] = []
         final: list[Any] = []
         returns: list[tuple[float, int]] = []
+        seconds: list[float] = []
         valid: list[Any] = []
         starts, ids, new_ids = self._lengths.copy(), list(self._ids), []
         state_in = None
@@ -264,6 +268,7 @@ class SingleAgentEnvRunner(EnvRunner):
                 ends.append((step, env))
                 final.append(last)
                 returns.append((float(self._returns[env]), int(self._lengths[env])))
+                seconds.append(time.perf_counter() - float(self._began[env]))
                 self._end(env, kept, begins, step, last, infos)
                 new_ids.append(self._ids[env])
                 complete += 1
@@ -276,6 +281,7 @@ class SingleAgentEnvRunner(EnvRunner):
                     break
             elif step >= steps:
                 break
+        self._log_ends([value for value, _ in returns], [n for _, n in returns], seconds)
         return self._rollout(
             kept, valid, ends, final, returns, starts, ids + new_ids, state_in, whole
         )
@@ -409,7 +415,6 @@ class SingleAgentEnvRunner(EnvRunner):
             episode = self._part(kept, begins[env], step + 1, env, infos, last)
             self._tell("on_episode_step", episode, env)
             self._tell("on_episode_end", episode, env, prev_episode_chunks=self._chunks[env])
-        self._log_end(float(self._returns[env]), int(self._lengths[env]), float(self._began[env]))
         self._returns[env], self._lengths[env], self._began[env] = 0.0, 0, now
         self._ids[env], self._custom[env] = uuid.uuid4().hex, {}
         self._skip[env] = self._later

@@ -32,6 +32,10 @@ class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
         self._leaves = parts(self.single_observation_space)
         self._is_box = not isinstance(self._leaves, (dict, tuple))
         self._discrete = not isinstance(parts(self.single_action_space), (dict, tuple))
+        # Environments of gymnasium check plain numbers faster; those of users get numpy's, as elsewhere.
+        self._plain = isinstance(self.single_action_space, gymnasium.spaces.Discrete) and all(
+            _is_of_gymnasium(env) for env in self.envs
+        )
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, Any]:
         """Reset all of them; of a seed each has its own."""
@@ -51,12 +55,14 @@ class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Step all of them; rewards of shape ``(environments,)`` in float32."""
-        count = self.num_envs
-        rewards = np.zeros(count, np.float32)
-        terminateds, truncateds = np.zeros(count, bool), np.zeros(count, bool)
-        found: list[Any] = [None] * count
-        infos: list[Any] = [None] * count
+        gained: list[Any] = []
+        terminal: list[Any] = []
+        cut: list[Any] = []
+        found: list[Any] = []
+        infos: list[Any] = []
         self.ended = ended = []
+        if self._plain:
+            actions = actions.tolist()
         for index, env in enumerate(self.envs):
             action = actions[index] if self._discrete else at(actions, index)
             try:
@@ -70,8 +76,15 @@ class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
                 raise
             except Exception as error:
                 raise EnvError(f"Environment {index}: step() raised {error!r}.") from error
-            rewards[index], terminateds[index], truncateds[index] = reward, terminated, truncated
-            found[index], infos[index] = observation, info
+            gained.append(reward)
+            terminal.append(terminated)
+            cut.append(truncated)
+            found.append(observation)
+            infos.append(info)
+        rewards = _numbers(gained, "reward")
+        shape = (self.num_envs,)
+        terminateds = np.array(terminal, bool).reshape(shape)
+        truncateds = np.array(cut, bool).reshape(shape)
         if np.isnan(rewards).any():
             index = int(np.flatnonzero(np.isnan(rewards))[0])
             raise EnvError(f"Environment {index}: step() returned a reward that is NaN.")
@@ -82,11 +95,9 @@ class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
     def _stacked(self, found: list[Any], where: str) -> Any:
         try:
             if self._is_box:
-                stacked = np.empty((self.num_envs, *self._leaves.shape), self._leaves.dtype)
-                for index, value in enumerate(found):
-                    if np.shape(value) != self._leaves.shape:
-                        raise ValueError(index)
-                    stacked[index] = value
+                stacked = np.array(found, self._leaves.dtype)
+                if stacked.shape != (len(found), *self._leaves.shape):
+                    raise ValueError(f"their shape is {stacked.shape[1:]}")
                 bad = stacked.dtype.kind == "f" and np.isnan(stacked.sum())
             else:
                 stacked = empty(self.single_observation_space, (self.num_envs,))
@@ -104,6 +115,32 @@ class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
                 ):
                     observation_fits(self.single_observation_space, value, index, where)
         return stacked
+
+
+def _is_of_gymnasium(env: Any) -> bool:
+    """Whether an environment and all that wraps it are gymnasium's."""
+    while type(env).__module__.startswith("gymnasium."):
+        if env is env.unwrapped:
+            return True
+        env = env.env
+    return False
+
+
+def _numbers(values: list[Any], what: str) -> Any:
+    try:
+        found = np.array(values, np.float32)
+        if found.ndim == 1:
+            return found
+    except (TypeError, ValueError):
+        pass
+    for index, value in enumerate(values):
+        try:
+            float(np.reshape(value, ()))
+            continue
+        except (TypeError, ValueError):
+            pass
+        raise EnvError(f"Environment {index}: step() returned the {what} {value!r}, not a number.")
+    return np.array([float(np.reshape(value, ())) for value in values], np.float32)
 
 
 def _plain(value: Any) -> Any:

@@ -140,7 +140,7 @@ class EnvRunnerServerForExternalInference(SingleAgentEnvRunner):
         value, length, began = self._running.pop(episode.id_, (0.0, 0, time.perf_counter()))
         value, length = value + episode.get_return(), length + len(episode)
         if episode.is_done:
-            self._log_end(value, length, began)
+            self._log_ends([value], [length], [time.perf_counter() - began])
         else:
             self._running[episode.id_] = (value, length, began)
 

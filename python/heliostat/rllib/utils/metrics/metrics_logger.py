@@ -180,6 +180,21 @@ class MetricsLogger:
         if with_throughput:
             self._throughput(name, value)
 
+    def _log_values(
+        self, key: Any, values: list[Any], reduce: str, window: int | None = None
+    ) -> None:
+        """Log numbers of Python's, one after the other."""
+        name = _key(key)
+        held = self.stats.get(name)
+        if held is None:
+            held = self.stats[name] = Stats(reduce, window)
+            held.leaf = not self.root  # type: ignore[attr-defined]
+        held.last = values[-1]
+        if reduce == "lifetime_sum":
+            held.total += sum(values)
+        else:
+            held.values.extend(values)
+
     def _throughput(self, name: tuple[str, ...], value: Any) -> None:
         side = (*name[:-1], f"{name[-1]}_throughput")
         now = time.perf_counter()

@@ -14,6 +14,35 @@ from heliostat.util.returns import n_step as sums_of
 _KEPT = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS)
 
 
+_OF_EPISODES = "buffers keep transitions, not episodes: get_num_timesteps() says how many"
+_ABSENT = {
+    "episodes": _OF_EPISODES,
+    "episode_id_to_index": _OF_EPISODES,
+    "get_num_episodes": _OF_EPISODES,
+    "get_num_episodes_evicted": _OF_EPISODES,
+    "num_episodes_evicted": _OF_EPISODES,
+    "get_metrics": "what is sampled and learned is in the algorithm's result",
+    "get_host": "a buffer is in the algorithm's process",
+    "batch_length_T": "a transition is one item; n_step says how many steps it has",
+    "sampled_timesteps": "call get_sampled_timesteps()",
+    "batch_size_B": "batch_size has it",
+    "rng": "give the seed to the constructor",
+}
+
+
+def refused(buffer: Any, name: str) -> Any:
+    """Raise for an attribute that a buffer lacks, and say what takes its place.
+
+    Raises:
+        AttributeError: Always.
+    """
+    why = _ABSENT.get(name)
+    kind = type(buffer).__name__
+    if why is None:
+        raise AttributeError(f"{kind} has no attribute {name!r}.")
+    raise AttributeError(f"{kind}.{name} is not in this release of Heliostat: {why}.")
+
+
 class EpisodeReplayBuffer:
     """The last transitions, each as likely as the others.
 
@@ -44,13 +73,37 @@ class EpisodeReplayBuffer:
         self._next = 0
         self._size = 0
         self.added = 0
+        self.sampled = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def get_num_timesteps(self) -> int:
-        """Return how many transitions are there."""
+    def get_num_timesteps(self, module_id: str | None = None) -> int:
+        """Return how many transitions are there.
+
+        Args:
+            module_id: Has no effect: there is one module.
+        """
         return self._size
+
+    def get_added_timesteps(self, module_id: str | None = None) -> int:
+        """Return how many transitions were added so far.
+
+        Args:
+            module_id: Has no effect: there is one module.
+        """
+        return self.added
+
+    def get_sampled_timesteps(self, module_id: str | None = None) -> int:
+        """Return how many transitions :meth:`sample` returned so far.
+
+        Args:
+            module_id: Has no effect: there is one module.
+        """
+        return self.sampled
+
+    def __getattr__(self, name: str) -> Any:
+        return refused(self, name)
 
     def add(self, episodes: Any) -> None:
         """Add the transitions of episodes, or of a rollout."""
@@ -133,6 +186,7 @@ class EpisodeReplayBuffer:
 
     def _at(self, places: Any, weights: Any) -> dict[str, Any]:
         found: dict[str, Any] = at(self._columns, places)
+        self.sampled += len(places)
         return {**found, "weights": weights, "indices": places}
 
     def update_priorities(self, priorities: Any, indices: Any = None) -> None:
@@ -141,7 +195,8 @@ class EpisodeReplayBuffer:
     def get_state(self) -> dict[str, Any]:
         """Return what :meth:`set_state` takes."""
         held = at(self._columns, slice(0, self._size)) if self._columns is not None else None
-        return {"columns": held, "next": self._next, "size": self._size, "added": self.added}
+        counts = {"added": self.added, "sampled": self.sampled}
+        return {"columns": held, "next": self._next, "size": self._size, **counts}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over what :meth:`get_state` returned."""
@@ -149,6 +204,7 @@ class EpisodeReplayBuffer:
             self._size = self._next = 0
             self._insert(state["columns"])
         self._next, self.added = state["next"] % self.capacity, state["added"]
+        self.sampled = state.get("sampled", 0)
 
     def nbytes(self) -> int:
         """Return the memory of what is held, in bytes."""

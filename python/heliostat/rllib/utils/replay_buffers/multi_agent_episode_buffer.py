@@ -8,6 +8,7 @@ from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.utils.replay_buffers.episode_replay_buffer import (
     EpisodeReplayBuffer,
     PrioritizedEpisodeReplayBuffer,
+    refused,
 )
 
 
@@ -45,6 +46,34 @@ class MultiAgentEpisodeReplayBuffer:
         if module_id is not None:
             return len(self._buffers.get(module_id, ()))
         return len(self)
+
+    get_num_agent_timesteps = get_num_timesteps
+
+    def get_added_timesteps(self, module_id: str | None = None) -> int:
+        """Return how many transitions were added so far.
+
+        Args:
+            module_id: Of which module. Default: of all.
+        """
+        return sum(buffer.added for buffer in self._chosen(module_id))
+
+    get_added_agent_timesteps = get_added_timesteps
+
+    def get_sampled_timesteps(self, module_id: str | None = None) -> int:
+        """Return how many transitions :meth:`sample` returned so far.
+
+        Args:
+            module_id: Of which module. Default: of all.
+        """
+        return sum(buffer.sampled for buffer in self._chosen(module_id))
+
+    def _chosen(self, module_id: str | None) -> list[EpisodeReplayBuffer]:
+        return [
+            own for name, own in self._buffers.items() if module_id is None or name == module_id
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        return refused(self, name)
 
     def get_module_ids(self) -> list[str]:
         """Return the modules whose transitions are there."""

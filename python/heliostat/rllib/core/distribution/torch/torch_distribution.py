@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -46,10 +47,25 @@ class TorchDistribution(Distribution):
 
 
 class TorchCategorical(TorchDistribution):
-    """One of a number of actions, by logits."""
+    """One of a number of actions, by logits.
+
+    Made once a step of all environments, and computed by few operations: torch's own distribution costs
+    more than the module does.
+    """
 
     def __init__(self, logits: Any = None, probs: Any = None) -> None:
-        super().__init__(logits=logits, probs=probs)
+        self._given = (logits, probs)
+        if type(self)._get_torch_distribution is not TorchCategorical._get_torch_distribution:
+            logits = self._dist.logits
+        elif logits is None:
+            logits = probs.log()
+        # What cannot happen has the log of the smallest number, so that products with 0 are 0.
+        least = torch.finfo(logits.dtype).min
+        self._logp = torch.log_softmax(logits, dim=-1).clamp(min=least)
+
+    @functools.cached_property
+    def _dist(self) -> Any:
+        return self._get_torch_distribution(*self._given)
 
     def _get_torch_distribution(self, logits: Any = None, probs: Any = None) -> Any:
         return torch.distributions.Categorical(logits=logits, probs=probs, validate_args=False)
@@ -64,10 +80,30 @@ class TorchCategorical(TorchDistribution):
         """Make the distribution of logits of shape ``(batch, n)``."""
         return cls(logits=logits)
 
+    def logp(self, value: Any, **kwargs: Any) -> Any:
+        """Return the log of the likelihood of actions, of shape ``(batch,)``."""
+        return self._logp.gather(-1, value.long().unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Any:
+        """Return the entropy, of shape ``(batch,)``."""
+        return -(self._logp.exp() * self._logp).sum(-1)
+
+    def kl(self, other: Any) -> Any:
+        """Return the divergence from another distribution of the kind, of shape ``(batch,)``."""
+        return (self._logp.exp() * (self._logp - other._logp)).sum(-1)
+
+    def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
+        """Return random actions, without a gradient."""
+        if sample_shape:
+            return super().sample(sample_shape=sample_shape)
+        logp = self._logp.detach()
+        # The first of waiting times whose rates are the likelihoods: torch.multinomial draws so, too.
+        waits = torch.empty_like(logp).exponential_().clamp_(min=1e-30)
+        return torch.argmax(logp - waits.log_(), dim=-1)
+
     def to_deterministic(self) -> TorchDeterministic:
         """Return the most likely actions."""
-        logits = self._dist.logits if self._dist._param is not None else self._dist.probs
-        return TorchDeterministic(loc=torch.argmax(logits, dim=-1))
+        return TorchDeterministic(loc=torch.argmax(self._logp, dim=-1))
 
 
 class TorchDiagGaussian(TorchDistribution):
