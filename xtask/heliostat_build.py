@@ -205,10 +205,15 @@ def python_sources() -> Iterator[tuple[str, Path]]:
 # ---- what cargo makes ----
 
 
+def target_folder() -> Path:
+    """Where cargo writes."""
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target")  # absolute one wins
+
+
 def cargo(profile: str, python: Python = RUNNING) -> tuple[Path, Path]:
     """Build both artefacts with one call, so that they share every dependency; where they lie."""
     wanted = ["--profile", profile, "-p", "helio-py", "-p", "helio-cli"]
-    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")  # absolute one wins
+    target = target_folder()
     command, folder = ["cargo", "build", *wanted], target / profile
     if SYSTEM:
         command = ["cargo", "zigbuild", "--target", f"{SYSTEM.target}.{SYSTEM.glibc}", *wanted]
@@ -280,7 +285,8 @@ class Wheel:
             sys.path.append(str(ROOT / "xtask"))
             import notices
 
-            self.add(f"{self.info}/licenses/{NOTICES}", notices.text().encode())
+            machine = SYSTEM.machine if SYSTEM else platform.machine()
+            self.add(f"{self.info}/licenses/{NOTICES}", notices.text(machine).encode())
 
     def add(self, name: str, data: bytes, mode: int = 0o644) -> None:
         entry = zipfile.ZipInfo(name, EPOCH)
@@ -299,15 +305,39 @@ class Wheel:
 
 
 def pack(folder: str, python: Python) -> str:
-    """Build for this Python, write its wheel into the folder; the wheel's name."""
+    """Build for this Python, write its wheel into the folder; the wheel's name.
+
+    A wheel that lies there, made of the same inputs, stays as it is: compressing takes seconds.
+    """
     extension, binary = cargo("release", python)
-    wheel = Wheel(folder, python.tag, {**project(), "linked": True})
-    for name, path in python_sources():
-        wheel.add(name, path.read_bytes())
+    table = {**project(), "linked": True}
+    sources = list(python_sources())
+    path = Path(folder).resolve() / f"{table['name']}-{table['version']}-{python.tag}.whl"
+    told = inputs(table, [extension, binary, *(source for _, source in sources)])
+    kept = target_folder() / "packed" / path.name
+    if kept.exists() and path.exists() and kept.read_text() == f"{told} {stamp(path)} {path}":
+        return path.name
+    wheel = Wheel(folder, python.tag, table)
+    for name, source in sources:
+        wheel.add(name, source.read_bytes())
     wheel.add("heliostat-alias.pth", f"{ALIAS}\n".encode())
     wheel.add(f"heliostat/{python.extension}", extension.read_bytes(), 0o755)
     wheel.add(f"heliostat/{BINARY}", binary.read_bytes(), 0o755)
-    return wheel.close()
+    name = wheel.close()
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(f"{told} {stamp(path)} {path}")
+    return name
+
+
+def inputs(table: dict[str, Any], files: list[Path]) -> str:
+    """The digest of everything that goes into a wheel."""
+    digest = hashlib.sha256(metadata(table).encode())
+    fixed = [Path(__file__), ROOT / "xtask/notices.py", ROOT / "Cargo.lock"]
+    for path in [*fixed, *(ROOT / name for name in table["license-files"]), *files]:
+        data = path.read_bytes()
+        digest.update(f"\n{path} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.hexdigest()
 
 
 def build_wheel(

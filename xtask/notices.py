@@ -1,12 +1,13 @@
 """Notices of what a wheel contains of others: licences of linked crates, and of the page's scripts.
 
-``python xtask/notices.py`` prints them. Crates that only help to build are not linked, nor are those of
-tests. Texts that several crates share are written once.
+``python xtask/notices.py`` prints those of wheels for this machine. Crates that only help to build are not
+linked, nor are those of tests. Texts that several crates share are written once.
 """
 
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LINKED_INTO = ("helio-py", "helio-cli")
-SYSTEM = "x86_64-unknown-linux-gnu"
 
 # What the page is built with (crates/helio-dashboard/page/package.json), and whose it is.
 PAGE = {
@@ -47,8 +47,8 @@ CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE."""
 _FILES = re.compile(r"(?i)^(licen[cs]e|copying|copyright|notice|unlicense)([-._].*)?$")
 
 
-def packages() -> list[dict[str, Any]]:
-    """What is linked and comes from elsewhere, by name."""
+def packages(machine: str) -> list[dict[str, Any]]:
+    """What is linked on this kind of machine and comes from elsewhere, by name."""
     command = [
         "cargo",
         "metadata",
@@ -56,7 +56,7 @@ def packages() -> list[dict[str, Any]]:
         "1",
         "--locked",
         "--filter-platform",
-        SYSTEM,
+        f"{machine.replace('arm64', 'aarch64')}-unknown-linux-gnu",
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -93,11 +93,11 @@ def texts(package: dict[str, Any]) -> Iterator[str]:
 
 
 @cache
-def text() -> str:
-    """The notices as one text."""
+def text(machine: str) -> str:
+    """The notices of wheels for this kind of machine, as one text."""
     shared: dict[str, list[str]] = {}
     lines = ["Heliostat contains code of these projects, under their licences.", ""]
-    for package in packages():
+    for package in packages(machine):
         label = f"{package['name']} {package['version']}"
         licence = package["license"] or "see its text"
         lines.append(f"{label}: {licence}; {package['repository'] or 'crates.io'}")
@@ -112,4 +112,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    print(text(), end="")
+    print(text(platform.machine()), end="")

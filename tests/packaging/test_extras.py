@@ -6,8 +6,11 @@ installed.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,12 +30,37 @@ pytestmark = [
 # these names: neither an import nor a look whether it is there.
 BLOCKER = """
 import importlib.machinery, os, sys
-blocked = os.environ["BLOCKED"].split()
 found = importlib.machinery.PathFinder.find_spec
 def find_spec(name, path=None, target=None):
+    blocked = os.environ["BLOCKED"].split()
     tops = (name, name.partition(".")[0])
     return None if any(top in blocked for top in tops) else found(name, path, target)
 importlib.machinery.PathFinder.find_spec = staticmethod(find_spec)
+"""
+
+# Runs each program in a fork of a process that has imported the large libraries, and nothing of ours: to
+# import them for each program takes longer than all the rest. One that is to miss one of them begins afresh.
+FORKING = """
+import json, os, sys
+for name in "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset":
+    try:
+        __import__(name)
+    except ImportError:  # each of the programs says so, then
+        pass
+while line := sys.stdin.readline():
+    blocked, program, output = json.loads(line)
+    if child := os.fork():
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    os.environ["BLOCKED"] = blocked
+    written = os.open(output, os.O_WRONLY | os.O_CREAT)
+    for number, file in (0, os.open(os.devnull, os.O_RDONLY)), (1, written), (2, written):
+        os.dup2(file, number)
+    if any(name in sys.modules for name in blocked.split()):
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    sys.argv = ["-c"]
+    exec(program, {"__name__": "__main__"})
+    sys.exit()
 """
 
 # What is missing, what is asked for all the same, the package and the extra that the error has to name.
@@ -264,31 +292,42 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def without(tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Runs a program where a package is missing; what it wrote."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKER)
-    files = tmp_path / "files"
+    folder = tmp_path_factory.mktemp("without")
+    (folder / "sitecustomize.py").write_text(BLOCKER)
+    files = folder / "files"
     files.mkdir()
     for name in ("a", "a.png", "a.avro", "a.snappy"):
         (files / name).write_bytes(b"Obj\x01 of no meaning")
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    server = subprocess.Popen(
+        [sys.executable, "-c", FORKING],
+        env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep), "BLOCKED": ""},
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
     def run(blocked: str, program: str) -> str:
-        path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, "-c", program.format(tmp=files)],
-            env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep), "BLOCKED": blocked},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode != 0, done.stdout
-        return done.stderr
+        output = folder / "output"
+        output.unlink(missing_ok=True)
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps([blocked, program.format(tmp=files), str(output)]) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        said = output.read_text()
+        assert code != 0, said
+        return said
 
-    return run
+    yield run
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)  # with a program that hangs
+    server.communicate()
 
 
 @pytest.mark.parametrize(

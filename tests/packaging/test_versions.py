@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import platform
 import re
 import subprocess
 import sys
@@ -36,8 +38,8 @@ def test_the_running_python_names_its_files_itself(backend: Any) -> None:
 def test_another_python_gets_the_names_that_it_looks_for(backend: Any) -> None:
     other = backend.Python.parse("3.14" if backend.RUNNING.minor != 14 else "3.13")
     number = f"3{other.minor}"
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    assert other.tag == f"cp{number}-cp{number}-{platform}"
+    system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert other.tag == f"cp{number}-cp{number}-{system}"
     ending = sysconfig.get_config_var("EXT_SUFFIX").split("-", 2)[2]  # x86_64-linux-gnu.so
     assert other.extension == f"_heliostat.cpython-{number}-{ending}"
 
@@ -116,13 +118,36 @@ def test_addresses_come_from_the_environment(backend: Any, monkeypatch: pytest.M
     assert "License-File: THIRD-PARTY-NOTICES.txt" in said
 
 
+def test_a_wheel_of_the_same_inputs_is_not_packed_again(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = tmp_path / "lib_heliostat.so", tmp_path / "heliostat"
+    for path in built:
+        path.write_bytes(b"code")
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
+    monkeypatch.setattr(backend, "cargo", lambda *_: built)
+    folder = tmp_path / "dist"
+
+    def packed() -> tuple[int, str]:
+        path = folder / backend.pack(str(folder), backend.RUNNING)
+        return path.stat().st_ino, hashlib.sha256(path.read_bytes()).hexdigest()
+
+    first = packed()
+    assert packed() == first, "the file itself"
+    wheel = next(folder.glob("*.whl"))
+    wheel.write_bytes(b"cut off")
+    assert packed()[1] == first[1], "somebody changed it: it is packed again"
+    built[0].write_bytes(b"new code")
+    assert packed()[1] != first[1]
+
+
 def test_every_crate_that_is_linked_is_named_with_its_licence(
     backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "xtask"))
     import notices
 
-    said = notices.text()
+    said = notices.text(platform.machine())
     assert re.search(r"^pyo3 [\d.]+: ", said, re.MULTILINE)
     assert re.search(r"^tokio [\d.]+: MIT; ", said, re.MULTILINE)
     assert "Copyright (c) 2015-present Jason Miller" in said, "the page's scripts"
