@@ -1,17 +1,20 @@
 """Requests to Serve over HTTP and through handles, here and on Ray by turns.
 
-    python bench/serve_requests.py [--seconds 3] [--rounds 2] [--ray PYTHON]
+    python bench/serve_requests.py [--seconds 3] [--rounds 2] [--ray PYTHON] [--applications 50]
 
-Needs the load generator `wrk` (a Debian package). Each side is a process of its own, begun again for each
-round; a figure is the best round's. The application answers two bytes from one replica. Rows in 1/s: more
-is better; all others: less. "CPU us" is what all processes of the side together take for one request or
-chunk, without the load generator: it says more than the rate where the machine does other work besides.
+Needs the load generator `wrk` (a Debian package). Where `granian` is installed, it serves the same answer
+from an ASGI application, with one worker. `--applications` starts so many of ten replicas each, at once.
+Each side is a process of its own, begun again for each round; a figure is the best round's. The application
+answers two bytes from one replica. Rows in 1/s: more is better; all others: less. "CPU us" is what all
+processes of the side together take for one request or chunk, without the load generator: it says more than
+the rate where the machine does other work besides.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -89,7 +92,80 @@ def counted(rows, name):
         print(f"{name}: {'; '.join(parts)}", file=sys.stderr)
 
 
-def measure(seconds):
+async def application(scope, receive, send):
+    """The same two bytes, for a server of ASGI applications."""
+    if scope["type"] != "http":
+        return
+    await receive()
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-type", b"text/plain")],
+        }
+    )
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+def of_granian(rows, seconds):
+    """Rows of that application under Granian, if it is installed."""
+    if importlib.util.find_spec("granian") is None:
+        return
+    port = free_port()
+    command = [
+        "granian",
+        "--interface",
+        "asgi",
+        "--workers",
+        "1",
+        "--port",
+        str(port),
+        "--no-ws",
+        "--log-level",
+        "error",
+    ]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    server = subprocess.Popen(
+        [sys.executable, "-m", *command, "serve_requests:application"], cwd=folder
+    )
+    try:
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        wrk(port, 8, 1)
+        with counted(rows, "Granian, 100 connections") as told:
+            rate, _, count = wrk(port, 100, seconds)
+            rows["Granian, 100 connections, 1/s"] = rate
+            told.append(count)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def of_many(rows, applications):
+    """How long ten replicas of each of so many applications take to be there."""
+    from ray import serve
+
+    @serve.deployment(num_replicas=10, ray_actor_options={"num_cpus": 0})
+    class Ten:
+        def __call__(self, request):
+            return "ok"
+
+    targets = [
+        serve.RunTarget(Ten.bind(), name=f"many{number}", route_prefix=f"/many{number}")
+        for number in range(applications)
+    ]
+    start = time.perf_counter()
+    with counted(rows, f"a replica of {10 * applications}") as told:
+        serve.run_many(targets)
+        told.append(10 * applications)
+    rows[f"{10 * applications} replicas of {applications} applications, s"] = (
+        time.perf_counter() - start
+    )
+
+
+def measure(seconds, applications):
     """The rows on whatever `import ray` gives."""
     began = time.perf_counter()
     import ray
@@ -113,6 +189,11 @@ def measure(seconds):
                 count += per
             rows[f"{name}, 1/s"] = count / (time.perf_counter() - start)
             told.append(count)
+
+    @ray.remote(num_cpus=0)
+    class Bare:
+        async def call(self, request):
+            return b"ok"
 
     @serve.deployment(max_ongoing_requests=1000)
     class Noop:
@@ -157,6 +238,8 @@ def measure(seconds):
         with counted(rows, name) as told:
             rows[f"{name}, 1/s"], rows[f"{name}, p99 ms"], count = wrk(port, connections, seconds)
             told.append(count)
+    bare = Bare.remote()
+    rate("async actor, one at a time", lambda: ray.get(bare.call.remote(None), timeout=60))
     rate("handle, one at a time", lambda: noop.remote(None).result(timeout_s=60))
 
     def many():
@@ -180,6 +263,9 @@ def measure(seconds):
             times.append(time.perf_counter() - start)
         told.append(len(times))
     rows["10 MB there and back, ms"] = sorted(times)[2] * 1e3
+    of_granian(rows, seconds)
+    if applications:
+        of_many(rows, applications)
     start = time.perf_counter()
     serve.shutdown()
     rows["shutdown, s"] = time.perf_counter() - start
@@ -197,19 +283,21 @@ def main():
     )
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--applications", type=int, default=0, metavar="N")
     parser.add_argument("--ray", help="an interpreter that has Ray")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("serve_requests.py needs the load generator `wrk`: apt-get install wrk")
     if options.child:
-        print(json.dumps(measure(options.seconds)))
+        print(json.dumps(measure(options.seconds, options.applications)))
         return
     sides = {"heliostat": sys.executable, **({"ray": options.ray} if options.ray else {})}
     best = {}
     for _ in range(options.rounds):
         for side, python in sides.items():
-            command = [python, __file__, "--child", "--seconds", str(options.seconds)]
+            given = ["--seconds", options.seconds, "--applications", options.applications]
+            command = [python, __file__, "--child", *map(str, given)]
             marked = {**os.environ, MARK: uuid.uuid4().hex}
             done = subprocess.run(command, check=False, capture_output=True, text=True, env=marked)
             if os.environ.get("DETAILS"):

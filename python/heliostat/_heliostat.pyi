@@ -29,6 +29,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextvars import ContextVar
 from typing import Any, ClassVar, final
 
 from typing_extensions import Self
@@ -816,7 +817,7 @@ def _draw_places(
     sums: Any, randoms: Any, size: int, beta: float, places: Any, weights: Any
 ) -> None: ...
 
-# --- a replica of Serve ------------------------------------------------------------------------------
+# --- replicas of Serve -------------------------------------------------------------------------------
 
 @final
 class _ServeReader:
@@ -838,6 +839,130 @@ def _serve_piece(id: int, is_last: bool, data: bytes) -> bytes: ...
 def _serve_trailers(id: int, headers: Any) -> bytes: ...
 def _serve_taken(id: int, bytes: int) -> bytes: ...
 def _serve_break(id: int, is_refused: bool) -> bytes: ...
+
+@final
+class _ServeTurns:
+    """The rule by which replicas of Serve get calls, in the ingress and in handles."""
+
+    def __init__(self) -> None: ...
+    def pick(self, replicas: list[Any], most: int) -> Any:
+        """The one of them that gets the next call, by its `calls` and `is_leaving`; `None` if none has room.
+
+        The fewest calls win; among equals those have their turn that had none for longest.
+        """
+
+def _serve_seed(begin: str, number: int) -> None:
+    """The ids of this process's requests begin so, and go on from that number."""
+
+def _serve_request_id() -> str:
+    """An id that no other request has, as a UUID is written."""
+
+def _serve_traced() -> None:
+    """From now on each call has a span: `_ServeRoute.send` sends none."""
+
+class _ServeGate:
+    """The bound on a replica's requests.
+
+    A subclass has `left`, `failed`, `tell_soon` and `generator_error`.
+    """
+
+    most: int
+    ongoing: int
+    is_plain: bool
+    is_told: bool
+    servable: Any
+    def __new__(cls, most: int, waiting: Any) -> Self: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def waiting(self) -> Any: ...
+    def set_context(self, make: Callable[[Any], Any], variable: ContextVar[Any]) -> None: ...
+    def take_ended(self) -> list[tuple[str, float, bool]]: ...
+    def begin(
+        self, row: tuple[Any, ...], method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Something to await for a call's result; `None`: there is no room, or it is no plain call."""
+
+class _ServeLoad:
+    """A replica, as a process's router knows it."""
+
+    is_leaving: bool
+    request: Any
+    def __new__(cls, *args: Any) -> Self: ...
+    @property
+    def calls(self) -> set[Any]: ...
+
+class _ServeRouter:
+    """The parts of a router that most calls need."""
+
+    only: Any
+    most: int
+    waiting: Any
+    routing: Any
+    epoch: int
+    def __new__(cls, *args: Any) -> Self: ...
+
+class _ServeCall:
+    """A call through a handle. `row`: its context, as it crosses to another process."""
+
+    args: Any
+    kwargs: Any
+    session: Any
+    stays_here: bool
+    sent: Any
+    error: Any
+    load: Any
+    sent_to: Any
+    is_watched: bool
+    is_bound: bool
+    is_shared: bool
+    waiters: Any
+    def __new__(
+        cls,
+        router: Any,
+        row: tuple[Any, ...],
+        method: str,
+        streams: bool,
+        args: Any,
+        kwargs: Any,
+        session: str = "",
+        stays_here: bool = False,
+    ) -> Self: ...
+    @property
+    def router(self) -> Any: ...
+    @property
+    def row(self) -> Any: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def streams(self) -> bool: ...
+
+class _ServeResponse:
+    """A call that was made."""
+
+    _call: Any
+    def __new__(cls, call: Any) -> Self: ...
+    def _result(
+        self, timeout_s: float | None, skips_check: bool, slowly: Callable[..., Any]
+    ) -> Any: ...
+
+@final
+class _ServeRoute:
+    """What the calls of a handle have in common."""
+
+    def __new__(
+        cls,
+        method: str,
+        model: str,
+        session: str,
+        app: str,
+        stays_here: bool,
+        variable: ContextVar[Any],
+        call: type,
+        response: type,
+    ) -> Self: ...
+    def send(self, router: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The response of a call that was sent to the router's only replica; `None`: it goes another way."""
 
 # --- what there is and what it waits for ------------------------------------------------------------
 

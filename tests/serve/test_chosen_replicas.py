@@ -110,20 +110,17 @@ def test_a_chosen_replica_that_dies_is_not_replaced(handle: DeploymentHandle) ->
 
 @pytest.mark.heliostat_only("It is our router's rule, and the HTTP server's")
 def test_equals_have_their_turn_and_the_fewest_calls_come_first() -> None:
+    from heliostat.core.platform import serving
     from heliostat.serve.router import Call, Load, Router
     from heliostat.serve.specs import Targets
 
-    router: Any = object.__new__(Router)
-    loads = [object.__new__(Load) for _ in range(3)]
-    for load in loads:
-        load.calls, load.is_leaving = set(), False
-    router.targets, router.turn = Targets(1, True, max_ongoing=2), 0
-    router.loads = {str(number): load for number, load in enumerate(loads)}
+    router: Any = Router.__new__(Router)
+    loads = [Load.__new__(Load) for _ in range(3)]
+    router.targets, router.turns = Targets(1, True, max_ongoing=2), serving.Turns()
+    router.order = loads
 
     def chosen() -> int | None:
-        call: Any = object.__new__(Call)
-        call.session, call.stays_here = "", False
-        call.context = serve.context.RequestContext()
+        call = Call(router, tuple(serve.context.RequestContext()), "m", False, (), {})
         load = router._pick(call)
         if load is not None:
             load.calls.add(call)
@@ -137,3 +134,15 @@ def test_equals_have_their_turn_and_the_fewest_calls_come_first() -> None:
     loads[2].calls.clear()
     loads[0].is_leaving = True
     assert [chosen() for _ in range(3)] == [2, 2, None]
+
+
+@pytest.mark.heliostat_only("It is a thread of ours")
+def test_threads_that_choose_replicas_end_before_the_interpreter() -> None:
+    from heliostat.serve import routing
+    from heliostat.serve.router import Router
+    from ray.serve.config import RequestRouterConfig
+
+    made = routing.Routing(Router.__new__(Router), RequestRouterConfig())
+    assert made._thread.is_alive()
+    routing._end_all()
+    assert not made._thread.is_alive()

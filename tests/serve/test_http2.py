@@ -271,9 +271,12 @@ def _secured(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
 @pytest.mark.contract("F12.09")
 @pytest.mark.parametrize("password", [None, "secret"])
 def test_https_is_spoken_with_the_users_certificate(
-    ray_start: Any, authority: Authority, password: str | None
+    ray_start: Any, authority: Authority, password: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = _pair(authority, f"server{password}", password)
+    if password is None:  # by paths of the program's folder, which is not the server's
+        monkeypatch.chdir(Path(files["ssl_certfile"]).parent)
+        files = {name: Path(path).name for name, path in files.items()}
     port = _start(**files, ssl_keyfile_password=password)
     try:
         context = ssl.create_default_context(cafile=str(authority.path))

@@ -2,7 +2,7 @@
 //! keeps the requests that wait.
 //!
 //! The number of requests in flight at each replica is exact, as far as they came through here: the replica
-//! with the fewest gets the next one, nobody gets more than `max_ongoing`, and further requests wait in the
+//! with the fewest gets the next one ([`Turns`]), nobody gets more than `max_ongoing`, and further requests wait in the
 //! order in which they came.
 //!
 //! **LIMIT-1** So many requests wait for a deployment as its `max_queued` says; the next is refused.
@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use helio_turns::Turns;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -74,25 +75,20 @@ pub(crate) struct Deployment {
     pub(crate) is_counted: Cell<bool>,
     replicas: RefCell<Vec<Rc<Replica>>>,
     waiting: RefCell<VecDeque<oneshot::Sender<Place>>>,
-    turn: Cell<usize>,
+    turns: Cell<Turns>,
     failure: RefCell<Option<String>>,
 }
 
 impl Deployment {
     fn pick(&self) -> Option<Rc<Replica>> {
         let replicas = self.replicas.borrow();
-        let count = replicas.len();
-        let first = self.turn.get();
-        let free = |replica: &&Rc<Replica>| {
-            replica.link.is_up() && replica.ongoing.get() < self.max_ongoing.get()
-        };
-        // Among equals those have their turn that had none for longest.
-        let found = (0..count)
-            .map(|step| (first + step) % count)
-            .filter(|place| free(&&replicas[*place]))
-            .min_by_key(|place| replicas[*place].ongoing.get())?;
-        self.turn.set((found + 1) % count);
-        Some(Rc::clone(&replicas[found]))
+        let mut turns = self.turns.get();
+        let found = turns.pick(replicas.len(), self.max_ongoing.get(), |place| {
+            let replica = &replicas[place];
+            replica.link.is_up().then(|| replica.ongoing.get())
+        });
+        self.turns.set(turns);
+        found.map(|place| Rc::clone(&replicas[place]))
     }
 
     fn place(self: &Rc<Self>, replica: Rc<Replica>) -> Place {

@@ -21,6 +21,8 @@ mod packages;
 mod returns;
 mod rows;
 mod serve;
+mod serve_call;
+mod serve_gate;
 mod session;
 mod settings;
 mod sites;
@@ -81,8 +83,16 @@ mod _heliostat {
     use crate::returns::{_advantages, _draw_places, _following, _n_step, _set_chances, _vtrace};
     #[pymodule_export]
     use crate::serve::{
-        _ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken, _serve_trailers,
+        _ServeReader, _ServeTurns, _serve_break, _serve_head, _serve_piece, _serve_taken,
+        _serve_trailers,
     };
+    #[pymodule_export]
+    use crate::serve_call::{
+        _ServeCall, _ServeLoad, _ServeResponse, _ServeRoute, _ServeRouter, _serve_request_id,
+        _serve_seed, _serve_traced,
+    };
+    #[pymodule_export]
+    use crate::serve_gate::{_ServeGate, _ServeRun};
     #[pymodule_export]
     use crate::session::{
         _after_fork, choose_session, connect, is_connected, session, session_epoch, shutdown,

@@ -1,7 +1,9 @@
-//! The frames that a replica of Serve reads and writes: those of [`helio_proto::serve`] as ASGI has them.
+//! Serve: the frames that a replica reads and writes, those of [`helio_proto::serve`] as ASGI has them, and the choice
+//! of the replica for a handle's call.
 
 use bytes::{Buf as _, BytesMut};
 use helio_proto::serve::{self, Headers, Request};
+use helio_turns::Turns;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -250,4 +252,47 @@ pub(crate) fn _serve_break(py: Python<'_>, id: u32, is_refused: bool) -> Bound<'
     let mut out = Vec::with_capacity(16);
     serve::bare(&mut out, if is_refused { serve::REFUSED } else { serve::BROKEN }, id);
     PyBytes::new(py, &out)
+}
+
+/// The rule by which replicas get calls: that of the ingress.
+#[pyclass(module = "heliostat._heliostat")]
+#[derive(Default)]
+pub(crate) struct _ServeTurns(Turns);
+
+#[pymethods]
+impl _ServeTurns {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// The replica that gets the next call; `None` where none has room.
+    fn pick<'py>(
+        &mut self,
+        replicas: &Bound<'py, PyList>,
+        most: u32,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = replicas.py();
+        let mut failed = None;
+        let found = self.0.pick(replicas.len(), most, |place| {
+            calls_of(py, replicas, place).unwrap_or_else(|error| {
+                failed = Some(error);
+                None
+            })
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => found.map(|place| replicas.get_item(place)).transpose(),
+        }
+    }
+}
+
+/// How many calls a replica has; `None` of one that is leaving.
+fn calls_of(py: Python<'_>, replicas: &Bound<'_, PyList>, place: usize) -> PyResult<Option<u32>> {
+    let replica = replicas.get_item(place)?;
+    if replica.getattr(intern!(py, "is_leaving"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let calls = replica.getattr(intern!(py, "calls"))?.len()?;
+    Ok(Some(u32::try_from(calls).unwrap_or(u32::MAX)))
 }

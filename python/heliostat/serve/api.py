@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -187,6 +189,10 @@ def start(
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
     options = of(HTTPOptions, http_options)
+    for name in ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"):
+        path = getattr(options, name)
+        if path and os.path.exists(path):  # here, where the server's folder is another
+            options = dataclasses.replace(options, **{name: os.path.abspath(path)})
     location = ProxyLocation(proxy_location or options.location or ProxyLocation.HeadOnly)
     if options.host is None:
         location = ProxyLocation.Disabled

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextvars
-import itertools
 import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import heliostat as ray
+from heliostat.core.platform import serving
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.gang import GangContext
 from heliostat.serve.specs import ACTOR_VARIABLE, NAMESPACE, DeploymentID, deployment_actor_name
@@ -43,25 +43,15 @@ _serve_request_context = request_context
 
 # The ids of a process's requests begin alike, at random, and end with a count: a draw for each would cost
 # as much as the rest of a call's bookkeeping. A forked process draws its own.
-_LAST = 0xFFFFFFFFFFFF
-_drawn = ""
-_number = itertools.count()
-
-
 def _draw() -> None:
-    global _drawn, _number
     digits = os.urandom(16).hex()
-    _drawn = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-"
-    _number = itertools.count(int(digits[20:], 16))
+    begin = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-"
+    serving.seed_request_ids(begin, int(digits[20:], 16))
 
 
 _draw()
 os.register_at_fork(after_in_child=_draw)
-
-
-def new_request_id() -> str:
-    """An id that no other request has, as a UUID is written."""
-    return f"{_drawn}{next(_number) & _LAST:012x}"
+new_request_id = serving.new_request_id
 
 
 class ReplicaID(NamedTuple):

@@ -38,12 +38,10 @@ _context_of = functools.partial(tuple.__new__, RequestContext)
 _SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
-class _Response:
+class _Response(serving.ResponseBase):
     """A call that was made."""
 
-    def __init__(self, call: Call) -> None:
-        call.is_shared = True
-        self._call = call
+    _call: Call
 
     @property
     def request_id(self) -> str:
@@ -152,27 +150,34 @@ class DeploymentResponse(_Response):
             RequestCancelledError: The call was cancelled.
             BackPressureError: ``max_queued_requests`` calls wait already.
         """
-        if not _skip_asyncio_check and asyncio._get_running_loop() is not None:
-            forbid_loop()
+        # Most calls were sent at once and have a value: those are over without Python.
+        return self._result(timeout_s, _skip_asyncio_check, DeploymentResponse._result_slowly)
+
+    def _result_slowly(
+        self, timeout_s: float | None, error: BaseException | None, checks: bool = True
+    ) -> Any:
+        """The answer of a call that was not sent yet, or has ended with that error."""
         call, left = self._call, timeout_s
         until = None if timeout_s is None else time.monotonic() + timeout_s
+        if error is None and checks:
+            forbid_loop()
         while True:
-            ref = call.sent  # most calls were sent at once
-            if ref is None:
+            try:
+                if error is not None:
+                    raise error
                 ref = self._settled(left)
                 left = _left(until)
-            try:
                 value = ray.get(ref, timeout=left)
             except GetTimeoutError:
                 raise TimeoutError(f"No answer within {timeout_s} s.") from None
             except TaskCancelledError:
                 call.release()
                 raise RequestCancelledError(self.request_id) from None
-            except BaseException as error:
-                if call.again(error):
-                    left = _left(until)
+            except BaseException as failed:
+                if failed is not call.error and call.again(failed):
+                    error, left = None, _left(until)
                     continue
-                call.failed(error)
+                call.failed(failed)
                 raise
             call.release()
             return value
@@ -403,6 +408,16 @@ class DeploymentHandle:
         self._session = _session
         self._stays_here = _stays_here
         self._router: Router | None = None  # of the session of the last call
+        self._route = serving.Route(
+            _method,
+            _model,
+            _session,
+            app_name,
+            _stays_here,
+            request_context,
+            Call,
+            DeploymentResponse,
+        )
 
     @property
     def deployment_name(self) -> str:
@@ -505,15 +520,13 @@ class DeploymentHandle:
         Returns:
             A ``DeploymentResponse``; with ``stream=True`` a ``DeploymentResponseGenerator``.
         """
-        # Of a call one after the other most of what Python costs is the number of functions: these are few.
+        router = self._router
+        if router is not None and not self._stream:
+            made = self._route.send(router, args, kwargs)  # to the only replica
+            if made is not None:
+                return made
         if tracing.tracer is None:
-            request_id, route, app, _, trace = request_context.get()
-            if not request_id:
-                request_id = new_request_id()
-            request = _context_of((request_id, route, app or self._id[0], self._model, trace))
-            if _TRACES in sys.modules:
-                request = tracing.carried(request)
-            return self._called(request, args, kwargs)
+            return self._called(self._context(), args, kwargs)
         with tracing.of_call(
             self._id, self._request(), self._method, streams=self._stream
         ) as request:
@@ -527,7 +540,7 @@ class DeploymentHandle:
             router = self._router = router_of(self._id)
         call = Call(
             router,
-            request,
+            tuple(request),
             self._method,
             self._stream,
             args,
@@ -569,7 +582,7 @@ class DeploymentHandle:
         """
         place = Reservation(
             router_of(self._id),
-            self._context(),
+            tuple(self._context()),
             self._method,
             self._stream,
             args,
@@ -616,7 +629,7 @@ class DeploymentHandle:
                 "call."
             )
         selection._is_used = True
-        call = Call(place.router, place.context, place.method, place.streams, args, kwargs)
+        call = Call(place.router, place.row, place.method, place.streams, args, kwargs)
         call.is_shared = True
 
         def begin(error: BaseException | None, args: Any, kwargs: Any) -> None:
@@ -653,7 +666,7 @@ class DeploymentHandle:
         Returns:
             What has the answers.
         """
-        router, context = router_of(self._id), self._context()
+        router, row = router_of(self._id), tuple(self._context())
         sent: concurrent.futures.Future[list[Call]] = concurrent.futures.Future()
         responses: concurrent.futures.Future[list[DeploymentResponse]] = concurrent.futures.Future()
 
@@ -661,7 +674,7 @@ class DeploymentHandle:
             if error is not None:
                 sent.set_exception(error)
                 return
-            router.broadcast(lambda: Call(router, context, method_name, False, args, kwargs), sent)
+            router.broadcast(lambda: Call(router, row, method_name, False, args, kwargs), sent)
 
         def done(_: Any) -> None:
             error = sent.exception()

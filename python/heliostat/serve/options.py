@@ -78,7 +78,8 @@ class HTTPOptions:
     paths of requests, so that applications make their URLs with it; ``ssl_certfile`` and ``ssl_keyfile``:
     the server's certificate and its key, in PEM, with which it speaks TLS; ``ssl_keyfile_password``: of an
     encrypted key (needs the package `cryptography`); ``ssl_ca_certs``: clients have to show a certificate of
-    these authorities. Files that change are read again. ``root_url`` raises ``NotImplementedError``,
+    these authorities; relative paths are those of the program that starts Serve. Files that change are
+    read again. ``root_url`` raises ``NotImplementedError``,
     middlewares ``ValueError``.
     """
 

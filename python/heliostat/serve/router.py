@@ -1,9 +1,10 @@
 """The choice of the replica for a handle's call.
 
 A process has one router a deployment, whatever handles it has. The router counts the calls that each replica
-has of this process: the one with the fewest gets the next, none gets more than ``max_ongoing_requests``, and
-further calls wait here, in order. A call is over when its answer was read, or when its end is noticed: that
-is watched only where somebody waits for it or nobody will read the answer.
+has of this process: the one with the fewest gets the next, by the rule of the ingress (``helio-turns``),
+none gets more than ``max_ongoing_requests``, and further calls wait here, in order. A call is over when its
+answer was read, or when its end is noticed: that is watched only where somebody waits for it or nobody will
+read the answer.
 
 The controller says which replicas there are: one call to it is always open and is answered when that changes.
 """
@@ -42,71 +43,29 @@ _AGAIN_S = 0.2
 _COUNTS_S = 0.05
 
 
-class Load:
+class Load(serving.LoadBase):
     """A replica, and the calls of this process that it has."""
 
     def __init__(self, place: ReplicaPlace) -> None:
-        self.calls: set[Call] = set()
-        self.is_leaving = False
         self.update(place)
 
     def update(self, place: ReplicaPlace) -> None:
         """Take over the state of the replica."""
         self.place = place
         # Found once, not for each call.
-        self.request = place.actor.handle_request.remote
+        self.request = place.actor.handle_request
         self.stream = place.actor.handle_stream.remote
 
 
-class Call:
-    """A call through a handle, from its queue to its answer."""
+class Call(serving.CallBase):
+    """A call through a handle, from its queue to its answer. ``row``: its context, as it crosses."""
 
-    __slots__ = (
-        "args",
-        "context",
-        "error",
-        "is_bound",
-        "is_shared",
-        "is_watched",
-        "kwargs",
-        "load",
-        "method",
-        "router",
-        "sent",
-        "sent_to",
-        "session",
-        "stays_here",
-        "streams",
-        "waiters",
-    )
+    __slots__ = ()
 
-    def __init__(
-        self,
-        router: Router,
-        context: RequestContext,
-        method: str,
-        streams: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        session: str = "",
-        stays_here: bool = False,
-    ) -> None:
-        self.router = router
-        self.context = context
-        self.method = method
-        self.streams = streams
-        self.args = args
-        self.kwargs = kwargs
-        self.session = session
-        self.stays_here = stays_here  # at replicas of this node, while they have room
-        self.sent: Any = None  # the reference, or the generator
-        self.error: BaseException | None = None
-        self.load: Load | None = None  # the replica that has it
-        self.sent_to: Load | None = None  # the same, also when its end was noticed
-        self.is_watched = False
-        self.is_bound = False  # for one replica, not for any
-        self.is_shared = False  # others than who makes it may ask for its outcome
-        self.waiters: list[Callable[[], None]] | None = None
+    @property
+    def context(self) -> RequestContext:
+        """The values that go with the request."""
+        return RequestContext._make(self.row)
 
     def is_settled(self) -> bool:
         """Whether it was sent, or never will be."""
@@ -139,8 +98,8 @@ class Call:
         self.sent_to = load
         try:
             # The context as a plain tuple: a class would have to be looked up over there.
-            method = self.method_of(load) if self.streams else load.request
-            sent = method(tuple(self.context), self.method, *self.args, **self.kwargs)
+            method = self.method_of(load) if self.streams else load.request.remote
+            sent = method(tuple(self.row), self.method, *self.args, **self.kwargs)
         except Exception as error:
             self.release()
             self.settle(None, error)
@@ -155,9 +114,12 @@ class Call:
         load, self.load = self.load, None
         if load is None:
             return
+        load.calls.discard(self)
+        self.released(load)
+
+    def released(self, load: Load) -> None:
+        """Its replica has been told of as free."""
         router = self.router
-        with router.lock:
-            load.calls.discard(self)
         if router.routing is not None:
             router.routing.released(self, load)
         elif router.waiting:
@@ -225,20 +187,26 @@ class Reservation(Call):
         call.send(load)
 
 
-class Router:
-    """The calls of this process to one deployment."""
+class Router(serving.RouterBase):
+    """The calls of this process to one deployment.
+
+    A call to the only replica is sent without the lock (``serve_call.rs``), and its end noticed: who
+    begins to wait looks for room again afterwards.
+    """
+
+    only: Load | None  # the replica, where there is one and no choice
+    waiting: deque[Call]
+    routing: Routing | None  # the user's own choice of replicas
 
     def __init__(self, deployment: DeploymentID) -> None:
         self.deployment = deployment
         self.lock = threading.RLock()
         self.targets: Targets | None = None
         self.loads: dict[str, Load] = {}
-        self.only: Load | None = None  # the replica, where there is one and no choice
-        self.most = 0  # calls of this process that it has
         self.waiting: deque[Call] = deque()
         self.unheard: list[Callable[[], None]] = []  # to do once there are targets
-        self.turn = 0
-        self.routing: Routing | None = None  # the user's own choice of replicas
+        self.turns = serving.Turns()
+        self.order: list[Load] = []  # all of `loads`
         self.name = uuid.uuid4().hex
         self.told = 0  # calls that wait, as the controller knows
         self.counter: threading.Timer | None = None
@@ -275,6 +243,8 @@ class Router:
             self._listen()  # Serve may have begun anew: what was gone may be there
         elif own is not None:
             own.begin(call)
+        else:
+            self.feed()
 
     # --- the user's own choice of replicas
 
@@ -399,25 +369,15 @@ class Router:
         if targets is None:
             return None
         kept = call.session or call.context.multiplexed_model_id
+        free = self.order
         if kept or call.stays_here:
-            free = [load for load in self.loads.values() if self._has_room(load)]
-            if call.stays_here:
-                free = [load for load in free if load.place.node == own_node()] or free
-            if kept:
-                # Each session and model has its own order of replicas, the same in every process.
-                return max(free, key=lambda load: _affinity(kept, load.place.id), default=None)
-        else:
-            free = list(self.loads.values())
-        # The rule of the ingress, `pick` in its table.rs: the fewest calls; among equals those have their
-        # turn that had none for longest.
-        found, least, first = None, targets.max_ongoing, self.turn
-        for step in range(len(free)):
-            place = (first + step) % len(free)
-            load = free[place]
-            if len(load.calls) < least and not load.is_leaving:
-                found, least, self.turn = load, len(load.calls), place + 1
-                if least == 0:
-                    break
+            free = [load for load in free if self._has_room(load)]
+        if call.stays_here:
+            free = [load for load in free if load.place.node == own_node()] or free
+        if kept:
+            # Each session and model has its own order of replicas, the same in every process.
+            return max(free, key=lambda load: _affinity(kept, load.place.id), default=None)
+        found: Load | None = self.turns.pick(free, targets.max_ongoing)
         return found
 
     def _count_soon(self) -> None:
@@ -523,6 +483,7 @@ class Router:
             self.is_listening = False
             before = self.loads
             self.loads = {one.id: before.get(one.id) or Load(one) for one in targets.replicas}
+            self.order = list(self.loads.values())
             for one in targets.replicas:
                 self.loads[one.id].update(one)
             begun = self._follow_routing(targets)

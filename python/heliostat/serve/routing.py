@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import threading
 from collections.abc import Callable
@@ -23,6 +24,21 @@ if TYPE_CHECKING:
     from heliostat.serve.router import Call, Load, Router
 
 
+# How long a thread may take to end.
+_ENDS_S = 5.0
+_running: set[Routing] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """A thread that is in native code when the interpreter ends takes the process with it."""
+    ended = list(_running)
+    for one in ended:
+        one.end()
+    for one in ended:
+        one.join()
+
+
 class Routing:
     """A thread with an event loop, on which the user's router is asked.
 
@@ -41,7 +57,9 @@ class Routing:
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: dict[Call, PendingRequest] = {}
         self._error: BaseException | None = None
-        threading.Thread(target=self._run, name="serve-routing", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="serve-routing", daemon=True)
+        self._thread.start()
+        _running.add(self)
 
     def is_of(self, config: RequestRouterConfig | None) -> bool:
         """Whether a deployment that is configured so is routed by this."""
@@ -66,6 +84,11 @@ class Routing:
     def end(self) -> None:
         """Nothing is routed any more."""
         self._tell(self._loop.stop)
+        _running.discard(self)
+
+    def join(self) -> None:
+        """Wait for its thread, which the user's code may hold up for a moment."""
+        self._thread.join(_ENDS_S)
 
     def _tell(self, what: Callable[..., Any], *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # it has ended

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from heliostat.core.platform import serving
 from heliostat.core.platform.extras import required
 from heliostat.serve import logs
 from heliostat.serve.context import ReplicaID, RequestContext
@@ -52,6 +53,7 @@ def set_up(config: TracingConfig | None, replica: ReplicaID, session_dir: str) -
         provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
     tracer = provider.get_tracer(_SCOPE)
+    serving.trace_calls()
 
 
 def _processors(config: TracingConfig, stem: str, session_dir: str) -> list[Any]:

@@ -29,6 +29,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-process-state", Pure, &["helio-proto", "helio-owner-state"]),
     ("helio-report", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-returns", Pure, &[]),
+    ("helio-turns", Pure, &[]),
     ("helio-env", Effects, &[]),
     ("helio-tls", Effects, &["helio-env"]),
     ("helio-rpc", Effects, &["helio-env", "helio-tls"]),

@@ -66,7 +66,7 @@ impl ActorMethod {
     ///     TypeError: The arguments do not fit the method.
     ///     PendingCallsLimitExceeded: ``max_pending_calls`` calls of the handle have not ended.
     #[pyo3(signature = (*args, **kwargs))]
-    fn remote<'py>(
+    pub(crate) fn remote<'py>(
         &self,
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,

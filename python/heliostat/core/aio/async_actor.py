@@ -17,7 +17,6 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from types import CoroutineType
 from typing import Any, cast
 
 from heliostat import _heliostat
@@ -122,7 +121,7 @@ class _Group:
             if call.is_streaming:
                 awaited = self.stream(call, awaited)
                 steps = self.finish(call, awaited, call.finish_items)
-            elif type(awaited) is CoroutineType or inspect.isawaitable(awaited):
+            elif hasattr(awaited, "__await__") or inspect.isawaitable(awaited):
                 steps = self.finish(call, awaited, call.finish)
             else:
                 call.finish(awaited)
@@ -185,8 +184,9 @@ class _Group:
             steps = cast("Coroutine[Any, Any, None]", task.get_coro())
             if inspect.getcoroutinestate(steps) == inspect.CORO_CREATED:
                 # Its first step has not come, and will not come to what answers the call.
-                if inspect.iscoroutine(awaited):
-                    awaited.close()
+                close = getattr(awaited, "close", None)  # of a coroutine, or what stands for one
+                if close is not None:
+                    close()
                 del self.tasks[call]
                 self.failed(call, asyncio.CancelledError())
                 self.done()

@@ -13,7 +13,7 @@ import os
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine
 from time import perf_counter
-from types import AsyncGeneratorType, GeneratorType
+from types import AsyncGeneratorType, GeneratorType, SimpleNamespace
 from typing import Any
 
 import heliostat as ray
@@ -43,7 +43,7 @@ from heliostat.serve.replica.answers import TEXT, answer_of, send_items
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Figures, Meter
 from heliostat.serve.replica.socket import Socket
-from heliostat.serve.replica.turnstile import Turnstile
+from heliostat.serve.replica.turnstile import GENERATOR, Turnstile
 from heliostat.serve.servicers import Method
 from heliostat.serve.specs import DeploymentID, DeploymentSpec, Whereabouts
 
@@ -53,7 +53,6 @@ logger = logging.getLogger("ray.serve")
 _COUNTS_S = 0.05
 _request_of = functools.partial(tuple.__new__, RequestContext)
 _GENERATORS = (GeneratorType, AsyncGeneratorType)
-_GENERATOR = "The method returned a generator: call it with `handle.options(stream=True)`."
 _NO_SOCKETS = b"The deployment has no WebSockets: give it an ASGI application with @serve.ingress."
 
 
@@ -93,7 +92,8 @@ class ReplicaActor:
         self._route = route
         self._config: DeploymentConfig = spec.config
         self._is_counted = spec.config.autoscaling_config is not None  # the controller is told
-        self._gate = Turnstile(spec.config.max_ongoing_requests)
+        self._gate = Turnstile(spec.config.max_ongoing_requests, self)
+        self._gate.set_context(_request_of, request_context)
         self._threads = concurrent.futures.ThreadPoolExecutor(spec.config.max_ongoing_requests)
         self._servable: Any = None
         self._is_function = False
@@ -108,7 +108,7 @@ class ReplicaActor:
         self._port: asyncio.Server | None = None
         self._counted: Any = None
         self._takes_request = True
-        self._meter = Meter(self._id)
+        self._meter = Meter(self._id, self._gate)
         self._recording: asyncio.Task[None] | None = None
         self._routing: asyncio.Task[None] | None = None
         self._news_for_routers = asyncio.Event()
@@ -175,6 +175,7 @@ class ReplicaActor:
     def _log(self) -> None:
         chosen = self._logging()
         self._is_told = chosen is not None and chosen.enable_access_log
+        self._mark_plain()
         logs.set_up(chosen, self._id, serving.session()["session_dir"])
 
     async def prepare(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -233,6 +234,8 @@ class ReplicaActor:
             self._servable = target
             self._is_function = True
         replica.servable_object = self._servable
+        methods = SimpleNamespace(__call__=target) if self._is_function else self._servable
+        self._gate.servable = methods
         starts_tasks = getattr(self._servable, "_serve_start_tasks", None)  # of `@task_consumer`
         if starts_tasks is not None:
             await self._in_thread(starts_tasks, self._config.max_ongoing_requests)
@@ -246,33 +249,24 @@ class ReplicaActor:
 
     # --- calls of handles
 
-    async def handle_request(
-        self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
+    def handle_request(self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """A call of a handle; ``context`` is its ``RequestContext``. Returns something to await."""
+        begun = self._gate.begin(context, method, args, kwargs)
+        return self._handle(context, method, args, kwargs) if begun is None else begun
+
+    async def _handle(
+        self, context: RequestRow, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A call of a handle; ``context`` is its ``RequestContext``."""
-        # What `_take`, `_call` and `_leave` do, where it is little: as functions they cost more than that.
-        gate = self._gate
-        if self._is_leaving or self._is_counted or gate.waiting or gate.ongoing >= gate.most:
-            if not self._take():
-                await gate.enter()
-        else:
-            gate.ongoing += 1
-        request = _request_of(context)
+        """A call that waits for a place, is no coroutine, or of which somebody is told."""
+        if not self._take():
+            await self._gate.enter()
+        request = RequestContext._make(context)
         began, outcome, has_failed = perf_counter(), "ERROR", True
         self._meter.begin()
         try:
             request_context.set(request)
-            target = self._method(method)
-            code = getattr(target, "__code__", None)
-            if tracing.tracer is not None:
-                with tracing.of_replica(self._id, request, method):
-                    value = await self._call(target, args, kwargs)
-            elif code is not None and code.co_flags & inspect.CO_COROUTINE:
-                value = await target(*args, **kwargs)
-                if type(value) in _GENERATORS:
-                    raise TypeError(_GENERATOR)
-            else:
-                value = await self._call(target, args, kwargs)
+            with tracing.of_replica(self._id, request, method):
+                value = await self._call(self._method(method), args, kwargs)
             outcome, has_failed = "OK", False
             return value
         except asyncio.CancelledError:
@@ -285,10 +279,34 @@ class ReplicaActor:
             self._meter.end(request.route, perf_counter() - began, has_failed=has_failed)
             if self._is_told:
                 logs.access(f"CALL {method}", outcome, began)
-            if self._is_counted or gate.waiting or self._idle is not None:
-                self._leave()
-            else:
-                gate.ongoing -= 1
+            self._leave()
+
+    # --- of calls that the gate has begun
+
+    def _mark_plain(self) -> None:
+        """Have the gate begin calls of which nobody has to be told."""
+        self._gate.is_plain = not (
+            self._is_leaving
+            or self._is_counted
+            or self._is_told
+            or self._idle is not None
+            or tracing.tracer is not None
+        )
+
+    def on_left(self) -> None:
+        """A call has ended, and others wait or somebody wants to know."""
+        self._count()
+        if self._idle is not None and self._gate.total == 0:
+            self._idle.set()
+
+    def on_failed(self, error: BaseException) -> None:
+        """A call has ended with that error."""
+        if isinstance(error, AsyncioActorExit):
+            self._exit()
+
+    def on_news(self) -> None:
+        """There is something to tell of calls."""
+        self._meter.tell_soon()
 
     async def handle_stream(
         self, context: RequestRow, method: str, /, *args: Any, **kwargs: Any
@@ -369,7 +387,7 @@ class ReplicaActor:
             if inspect.isawaitable(value):
                 value = await value
         if type(value) in _GENERATORS:
-            raise TypeError(_GENERATOR)
+            raise TypeError(GENERATOR)
         return value
 
     async def _in_thread(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -591,6 +609,7 @@ class ReplicaActor:
         """Take another configuration; ``user_config`` goes to the deployment's ``reconfigure``."""
         before, self._config = self._config, config
         self._is_counted = config.autoscaling_config is not None
+        self._mark_plain()
         self._gate.most = config.max_ongoing_requests
         if config.max_ongoing_requests != before.max_ongoing_requests:
             self._threads = concurrent.futures.ThreadPoolExecutor(config.max_ongoing_requests)
@@ -693,6 +712,7 @@ class ReplicaActor:
         """
         self._is_leaving = True
         self._idle = asyncio.Event()
+        self._mark_plain()
         if self._gate.total:
             try:
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
@@ -716,6 +736,7 @@ class ReplicaActor:
     def _exit(self) -> None:
         """The deployment's code has called `exit_actor`: nothing of this process is to hold that up."""
         self._is_leaving = self._has_exited = True
+        self._mark_plain()
         self._end.set()
 
     async def until_end(self) -> bool:

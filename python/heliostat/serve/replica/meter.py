@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from heliostat.serve.context import ReplicaID
+from heliostat.serve.replica.turnstile import Turnstile
 from heliostat.util.metrics import Counter, Gauge, Histogram
 
 _EVERY_S = 1.0
@@ -51,7 +52,8 @@ def quantile(latencies: dict[int, int], part: float) -> float | None:
 class Meter:
     """The metrics of one replica."""
 
-    def __init__(self, replica: ReplicaID) -> None:
+    def __init__(self, replica: ReplicaID, gate: Turnstile) -> None:
+        self._gate = gate  # which counts most calls of handles
         key = replica.deployment_id
         self._own = {
             "deployment": key.name,
@@ -113,7 +115,8 @@ class Meter:
         taken, self._taken = self._taken, Counts()
         errors, self._taken_errors = self._taken_errors, 0
         seconds, self._taken_at = now - self._taken_at, now
-        return Figures(seconds, sum(taken.values()), errors, self.ongoing, dict(taken))
+        ongoing = self.ongoing + self._gate.running
+        return Figures(seconds, sum(taken.values()), errors, ongoing, dict(taken))
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request over HTTP that was answered with that status, in that time."""
@@ -130,14 +133,22 @@ class Meter:
 
     def tell_soon(self) -> None:
         """Have :meth:`tell` called in a while."""
-        self.telling = asyncio.get_running_loop().call_later(_EVERY_S, self.tell)
+        if self.telling is None:
+            self.telling = asyncio.get_running_loop().call_later(_EVERY_S, self.tell)
+        self._gate.is_told = True
 
     def tell(self) -> None:
         """Tell what has come together."""
         if self.telling is not None:
             self.telling.cancel()
             self.telling = None
-        self._now.set(self.ongoing, self._own)
+        self._gate.is_told = False
+        for route, took_ms, has_failed in self._gate.take_ended():
+            self._latencies[route].append(took_ms)
+            if has_failed:
+                self._errors[route] += 1
+                self._taken_errors += 1
+        self._now.set(self.ongoing + self._gate.running, self._own)
         for route, number in self._errors.items():
             self._failed.inc(number, {**self._own, "route": route})
         self._errors.clear()

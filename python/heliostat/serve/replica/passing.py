@@ -45,7 +45,7 @@ async def pass_on(exchange: Exchange, deployment: DeploymentID, request: Request
     given = (exchange.scope, bytes(body), exchange.number)
     may_repeat = exchange.scope.get("method") in _REPEATABLE
     while True:
-        call = _Passing(router_of(deployment), request, ANSWER_METHOD, True, given, {})
+        call = _Passing(router_of(deployment), tuple(request), ANSWER_METHOD, True, given, {})
         call.router.submit(call)
         try:
             async for frame, length in DeploymentResponseGenerator(call):

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Protocol
+
+from heliostat.core.platform import serving
+
+GENERATOR = "The method returned a generator: call it with `handle.options(stream=True)`."
 
 
-class Turnstile:
-    """So many requests at a time; further ones in the order in which they came."""
+class Hooks(Protocol):
+    """Who has a turnstile."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.ongoing = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
+    def on_left(self) -> None:
+        """A call has ended."""
+
+    def on_failed(self, error: BaseException) -> None:
+        """A call has ended with that error."""
+
+    def on_news(self) -> None:
+        """There is something to tell."""
+
+
+class Turnstile(serving.GateBase):
+    """So many requests at a time; further ones in the order in which they came.
+
+    ``begin`` begins a call as ``serve_gate.rs`` says. ``hooks``: who is told of what is rare.
+    """
+
+    def __new__(cls, most: int, hooks: Hooks | None = None) -> Turnstile:
+        """One with that many places."""
+        return super().__new__(cls, most, deque())
+
+    def __init__(self, most: int, hooks: Hooks | None = None) -> None:
+        self._hooks = hooks
 
     def take(self) -> bool:
         """A place, if there is one."""
@@ -46,6 +69,28 @@ class Turnstile:
             if not place.done():
                 self.ongoing += 1
                 place.set_result(None)
+
+    # --- of calls that `begin` has begun
+
+    def left(self) -> None:
+        """One has ended, and others wait or somebody wants to know."""
+        self.let_in()
+        assert self._hooks is not None
+        self._hooks.on_left()
+
+    def failed(self, error: BaseException) -> None:
+        """One has ended with that error."""
+        assert self._hooks is not None
+        self._hooks.on_failed(error)
+
+    def tell_soon(self) -> None:
+        """There is something to tell."""
+        assert self._hooks is not None
+        self._hooks.on_news()
+
+    def generator_error(self) -> TypeError:
+        """The error of a call whose method has returned a generator."""
+        return TypeError(GENERATOR)
 
     @property
     def total(self) -> int:
