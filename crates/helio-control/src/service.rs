@@ -23,6 +23,9 @@ use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
 /// The least free room on the disk, in bytes, with which new things are made durable; the end of something is always.
 const ROOM_MIN: u64 = 8 << 20;
 
+/// How often the link of this machine is looked at, at most: that reads two files of the kernel's.
+const LINK_EVERY: Duration = Duration::from_millis(250);
+
 /// How often a head that fell silent looks whether it may speak.
 const REGAIN_LOOK: Duration = Duration::from_millis(50);
 
@@ -122,6 +125,7 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
             connections: Connections::default(),
             host,
             is_link_up: true,
+            link_seen: None,
             recount: Recount::start(),
             held: WantedChanges::default(),
             is_full: false,
@@ -184,9 +188,10 @@ struct Service {
     storage: Box<dyn Storage>,
     clock: Clock,
     connections: Connections,
-    /// The address whose link is watched, and whether it was up.
+    /// The address whose link is watched, whether it was up, and when that was looked at.
     host: IpAddr,
     is_link_up: bool,
+    link_seen: Option<tokio::time::Instant>,
     recount: Recount,
     /// Events that wait for room on the disk.
     held: WantedChanges,
@@ -253,8 +258,14 @@ impl Service {
         self.control.apply(Event::Disk { full }, self.clock.now_us())
     }
 
-    /// News of the link of this machine.
+    /// News of the link of this machine. Nobody is called dead within [`LINK_EVERY`], and ticks come more often.
     fn look_at_link(&mut self) -> Vec<Action> {
+        let now = tokio::time::Instant::now();
+        let is_new = self.link_seen.is_some_and(|seen| now - seen < LINK_EVERY);
+        if is_new || self.host.is_loopback() {
+            return Vec::new();
+        }
+        self.link_seen = Some(now);
         let is_up = helio_env::link::is_up(self.host);
         if std::mem::replace(&mut self.is_link_up, is_up) == is_up {
             return Vec::new();
