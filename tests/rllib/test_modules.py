@@ -456,6 +456,27 @@ def test_an_environment_that_is_elsewhere_sends_episodes(ray_start: Any) -> None
 # --- names ---
 
 
+def test_names_that_rllibs_examples_import() -> None:
+    from ray.air.integrations.wandb import WANDB_ENV_VAR
+    from ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
+    from ray.rllib.env.multi_agent_env import ENV_STATE
+    from ray.rllib.utils.error import EnvError
+    from ray.rllib.utils.serialization import convert_numpy_to_python_primitives
+
+    assert (WANDB_ENV_VAR, ENV_STATE) == ("WANDB_API_KEY", "state")
+    assert issubclass(PPOTorchRLModule, TorchRLModule)
+    assert issubclass(EnvError, Exception)
+    config = PPOConfig()
+    assert config.enable_rl_module_and_learner
+    assert config.enable_env_runner_and_connector_v2
+    with pytest.warns(DeprecationWarning, match="build_algo"):
+        algo = config.environment("CartPole-v1").env_runners(num_env_runners=0).build()
+    algo.stop()
+    nest = {"a": [np.float32(0.5), np.arange(2)], "b": (np.bool_(True), "c")}
+    found = convert_numpy_to_python_primitives(nest)
+    assert repr(found) == "{'a': [0.5, [0, 1]], 'b': (True, 'c')}"
+
+
 @ours
 def test_names_of_the_old_stack_say_what_takes_their_place() -> None:
     from ray.rllib.algorithms.callbacks import DefaultCallbacks
@@ -470,8 +491,14 @@ def test_names_of_the_old_stack_say_what_takes_their_place() -> None:
         module = importlib.import_module(f"ray.rllib.{path}")
         with pytest.raises(AttributeError, match=r"old API stack.*: use ray\.rllib\.core"):
             getattr(module, name)
-    with pytest.raises(ModuleNotFoundError, match="there are PPO, DQN, SAC"):
-        importlib.import_module("ray.rllib.algorithms.dreamerv3")
+    for path, instead in (
+        ("algorithms.dreamerv3", "there are PPO, DQN, SAC"),
+        ("algorithms.ppo.ppo_catalog", "set DefaultModelConfig"),
+        ("offline.offline_prelearner", "input_read_schema"),
+        ("env.vector.vector_multi_agent_env", "runner.env.unwrapped.envs"),
+    ):
+        with pytest.raises(ModuleNotFoundError, match=instead):
+            importlib.import_module(f"ray.rllib.{path}")
     with pytest.raises(ValueError, match=r"PolicySpec\(policy_class=...\) is of RLlib's old"):
         PolicySpec(policy_class=object)
 

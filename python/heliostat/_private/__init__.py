@@ -69,6 +69,7 @@ PACKAGES = frozenset(
     (
         "autoscaler.sdk",
         "cloudpickle",
+        "rllib.env.vector",
         "runtime_env",
         "tune.analysis",
         "tune.experiment",
@@ -121,8 +122,19 @@ _ELSEWHERE = {
             ("offline.json_writer", "offline_data(output=..., output_write_method='write_json')"),
         )
     },
-    "rllib.core.models": "has catalogs, which choose networks by settings. Modules make theirs in "
-    "RLModule.setup() here: write it, or set DefaultModelConfig",
+    **{
+        f"rllib.{part}": "has catalogs, which choose networks by settings. Modules make theirs in "
+        "RLModule.setup() here: write it, or set DefaultModelConfig"
+        for part in (
+            "core.models",
+            *(f"algorithms.{name}.{name}_catalog" for name in ("bc", "dqn", "ppo", "sac")),
+        )
+    },
+    "rllib.offline.offline_prelearner": "makes batches of recorded rows, which Heliostat does by itself: "
+    "name the columns by offline_data(input_read_schema=...), and change batches by "
+    "learners(learner_connector=...)",
+    "rllib.env.vector.vector_multi_agent_env": "has a vector of environments of several agents, which "
+    "Heliostat steps one by one: runner.env.unwrapped.envs has them",
     "rllib.examples": "has Ray's examples, which are not part of Heliostat: copy the file that you use",
     **{
         f"rllib.algorithms.{name}": "is an algorithm that Heliostat does not have: there are PPO, DQN, SAC, "

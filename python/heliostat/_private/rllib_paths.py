@@ -13,8 +13,24 @@ PATHS: dict[str, tuple[str, dict[str, str]]] = {
         "callbacks of earlier releases",
         {"rllib.callbacks.callbacks": "RLlibCallback:DefaultCallbacks"},
     ),
+    "rllib.utils.error": ("environments that fail on purpose", {"rllib.env.making": "EnvError"}),
     "rllib.utils.from_config": (_PROGRAMS, {"rllib.algorithms.settings": "NotProvided"}),
 }
+
+# The modules' names of earlier releases.
+for _name, _kind in (("ppo", "PPO"), ("appo", "APPO")):
+    for _suffix, _end in (
+        ("torch.{}_torch_rl_module", "TorchRLModule"),
+        ("{}_rl_module", "RLModule"),
+    ):
+        PATHS[f"{_ALGORITHMS}.{_name}.{_suffix.format(_name)}"] = (
+            _PROGRAMS,
+            {
+                f"{_ALGORITHMS}.ppo.default_ppo_torch_rl_module": (
+                    f"DefaultPPOTorchRLModule:{_kind}{_end}"
+                )
+            },
+        )
 
 # By algorithm: the learner and the module it brings, with the module that has it here.
 for _name, _learner, _modules in (

@@ -104,7 +104,7 @@ _HOME = {
 }
 
 # `tune.schedulers.ASHAScheduler` works after `from ray import tune` alone.
-_PACKAGES = ("logger", "schedulers", "search", "stopper", "trainable")
+_PACKAGES = ("logger", "result_grid", "schedulers", "search", "stopper", "trainable")
 
 __all__ = [
     # the search

@@ -12,8 +12,9 @@ from heliostat.core.platform.extras import missing
 
 __all__ = ["WandbLoggerCallback", "setup_wandb"]  # noqa: F822 # the callback comes by __getattr__
 
+WANDB_ENV_VAR = "WANDB_API_KEY"
 _KEY, _PROJECT, _GROUP, _MODE = (
-    "WANDB_API_KEY",
+    WANDB_ENV_VAR,
     "WANDB_PROJECT_NAME",
     "WANDB_GROUP_NAME",
     "WANDB_MODE",

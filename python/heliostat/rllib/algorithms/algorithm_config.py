@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -65,6 +66,8 @@ class AlgorithmConfig:
     changed: ClassVar[dict[str, Any]] = {}
     # What one algorithm's learners have in their pipelines besides: names of `connectors.building.ADDED`.
     learner_pieces: ClassVar[tuple[str, ...]] = ()
+    # Programs ask which API stack it is: always the new one.
+    enable_rl_module_and_learner = enable_env_runner_and_connector_v2 = True
 
     def __init__(self, algo_class: type | None = None) -> None:
         object.__setattr__(self, "_is_frozen", False)
@@ -712,19 +715,19 @@ class AlgorithmConfig:
         return self.algo_class(config=config.copy(copy_frozen=False) if use_copy else config)
 
     def build(self, *arguments: Any, **keywords: Any) -> Any:
-        """Refused: :meth:`build_algo` is its name now.
+        """Call :meth:`build_algo`, whose name of earlier releases this is.
 
         Args:
-            *arguments: Has no effect.
-            **keywords: Has no effect.
+            *arguments: As of it.
+            **keywords: As of it.
 
         Returns:
-            Nothing; it raises.
-
-        Raises:
-            ValueError: Always.
+            The algorithm.
         """
-        raise ValueError("AlgorithmConfig.build() is gone: call build_algo().")
+        warnings.warn(
+            "AlgorithmConfig.build() is now build_algo().", DeprecationWarning, stacklevel=2
+        )
+        return self.build_algo(*arguments, **keywords)
 
     def build_learner(self, *, env: Any = None, spaces: Any = None) -> Any:
         """Return a learner of this process that is built.

@@ -8,6 +8,9 @@ from heliostat.core.platform.extras import required
 
 gymnasium = required("gymnasium", "ray.rllib", "rllib")
 
+# The key of a global state in observations of grouped agents.
+ENV_STATE = "state"
+
 
 class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined]
     """Base of environments whose ``reset`` and ``step`` take and return dicts by agent.

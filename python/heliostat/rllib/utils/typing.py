@@ -16,6 +16,7 @@ EpisodeID = int | str
 EpisodeType = SingleAgentEpisode | MultiAgentEpisode
 ModuleID = str
 MultiAgentDict = dict[Any, Any]
+NetworkType = Any
 Optimizer = Any
 Param = Any
 ParamDict = dict[Any, Any]
