@@ -22,7 +22,7 @@
 //!
 //! The parts (`nodes`, `verdict`, `jobs`, `actors`, `queue`, `subscriptions`, `groups`, `kv`, `disk`; `watches` is a part of `nodes`) each own a table with
 //! private fields and know nothing of each other. The `rules` say what an event changes in which parts.
-//! `docs/internals/control.md` has the pictures. Reading order: `event`, `machine`, the parts,
+//! `docs/internals/control.md` has the pictures. Reading order: `event`, `rules`, the parts,
 //! `rules::dispatch`, the other rules, `durable`.
 
 #![forbid(unsafe_code)]
@@ -38,7 +38,6 @@ pub mod held;
 mod jobs;
 mod kv;
 mod log_flushes;
-mod machine;
 mod nodes;
 mod outbox;
 mod queue;
@@ -50,4 +49,4 @@ mod verdict;
 mod watches;
 
 pub use event::{Action, Change, Event, Health, Note};
-pub use machine::Control;
+pub use rules::Control;

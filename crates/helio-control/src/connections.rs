@@ -13,7 +13,7 @@ use helio_types::address::host_port;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-use crate::service::Input;
+use crate::input::Input;
 
 /// How long a node that wants to join may take to be reached.
 const REACH_MAX: Duration = Duration::from_secs(3);

@@ -19,6 +19,7 @@
 
 mod calls;
 mod connections;
+mod input;
 mod service;
 
 use std::io;

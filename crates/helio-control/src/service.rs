@@ -9,15 +9,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use helio_control_state::held::{ChangeError, WantedChanges};
 use helio_control_state::{Action, Control, Event, Note};
 use helio_env::recount::Recount;
-use helio_proto::cluster::{HeadMoved, NodeToControl};
+use helio_proto::cluster::HeadMoved;
 use helio_proto::hello::Welcome;
-use helio_rpc::service::{Gate, Writer, listen_unix};
+use helio_rpc::service::{Gate, listen_unix};
 use helio_storage::{Change, Standing, Storage};
-use helio_types::NodeId;
 use tokio::sync::mpsc;
 
 use crate::calls::Calls;
 use crate::connections::{Connections, accept};
+use crate::input::Input;
 use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
 
 /// The least free room on the disk, in bytes, with which new things are made durable; the end of something is always.
@@ -28,23 +28,6 @@ const LINK_EVERY: Duration = Duration::from_millis(250);
 
 /// How often a head that fell silent looks whether it may speak.
 const REGAIN_LOOK: Duration = Duration::from_millis(50);
-
-/// All that can come to the loop from outside.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// A node has passed the handshake.
-    Connected { node_id: NodeId, number: u64, writer: Writer },
-    /// The node sent a message.
-    Message { node_id: NodeId, number: u64, message: NodeToControl },
-    /// The node's connection ended.
-    Closed { node_id: NodeId, number: u64 },
-    /// Somebody asks what cluster this is.
-    Observer { writer: Writer },
-    /// The cluster is to end.
-    Stop { reason: String },
-    /// This head is to end; the cluster waits for another one.
-    Leave,
-}
 
 /// Ends the control service from another thread.
 #[derive(Debug, Clone)]
@@ -183,6 +166,14 @@ fn listen_failed(socket: &Path, source: io::Error) -> Error {
     Error::Listen { socket: socket.to_owned(), source }
 }
 
+/// Waits until then; `None`: for ever.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 struct Service {
     control: Control,
     storage: Box<dyn Storage>,
@@ -205,23 +196,21 @@ struct Service {
 impl Service {
     async fn work(&mut self, queue: &mut mpsc::Receiver<Input>) -> Result<(), Error> {
         let mut batch = Vec::with_capacity(BATCH_MAX);
-        let mut ticked = tokio::time::Instant::now();
         while self.ended.is_none() && self.doubt.is_none() {
-            let tick = ticked + Duration::from_micros(self.control.next_tick());
+            let tick = self.control.next_tick().map(|us| self.clock.at(us));
             tokio::select! {
                 biased;
                 // News go before time, so that no node is called silent whose words are waiting here.
                 _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
-                () = tokio::time::sleep_until(tick) => {}
+                () = sleep_until(tick) => {}
             }
-            let is_tick = tokio::time::Instant::now() >= tick;
+            let is_tick = tick.is_some_and(|tick| Instant::now() >= tick);
             // Before requests are looked at, so that they are refused rather than left waiting.
             let mut events = vec![self.look_at_disk(is_tick)?];
             for input in batch.drain(..) {
                 self.on_input(input, &mut events);
             }
             if is_tick {
-                ticked = tokio::time::Instant::now();
                 events.push(self.look_at_link());
                 events.push(self.control.apply(Event::Tick, self.clock.now_us()));
             }
@@ -427,5 +416,10 @@ impl Clock {
 
     fn now_us(&self) -> u64 {
         self.began_us + self.began.elapsed().as_micros() as u64
+    }
+
+    /// The moment of that reading.
+    fn at(&self, us: u64) -> Instant {
+        self.began + Duration::from_micros(us.saturating_sub(self.began_us))
     }
 }

@@ -15,10 +15,16 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// How long it has run.
+    /// How long it has run, in milliseconds.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.start.elapsed().as_millis() as u64
+    }
+
+    /// How long it has run, in microseconds.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
     }
 
     /// The moment of that reading.

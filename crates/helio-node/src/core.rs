@@ -23,14 +23,14 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::bulk::Bulk;
 use crate::control::Link;
 use crate::head::Head;
-use crate::input::{Input, Inputs};
+use crate::input::{Input, Inputs, ZygoteAnswer, ZygoteKind};
 use crate::making;
 use crate::memory::Monitor;
 use crate::output_files::Bounds;
 use crate::peers::Peers;
 use crate::processes::{Processes, exit_of};
 use crate::spill::Disk;
-use crate::zygote::{Answer, Kind, Zygote, ZygoteOptions};
+use crate::zygote::{Zygote, ZygoteOptions};
 use crate::{Ended, Error};
 
 /// How many inputs wait for the core; whoever has more waits (**LIMIT-1**).
@@ -126,7 +126,7 @@ impl Daemon {
         receiver: mpsc::Receiver<Input>,
     ) -> Self {
         Self {
-            node: Node::new(setup, clock.now_ms()),
+            node: Node::new(setup, clock.now_us()),
             recount: Recount::start(),
             disk,
             clock,
@@ -172,7 +172,7 @@ impl Daemon {
                 on_accepted();
             }
             let own = self.own_tick();
-            let wake = self.node.deadline().map_or(own, |deadline| deadline.min(own));
+            let wake = self.node.next_tick().map_or(own, |due| due.div_ceil(1_000).min(own));
             tokio::select! {
                 biased;
                 input = self.receiver.recv() => match input {
@@ -210,7 +210,7 @@ impl Daemon {
             self.status_at = now + self.heartbeat_ms;
             if let Some(control) = &self.control {
                 // A service that does not read is found out by its silence.
-                if control.send(&self.node.heartbeat(now)).is_err() {
+                if control.send(&self.node.heartbeat(now * 1_000)).is_err() {
                     self.node.on_heartbeat_unsent();
                 }
             }
@@ -343,7 +343,7 @@ impl Daemon {
     }
 
     fn apply(&mut self, event: Event) {
-        for action in self.node.apply(event, self.clock.now_ms()) {
+        for action in self.node.apply(event, self.clock.now_us()) {
             self.execute_action(action);
         }
         self.recount.after_event("node", || self.node.check());
@@ -394,7 +394,11 @@ impl Daemon {
             },
             Action::Load { modules } => {
                 let start = || {
-                    Zygote::start(Kind::Loaded, self.zygote_options.clone(), self.inputs.clone())
+                    Zygote::start(
+                        ZygoteKind::Loaded,
+                        self.zygote_options.clone(),
+                        self.inputs.clone(),
+                    )
                 };
                 self.loaded.get_or_insert_with(start).load(modules);
             }
@@ -561,26 +565,30 @@ impl Daemon {
             }
             Err(error) => {
                 let inputs = self.inputs.clone();
-                let answer =
-                    Answer::Failed { worker_id: spawn.worker_id, why: format!("no pipe: {error}") };
-                tokio::spawn(async move { inputs.send(Input::Zygote(Kind::Bare, answer)).await });
+                let answer = ZygoteAnswer::Failed {
+                    worker_id: spawn.worker_id,
+                    why: format!("no pipe: {error}"),
+                };
+                tokio::spawn(
+                    async move { inputs.send(Input::Zygote(ZygoteKind::Bare, answer)).await },
+                );
             }
         }
     }
 
-    fn zygote(&mut self, kind: Kind) -> Option<&mut Zygote> {
+    fn zygote(&mut self, kind: ZygoteKind) -> Option<&mut Zygote> {
         match kind {
-            Kind::Bare => Some(&mut self.zygote),
-            Kind::Loaded => self.loaded.as_mut(),
+            ZygoteKind::Bare => Some(&mut self.zygote),
+            ZygoteKind::Loaded => self.loaded.as_mut(),
         }
     }
 
-    fn zygote_lost(&mut self, kind: Kind, generation: u64) {
+    fn zygote_lost(&mut self, kind: ZygoteKind, generation: u64) {
         let Some(zygote) = self.zygote(kind) else { return };
         let words = zygote.last_words();
         let lost = zygote.lost(generation);
         tracing::warn!(?kind, reason = words, workers = lost.len(), "the zygote has ended");
-        if kind == Kind::Loaded {
+        if kind == ZygoteKind::Loaded {
             self.apply(Event::Loaded { is_ready: false });
         }
         for worker_id in lost {
@@ -589,28 +597,28 @@ impl Daemon {
         }
     }
 
-    fn zygote_answered(&mut self, kind: Kind, answer: Answer) {
+    fn zygote_answered(&mut self, kind: ZygoteKind, answer: ZygoteAnswer) {
         match &answer {
-            Answer::Started { worker_id, .. } | Answer::Failed { worker_id, .. } => {
+            ZygoteAnswer::Started { worker_id, .. } | ZygoteAnswer::Failed { worker_id, .. } => {
                 if let Some(zygote) = self.zygote(kind) {
                     zygote.answered(*worker_id);
                 }
             }
-            Answer::Exited { .. } | Answer::Loaded => {}
+            ZygoteAnswer::Exited { .. } | ZygoteAnswer::Loaded => {}
         }
         match answer {
-            Answer::Loaded => {
+            ZygoteAnswer::Loaded => {
                 if let Some(zygote) = self.zygote(kind) {
                     zygote.has_loaded();
                 }
                 self.apply(Event::Loaded { is_ready: true });
             }
-            Answer::Started { worker_id, pid } => self.worker_started(worker_id, pid),
-            Answer::Failed { worker_id, why } => {
+            ZygoteAnswer::Started { worker_id, pid } => self.worker_started(worker_id, pid),
+            ZygoteAnswer::Failed { worker_id, why } => {
                 tracing::error!(%worker_id, reason = why, "worker not started");
                 self.apply(Event::WorkerNotStarted { worker_id, why });
             }
-            Answer::Exited { pid, status } => {
+            ZygoteAnswer::Exited { pid, status } => {
                 if let Some(worker_id) = self.processes.of_pid(pid) {
                     self.worker_exited(worker_id, exit_of(status));
                 }

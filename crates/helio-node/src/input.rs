@@ -1,7 +1,9 @@
 //! The inputs of a daemon, from every task and thread that waits on its behalf.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use helio_env::process::Status;
 use helio_node_state::{Conn, Event, Exit};
 use helio_proto::cluster::HeadMoved;
 use helio_proto::hello::Role;
@@ -9,8 +11,6 @@ use helio_proto::inspect;
 use helio_rpc::service::Writer;
 use helio_types::{NodeAddress, NodeId, WorkerId};
 use tokio::sync::{Notify, mpsc, oneshot};
-
-use crate::zygote::{Answer, Kind};
 
 pub(crate) type Inputs = mpsc::Sender<Input>;
 
@@ -52,9 +52,9 @@ pub(crate) enum Input {
     },
     /// A head that has taken over says where it is.
     HeadMoved(HeadMoved),
-    Zygote(Kind, Answer),
+    Zygote(ZygoteKind, ZygoteAnswer),
     ZygoteLost {
-        kind: Kind,
+        kind: ZygoteKind,
         generation: u64,
     },
     WorkerExited {
@@ -90,4 +90,39 @@ impl From<Event> for Input {
     fn from(event: Event) -> Self {
         Self::Event(event)
     }
+}
+
+/// Which of the two zygotes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ZygoteKind {
+    /// Has the package loaded and nothing else.
+    Bare,
+    /// Has modules loaded besides.
+    Loaded,
+}
+
+/// A message of the zygote.
+#[derive(Debug)]
+pub(crate) enum ZygoteAnswer {
+    Started {
+        worker_id: WorkerId,
+        pid: u32,
+    },
+    Failed {
+        worker_id: WorkerId,
+        why: String,
+    },
+    Exited {
+        pid: u32,
+        status: Status,
+    },
+    /// All that it was asked to load is loaded, or cannot be.
+    Loaded,
+}
+
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other connection of this process has.
+pub(crate) fn next_conn() -> Conn {
+    Conn(CONNECTIONS.fetch_add(1, Ordering::Relaxed))
 }

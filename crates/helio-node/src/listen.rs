@@ -3,10 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use helio_node_state::{Conn, Event};
+use helio_node_state::Event;
 use helio_proto::cluster::NodeToNode;
 use helio_proto::hello::{Destination, Hello, Role};
 use helio_proto::node::ClientToNode;
@@ -15,15 +14,8 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::input::{Input, Inputs};
+use crate::input::{Input, Inputs, next_conn};
 use crate::{log_server, peers};
-
-static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
-
-/// A number that no other connection of this process has.
-pub(crate) fn next_conn() -> Conn {
-    Conn(CONNECTIONS.fetch_add(1, Ordering::Relaxed))
-}
 
 pub(crate) fn unix(listener: UnixListener, gate: Arc<Gate>, logs: Arc<PathBuf>, inputs: Inputs) {
     tokio::spawn(async move {

@@ -14,8 +14,7 @@ use helio_types::address::host_port;
 use helio_types::{NodeAddress, NodeId};
 use tokio::sync::Notify;
 
-use crate::input::{Input, Inputs};
-use crate::listen::next_conn;
+use crate::input::{Input, Inputs, next_conn};
 
 /// How many bytes travel in one message.
 const CHUNK: u64 = 1 << 20;

@@ -28,11 +28,12 @@ use tokio::sync::mpsc;
 use crate::bulk::Bulk;
 use crate::core::{Daemon, INPUTS_MAX};
 use crate::door::Door;
+use crate::input::ZygoteKind;
 use crate::memory::Monitor;
 use crate::options::{Options, Ready};
 use crate::packages::Packages;
 use crate::spill::Disk;
-use crate::zygote::{Kind, Zygote, ZygoteOptions};
+use crate::zygote::{Zygote, ZygoteOptions};
 use crate::{Error, agent, control, gpus, hardware, listen, metrics};
 
 /// The least size of the object store, in bytes.
@@ -94,7 +95,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let zygote_options = zygote_options(&options, &socket_path, node_id);
     // A driver's machine outside the cluster runs no workers.
     let start = if options.guest.is_some() { Zygote::when_asked } else { Zygote::start };
-    let zygote = start(Kind::Bare, zygote_options.clone(), inputs.clone());
+    let zygote = start(ZygoteKind::Bare, zygote_options.clone(), inputs.clone());
     let welcome =
         Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
     let gate = Gate::new("node", &options.token, welcome);

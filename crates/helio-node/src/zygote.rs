@@ -24,7 +24,7 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::sync::mpsc;
 
-use crate::input::{Input, Inputs};
+use crate::input::{Input, Inputs, ZygoteAnswer as Answer, ZygoteKind as Kind};
 
 /// One that lived shorter did not live; after so many of those in a row it is started only when it is
 /// needed, and not more often than once in this time. One that dies while it loads modules is not
@@ -38,15 +38,6 @@ const TITLE_ROOM: usize = 128;
 
 /// The longest answer.
 const ANSWER_MAX: usize = 64 << 10;
-
-/// The two of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// Has the package loaded and nothing else.
-    Bare,
-    /// Has modules loaded besides.
-    Loaded,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct ZygoteOptions {
@@ -88,25 +79,6 @@ struct Request {
     json: Vec<u8>,
     /// A worker's output.
     streams: Option<[OwnedFd; 2]>,
-}
-
-/// A message of the zygote.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Started {
-        worker_id: WorkerId,
-        pid: u32,
-    },
-    Failed {
-        worker_id: WorkerId,
-        why: String,
-    },
-    Exited {
-        pid: u32,
-        status: Status,
-    },
-    /// All that it was asked to load is loaded, or cannot be.
-    Loaded,
 }
 
 impl Zygote {

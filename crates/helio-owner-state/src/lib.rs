@@ -47,7 +47,6 @@ pub use actors::Actor;
 pub use check::Tables;
 pub use event::{Action, Event};
 pub use history::without_large_function;
-pub use leases::{LINGER_US, SLOTS_MAX, slots};
 pub use objects::Object;
 pub use owner::Owner;
 pub use spec::{

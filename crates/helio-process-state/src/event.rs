@@ -8,8 +8,8 @@ use helio_proto::inspect::{Answer, Asked, Question};
 use helio_proto::node::{ClientToNode, LogLine, Notice};
 use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress};
 
-use crate::explain::Subject;
 use crate::links::Peer;
+use crate::questions::Subject;
 
 /// An event, as the shell tells the machine.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use helio_proto::control::{ControlResponse, Failure};
 use helio_proto::inspect::Inspected;
 use helio_types::{ActorId, NodeAddress, ObjectId, PlacementGroupId, WorkerAddress, WorkerId};
 
-use crate::explain::Explanation;
+use crate::questions::Explanation;
 
 /// The purpose of a pending request.
 #[derive(Debug)]

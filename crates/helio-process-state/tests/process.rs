@@ -32,7 +32,7 @@ impl Memory for NoStore {
     }
 }
 
-struct Worker(Process<NoStore>);
+struct Worker(Process<NoStore>, Vec<Action>);
 
 fn address(number: u8) -> WorkerAddress {
     let worker_id = WorkerId([number; 28]);
@@ -48,11 +48,16 @@ impl Worker {
             job: JobConfig::default(),
             lineage_bytes_max: None,
         };
-        Self(Process::new(identity, NoStore))
+        Self(Process::new(identity, NoStore), Vec::new())
     }
 
     fn apply(&mut self, event: Event<'_>) {
-        self.0.apply(event, 1);
+        self.1.extend(self.0.apply(event, 1));
+    }
+
+    fn take_actions(&mut self) -> Vec<Action> {
+        self.1.extend(self.0.take_actions());
+        std::mem::take(&mut self.1)
     }
 
     fn hear(&mut self, message: impl Into<NodeToClient>) {
@@ -173,7 +178,7 @@ fn the_last_answers_of_a_lessee_that_is_gone_are_read() {
     assert!(worker.0.has_work(), "it is sent, and not begun");
     let worker_id = address(2).worker_id;
     worker.hear(LesseeGone { worker_id, lease_id: LeaseId(3), reason: "it has ended".into() });
-    let actions = worker.0.take_actions();
+    let actions = worker.take_actions();
     let is_close = |action: &Action| matches!(action, Action::Close { .. });
     assert!(
         !actions.iter().any(is_close),
@@ -192,7 +197,7 @@ fn the_last_answers_of_a_lessee_that_is_gone_are_read() {
 /// The links that are to be closed, and the new ones, since it was asked last.
 fn closed_and_opened(worker: &mut Worker) -> (Vec<u64>, Vec<u64>) {
     let (mut closed, mut opened) = (Vec::new(), Vec::new());
-    for action in worker.0.take_actions() {
+    for action in worker.take_actions() {
         match action {
             Action::Close { link, .. } => closed.push(link),
             Action::Connect { link, .. } => opened.push(link),
@@ -382,7 +387,7 @@ fn a_reader_that_begins_before_the_refusal_of_an_older_request_asks_again() {
 /// How often the shell was asked to drain the link since it was asked last.
 fn drains(worker: &mut Worker, link: u64) -> usize {
     let is_drain = |action: &Action| matches!(action, Action::Drain { link: l } if *l == link);
-    worker.0.take_actions().iter().filter(|action| is_drain(action)).count()
+    worker.take_actions().iter().filter(|action| is_drain(action)).count()
 }
 
 fn lost(worker: u8, cause: DeathKind) -> LeaseLost {
@@ -394,7 +399,7 @@ fn lost(worker: u8, cause: DeathKind) -> LeaseLost {
 fn news_of_a_death_wait_for_the_frames_that_the_dead_process_sent() {
     let mut worker = Worker::new();
     let link = worker.run(TaskId([1; 24]));
-    worker.0.take_actions();
+    worker.take_actions();
     worker.hear(lost(2, DeathKind::Intended));
     assert_eq!(drains(&mut worker, link), 1, "its connection is read first");
     worker.apply(Event::Drained { link });
@@ -414,7 +419,7 @@ fn the_last_frames_of_another_machine_are_waited_for_until_the_connection_closes
     let accept = |worker: &mut Worker| {
         let (link, epoch) = (worker.0.links().mint(), worker.0.links().epoch(from.worker_id));
         worker.apply(Event::Accepted { link, from: from.clone(), epoch });
-        worker.0.take_actions();
+        worker.take_actions();
         link
     };
     let link = accept(&mut worker);
@@ -428,7 +433,8 @@ fn the_last_frames_of_another_machine_are_waited_for_until_the_connection_closes
     let link = accept(&mut worker);
     worker.hear(lost(2, DeathKind::Intended));
     let due = worker.0.next_tick().expect("the wait has an end");
-    worker.0.apply(Event::Tick, due);
+    let actions = worker.0.apply(Event::Tick, due);
+    worker.1.extend(actions);
     assert_eq!(drains(&mut worker, link), 1, "what has come by now is all");
     worker.apply(Event::Drained { link });
     assert_eq!(worker.0.next_tick(), None);

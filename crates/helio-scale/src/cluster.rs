@@ -396,8 +396,7 @@ impl Cluster {
         let took = if self.measures { cpu_ns() - began } else { 0 };
         self.counts.machine_ns += took;
         spent += took;
-        let next_tick = self.now + self.control.next_tick() * 1000;
-        self.tick_at = if is_tick_due { next_tick } else { self.tick_at.min(next_tick) };
+        self.tick_at = self.control.next_tick().map_or(u64::MAX, |us| us * 1000);
         let persists = events.iter().flatten().any(|action| matches!(action, Action::Persist(_)));
         if persists {
             self.counts.commits += 1;

@@ -54,7 +54,7 @@ impl Shell {
         let total = ResourceSet::from_units([("memory", 1e9)]);
         let setup =
             Setup { address: own.address, total, starts_max: 1, idle_max: 1, ..Setup::default() };
-        let mut shell = Self { node: Node::new(setup, now_ms), now_ms, sent_on: 0 };
+        let mut shell = Self { node: Node::new(setup, now_ms * 1_000), now_ms, sent_on: 0 };
         shell.feed(Event::ControlConnected);
         shell
     }
@@ -63,7 +63,7 @@ impl Shell {
     fn feed(&mut self, event: Event) {
         let mut coming = vec![event];
         while let Some(event) = coming.pop() {
-            for action in self.node.apply(event, self.now_ms) {
+            for action in self.node.apply(event, self.now_ms * 1_000) {
                 match action {
                     Action::Control(NodeToControl::FromClient(from)) => {
                         if let ControlRequest::StartJob(job) = from.call.request {
@@ -159,7 +159,7 @@ impl Daemons {
         shell.now_ms = now_ms;
         let began = if self.measures { cpu_ns() } else { 0 };
         shell.feed(Event::Tick);
-        drop(shell.node.heartbeat(now_ms));
+        drop(shell.node.heartbeat(now_ms * 1_000));
         self.heard.machine_ns += if self.measures { cpu_ns() - began } else { 0 };
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct ControlHost {
     open: BTreeMap<NodeId, u64>,
     /// When the last tick was.
     ticked: u64,
+    /// The same on the machine's clock, in whole milliseconds as the machine counts.
+    ticked_us: u64,
     /// Events that wait for room on the disk.
     held: WantedChanges,
     /// The machine was told last that there is none.
@@ -60,11 +62,12 @@ impl ControlHost {
             Control::recover(&core.session_name(), entries, &[], core.control_now());
         core.control = Some(life);
         let (open, evidence) = (BTreeMap::new(), Evidence::new(core.now, core.plan.drift_ppm_max));
-        let (ticked, held) = (core.now, WantedChanges::default());
-        let mut host = Self { life, control, open, ticked, held, is_said_full: false, evidence };
+        let (ticked, ticked_us) = (core.now, core.control_now() / 1_000 * 1_000);
+        let held = WantedChanges::default();
+        let mut host =
+            Self { life, control, open, ticked, ticked_us, held, is_said_full: false, evidence };
         host.execute_events(core, vec![actions]);
-        let wait = host.control.next_tick();
-        core.after(wait, Next::ControlTick { life });
+        core.after(host.wait(), Next::ControlTick { life });
         host
     }
 
@@ -72,8 +75,16 @@ impl ControlHost {
         End::Control(self.life)
     }
 
+    /// How long after the last tick the next one is due.
+    fn wait(&self) -> u64 {
+        self.control.next_tick().map_or(u64::MAX, |at| at - self.ticked_us)
+    }
+
     fn apply(&mut self, core: &mut Core, event: Event) {
-        let before = self.control.next_tick();
+        let before = self.wait();
+        if matches!(event, Event::Tick) {
+            (self.ticked, self.ticked_us) = (core.now, core.control_now() / 1_000 * 1_000);
+        }
         // Before the request is looked at, so that it is refused rather than left waiting.
         let news = self.look_at_disk(core, matches!(event, Event::Tick));
         let actions = self.control.apply(event, core.control_now());
@@ -81,20 +92,19 @@ impl ControlHost {
         if let Err(text) = self.control.check() {
             core.violation(format!("STATE-2: the control service disagrees with itself: {text}"));
         }
-        let after = self.control.next_tick();
+        let after = self.wait();
         if after < before {
             core.at(self.ticked + after, Next::ControlTick { life: self.life });
         }
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        let due = self.ticked + self.control.next_tick();
+        let due = self.ticked + self.wait();
         if core.now < due {
             return core.at(due, Next::ControlTick { life: self.life });
         }
-        self.ticked = core.now;
         self.apply(core, Event::Tick);
-        core.after(self.control.next_tick(), Next::ControlTick { life: self.life });
+        core.after(self.wait(), Next::ControlTick { life: self.life });
     }
 
     /// News of the room on the disk; with room, what waited for it is done. As the real shell does it.

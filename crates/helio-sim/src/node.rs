@@ -154,7 +154,7 @@ impl NodeHost {
         });
         let host = Self {
             index,
-            node: Node::new(setup, core.daemon_ms(index)),
+            node: Node::new(setup, core.daemon_ms(index) * 1_000),
             clients: BTreeSet::new(),
             control: None,
             unsent: Vec::new(),
@@ -192,11 +192,11 @@ impl NodeHost {
     }
 
     pub(crate) fn apply(&mut self, core: &mut Core, event: Event) {
-        for action in self.node.apply(event, core.daemon_ms(self.index)) {
+        for action in self.node.apply(event, core.daemon_ms(self.index) * 1_000) {
             self.execute_action(core, action);
         }
-        let due =
-            self.node.deadline().map_or(self.status_at, |ms| core.at_daemon_ms(self.index, ms));
+        let next = self.node.next_tick();
+        let due = next.map_or(self.status_at, |us| core.at_daemon_ms(self.index, us / 1_000));
         let due = due.min(self.status_at).max(core.now);
         if self.tick_at.is_none_or(|at| due < at) {
             self.tick_at = Some(due);
@@ -217,7 +217,7 @@ impl NodeHost {
         if self.status_at <= core.now {
             self.status_at = core.now + HEARTBEAT_MS * 1000;
             if let Some(control) = self.control {
-                let heartbeat = self.node.heartbeat(core.daemon_ms(self.index));
+                let heartbeat = self.node.heartbeat(core.daemon_ms(self.index) * 1_000);
                 core.send(control, self.me(), encode(&heartbeat));
             }
         }

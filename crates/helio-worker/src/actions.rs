@@ -19,7 +19,7 @@ impl State {
     }
 
     fn apply_at(&mut self, event: Event<'_>, now: u64) {
-        self.process.apply(event, now);
+        self.to_do.extend(self.process.apply(event, now));
         self.execute_actions();
         self.recount.after_event("process", || self.process.owner().check());
     }
@@ -27,8 +27,10 @@ impl State {
     /// Tells the machine of one of several events that came together; [`State::execute_actions`] is to follow
     /// the last one. Only what the others must not delay is done at once.
     pub(crate) fn apply_one_of_many(&mut self, event: Event<'_>, now: u64) {
-        self.process.apply(event, now);
-        if self.process.has_actions() || self.process.links().is_due() {
+        let actions = self.process.apply(event, now);
+        let has_actions = !actions.is_empty();
+        self.to_do.extend(actions);
+        if has_actions || self.process.links().is_due() {
             self.execute_actions();
         }
     }
@@ -44,11 +46,8 @@ impl State {
         for link in self.process.links().take_due() {
             self.flush_one(link);
         }
-        if !self.process.has_actions() {
-            return;
-        }
         self.to_do.extend(self.process.take_actions());
-        if self.is_executing {
+        if self.is_executing || self.to_do.is_empty() {
             return;
         }
         self.is_executing = true;

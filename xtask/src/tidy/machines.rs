@@ -1,32 +1,70 @@
-//! Machines made of sub-machines: each keeps its state to itself, and no circle of files comes back.
+//! Machines made of sub-machines: each keeps its state to itself.
 //!
 //! In the crates of [`MACHINES`], a type that changes itself (`&mut self`) has private fields, the methods of
-//! the whole are in its folder alone, each event has a handler named after it, and no files use each other
-//! in a circle. A file in the folder of the whole adds methods to it, so only its `mod.rs` may name the
-//! sub-machines' files that name it back.
+//! the whole are in its folder alone, and each event has a handler named after it. In no crate but
+//! those of [`CIRCULAR`] do files use each other in a circle. A file in the folder of the whole adds methods to it, so
+//! only its `mod.rs` may name the sub-machines' files that name it back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Source;
 
 /// (crate, its type that owns the sub-machines, the folder of that type's methods).
-const MACHINES: &[(&str, &str, &str)] = &[("helio-node-state", "Node", "node")];
+const MACHINES: &[(&str, &str, &str)] = &[
+    ("helio-control-state", "Control", "rules"),
+    ("helio-node-state", "Node", "node"),
+    ("helio-owner-state", "Owner", "owner"),
+    ("helio-process-state", "Process", "process"),
+];
+
+/// Crates that have circles of files still. One that has none any more is taken out, and none comes in.
+const CIRCULAR: &[&str] = &[
+    "helio-cli",
+    "helio-dashboard",
+    "helio-ingress",
+    "helio-node",
+    "helio-proto",
+    "helio-py",
+    "helio-report",
+    "helio-rpc",
+    "helio-scale",
+    "helio-sim",
+    "helio-storage",
+    "helio-worker",
+];
 
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
     let mut problems = Vec::new();
     for (krate, whole, folder) in MACHINES {
-        let root = format!("crates/{krate}/src/");
-        let files: BTreeMap<&str, &Source> = sources
-            .iter()
-            .filter(|source| source.is("rs") && !source.is_test())
-            .filter_map(|source| Some((source.path.strip_prefix(&*root)?, source)))
-            .collect();
+        let files = files_of(krate, sources);
         problems.extend(open_fields(&files));
         problems.extend(foreign_methods(&files, whole, folder));
         problems.extend(unnamed_handlers(&files));
-        problems.extend(circles(&files).into_iter().map(|circle| format!("{root}: {circle}")));
+    }
+    let crates: BTreeSet<&str> = sources
+        .iter()
+        .filter_map(|source| source.path.strip_prefix("crates/")?.split('/').next())
+        .collect();
+    for krate in crates {
+        let found = circles(&files_of(krate, sources));
+        let is_listed = CIRCULAR.contains(&krate);
+        if is_listed && found.is_empty() {
+            problems.push(format!(
+                "crates/{krate}/src/ has no circle of files any more: take it out of CIRCULAR"
+            ));
+        } else if !is_listed {
+            let say = |circle| format!("crates/{krate}/src/: {circle}");
+            problems.extend(found.into_iter().map(say));
+        }
     }
     problems
+}
+
+/// The Rust files of a crate, by their path below `src`; tests are left out.
+fn files_of<'a>(krate: &str, sources: &'a [Source]) -> BTreeMap<&'a str, &'a Source> {
+    let root = format!("crates/{krate}/src/");
+    let rust = sources.iter().filter(|source| source.is("rs") && !source.is_test());
+    rust.filter_map(|source| Some((source.path.strip_prefix(&*root)?, source))).collect()
 }
 
 fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
@@ -39,6 +77,16 @@ fn named<'a>(line: &'a str, word: &str) -> Option<&'a str> {
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').find(|name| !name.is_empty())
 }
 
+/// The type of an `impl` line, with or without generics.
+fn implemented(line: &str) -> Option<&str> {
+    let types = line.strip_prefix("impl")?;
+    let types = match types.strip_prefix('<') {
+        Some(generics) => generics.split_once("> ")?.1,
+        None => types,
+    };
+    named(types.rsplit(" for ").next().unwrap_or(types), "")
+}
+
 /// Fields that others can reach, of types that change themselves.
 fn open_fields(files: &BTreeMap<&str, &Source>) -> Vec<String> {
     let mut changing: BTreeSet<&str> = BTreeSet::new();
@@ -47,8 +95,7 @@ fn open_fields(files: &BTreeMap<&str, &Source>) -> Vec<String> {
         let (mut subject, mut fields_of) = (None, None);
         for (number, line) in code(source) {
             if line.starts_with("impl") {
-                let types = line.split(" for ").last().unwrap_or(line);
-                subject = named(types, if types == line { "impl " } else { "" });
+                subject = implemented(line);
             } else if line.contains("struct ") && line.ends_with('{') {
                 fields_of = named(line, "struct ");
             } else if line.starts_with('}') {
@@ -56,7 +103,7 @@ fn open_fields(files: &BTreeMap<&str, &Source>) -> Vec<String> {
             } else if line.contains("&mut self") {
                 changing.extend(subject);
             } else if let Some(name) = fields_of
-                && line.starts_with("    pub")
+                && (line.starts_with("    pub ") || line.starts_with("    pub("))
             {
                 open.push((format!("{}:{number}", source.path), name));
             }
@@ -72,11 +119,12 @@ fn open_fields(files: &BTreeMap<&str, &Source>) -> Vec<String> {
 /// Methods of the whole outside its folder: a sub-machine that reaches around itself.
 fn foreign_methods(files: &BTreeMap<&str, &Source>, whole: &str, folder: &str) -> Vec<String> {
     let mut problems = Vec::new();
-    for (name, source) in files.iter().filter(|(name, _)| !name.starts_with(folder)) {
+    let folder = format!("{folder}/");
+    for (name, source) in files.iter().filter(|(name, _)| !name.starts_with(&folder)) {
         for (number, line) in code(source) {
-            if line.starts_with(&format!("impl {whole} ")) {
+            if line.starts_with("impl") && implemented(line) == Some(whole) {
                 problems.push(format!(
-                    "crates file {name}:{number}: methods of {whole} belong into {folder}/"
+                    "crates file {name}:{number}: methods of {whole} belong into {folder}"
                 ));
             }
         }
@@ -91,7 +139,7 @@ fn unnamed_handlers(files: &BTreeMap<&str, &Source>) -> Vec<String> {
     let Some(event) = files.get("event.rs") else { return problems };
     let mut is_inside = false;
     for (number, line) in code(event) {
-        is_inside = (is_inside || line.starts_with("pub enum Event {")) && !line.starts_with('}');
+        is_inside = (is_inside || line.starts_with("pub enum Event")) && !line.starts_with('}');
         let variant = line.strip_prefix("    ").and_then(|line| line.split([' ', ',', '(']).next());
         let Some(variant) = variant.filter(|name| name.starts_with(char::is_uppercase)) else {
             continue;
@@ -237,5 +285,24 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].ends_with("import circle: a.rs, b/c.rs, b/mod.rs"), "{found:?}");
         assert_eq!(check_files(&files[..2]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_list_of_crates_with_circles_only_shrinks() {
+        let circle = ["use crate::b::B;\n", "use crate::a::A;\n"];
+        let of = |krate: &str, texts: [&str; 2]| {
+            let path = |name: &str| format!("crates/{krate}/src/{name}.rs");
+            check(&[source(&path("a"), texts[0]), source(&path("b"), texts[1])])
+        };
+        assert_eq!(of(CIRCULAR[0], circle), Vec::<String>::new());
+        assert!(of(CIRCULAR[0], ["", ""])[0].contains("no circle of files any more"));
+        assert_eq!(of("helio-types", circle).len(), 1);
+    }
+
+    #[test]
+    fn a_type_with_parameters_is_found_by_its_name() {
+        assert_eq!(implemented("impl<M: Memory> Process<M> {"), Some("Process"));
+        assert_eq!(implemented("impl Drop for Lock<'_> {"), Some("Lock"));
+        assert_eq!(implemented("impl<T: Rare> Deref for Lazy<T> {"), Some("Lazy"));
     }
 }

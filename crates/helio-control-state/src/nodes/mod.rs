@@ -85,7 +85,7 @@ impl Node {
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     nodes: IdMap<NodeId, Node>,
-    pub(crate) heartbeats: Heartbeats,
+    heartbeats: Heartbeats,
     /// Dead nodes, the newest last.
     dead: VecDeque<NodeId>,
     /// Derived from `nodes`: what placement sees of those that are alive, in the order in which they
@@ -300,7 +300,17 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn disconnected(&mut self, node_id: NodeId, now_ms: u64) {
+    /// A message of the node arrived; whether the node is alive.
+    pub(crate) fn is_heard(&mut self, node_id: NodeId, now_ms: u64) -> bool {
+        self.heartbeats.heard(node_id, now_ms)
+    }
+
+    /// Whether it is time to tell the node that it is heard, which counts as done.
+    pub(crate) fn is_answer_due(&mut self, node_id: NodeId, now_ms: u64, every_ms: u64) -> bool {
+        self.heartbeats.is_answer_due(node_id, now_ms, every_ms)
+    }
+
+    pub(crate) fn on_disconnected(&mut self, node_id: NodeId, now_ms: u64) {
         if let Some(node) = self.nodes.get_mut(&node_id).filter(|node| node.info.alive) {
             node.lost_ms = Some(now_ms);
             self.lost.insert(node_id);

@@ -19,12 +19,19 @@ use super::{Node, Nodes};
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Views that several nodes get.
-    pub(crate) shared: Vec<(Vec<NodeId>, ClusterView)>,
+    shared: Vec<(Vec<NodeId>, ClusterView)>,
     /// After these: what only one node gets.
-    pub(crate) own: BTreeMap<NodeId, ClusterView>,
+    own: BTreeMap<NodeId, ClusterView>,
 }
 
 impl News {
+    /// Views that several nodes get, and after these what only one node gets.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (Vec<(Vec<NodeId>, ClusterView)>, BTreeMap<NodeId, ClusterView>) {
+        (self.shared, self.own)
+    }
+
     fn tell(&mut self, node_id: NodeId, info: NodeInfo) {
         self.own.entry(node_id).or_default().nodes.push(info);
     }

@@ -10,10 +10,10 @@ use helio_types::{
     WorkerId, mutant,
 };
 
+use super::Control;
 use crate::actors::{Actor, State};
 use crate::durable;
 use crate::event::Note;
-use crate::machine::Control;
 use crate::nodes::ReservedFor;
 
 impl Control {

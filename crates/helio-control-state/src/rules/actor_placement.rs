@@ -7,9 +7,9 @@ use helio_proto::control::{ActorSpec, PendingDemand, Strategy};
 use helio_scheduler::{Choice, InGroup, fails_when_infeasible, taken, why, why_infeasible};
 use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ResourceSet, mutant};
 
+use super::Control;
 use crate::actors::State;
 use crate::durable;
-use crate::machine::Control;
 use crate::nodes::ReservedFor;
 use crate::queue::Shape;
 

@@ -4,8 +4,8 @@ use helio_config::control::{RECONNECT_MS_MAX, STALL_HEARTBEATS};
 use helio_proto::cluster::{NodeToControl, ShutDown};
 use helio_types::{NodeId, mutant};
 
+use super::Control;
 use crate::event::{Action, Event};
-use crate::machine::Control;
 
 impl Control {
     /// Takes an event and answers what to do, in order. `now` is in microseconds and never goes back;
@@ -23,17 +23,13 @@ impl Control {
             self.nodes.await_lost_again(now / 1000);
         }
         match event {
-            Event::Node { node_id, message } => self.on_message(node_id, message),
+            Event::Node { node_id, message } => self.on_node(node_id, message),
             Event::Disconnected { node_id } => {
-                self.nodes.disconnected(node_id, self.out.now_ms());
+                self.nodes.on_disconnected(node_id, self.out.now_ms());
             }
             Event::Link { is_up } => self.verdict.on_link(is_up),
-            Event::Disk { full } => {
-                if let Some(note) = self.disk.on_room(full) {
-                    self.out.log(note);
-                }
-            }
-            Event::Stop { reason } => self.end_cluster(&reason),
+            Event::Disk { full } => self.on_disk(full),
+            Event::Stop { reason } => self.on_stop(&reason),
             Event::Tick => self.on_tick(),
         }
         self.follow_up();
@@ -41,7 +37,7 @@ impl Control {
         self.take_actions()
     }
 
-    fn on_message(&mut self, node_id: NodeId, message: NodeToControl) {
+    fn on_node(&mut self, node_id: NodeId, message: NodeToControl) {
         if let NodeToControl::Register(register) = message {
             self.on_register(node_id, register);
             return;
@@ -53,7 +49,7 @@ impl Control {
             }
             return;
         }
-        if !self.nodes.heartbeats.heard(node_id, self.out.now_ms()) {
+        if !self.nodes.is_heard(node_id, self.out.now_ms()) {
             // The node was declared dead and its actors live elsewhere now: it must not go on as it is.
             let reason = self.nodes.sentence(node_id);
             self.out.send(node_id, ShutDown { reason, may_rejoin: true });
@@ -83,7 +79,14 @@ impl Control {
         }
     }
 
+    fn on_disk(&mut self, full: Option<String>) {
+        if let Some(note) = self.disk.on_room(full) {
+            self.out.log(note);
+        }
+    }
+
     fn on_tick(&mut self) {
+        self.ticked_ms = self.now_ms();
         if self.ending.is_some() {
             return self.check_ending();
         }

@@ -6,8 +6,8 @@ use helio_proto::cluster::{Drain, NodeLeaving, NodePreempted};
 use helio_proto::control::{ControlResponse, DrainNode, Empty, Failure, FailureKind};
 use helio_types::{NodeId, mutant};
 
+use super::Control;
 use crate::event::Requester;
-use crate::machine::Control;
 
 impl Control {
     pub(crate) fn drain_node(&mut self, drain: DrainNode) -> ControlResponse {

@@ -12,8 +12,8 @@ use helio_config::control::{LATE_NODES_MS, LOOK_AGAIN_MS, RECONNECT_MS_MAX, RECO
 use helio_proto::cluster::{NodeAccepted, ShutDown};
 use helio_types::{NodeId, mutant};
 
+use super::Control;
 use crate::event::Note;
-use crate::machine::Control;
 
 /// How far the end of the cluster is.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Ending {
 
 impl Control {
     /// Ends the cluster: tells every node, and waits for those that cannot hear it now.
-    pub(crate) fn end_cluster(&mut self, reason: &str) {
+    pub(crate) fn on_stop(&mut self, reason: &str) {
         if self.ending.is_some() {
             return;
         }

@@ -4,9 +4,9 @@ use helio_proto::control::{ControlResponse, Empty, Failure, FailureKind};
 use helio_proto::group::{GroupNews, GroupSpec};
 use helio_types::{ActorId, JobId, PlacementGroupId, mutant};
 
+use super::Control;
 use crate::durable;
 use crate::groups::{Group, gone};
-use crate::machine::Control;
 
 impl Control {
     pub(crate) fn create_group(&mut self, spec: GroupSpec) -> ControlResponse {

@@ -8,9 +8,9 @@ use helio_proto::group::{
 };
 use helio_types::{NodeId, PlacementGroupId, ResourceSet, mutant};
 
+use super::Control;
 use crate::durable;
 use crate::groups::{Answer, Group};
-use crate::machine::Control;
 use crate::nodes::ReservedFor;
 
 impl Control {

@@ -7,10 +7,10 @@ use helio_proto::group::{AskGroup, GroupNews};
 use helio_scheduler::why_group;
 use helio_types::{NodeId, PlacementGroupId, mutant};
 
+use super::Control;
 use crate::durable;
 use crate::event::Requester;
 use crate::groups::gone;
-use crate::machine::Control;
 
 impl Control {
     pub(crate) fn on_await_group(&mut self, requester: Requester, group_id: PlacementGroupId) {

@@ -7,10 +7,10 @@ use helio_proto::control::{ControlResponse, StartJob};
 use helio_proto::node::LogsFlushed;
 use helio_types::{NodeId, WorkerId, mutant};
 
+use super::Control;
 use crate::durable;
 use crate::event::{Note, Requester};
 use crate::log_flushes::Asker;
-use crate::machine::Control;
 
 impl Control {
     pub(crate) fn start_job(&mut self, requester: Requester, request: StartJob) -> ControlResponse {

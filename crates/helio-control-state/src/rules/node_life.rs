@@ -6,9 +6,9 @@ use helio_proto::cluster::{Heard, NodeAccepted, Probe, RegisterNode};
 use helio_proto::control::NodeInfo;
 use helio_types::{DeathCause, DeathKind, NodeId, WorkerId, mutant};
 
+use super::Control;
 use crate::durable;
 use crate::event::Note;
-use crate::machine::Control;
 use crate::verdict::Verdicts;
 
 impl Control {
@@ -112,7 +112,7 @@ impl Control {
     /// what is answered, and this service from when that came, so the node is always the first to doubt.
     fn answer(&mut self, node_id: NodeId, sent_ms: u64) {
         let every_ms = self.health.heartbeat_ms / 2;
-        if self.nodes.heartbeats.is_answer_due(node_id, self.out.now_ms(), every_ms) {
+        if self.nodes.is_answer_due(node_id, self.out.now_ms(), every_ms) {
             self.out.send(node_id, Heard { sent_ms });
         }
     }
@@ -199,11 +199,11 @@ impl Control {
 
     /// Tells the nodes what is new and due.
     pub(crate) fn publish_views(&mut self) {
-        let news = self.nodes.publish(self.now_ms());
-        for (to, view) in news.shared {
+        let (shared, own) = self.nodes.publish(self.now_ms()).into_parts();
+        for (to, view) in shared {
             self.out.send_to_many(to, view);
         }
-        for (node_id, view) in news.own {
+        for (node_id, view) in own {
             self.out.send(node_id, view);
         }
     }

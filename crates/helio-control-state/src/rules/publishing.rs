@@ -4,7 +4,7 @@ use helio_proto::control::{ActorInfo, ActorPhase, ControlResponse, Failure, Fail
 use helio_proto::node::Notice;
 use helio_types::{ActorId, DeathCause, DeathKind, JobId};
 
-use crate::machine::Control;
+use super::Control;
 use crate::subscriptions::Subscriber;
 
 impl Control {

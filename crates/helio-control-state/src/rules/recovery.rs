@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use helio_config::control::RECOVERY_MS_MAX;
 use helio_types::{ActorId, DeathCause, DeathKind, NodeId, mutant};
 
+use super::Control;
 use crate::actors::State;
 use crate::durable::{self, Entry};
 use crate::event::{Action, Note};
-use crate::machine::Control;
 
 impl Control {
     /// The state of before, from what was persisted, and what to do first. Actors may still run on
@@ -40,6 +40,7 @@ impl Control {
         let mut control = Self::new(session_name);
         control.epoch = epoch;
         control.out.set_now(now / 1000);
+        control.ticked_ms = now / 1000;
         let mut is_first = true;
         for (key, value) in entries {
             is_first = false;

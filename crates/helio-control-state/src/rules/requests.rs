@@ -9,8 +9,8 @@ use helio_proto::node::ControlCall;
 use helio_scheduler::{Placement, fails_when_infeasible};
 use helio_types::{NodeId, WorkerId, mutant};
 
+use super::Control;
 use crate::event::{Change, Requester};
-use crate::machine::Control;
 
 impl Control {
     pub(crate) fn on_request(&mut self, node_id: NodeId, worker_id: WorkerId, call: ControlCall) {
@@ -23,7 +23,7 @@ impl Control {
             ControlRequest::StartJob(job) => self.start_job(requester, job),
             ControlRequest::StopCluster(stop) => {
                 self.out.reply(requester, Empty {});
-                return self.end_cluster(&stop.reason);
+                return self.on_stop(&stop.reason);
             }
             ControlRequest::DrainNode(drain) => self.drain_node(drain),
             ControlRequest::KillActor(kill) => {

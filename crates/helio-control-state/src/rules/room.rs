@@ -12,8 +12,8 @@ use helio_proto::control::Strategy;
 use helio_scheduler::{NodeView, Placement, place, plan_group, taken};
 use helio_types::{NodeId, ResourceSet};
 
+use super::Control;
 use crate::actors::{Actor, State};
-use crate::machine::Control;
 
 /// How many of the actors that wait room is asked for at a time.
 const ACTORS_MAX: usize = 64;

@@ -186,7 +186,8 @@ impl Harness {
         let until_ms = self.now_ms + ms;
         let mut beat_ms = self.now_ms;
         while self.now_ms < until_ms {
-            self.now_ms = (self.now_ms + self.control.next_tick() / 1000).min(until_ms);
+            let due_ms = self.control.next_tick().map_or(until_ms, |us| us / 1000);
+            self.now_ms = due_ms.clamp(self.now_ms, until_ms);
             if self.now_ms - beat_ms >= 1000 {
                 beat_ms = self.now_ms;
                 for number in beating {

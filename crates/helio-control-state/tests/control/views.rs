@@ -82,7 +82,7 @@ impl Cluster {
         for _ in 0..seconds {
             let until = self.now + 1_000_000;
             while self.now < until {
-                self.now = (self.now + self.control.next_tick()).min(until);
+                self.now = self.control.next_tick().unwrap_or(until).clamp(self.now, until);
                 self.apply(Event::Tick);
             }
             let known: BTreeSet<NodeId> = self.seen.keys().map(|(node_id, _)| *node_id).collect();

@@ -54,6 +54,9 @@ use crate::setup::Setup;
 use crate::store::Store;
 use crate::timers::Timer;
 
+/// The time of events comes in microseconds; this machine counts milliseconds.
+const US_A_MS: u64 = 1_000;
+
 /// The node. See the crate's documentation.
 #[derive(Debug)]
 pub struct Node {
@@ -88,9 +91,10 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that has just started.
+    /// A node that has just started, at `now` (microseconds of any steady clock).
     #[must_use]
-    pub fn new(setup: Setup, now_ms: u64) -> Self {
+    pub fn new(setup: Setup, now: u64) -> Self {
+        let now_ms = now / US_A_MS;
         let mut node = Self {
             version: 0,
             reported: None,
@@ -126,10 +130,11 @@ impl Node {
         node
     }
 
-    /// Takes in an event at `now` (milliseconds) and returns the actions, in the order in which they are
-    /// to be executed. Total: any event may come at any time.
+    /// Takes in an event at `now` (microseconds of any steady clock) and returns the actions, in the order in which
+    /// they are to be executed. Total: any event may come at any time. Limits and intervals of this machine are whole
+    /// milliseconds.
     pub fn apply(&mut self, event: Event, now: u64) -> Vec<Action> {
-        let since_ms = self.ctx.begin(now);
+        let since_ms = self.ctx.begin(now / US_A_MS);
         if since_ms >= STANDSTILL_MS {
             self.cluster.on_standstill(since_ms, &mut self.ctx);
         }
@@ -233,11 +238,12 @@ impl Node {
         }
     }
 
-    /// When [`Event::Tick`] is needed next, in milliseconds.
+    /// When [`Event::Tick`] is due, in microseconds of the same clock, if time matters at present.
     #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
+    pub fn next_tick(&self) -> Option<u64> {
         let contact = Some(self.contact.due()).filter(|due| *due < u64::MAX);
-        self.ctx.deadline().into_iter().chain(contact).min()
+        let due_ms = self.ctx.deadline().into_iter().chain(contact).min();
+        due_ms.map(|due_ms| due_ms.saturating_mul(US_A_MS))
     }
 
     /// How many nodes of the cluster are alive as far as this one knows, itself among them.

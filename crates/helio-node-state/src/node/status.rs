@@ -6,7 +6,7 @@ use helio_proto::control::{NodeInfo, PendingDemand};
 use helio_scheduler::taken;
 use helio_types::{NodeAddress, Quantity, mutant};
 
-use super::Node;
+use super::{Node, US_A_MS};
 
 /// The name of the resource that stands for the object store.
 const STORE: &str = "object_store_memory";
@@ -39,14 +39,15 @@ impl Node {
         status_gather_ms(self.cluster.size())
     }
 
-    /// Returns the message that the node sends once a second, at `now`: most of the time that nothing has changed.
+    /// Returns the message that the node sends once a second, at `now` (microseconds): most of the time that nothing has
+    /// changed.
     pub fn heartbeat(&mut self, now: u64) -> NodeToControl {
-        let info = self.info();
+        let (info, sent_ms) = (self.info(), now / US_A_MS);
         if self.reported.as_ref() == Some(&info) {
-            return NodeToControl::Unchanged(StatusUnchanged { sent_ms: now });
+            return NodeToControl::Unchanged(StatusUnchanged { sent_ms });
         }
         self.reported = Some(info.clone());
-        NodeToControl::Status(NodeStatus { info, sent_ms: now })
+        NodeToControl::Status(NodeStatus { info, sent_ms })
     }
 
     /// A message to the control service was not taken: the next heartbeat says everything.

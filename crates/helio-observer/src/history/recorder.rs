@@ -21,9 +21,23 @@ use helio_types::{TaskId, WorkerId};
 use tokio::task::JoinHandle;
 
 use super::file::{About, Writer};
-use super::{SERVING, TABLES};
 use crate::mirror::{KEPT, Keeper, Whole};
 use crate::{Asker, Mirror};
+
+/// The key-value tables that are kept: what drivers tell of their runs, and jobs.
+const TABLES: [&str; 8] = [
+    helio_config::dashboard::DRIVERS_NAMESPACE,
+    helio_config::dashboard::SUBMISSIONS_NAMESPACE,
+    SERVING,
+    "_data_runs",
+    "_tune_runs",
+    "_train_runs",
+    "_train_curves",
+    "_train_state",
+];
+
+/// An application that is deleted is not of the past but gone; runs are kept beyond what the cluster keeps of them.
+const SERVING: &str = "_serve_runs";
 
 /// How often calls are asked for: usually, and while there are many.
 const CALLS_EVERY: Duration = Duration::from_millis(500);

@@ -9,8 +9,8 @@
 use helio_types::{NodeId, TaskId};
 
 use super::env::Env;
+use super::goal::Goal;
 use super::line::Room;
-use super::requests::Goal;
 use super::{Class, Lease, Leases, slots};
 
 /// How long calls wait for a worker on a node that says it has no room: it asks idle ones back first. In

@@ -8,8 +8,9 @@
 
 mod choice;
 mod env;
+mod goal;
 mod line;
-mod lost;
+pub(crate) mod lost;
 mod pause;
 mod queue;
 mod requests;
@@ -25,20 +26,26 @@ use helio_types::{IdMap, LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress, mu
 use crate::context::Context;
 use crate::event::Action;
 pub(crate) use env::Env;
+use goal::{Asked, Goal};
 use line::{Line, Room};
-pub(crate) use lost::{Begun, node_lost};
 use pause::Pauses;
-use queue::CLASSES_MAX;
-pub use queue::{SLOTS_MAX, slots};
-use requests::{Asked, Goal};
 
 /// How long an idle lease is kept, in microseconds.
-pub const LINGER_US: u64 = 200_000;
+const LINGER_US: u64 = 200_000;
 /// A call that takes longer than this has nothing waiting behind it, in microseconds.
 const STALL_US: u64 = 10_000;
 /// How long after a connection to a leased worker broke its daemon may take to say why.
 const CAUSE_WAIT_US: u64 = 3_000_000;
 
+/// How many calls are sent ahead to one worker at most.
+const SLOTS_MAX: usize = 32;
+/// Calls are sent ahead as far as they take about this long together, in microseconds.
+const AHEAD_US: u64 = 1_000;
+/// The number of kinds of calls from which on a new kind takes the place of one that has no calls and no leases; most
+/// kinds of a long session are those of placement groups that are gone.
+const CLASSES_MAX: usize = 1_000;
+
+/// The calls of one kind, and the workers that run them.
 #[derive(Debug)]
 struct Class {
     class: Arc<LeaseClass>,
@@ -159,6 +166,14 @@ impl Leases {
             return Err(format!("{} kinds of calls are kept", self.classes.len()));
         }
         self.classes.iter().try_for_each(|class| class.queue.check())
+    }
+}
+
+/// How many calls a worker is sent ahead.
+fn slots(call_us: u64) -> usize {
+    match call_us {
+        0 => 1,
+        us => (AHEAD_US / us).clamp(1, SLOTS_MAX as u64) as usize,
     }
 }
 

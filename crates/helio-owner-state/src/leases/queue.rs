@@ -10,15 +10,8 @@ use helio_types::{LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress};
 use super::env::Env;
 use super::line::Line;
 use super::requests::{REQUESTS_MAX, follows_arguments};
-use super::{Class, Leases};
+use super::{CLASSES_MAX, Class, Leases};
 
-/// How many calls are sent ahead to one worker at most.
-pub const SLOTS_MAX: usize = 32;
-/// Calls are sent ahead as far as they take about this long together, in microseconds.
-const AHEAD_US: u64 = 1_000;
-/// The number of kinds of calls from which on a new kind takes the place of one that has no calls and no leases; most
-/// kinds of a long session are those of placement groups that are gone.
-pub(super) const CLASSES_MAX: usize = 1_000;
 /// How many addresses of descriptions of kinds are remembered; then all are forgotten.
 const POINTERS_MAX: usize = 10_000;
 
@@ -26,15 +19,6 @@ impl Class {
     /// Whether its calls go round the nodes on which it has leases.
     pub(super) fn is_in_turn(&self) -> bool {
         self.class.strategy.kind == StrategyKind::Spread && !self.class.exclusive
-    }
-}
-
-/// How many calls a worker is sent ahead.
-#[must_use]
-pub fn slots(call_us: u64) -> usize {
-    match call_us {
-        0 => 1,
-        us => (AHEAD_US / us).clamp(1, SLOTS_MAX as u64) as usize,
     }
 }
 

@@ -6,6 +6,7 @@ use helio_types::{NodeAddress, NodeId, mutant};
 
 use super::choice::PATIENCE_US;
 use super::env::Env;
+use super::goal::{Asked, Goal};
 use super::{Class, Leases};
 use crate::calls::Task;
 use crate::context::Context;
@@ -14,37 +15,6 @@ use crate::event::Action;
 /// How many requests of one class are under way at most for calls that may run anywhere, and for those that
 /// are best run on one node each.
 pub(super) const REQUESTS_MAX: usize = 16;
-
-/// The purpose of a requested worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Goal {
-    /// The calls that may run anywhere.
-    Any,
-    /// The calls that are best run on this node.
-    Near(NodeId),
-    /// Calls that go round the nodes: it is to be on a node on which there is none yet.
-    Another,
-}
-
-/// A request that was not granted yet.
-#[derive(Debug)]
-pub(super) struct Asked {
-    /// Where it was sent; `None`: to this node's daemon.
-    pub(super) at: Option<NodeAddress>,
-    pub(super) goal: Goal,
-    /// No node has room that would do, its daemon said; it will be granted when one has.
-    pub(super) is_full: bool,
-}
-
-impl Goal {
-    /// The calls that it is for, as in [`super::line::Line::len_of`].
-    fn line(self) -> Option<NodeId> {
-        match self {
-            Self::Near(node) => Some(node),
-            Self::Any | Self::Another => None,
-        }
-    }
-}
 
 /// Whether calls of the class are best run where their arguments are.
 pub(super) fn follows_arguments(class: &LeaseClass) -> bool {

@@ -3,7 +3,7 @@
 use helio_types::TaskId;
 
 use super::Leases;
-use super::requests::Goal;
+use super::goal::Goal;
 use crate::why::{Next, Why};
 
 /// How many of the calls that others wait for are named.

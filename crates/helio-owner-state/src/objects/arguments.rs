@@ -9,7 +9,7 @@ use helio_proto::peer::{self, Returned, Value, ValueRef};
 use helio_proto::reader::put_bytes;
 use helio_types::{NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress};
 
-use super::{Final, Object, Objects};
+use super::{Final, Kept, Object, Objects};
 use crate::context::Context;
 use crate::spec::{CallArgs, TaskSpec};
 use crate::value::Stored;
@@ -20,17 +20,6 @@ const LARGE_BYTES: u64 = INLINE_MAX as u64;
 
 /// An argument that is a reference takes about so many bytes in a call, beside its value.
 const ARGUMENT_BYTES: usize = 128;
-
-/// How a finished call that is remembered keeps an argument.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kept {
-    /// Not at all: it is not known.
-    Unknown,
-    /// It is ours, and is counted as an argument of one call more.
-    Own,
-    /// It is somebody else's, and has one use more.
-    Used,
-}
 
 impl Objects {
     /// Registers a call with those of its arguments that are not known; how many they are.

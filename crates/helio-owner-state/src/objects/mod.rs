@@ -26,7 +26,6 @@ use crate::lazy::Lazy;
 use crate::room::shrink;
 use crate::spec::actor_of_handle;
 use crate::value::{Stored, add_each, error};
-pub(crate) use arguments::Kept;
 use relations::Relations;
 
 /// Why an object of ours cannot be made again.
@@ -43,6 +42,17 @@ pub(crate) enum Final {
     Evicted,
     /// Its call was cancelled.
     Cancelled,
+}
+
+/// How a finished call that is remembered keeps an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// Not at all: it is not known.
+    Unknown,
+    /// It is ours, and is counted as an argument of one call more.
+    Own,
+    /// It is somebody else's, and has one use more.
+    Used,
 }
 
 /// One object: its owner, its value or place, and the counts that keep it.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::Owner;
 use crate::calls::State;
 use crate::event::Action;
-use crate::leases::{Begun, Fate, node_lost};
+use crate::leases::Fate;
+use crate::leases::lost::{Begun, node_lost};
 use crate::value::{Stored, cancelled_error};
 
 impl Owner {

@@ -1,24 +1,10 @@
 //! **WHY-1** What a call that arrived here does, or waits for.
 
 use helio_owner_state::time;
-use helio_types::{ObjectId, TaskId};
+use helio_types::TaskId;
 
 use super::Executor;
-
-/// The thing that a call waits for, besides the text about it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Awaited {
-    /// Nothing that another machine could say more of.
-    Nothing,
-    /// The call runs, and may wait for anything that this process waits for.
-    Running,
-    /// The call runs and reads this object.
-    Get(ObjectId),
-    /// Room for its arguments, by this request.
-    Room(u64),
-    /// This argument is being brought to the node.
-    Argument(ObjectId),
-}
+use super::work::Awaited;
 
 impl<P: Clone> Executor<P> {
     /// A sentence on the call, and what it awaits. `room`: its request for room, if it waits for that; `pid`:
@@ -30,7 +16,7 @@ impl<P: Clone> Executor<P> {
         now: u64,
         pid: u32,
     ) -> (String, Awaited) {
-        let Some(begun) = self.inbox.running.get(task) else {
+        let Some(begun) = self.inbox.running().get(task) else {
             return self.explain_queued(task, room, now, pid);
         };
         if !begun.is_running {
@@ -81,7 +67,7 @@ impl<P: Clone> Executor<P> {
     fn explain_place(&self, task: TaskId, now: u64, pid: u32) -> String {
         let (running, before) = self.inbox.beside(task);
         let group =
-            self.inbox.running.get(task).map(|begun| begun.template.concurrency_group.as_str());
+            self.inbox.running().get(task).map(|begun| begun.template.concurrency_group.as_str());
         let group = match group.unwrap_or_default() {
             "" => String::new(),
             group => format!(" of the concurrency group {group:?}"),

@@ -65,9 +65,9 @@ pub(crate) struct Inbox<P> {
     /// Some calls in the queue may be such that are made again.
     has_remade: bool,
     /// Calls handed out and not finished.
-    pub(crate) running: Running,
+    running: Running,
     /// Running calls that were cancelled.
-    pub(crate) cancelled: BTreeSet<TaskId>,
+    cancelled: BTreeSet<TaskId>,
     /// Work that goes before everything else: cancellations and the end.
     urgent: VecDeque<Work<P>>,
 }
@@ -87,6 +87,26 @@ impl<P> Default for Inbox<P> {
 }
 
 impl<P: Clone> Inbox<P> {
+    /// The calls handed out and not finished.
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// A call was cancelled.
+    pub(crate) fn cancel(&mut self, task: TaskId) {
+        self.cancelled.insert(task);
+    }
+
+    /// Whether a running call was cancelled.
+    pub(crate) fn is_cancelled(&self, task: TaskId) -> bool {
+        self.cancelled.contains(&task)
+    }
+
+    /// A call that may have been cancelled has ended.
+    pub(crate) fn forget_cancelled(&mut self, task: TaskId) {
+        self.cancelled.remove(&task);
+    }
+
     pub(crate) fn push(&mut self, waiting: Waiting<P>) {
         self.has_remade |= waiting.is_remade();
         self.has_groups |= waiting.group().is_some_and(|group| !group.is_empty());

@@ -4,6 +4,7 @@
 mod explain;
 mod inbox;
 mod recent;
+mod rows;
 mod running;
 mod work;
 
@@ -16,10 +17,10 @@ use helio_proto::template::Template;
 use helio_types::{ActorId, IdMap, ObjectId, TaskId, WorkerAddress, WorkerId, mutant};
 
 use crate::value::{Bytes, Payload};
-pub(crate) use explain::Awaited;
 use inbox::Inbox;
 pub(crate) use inbox::{Input, Item, Waiting};
 use recent::Recent;
+pub(crate) use work::Awaited;
 pub use work::{Call, Construct, Lease, Work};
 
 /// A call and its caller.
@@ -142,7 +143,7 @@ impl<P: Clone> Executor<P> {
     }
 
     /// A call of an actor that runs several at once has found its place among them.
-    pub(crate) fn runs(&mut self, task: TaskId, now: u64) {
+    pub(crate) fn on_runs(&mut self, task: TaskId, now: u64) {
         self.inbox.runs(task, now);
     }
 
@@ -154,11 +155,11 @@ impl<P: Clone> Executor<P> {
         now: u64,
     ) -> Option<Arc<WorkerAddress>> {
         self.consumed.remove(&task);
-        self.inbox.cancelled.remove(&task);
+        self.inbox.forget_cancelled(task);
         let begun = self.inbox.finished(task)?;
         let caller = begun.caller.clone();
         self.recent.add(begun, failed, now);
-        self.current = self.inbox.running.last().map_or(TaskId::NIL, |call| call.task);
+        self.current = self.inbox.running().last().map_or(TaskId::NIL, |call| call.task);
         Some(caller)
     }
 
@@ -167,7 +168,7 @@ impl<P: Clone> Executor<P> {
     }
 
     pub(crate) fn caller_of(&self, task: TaskId) -> Option<&Arc<WorkerAddress>> {
-        self.inbox.running.get(task).map(|call| &call.caller)
+        self.inbox.running().get(task).map(|call| &call.caller)
     }
 
     pub(crate) fn cancel(&mut self, task: TaskId) -> Cancelled {
@@ -180,22 +181,22 @@ impl<P: Clone> Executor<P> {
 
     /// A running call is to be interrupted.
     pub(crate) fn interrupt(&mut self, task: TaskId) {
-        self.inbox.cancelled.insert(task);
+        self.inbox.cancel(task);
         self.inbox.push_urgent(Work::Cancel(task));
     }
 
     pub(crate) fn is_cancelled(&self, task: TaskId) -> bool {
-        self.inbox.cancelled.contains(&task)
+        self.inbox.is_cancelled(task)
     }
 
     /// Whether any call runs here.
     pub(crate) fn runs_calls(&self) -> bool {
-        !self.inbox.running.is_empty()
+        !self.inbox.running().is_empty()
     }
 
     /// Whether a call of that process runs here.
     pub(crate) fn runs_for(&self, caller: WorkerId) -> bool {
-        self.inbox.running.of_caller(caller)
+        self.inbox.running().of_caller(caller)
     }
 
     /// A caller is gone: what it sent and did not begin is dropped; these calls. Running ones go on; nobody
@@ -271,7 +272,7 @@ impl<P: Clone> Executor<P> {
     /// A thread waits; `true`: it is the first, and the process runs a call.
     pub(crate) fn block(&mut self, thread: u64, awaited: Option<ObjectId>) -> bool {
         self.waits.extend(awaited.map(|id| (thread, id)));
-        if self.inbox.running.is_empty() {
+        if self.inbox.running().is_empty() {
             return false;
         }
         self.blocked.insert(thread);

@@ -3,23 +3,21 @@
 //! The caller of a call knows all of it, and tells it ([`helio_owner_state`]); only where it is gone does
 //! the process that runs the call speak. **LIMIT-1** [`RECENT_MAX`]; the oldest are forgotten.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use helio_owner_state::without_large_function;
-use helio_proto::inspect::{TaskPhase, TaskRow};
-use helio_types::{TaskId, WorkerAddress};
 
-use super::Executor;
 use super::running::Begun;
 
 /// How many calls that ended are remembered.
 const RECENT_MAX: usize = 1_000;
 
+/// A call that ran here.
 #[derive(Debug)]
-struct Ran {
-    begun: Begun,
-    ended: u64,
-    failed: bool,
+pub(super) struct Ran {
+    pub(super) begun: Begun,
+    pub(super) ended: u64,
+    pub(super) failed: bool,
 }
 
 /// The latest calls that ran in this process, oldest first.
@@ -35,56 +33,9 @@ impl Recent {
         self.0.push_back(Ran { begun, ended: now, failed });
         assert!(self.0.len() <= RECENT_MAX, "calls that have ended would be kept for ever");
     }
-}
 
-impl<P: Clone> Executor<P> {
-    /// The calls that were sent here and do not run.
-    pub(crate) fn queued(&self) -> impl Iterator<Item = TaskId> {
-        self.inbox.queued()
-    }
-
-    /// The class of the actor that lives here ("": none does), and how many calls of each name run.
-    pub(crate) fn running_calls(&self) -> (&str, BTreeMap<&str, u64>) {
-        let mut names = BTreeMap::new();
-        for begun in self.inbox.running.iter().filter(|one| one.is_running) {
-            if !begun.template.is_unlisted {
-                *names.entry(begun.template.name.as_str()).or_default() += 1;
-            }
-        }
-        (&self.identity.class, names)
-    }
-
-    /// Rows of the calls that run here, and of the latest that did, the latest first: of those whose caller
-    /// is to be spoken for. `wall` makes microseconds since 1970 of the machine's time.
-    pub(crate) fn rows(
-        &self,
-        me: &WorkerAddress,
-        speaks_for: impl Fn(&WorkerAddress) -> bool,
-        wall: impl Fn(u64) -> u64,
-    ) -> Vec<TaskRow> {
-        let is_told = |begun: &&Begun| !begun.template.is_unlisted && speaks_for(&begun.caller);
-        let row = |begun: &Begun, phase: TaskPhase| TaskRow {
-            task_id: begun.task,
-            name: begun.template.name.clone(),
-            phase,
-            actor_id: self.identity.actor,
-            node_id: me.node_id,
-            worker_id: me.worker_id,
-            started_us: wall(begun.at),
-            is_hearsay: true,
-            maker: begun.caller.worker_id,
-            ..TaskRow::default()
-        };
-        let runs = self.inbox.running.iter().filter(is_told).map(|one| row(one, TaskPhase::Sent));
-        let ran = self.recent.0.iter().rev().filter(|one| is_told(&&one.begun)).map(|one| {
-            let phase = if one.failed { TaskPhase::Failed } else { TaskPhase::Finished };
-            let raised = if one.failed { "TASK_EXECUTION_EXCEPTION" } else { "" };
-            TaskRow {
-                ended_us: wall(one.ended),
-                error_type: raised.to_owned(),
-                ..row(&one.begun, phase)
-            }
-        });
-        runs.chain(ran).collect()
+    /// The calls, the latest first.
+    pub(super) fn latest(&self) -> impl Iterator<Item = &Ran> {
+        self.0.iter().rev()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helio_proto::control::ActorSpec;
 use helio_proto::node::JobConfig;
 use helio_proto::template::Template;
-use helio_types::{Assigned, TaskId, WorkerId};
+use helio_types::{Assigned, ObjectId, TaskId, WorkerId};
 
 use crate::value::Payload;
 
@@ -74,4 +74,19 @@ pub struct Construct<P> {
     pub body: Payload<P>,
     /// The values of the arguments that were references.
     pub deps: Vec<Payload<P>>,
+}
+
+/// The thing that a call waits for, besides the text about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Awaited {
+    /// Nothing that another machine could say more of.
+    Nothing,
+    /// The call runs, and may wait for anything that this process waits for.
+    Running,
+    /// The call runs and reads this object.
+    Get(ObjectId),
+    /// Room for its arguments, by this request.
+    Room(u64),
+    /// This argument is being brought to the node.
+    Argument(ObjectId),
 }

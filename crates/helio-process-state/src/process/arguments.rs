@@ -8,7 +8,7 @@ use helio_proto::node::{AdmitArguments, ReleaseArguments, StoredArgument};
 use helio_proto::peer::{Dependency, Value};
 use helio_types::{NodeAddress, ObjectId, TaskId};
 
-use crate::Process;
+use super::Process;
 use crate::executor::{Input, here};
 use crate::requests::Pending;
 use crate::value::Memory;

@@ -14,12 +14,13 @@ use helio_proto::peer::{Args, Frame};
 use helio_proto::template::Template;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, mutant};
 
+use super::Process;
+use super::last_frames::Death;
+use crate::event::Action;
 use crate::executor::{Construct, Item, Waiting, Work};
-use crate::explain::{Asker, HOPS_OF_NODE};
-use crate::last_frames::Death;
+use crate::questions::{Asker, HOPS_OF_NODE};
 use crate::requests::{Answer, Pending};
 use crate::value::{Bytes, Memory, Payload};
-use crate::{Action, Process};
 
 /// Returns the error that reading a promise raises which the control service refused.
 fn refusal(failure: Failure) -> Vec<u8> {
@@ -49,7 +50,7 @@ impl<M: Memory> Process<M> {
                     if m.dead {
                         self.links.forget_epoch(worker);
                     }
-                    self.tell_owner(OwnerEvent::Liveness { worker, dead: m.dead });
+                    self.on_owner(OwnerEvent::Liveness { worker, dead: m.dead });
                 }
             }
             NodeToClient::LogLines(m) => {
@@ -94,14 +95,14 @@ impl<M: Memory> Process<M> {
     pub(crate) fn on_remote_node(&mut self, node: NodeId, message: NodeToClient) {
         match message {
             NodeToClient::LeaseGranted(grant) => {
-                self.tell_owner(OwnerEvent::LeaseGranted { grant: Box::new(grant), node });
+                self.on_owner(OwnerEvent::LeaseGranted { grant: Box::new(grant), node });
             }
             NodeToClient::LeaseRefused(m) => {
                 let (request, failure) = (m.request_id, m.failure);
-                self.tell_owner(OwnerEvent::LeaseRefused { request, failure });
+                self.on_owner(OwnerEvent::LeaseRefused { request, failure });
             }
             NodeToClient::LeaseSpillback(m) => {
-                self.tell_owner(OwnerEvent::LeaseSpilled { request: m.request_id, node: m.node });
+                self.on_owner(OwnerEvent::LeaseSpilled { request: m.request_id, node: m.node });
             }
             NodeToClient::LeasePending(m) => {
                 if m.infeasible {
@@ -112,11 +113,11 @@ impl<M: Memory> Process<M> {
                     );
                     self.notify(Notice { is_warning: true, text });
                 }
-                self.tell_owner(OwnerEvent::LeasePending { request: m.request_id });
+                self.on_owner(OwnerEvent::LeasePending { request: m.request_id });
             }
             NodeToClient::WhyReply(m) => self.explained(m.request_id, &sentence(&m.why)),
             NodeToClient::RevokeLease(m) => {
-                self.tell_owner(OwnerEvent::LeaseRevoked { node, lease: m.lease_id });
+                self.on_owner(OwnerEvent::LeaseRevoked { node, lease: m.lease_id });
             }
             NodeToClient::LeaseLost(m) => {
                 self.after_last_frames(m.worker_id, Death::Worker(node, m));
@@ -153,7 +154,7 @@ impl<M: Memory> Process<M> {
         let NodeDied { node_id: node, heir } = died;
         let heir = Some(heir).filter(|heir| !heir.node_id.is_nil());
         let has_died = heir.is_none();
-        self.tell_owner(OwnerEvent::NodeDied { node, heir });
+        self.on_owner(OwnerEvent::NodeDied { node, heir });
         if node == self.owner.address().node_id {
             return;
         }
@@ -205,7 +206,7 @@ impl<M: Memory> Process<M> {
                 }
                 self.signals.news = true;
                 let response = Box::new(response);
-                self.tell_owner(OwnerEvent::ActorCreated { actor, response });
+                self.on_owner(OwnerEvent::ActorCreated { actor, response });
             }
             Some(Pending::ActorNews) => {
                 if let ControlResponse::Actor(info) = response {
@@ -220,7 +221,7 @@ impl<M: Memory> Process<M> {
                     ControlResponse::Failed(failure) => OutgoingValue::Error(refusal(failure)),
                     _ => OutgoingValue::Inline(value),
                 };
-                self.tell_owner(OwnerEvent::Resolve { id: object, value });
+                self.on_owner(OwnerEvent::Resolve { id: object, value });
             }
             _ => {}
         }
@@ -350,7 +351,7 @@ impl<M: Memory> Process<M> {
     fn tell_of_copy(&mut self, id: ObjectId, owner: &Arc<WorkerAddress>) {
         let node = self.node_address();
         if owner.worker_id == self.owner.address().worker_id {
-            self.tell_owner(OwnerEvent::Copied { id, node });
+            self.on_owner(OwnerEvent::Copied { id, node });
         } else {
             self.send_frame(owner, &Frame::LocationAdded { object: id, node });
         }
@@ -361,7 +362,7 @@ impl<M: Memory> Process<M> {
         let Some(id) = self.fetched_object(request) else { return };
         self.end_fetch(request, id);
         for node in gone {
-            self.tell_owner(OwnerEvent::LocationLost { id, node: *node });
+            self.on_owner(OwnerEvent::LocationLost { id, node: *node });
         }
         self.look_at_watched(id);
         if gone.is_empty() {

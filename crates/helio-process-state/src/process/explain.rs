@@ -14,54 +14,14 @@ use helio_proto::node::Why as AskWhy;
 use helio_proto::peer::Frame;
 use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
-use crate::Process;
+use super::Process;
 use crate::executor::Awaited;
+use crate::questions::{Asker, Explanation, Subject};
 use crate::requests::{Answer, Pending};
 use crate::value::Memory;
 
 /// How many explanations wait for others at a time.
 const OPEN_MAX: usize = 1_000;
-/// Through how many processes an explanation passes.
-pub(crate) const HOPS_MAX: u8 = 4;
-/// The same for a question of the daemon, which is one hop itself.
-pub(crate) const HOPS_OF_NODE: u8 = 3;
-
-/// The subject of a question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Subject {
-    /// An object, by a reference.
-    Object(ObjectId),
-    /// A call of this process.
-    Task(TaskId),
-    /// An actor that this process made or calls.
-    Actor(ActorId),
-    /// A call that this process runs for another.
-    Running(TaskId),
-}
-
-/// The origin of a question.
-#[derive(Clone, Debug)]
-pub(crate) enum Asker {
-    /// A thread, by its request.
-    Thread(u64),
-    /// A process, by its number for the question.
-    Peer(Arc<WorkerAddress>, u64),
-    /// This node's daemon, by its request.
-    Node(u64),
-}
-
-/// An explanation that others continue.
-#[derive(Debug)]
-pub(crate) struct Explanation {
-    asker: Asker,
-    /// The text so far.
-    text: String,
-    /// The process that was asked; `None`: a daemon.
-    asked: Option<WorkerId>,
-    /// Calls of this process that may hold what is waited for; named if something does.
-    running: String,
-}
-
 impl<M: Memory> Process<M> {
     pub(crate) fn explain(&mut self, subject: Subject, hops: u8, asker: Asker) {
         if let Subject::Object(id) = subject

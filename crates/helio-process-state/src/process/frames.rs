@@ -7,11 +7,12 @@ use helio_proto::node::{JobConfig, LeaseGranted};
 use helio_proto::peer::{Args, Dependency, Frame, Value};
 use helio_types::{NodeId, ObjectId, WorkerAddress};
 
+use super::Process;
+use crate::event::Action;
 use crate::executor::{CallOf, Input, Item, Lease, Waiting, here};
-use crate::explain::{Asker, HOPS_MAX, Subject};
 use crate::links::Peer;
+use crate::questions::{Asker, HOPS_MAX, Subject};
 use crate::value::{Bytes, Memory, Payload};
-use crate::{Action, Process};
 
 impl<M: Memory> Process<M> {
     /// A frame on any link. A frame that cannot be read ends its link.
@@ -90,7 +91,7 @@ impl<M: Memory> Process<M> {
                     self.links.was_answered(link);
                 }
                 if let Some(frame) = frame.into_owned() {
-                    self.tell_owner(OwnerEvent::Frame { from: from.worker_id, frame });
+                    self.on_owner(OwnerEvent::Frame { from: from.worker_id, frame });
                 }
                 Ok(())
             }
@@ -191,9 +192,9 @@ impl<M: Memory> Process<M> {
         }
         self.hand_back(back);
         let Some(reference) = self.executor.lacks(id).cloned().map(Box::new) else { return };
-        self.tell_owner(OwnerEvent::Recover { reference, gone: gone.to_vec() });
+        self.on_owner(OwnerEvent::Recover { reference, gone: gone.to_vec() });
         if !self.store.recover(id) {
-            self.tell_owner(OwnerEvent::DropRef { id });
+            self.on_owner(OwnerEvent::DropRef { id });
         }
         self.supply(id);
         self.run_owner();

@@ -10,8 +10,10 @@ use helio_proto::control::{ActorInfo, ActorPhase};
 use helio_proto::node::LeaseLost;
 use helio_types::{ActorId, DeathKind, NodeId, WorkerId, mutant};
 
+use super::Process;
+use crate::event::Action;
+use crate::links::Peer;
 use crate::value::Memory;
-use crate::{Action, Peer, Process};
 
 /// How long a connection may stay open after the news, in microseconds: a child that the process has forked
 /// holds it, or the network is cut.
@@ -73,7 +75,7 @@ impl<M: Memory> Process<M> {
             Some(worker) if matches!(info.phase, ActorPhase::Dead | ActorPhase::Restarting) => {
                 self.after_last_frames(worker, Death::Actor(info));
             }
-            _ => self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) }),
+            _ => self.on_owner(OwnerEvent::ActorUpdate { info: Box::new(info) }),
         }
     }
 
@@ -153,7 +155,7 @@ impl<M: Memory> Process<M> {
     }
 
     fn tell_death(&mut self, news: Death) {
-        self.tell_owner(match news {
+        self.on_owner(match news {
             Death::Lessee(lessee) => return self.end_links_of(lessee),
             Death::Machine => return,
             Death::Worker(node, LeaseLost { lease_id: lease, cause, .. }) => {

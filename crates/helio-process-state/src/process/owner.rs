@@ -11,18 +11,19 @@ use helio_proto::node::{
 use helio_proto::peer::{CallFlags, Frame, Returned, Value};
 use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress, mutant};
 
+use super::Process;
+use crate::event::Action;
 use crate::executor::Cancelled;
 use crate::links::Peer;
 use crate::requests::Pending;
 use crate::value::Memory;
-use crate::{Action, Process};
 
 /// Room for so many of the owner's actions is kept between events.
 const ACTIONS_KEPT: usize = 1 << 12;
 
 impl<M: Memory> Process<M> {
     /// Tells the owner machine, and does what it wants done.
-    pub(crate) fn tell_owner(&mut self, event: OwnerEvent) {
+    pub(crate) fn on_owner(&mut self, event: OwnerEvent) {
         self.queue_for_owner(event);
         self.run_owner();
     }
@@ -116,7 +117,7 @@ impl<M: Memory> Process<M> {
                 let awaited = self.awaited_creations.contains_key(&actor);
                 self.ask_control(*request, Pending::Creation { actor, awaited });
             }
-            OwnerAction::Control(request) => self.tell_control(*request),
+            OwnerAction::Control(request) => self.on_tell(*request),
             OwnerAction::Subscribe(actor_id) => {
                 self.ask_control(SubscribeActor { actor_id }, Pending::ActorNews);
             }
@@ -206,7 +207,7 @@ impl<M: Memory> Process<M> {
     }
 
     /// Tells the control service; nobody waits for its answer.
-    pub(crate) fn tell_control(&mut self, request: ControlRequest) {
+    pub(crate) fn on_tell(&mut self, request: ControlRequest) {
         let request_id = self.requests.mint();
         self.links.tell_node(ControlCall { request_id, request });
     }

@@ -277,7 +277,7 @@ impl Process {
     /// Tells the machine, and does what it wants done.
     fn apply(&mut self, core: &mut Core, event: Event<'_>) {
         let Some(machine) = &mut self.machine else { return };
-        machine.apply(event, core.machine_us(self.node));
+        self.to_do.extend(machine.apply(event, core.machine_us(self.node)));
         self.execute_actions(core);
         self.write_out(core);
     }

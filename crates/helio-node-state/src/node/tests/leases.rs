@@ -452,13 +452,23 @@ fn a_heartbeat_describes_the_node_when_something_has_changed() {
     assert_eq!(info, world.node.info());
     assert!(info.is_idle);
     let driver = world.driver();
-    let NodeToControl::Status(status) = world.node.heartbeat(2) else { panic!("a driver is here") };
+    let NodeToControl::Status(status) = world.node.heartbeat(2_000) else {
+        panic!("a driver is here")
+    };
     assert!(!status.info.is_idle);
-    assert_eq!(world.node.heartbeat(2), NodeToControl::Unchanged(StatusUnchanged { sent_ms: 2 }));
+    assert_eq!(
+        world.node.heartbeat(2_000),
+        NodeToControl::Unchanged(StatusUnchanged { sent_ms: 2 })
+    );
     world.request(driver, 1, world.class(1, &[("CPU", 2.0)]));
-    let NodeToControl::Status(status) = world.node.heartbeat(2) else { panic!("a request waits") };
+    let NodeToControl::Status(status) = world.node.heartbeat(2_000) else {
+        panic!("a request waits")
+    };
     assert_eq!(status.info.pending.len(), 1);
-    assert_eq!(world.node.heartbeat(2), NodeToControl::Unchanged(StatusUnchanged { sent_ms: 2 }));
+    assert_eq!(
+        world.node.heartbeat(2_000),
+        NodeToControl::Unchanged(StatusUnchanged { sent_ms: 2 })
+    );
     world.node.on_heartbeat_unsent();
-    assert_eq!(world.node.heartbeat(2), NodeToControl::Status(status));
+    assert_eq!(world.node.heartbeat(2_000), NodeToControl::Status(status));
 }

@@ -179,7 +179,7 @@ impl World {
         if let Event::ClientClosed { conn } = &event {
             self.sent.remove(conn);
         }
-        for action in self.node.apply(event, self.now) {
+        for action in self.node.apply(event, self.now * 1_000) {
             self.execute_action(action);
         }
     }
@@ -353,7 +353,7 @@ impl World {
 
     fn pass(&mut self, ms: u64) {
         let until = self.now + ms;
-        while let Some(at) = self.node.deadline().filter(|at| *at <= until) {
+        while let Some(at) = self.node.next_tick().map(|at| at / 1_000).filter(|at| *at <= until) {
             self.now = self.now.max(at);
             self.feed(Event::Tick);
         }
