@@ -1,4 +1,4 @@
-//! What comes to the loop of the control service.
+//! The inputs of the loop of the control service.
 
 use helio_proto::cluster::NodeToControl;
 use helio_rpc::service::Writer;

@@ -92,7 +92,7 @@ impl From<Event> for Input {
     }
 }
 
-/// Which of the two zygotes.
+/// One of the two zygotes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ZygoteKind {
     /// Has the package loaded and nothing else.

@@ -177,29 +177,29 @@ impl Actor {
     }
 }
 
-/// What follows when the last handle of an actor anywhere is gone.
+/// The consequence for an actor whose last handle anywhere is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unheld {
-    /// It is not known here.
+    /// The actor is not known here.
     Unknown,
     /// The control service was never asked for the actor: its constructor still waited for arguments.
     NeverMade,
-    /// It is to end.
+    /// The actor is to end.
     Lives,
-    /// It has ended.
+    /// The actor has ended.
     Dead,
 }
 
-/// What news of an actor lead to.
+/// The consequence that news of an actor have for its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// Nothing for its calls.
     Nothing,
-    /// It takes calls; whether in another process than before.
+    /// The actor takes calls; whether in another process than before.
     Alive { again: bool },
     /// Its process ended and is made anew; whether it never came to the end of its constructor.
     Restarting { is_new: bool },
-    /// It is dead.
+    /// The actor is dead.
     Dead,
 }
 
@@ -296,7 +296,7 @@ impl Actors {
         }
     }
 
-    /// What is called from now on does not run. Returns whether the control service was never asked for the actor.
+    /// Calls from now on do not run. Returns whether the control service was never asked for the actor.
     pub(crate) fn kill(&mut self, id: ActorId) -> bool {
         let actor = self.all.entry(id).or_default();
         actor.killed = true;

@@ -15,20 +15,21 @@ use helio_types::{NodeId, ResourceSet};
 
 use super::{Node, Nodes};
 
+/// Views, each with the nodes that get it.
+pub(crate) type Views = Vec<(Vec<NodeId>, ClusterView)>;
+
 /// The news for nodes at one time.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Views that several nodes get.
-    shared: Vec<(Vec<NodeId>, ClusterView)>,
+    shared: Views,
     /// After these: what only one node gets.
     own: BTreeMap<NodeId, ClusterView>,
 }
 
 impl News {
     /// Views that several nodes get, and after these what only one node gets.
-    pub(crate) fn into_parts(
-        self,
-    ) -> (Vec<(Vec<NodeId>, ClusterView)>, BTreeMap<NodeId, ClusterView>) {
+    pub(crate) fn into_parts(self) -> (Views, BTreeMap<NodeId, ClusterView>) {
         (self.shared, self.own)
     }
 

@@ -1,4 +1,4 @@
-//! What the leases see of the other machines, and the way out.
+//! The part of the other machines that leases see, and the way out.
 
 use crate::calls::Calls;
 use crate::context::Context;

@@ -1,4 +1,4 @@
-//! What requested workers are for.
+//! The purposes of requested workers.
 
 use helio_types::{NodeAddress, NodeId};
 

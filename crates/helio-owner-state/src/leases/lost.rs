@@ -135,7 +135,7 @@ impl Leases {
         self.classes.len()
     }
 
-    /// What calls of the class had asked of the node is lost, and none of them waits for it.
+    /// Requests that calls of the class had made of the node are lost, and none of the calls waits for it.
     pub(crate) fn drop_requests(&mut self, index: usize, node: NodeId, now: u64) {
         let class = &mut self.classes[index];
         let asked = class.requests.len();

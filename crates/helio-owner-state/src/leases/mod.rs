@@ -186,29 +186,29 @@ pub(crate) struct Replied {
     pub(crate) began: u64,
     /// Whether no call is left on it.
     pub(crate) is_empty: bool,
-    /// What becomes of it.
+    /// The fate of the lease.
     pub(crate) fate: Fate,
 }
 
-/// What becomes of a lease.
+/// The fate of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// It is kept.
+    /// The lease is kept.
     Kept,
-    /// It ended with its node.
+    /// The lease ended with its node.
     Ended,
-    /// It is given back; whether its worker is of no more use.
+    /// The lease is given back; whether its worker is of no more use.
     GivenBack { discard: bool },
 }
 
 /// The leases for which the time has come.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
-    /// Their first call takes long: what was sent ahead is taken back.
+    /// Leases whose first call takes long: calls that were sent ahead are taken back.
     pub(crate) stalled: Vec<u64>,
-    /// They were idle for long: they are given back.
+    /// Leases that were idle for long: they are given back.
     pub(crate) idle: Vec<u64>,
-    /// The connection to their worker broke, and no word of it has come.
+    /// Leases to whose worker the connection broke, and of which no word has come.
     pub(crate) broken: Vec<u64>,
 }
 

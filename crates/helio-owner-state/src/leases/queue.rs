@@ -137,7 +137,7 @@ impl Leases {
         self.classes[index].idle.push(request);
     }
 
-    /// What could be sent was sent: withdraws requests whose calls are gone, and asks for workers for those that are
+    /// All that could be sent was sent: withdraws requests whose calls are gone, and asks for workers for those that are
     /// left.
     pub(crate) fn ask_for_rest(&mut self, index: usize, env: &mut Env<'_>) {
         self.cancel_useless(index, env.ctx);

@@ -49,9 +49,9 @@ pub(crate) enum Final {
 pub(crate) enum Kept {
     /// Not at all: it is not known.
     Unknown,
-    /// It is ours, and is counted as an argument of one call more.
+    /// The object is ours, and is counted as an argument of one call more.
     Own,
-    /// It is somebody else's, and has one use more.
+    /// The object is somebody else's, and has one use more.
     Used,
 }
 
@@ -156,11 +156,11 @@ impl Object {
     }
 }
 
-/// What is left of an object of which one holder has let go.
+/// An object of which one holder has let go, as it is then.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Released {
-    /// It is held by others, or was not known.
+    /// The object is held by others, or was not known.
     Kept,
     /// Nobody holds it, but a remembered call took it: its bytes go if they can be made again.
     Remembered,
@@ -168,7 +168,7 @@ pub(crate) enum Released {
     Gone(Object),
 }
 
-/// What an object that is gone leaves behind for others to do.
+/// The remains of an object that is gone, for others to see to.
 #[derive(Debug)]
 pub(crate) struct Remains {
     /// The references that were inside it.
@@ -179,7 +179,7 @@ pub(crate) struct Remains {
     pub(crate) was_in_stores: bool,
 }
 
-/// What follows when an object's value becomes known.
+/// The consequences of an object's value becoming known.
 #[derive(Debug)]
 pub(crate) struct News {
     /// The references inside the value of before.
