@@ -80,3 +80,33 @@ def test_figures_of_a_column_of_a_block(kind: str) -> None:
     assert column.to_numpy().tolist() == column.to_pylist() == [1, 1, 2, 2]
     with pytest.raises(ValueError, match="aa"):
         accessor.sum("aa", ignore_nulls=True)
+
+
+VALUES: dict[str, list[Any]] = {
+    "numbers": [2, 1, 2, None],
+    "of two types": [1, "x", 1, None],
+    "structs": [{"x": 2}, {"x": 1}, {"x": 2}, None],
+    "lists": [[1, 2], [1], [1, 2], None],
+    "objects": [2j, 1j, 2j, None],
+}
+
+
+@pytest.mark.contract("F10.11")
+@pytest.mark.heliostat_only("Ray has no order of structs, and no sets of mixed values")
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_different_values_are_told_apart(rd: Any, values: list[Any]) -> None:
+    for blocks in (1, 4):
+        made = rd.from_items([{"a": v} for v in values], override_num_blocks=blocks)
+        found = made.unique("a")
+        assert sorted(map(str, found)) == sorted({str(row["a"]) for row in made.take_all()})
+        assert len(made.unique("a", ignore_nulls=True)) == len(found) - 1
+
+
+@pytest.mark.contract("F10.11")
+@pytest.mark.heliostat_only("Ray has no order of structs")
+def test_structs_have_an_order(rd: Any) -> None:
+    made = rd.from_items([{"a": {"x": i * 7 % 20}} for i in range(20)], override_num_blocks=4)
+    found = made.sort("a", descending=True).take_all()
+    assert [row["a"]["x"] for row in found] == list(range(19, -1, -1))
+    with pytest.raises(TypeError, match="expected one DataFrame or a list of them, got a int"):
+        rd.from_pandas([1, 2])

@@ -6,6 +6,7 @@ Each turns a block into a small accumulator, joins accumulators, and makes the r
 from __future__ import annotations
 
 import abc
+import contextlib
 import decimal
 import math
 import pickle
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heliostat.data import block
+from heliostat.data import block, tensors
 from heliostat.data.aggregation import AggregateFnV2
 from heliostat.data.expressions.namespace import whole
 
@@ -376,11 +377,16 @@ def _is_list(column: pa.ChunkedArray) -> bool:
 
 
 def _different(values: Any) -> pa.Array:
-    """The different values of an array; pyarrow does not tell lists apart."""
+    """The different values of an array; pyarrow tells no lists, structs, arrays and objects apart."""
     if not _is_list(values):
-        return pc.unique(values)
-    found = {repr(value): value for value in values.to_pylist()}
-    return pa.array(list(found.values()), values.type)
+        with contextlib.suppress(pa.ArrowNotImplementedError):
+            return pc.unique(values)
+    first: dict[object, int] = {}
+    for i, value in enumerate(tensors.to_list(values)):
+        is_array = isinstance(value, np.ndarray)
+        first.setdefault((value.shape, value.tobytes()) if is_array else repr(value), i)
+    rows = pa.array(first.values(), pa.int64())
+    return whole(block.take(pa.table({"": values}), rows).column(0))
 
 
 class Unique(_Values):
@@ -420,7 +426,7 @@ class Unique(_Values):
 
     def finalize(self, accumulator: Any) -> Any:
         """Return the list."""
-        return accumulator.to_pylist()
+        return tensors.to_list(accumulator)
 
 
 class CountDistinct(Unique):

@@ -25,6 +25,7 @@ from heliostat.data.plan.transforms import (
     own_batch,
 )
 from heliostat.data.plan.udf import Opened, Udf
+from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,6 +155,7 @@ class _Whole:
         yield from self.after(table.drop_columns([_ALL]) if table.num_columns else table)
 
 
+@spelled_methods("GroupedData")
 class GroupedData:
     """Rows grouped by columns, made by ``Dataset.groupby``; groups come out sorted by their keys.
 

@@ -20,6 +20,7 @@ from heliostat.data.dataset.summary import DatasetSummary
 from heliostat.data.dataset.write import Writers
 from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import InputBlocks
+from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
     from heliostat.data.aggregation import AggregateFnV2
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
 
 
+@spelled_methods("Dataset")
 class Dataset(Writers):
     """Rows in named columns, in blocks that are made when they are needed.
 

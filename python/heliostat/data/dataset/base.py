@@ -16,6 +16,7 @@ from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Bundle, Limit, Operator
 from heliostat.data.plan.optimize import optimized
+from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -35,6 +36,7 @@ def key_names(key: object) -> list[str]:
     return list(names)
 
 
+@spelled_methods("Dataset")
 class Base:
     """A plan, settings, and what is known of their execution."""
 

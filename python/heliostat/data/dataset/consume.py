@@ -18,6 +18,7 @@ from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Bundle, InputBlocks, Limit, Map
 from heliostat.data.plan.transforms import MapStream
 from heliostat.data.ref_bundle import RefBundle
+from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from heliostat.data.random_access_dataset import RandomAccessDataset
 
 
+@spelled_methods("Dataset")
 class Consumers(Transforms):
     """The methods of ``Dataset`` that execute it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.platform.remote_options import ALL
 from heliostat.data.dataset import columns, combine, maps, reorder
 from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.dataset.options import CALL, PLACE, CallOptions, RemoteOptions, takes
@@ -16,6 +17,7 @@ from heliostat.data.plan.columns import TrainTestPart
 from heliostat.data.plan.operators import Exchange, MixStoppingCondition, Union
 from heliostat.data.plan.transforms import MapStream
 from heliostat.data.seeds import RandomSeedConfig, checked
+from heliostat.data.sources.options import refuse, spelled_methods
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from heliostat.data.grouped import GroupedData
 
 
+@spelled_methods("Dataset")
 class Transforms(Base):
     """The methods of ``Dataset`` that execute nothing."""
 
@@ -351,6 +354,7 @@ class Transforms(Base):
             >>> sorted(row["id"] for row in ray.data.range(4).random_shuffle(seed=1).take_all())
             [0, 1, 2, 3]
         """
+        refuse("random_shuffle", [name for name in ray_remote_args if name not in ALL], also=ALL)
         run = exchanges.RandomShuffle(checked(seed), num_blocks, ray_remote_args)
         return self._derive(reorder.exchanged(self._plan, "RandomShuffle", run))
 

@@ -14,7 +14,7 @@ from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import Datasink
 from heliostat.data.sinks.files import SaveMode
 from heliostat.data.sinks.sql import SqlSink
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from heliostat.data.sinks.clickhouse import ClickHouseTableSettings, SinkMode
 
 
+@spelled_methods("Dataset")
 class Writers(Consumers):
     """The methods of ``Dataset`` that write it."""
 
     # --- files ---
 
-    @spelled
     def write_parquet(
         self,
         path: str,
@@ -78,7 +78,6 @@ class Writers(Consumers):
             self, "Parquet", path, ours, "parquet", encode, partition_cols=columns, max_rows=rows
         )
 
-    @spelled
     def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: object) -> None:
         """Write CSV files into a folder.
 
@@ -99,7 +98,6 @@ class Writers(Consumers):
         encode = files.CsvBytes(theirs, arrow_csv_args_fn)
         writing.to_files(self, "CSV", path, ours, "csv", encode)
 
-    @spelled
     def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: object) -> None:
         """Write ORC files into a folder.
 
@@ -122,7 +120,6 @@ class Writers(Consumers):
         encode = files.OrcBytes(theirs, arrow_orc_args_fn)
         writing.to_files(self, "ORC", path, ours, "orc", encode)
 
-    @spelled
     def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: object) -> None:
         """Write files with a JSON object a line into a folder.
 
@@ -139,7 +136,6 @@ class Writers(Consumers):
         encode = files.JsonBytes(theirs, pandas_json_args_fn)
         writing.to_files(self, "JSON", path, ours, "json", encode)
 
-    @spelled
     def write_numpy(self, path: str, *, column: str, **options: object) -> None:
         """Write a column as ``.npy`` files into a folder.
 
@@ -157,7 +153,6 @@ class Writers(Consumers):
         ours, _ = FileOptions.of("write_numpy", options)
         writing.to_files(self, "Numpy", path, ours, "npy", files.NumpyBytes(column))
 
-    @spelled
     def write_tfrecords(self, path: str, *, tf_schema: object = None, **options: object) -> None:
         """Write TFRecord files, a ``tf.train.Example`` a row; needs no TensorFlow.
 
@@ -174,7 +169,6 @@ class Writers(Consumers):
         encode = files.TfRecordBytes(tfrecords.kinds_of(tf_schema))
         writing.to_files(self, "TFRecords", path, ours, "tfrecords", encode)
 
-    @spelled
     def write_webdataset(self, path: str, *, encoder: object = True, **options: object) -> None:
         """Write tar archives with a file for each value, named by the row's key and the column.
 
@@ -191,7 +185,6 @@ class Writers(Consumers):
         encode = files.WebDatasetBytes(encoder)
         writing.to_files(self, "WebDataset", path, ours, "tar", encode)
 
-    @spelled
     def write_images(
         self, path: str, column: str, file_format: str = "png", **options: object
     ) -> None:
@@ -215,7 +208,6 @@ class Writers(Consumers):
 
     # --- sinks, tables, databases and queues ---
 
-    @spelled
     def write_datasink(
         self,
         datasink: Datasink[Any],
@@ -232,7 +224,6 @@ class Writers(Consumers):
         """
         writing.to_sink(self, datasink, ray_remote_args, concurrency)
 
-    @spelled
     def write_sql(
         self,
         sql: str,
@@ -251,7 +242,6 @@ class Writers(Consumers):
         sink = SqlSink(sql, connection_factory)
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_delta(
         self,
         path: str,
@@ -313,7 +303,6 @@ class Writers(Consumers):
         if sink.check():
             writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_iceberg(
         self,
         table_identifier: str,
@@ -368,7 +357,6 @@ class Writers(Consumers):
         if sink is not None:
             writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_lance(
         self,
         path: str,
@@ -419,7 +407,6 @@ class Writers(Consumers):
         if sink.check():
             writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_mongo(
         self,
         uri: str,
@@ -450,7 +437,6 @@ class Writers(Consumers):
         sink = MongoSink(uri, database, collection)
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_clickhouse(
         self,
         table: str,
@@ -497,7 +483,6 @@ class Writers(Consumers):
         )
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_bigquery(
         self,
         project_id: str,
@@ -527,7 +512,6 @@ class Writers(Consumers):
         sink = BigQuerySink(project_id, dataset, max_retry_cnt, bool(overwrite_table))
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_snowflake(
         self,
         table: str,
@@ -552,7 +536,6 @@ class Writers(Consumers):
         sink = writing.to_snowflake(self, table, connection_parameters)
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_kafka(
         self,
         topic: str,
@@ -596,7 +579,6 @@ class Writers(Consumers):
         )
         writing.to_sink(self, sink, ray_remote_args, concurrency)
 
-    @spelled
     def write_turbopuffer(
         self,
         *,

@@ -5,11 +5,8 @@ Each block is followed by its metadata, so that the driver learns sizes without 
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import logging
 import mmap
-import sys
 import time
 import uuid
 from collections import OrderedDict
@@ -18,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
+
+from heliostat.data.execute import kept_memory  # isort: skip # before pyarrow is imported
 from heliostat.data import block, retries
 from heliostat.data.context import DataContext
 from heliostat.data.execute.block_builder import BlockBuilder
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("heliostat.data")
 
-# Of malloc.h. Arrays up to this size come from memory that the process keeps; so much stays unused.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-ARRAY_BYTES_MAX = 256 << 20
 STAGES_MAX = 64  # stages that a worker keeps open
 
 
@@ -48,25 +44,11 @@ class Stage:
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
-@functools.cache
-def _keep_memory() -> None:
-    """Let malloc keep the memory of large arrays for the next ones.
-
-    Functions of batches make and drop arrays of tens of MB. By default each is mapped anew, and the
-    kernel's clearing of its pages takes longer than the arithmetic.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):
-            libc.mallopt(M_MMAP_THRESHOLD, ARRAY_BYTES_MAX)
-            libc.mallopt(M_TRIM_THRESHOLD, ARRAY_BYTES_MAX)
-
-
 class OpenStage:
     """A stage that is ready to run in this process."""
 
     def __init__(self, stage: Stage) -> None:
-        _keep_memory()
+        kept_memory.keep()
         self._builder, self._execution = BlockBuilder(stage.target), stage.execution
         self._context = stage.context
         DataContext._set_current(stage.context)  # the user's constructors may look

@@ -21,6 +21,7 @@ from heliostat.data.iterate.position import Position, Shuffle, loaded
 from heliostat.data.iterate.watch import Timed, Watch
 from heliostat.data.iterate.zero_copy import Lender, Loan
 from heliostat.data.plan.operators import Bundle
+from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,7 @@ class Repeatable(Generic[T], Iterable[T]):
         return _around[0](made) if _around else made
 
 
+@spelled_methods("DataIterator")
 class DataIterator(abc.ABC):
     """A stream of batches that can be gone through any number of times.
 

@@ -9,11 +9,13 @@ from heliostat.core.platform.extras import required
 from heliostat.data.dataset import MaterializedDataset
 from heliostat.data.dataset.consume import Consumers
 from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, from_pandas_refs
+from heliostat.data.sources.options import spelled
 
 if TYPE_CHECKING:
     pass
 
 
+@spelled
 def from_dask(df: Any) -> MaterializedDataset:
     """Return a dataset of a Dask DataFrame; each partition is computed in a task.
 
@@ -42,6 +44,7 @@ def _fetched(holder: list[object]) -> Any:
     return ray.get(holder[0])
 
 
+@spelled
 def from_modin(df: Any) -> MaterializedDataset:
     """Return a dataset of a Modin DataFrame whose engine is Ray.
 
@@ -58,6 +61,7 @@ def to_modin(dataset: Consumers) -> Any:
     return partitions.from_partitions(dataset.to_pandas_refs(), axis=0)
 
 
+@spelled
 def from_spark(
     df: Any, *, parallelism: int | None = None, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
@@ -84,6 +88,7 @@ def to_spark(dataset: Consumers, spark: object) -> Any:
     )
 
 
+@spelled
 def from_daft(df: Any) -> MaterializedDataset:
     """Return a dataset of a Daft DataFrame, which is computed now.
 
@@ -99,6 +104,7 @@ def to_daft(dataset: Consumers) -> Any:
     return daft.from_arrow(ray.get(dataset.to_arrow_refs()))
 
 
+@spelled
 def from_mars(df: Any) -> MaterializedDataset:
     """Return a dataset of a Mars DataFrame, which is computed now.
 
@@ -113,6 +119,7 @@ def to_mars(dataset: Consumers) -> Any:
     return required("mars.dataframe", "Mars DataFrames").DataFrame(dataset.to_pandas())
 
 
+@spelled
 def from_tf(dataset: Any) -> MaterializedDataset:
     """Return a dataset of a ``tf.data.Dataset``, which is read now, row by row.
 

@@ -17,6 +17,7 @@ from heliostat.data import block, frames, tensors
 from heliostat.data.context import DataContext
 from heliostat.data.dataset import Dataset, MaterializedDataset
 from heliostat.data.plan.operators import Bundle, InputBlocks, Read, ReadPart
+from heliostat.data.sources.options import spelled
 
 ITEMS_BLOCKS_MAX = 200
 ROWS_PER_READ = 50_000  # of an iterable that is read through once
@@ -55,6 +56,7 @@ def spans(total: int, parts: int) -> Iterator[tuple[int, int]]:
             yield begin, end
 
 
+@spelled
 def from_items(
     items: list[object], *, parallelism: int = -1, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
@@ -75,6 +77,7 @@ def from_items(
     return put_tables([block.from_rows(items[a:b]) for a, b in spans(len(items), count)])
 
 
+@spelled
 def from_numpy(ndarrays: object) -> MaterializedDataset:
     """Return a dataset with the column "data": one block per array, one row per first index.
 
@@ -91,6 +94,7 @@ def from_numpy(ndarrays: object) -> MaterializedDataset:
     return put_tables([pa.table({block.DATA: tensors.from_numpy(np.asarray(a))}) for a in arrays])
 
 
+@spelled
 def from_pandas(dfs: object, override_num_blocks: int | None = None) -> MaterializedDataset:
     """Return a dataset of a DataFrame or several; their indexes are left out.
 
@@ -106,10 +110,15 @@ def from_pandas(dfs: object, override_num_blocks: int | None = None) -> Material
     """
     several = _several(dfs, "DataFrame", "columns")
     for frame in several:
+        if not hasattr(frame, "columns"):
+            raise TypeError(
+                f"expected one DataFrame or a list of them, got a {type(frame).__name__}."
+            )
         block.check_names(frame.columns)
     return _resized([frames.of_frame(frame) for frame in several], override_num_blocks)
 
 
+@spelled
 def from_arrow(tables: object, *, override_num_blocks: int | None = None) -> MaterializedDataset:
     """Return a dataset of one table or several, or of their bytes in Arrow's stream format.
 
@@ -153,6 +162,7 @@ def _resized(tables: list[pa.Table], blocks: int | None) -> MaterializedDataset:
     return put_tables(tables)
 
 
+@spelled
 def from_arrow_refs(tables: object) -> MaterializedDataset:
     """Return a dataset of references to tables.
 
@@ -162,6 +172,7 @@ def from_arrow_refs(tables: object) -> MaterializedDataset:
     return _from_refs(tables, lambda table: table)
 
 
+@spelled
 def from_pandas_refs(dfs: object) -> MaterializedDataset:
     """Return a dataset of references to DataFrames.
 
@@ -171,6 +182,7 @@ def from_pandas_refs(dfs: object) -> MaterializedDataset:
     return _from_refs(dfs, frames.of_frame)
 
 
+@spelled
 def from_numpy_refs(ndarrays: object) -> MaterializedDataset:
     """Return a dataset of references to arrays: the column "data".
 
@@ -199,6 +211,7 @@ def _from_refs(refs: object, convert: Callable[[Any], object]) -> MaterializedDa
     )
 
 
+@spelled
 def from_blocks(blocks: list[pa.Table]) -> MaterializedDataset:
     """Return a dataset with these tables or DataFrames as blocks.
 
@@ -230,6 +243,7 @@ def _connected() -> bool:
     return True
 
 
+@spelled
 def range(  # noqa: A001 # Ray's name
     n: int,
     *,
@@ -255,6 +269,7 @@ def range(  # noqa: A001 # Ray's name
     return _ranged("Range", n, 8, _ids, wanted, concurrency)
 
 
+@spelled
 def range_tensor(
     n: int,
     *,
@@ -340,6 +355,7 @@ class _Span:
             yield self._make(at, min(at + self._step, self._end))
 
 
+@spelled
 def from_torch(dataset: object, local_read: bool = False) -> Dataset:
     """Return a dataset of a torch dataset: each element is the column "item" of a row.
 
@@ -379,6 +395,7 @@ def _elements(dataset: Any) -> Iterator[Any]:
         yield from dataset
 
 
+@spelled
 def from_huggingface(
     dataset: Any,
     parallelism: int = -1,

@@ -25,6 +25,7 @@ TASKS = ("parallelism", "override_num_blocks", "concurrency", "ray_remote_args",
 
 
 F = TypeVar("F", bound=Callable[..., object])
+C = TypeVar("C", bound=type)
 _own: dict[str, list[str]] = {}  # the names that a reader or writer takes as its own, by its name
 
 
@@ -47,6 +48,23 @@ def spelled(function: F) -> F:
 
     made: F = call  # type: ignore[assignment] # of the same signature
     return made
+
+
+def spelled_methods(name: str) -> Callable[[C], C]:
+    """Do as :func:`spelled` does for all public methods of a class.
+
+    Args:
+        name: What programs know the class by; errors of Python's about missing arguments have it.
+    """
+
+    def changed(cls: C) -> C:
+        for attribute, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not attribute.startswith("_"):
+                inspect.unwrap(method).__qualname__ = f"{name}.{attribute}"
+                setattr(cls, attribute, spelled(method))
+        return cls
+
+    return changed
 
 
 def of_tasks(options: dict[str, Any]) -> dict[str, Any]:
