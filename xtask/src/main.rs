@@ -44,7 +44,7 @@ usage: cargo xtask <task>
   docs    the site of docs/, in target/site
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
   settings  writes docs/settings.md from the table in crates/helio-config
-  rows    writes the Python classes of the state API's rows from the table in crates/helio-report
+  rows    writes the Python classes of the state API's rows, and the types of the head's answers for the page
   tidy    layers, settings, invariants, imports, stub, import time, banned words
   gpu-check  what only a GPU can show; exits 77 where there is none; arguments go to tests/gpu/check.py
   bench   the table against Ray; further arguments go to bench/compare.py
@@ -83,9 +83,9 @@ fn main() -> ExitCode {
         "docs" => check::docs(),
         "lint" => check::lint(),
         "settings" => write(tidy::settings::PAGE, &helio_config::page::page()),
-        "rows" => {
-            write(rows::MODULE, &rows::module()).and_then(|()| write(rows::PAGE, &rows::page()))
-        }
+        "rows" => write(rows::MODULE, &rows::module())
+            .and_then(|()| write(rows::PAGE, &rows::page()))
+            .and_then(|()| rows::answers()),
         "tidy" => tidy::run(),
         "test-extras" => releases::extras(rest),
         "newest" => releases::with(releases::Releases::Newest, rest),

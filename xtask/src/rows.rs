@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::columns::{self, Column, Form};
+use crate::sh;
 
 /// The generated module, below the repository.
 pub(crate) const MODULE: &str = "python/heliostat/util/state/rows.py";
@@ -37,7 +38,17 @@ from heliostat.util.state.schema import (
 const PAGE_HEAD: &str = "// Rows of the state API, with what is shown in detail.
 //
 // Written by `cargo xtask rows` from crates/helio-report/src/columns.rs; do not edit.
+import type { CallStep, DeathCause, DriverInfo, GroupBundle, GroupStats } from \"./answers\";
 ";
+
+/// Columns whose values are structs of the head's answers.
+const STRUCTS: [(&str, &str); 5] = [
+    ("bundles", "GroupBundle[] | null"),
+    ("death_cause", "DeathCause | null"),
+    ("driver_info", "DriverInfo | null"),
+    ("events", "CallStep[] | null"),
+    ("stats", "GroupStats | null"),
+];
 
 struct Class {
     name: &'static str,
@@ -130,7 +141,10 @@ pub(crate) fn page() -> String {
     for Class { name, about, columns, .. } in CLASSES {
         let _ = write!(text, "\n/** {about} */\nexport interface {name} {{\n");
         for column in *columns {
-            let _ = writeln!(text, "  {}: {};", column.name, in_typescript(column.python));
+            let of_struct = STRUCTS.iter().find(|(name, _)| *name == column.name);
+            let kind = of_struct
+                .map_or_else(|| in_typescript(column.python), |(_, kind)| (*kind).to_owned());
+            let _ = writeln!(text, "  {}: {kind};", column.name);
         }
         text.push_str("}\n");
     }
@@ -140,6 +154,12 @@ pub(crate) fn page() -> String {
     }
     text.push_str("}\n");
     text
+}
+
+/// Writes the types of the head's answers: a test of their crate does, for it has the structs.
+pub(crate) fn answers() -> sh::Outcome {
+    let arguments = ["test", "--quiet", "-p", "helio-dashboard", "--lib", "answers::schema"];
+    sh::run(sh::command("cargo").args(arguments).env("WRITE_ANSWERS", "1"))
 }
 
 /// A type of Python in TypeScript.
@@ -158,7 +178,7 @@ fn in_typescript(python: &str) -> String {
         "str" => "string",
         "int" | "float" => "number",
         "bool" => "boolean",
-        "Any" => "any",
+        "Any" => "unknown",
         other => panic!("the table has the type {other}, which rows.rs does not know"),
     }
     .to_owned()

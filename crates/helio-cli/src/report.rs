@@ -89,6 +89,12 @@ fn members(text: &mut String, nodes: &[NodeInfo], plans: &Plans) {
     }
 }
 
+/// What is taken of a quantity. Quantities have four places: 1.3 less 0.7 is 0.6, without the rest that binary fractions
+/// leave.
+fn less(all: f64, free: f64) -> f64 {
+    ((all - free).max(0.0) * 10_000.0).round() / 10_000.0
+}
+
 fn usage(
     text: &mut String,
     indent: &str,
@@ -103,7 +109,7 @@ fn usage(
         own.iter().map(|(name, quantity)| (name, quantity.to_f64())).collect();
     // Every machine has these for itself; they are no resources to plan with.
     for (name, has) in all.into_iter().filter(|(name, _)| !name.starts_with("node:")) {
-        let used = (has - available.get(name).to_f64()).max(0.0);
+        let used = less(has, available.get(name).to_f64());
         let _ = match name {
             "memory" => writeln!(text, "{indent}{}/{} {name}", bytes(used), bytes(has)),
             "object_store_memory" => {
@@ -111,7 +117,7 @@ fn usage(
             }
             _ => {
                 let held = reserved.get(name).to_f64();
-                let in_use = (held - unused.get(name).to_f64()).max(0.0);
+                let in_use = less(held, unused.get(name).to_f64());
                 let of_groups = match held {
                     0.0 => String::new(),
                     held => format!(" ({in_use:?} used of {held:?} reserved in placement groups)"),

@@ -7,7 +7,7 @@ use helio_proto::control::{ControlRequest, ControlResponse};
 use helio_proto::inspect::{Inspected, Question, Topic};
 use helio_report::select::{Filter, select, shown};
 use helio_report::{Resource, Row, summary, trace};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::{Format, Get, List, Summary, Timeline};
 use crate::{folder, locate, observer, output};
@@ -135,9 +135,9 @@ pub(crate) fn summarize(args: &Summary) -> Result<(), String> {
     let resource = named(&args.resource)?;
     let told = Cluster::find(args.address.as_deref())?.told(resource)?;
     let summary = match resource {
-        Resource::Tasks => summary::tasks(&told.rows, &told.more),
-        Resource::Actors => summary::actors(&told.rows),
-        Resource::Objects => summary::objects(&told.rows, told.total),
+        Resource::Tasks => json!(summary::tasks(&told.rows, &told.more)),
+        Resource::Actors => json!(summary::actors(&told.rows)),
+        Resource::Objects => json!(summary::objects(&told.rows, told.total)),
         other => {
             return Err(format!(
                 "There is no summary of {}: tasks, actors, objects.",
@@ -282,7 +282,6 @@ fn table(rows: &[Row], columns: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
 
@@ -293,7 +292,7 @@ mod tests {
             json!({"func_or_class_name": "f", "state": "RUNNING", "type": "NORMAL_TASK"}),
         ];
         let rows: Vec<Row> = rows.iter().filter_map(|row| row.as_object().cloned()).collect();
-        let text = summary_table(Resource::Tasks, &summary::tasks(&rows, &[]));
+        let text = summary_table(Resource::Tasks, &json!(summary::tasks(&rows, &[])));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "FUNCTION  TYPE         STATES");
         assert_eq!(lines[1], "f         NORMAL_TASK  FINISHED: 1, RUNNING: 1");

@@ -6,7 +6,9 @@ use helio_proto::inspect::TaskPhase;
 use helio_report::Row;
 use helio_report::calls::{Calls, Found};
 use helio_types::JobId;
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::answers::tasks::{Activity, Failure, Failures};
 
 /// LIMIT-1: as many bars as one answer may have; of more the latest are told.
 pub(crate) const BARS_MAX: usize = 4000;
@@ -23,7 +25,7 @@ fn number(row: &Row, column: &str) -> u64 {
 
 /// The calls that run, or have begun or ended since a moment, in milliseconds since 1970, of one job or (`""`)
 /// of all; the latest last, `most` of them. An `end` of 0 is of what runs.
-pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, most: usize, now_ms: u64) -> Value {
+pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, most: usize, now_ms: u64) -> Activity {
     let job_id = JobId::from_hex(job).ok();
     let is_seen = |call: &Found<'_>| {
         let (start, end) = call.times_us();
@@ -41,10 +43,8 @@ pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, most: usize, now_ms:
         seen.drain(..left_out);
     }
     seen.sort_unstable_by_key(place);
-    let bars: Vec<Value> = seen.iter().map(Found::bar).collect();
-    let mut told = json!({ "now": now_ms, "bars": null, "left_out": left_out });
-    told["bars"] = Value::Array(bars);
-    told
+    let bars = seen.iter().map(Found::bar).collect();
+    Activity { now: now_ms, bars, left_out: left_out as u64 }
 }
 
 struct Group<'row> {
@@ -53,7 +53,7 @@ struct Group<'row> {
 }
 
 /// Calls that have failed, those of one function with the same error as one; the most frequent first.
-pub(crate) fn errors(tasks: &[Row]) -> Value {
+pub(crate) fn errors(tasks: &[Row]) -> Failures {
     let mut groups: BTreeMap<(&str, &str, &str), Group<'_>> = BTreeMap::new();
     for row in tasks.iter().filter(|row| text(row, "state") == "FAILED") {
         let said = last_line(text(row, "error_message"));
@@ -68,21 +68,17 @@ pub(crate) fn errors(tasks: &[Row]) -> Value {
     groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
     let left_out = groups.len().saturating_sub(GROUPS_MAX);
     groups.truncate(GROUPS_MAX);
-    let groups: Vec<Value> = groups
-        .into_iter()
-        .map(|((function, kind, said), group)| {
-            json!({
-                "function": function,
-                "error_type": kind,
-                "message": said,
-                "count": group.count,
-                "last_ms": number(group.last, "end_time_ms"),
-                "task_id": text(group.last, "task_id"),
-                "node_id": text(group.last, "node_id"),
-            })
-        })
-        .collect();
-    json!({ "groups": groups, "left_out": left_out })
+    let failure =
+        |((function, kind, said), Group { count, last }): ((&str, &str, &str), _)| Failure {
+            function: function.to_owned(),
+            error_type: kind.to_owned(),
+            message: said.to_owned(),
+            count,
+            last_ms: number(last, "end_time_ms"),
+            task_id: text(last, "task_id").to_owned(),
+            node_id: text(last, "node_id").to_owned(),
+        };
+    Failures { groups: groups.into_iter().map(failure).collect(), left_out: left_out as u64 }
 }
 
 /// Returns the last line of a traceback, or the whole of a one-line message.
@@ -94,6 +90,7 @@ fn last_line(message: &str) -> &str {
 mod tests {
     use helio_proto::inspect::{Answer, TaskRow};
     use helio_types::{ActorId, TaskId};
+    use serde_json::json;
 
     use super::*;
 
@@ -120,8 +117,8 @@ mod tests {
         calls
     }
 
-    fn starts(told: &Value) -> Vec<u64> {
-        told["bars"].as_array().unwrap().iter().filter_map(|bar| bar["start"].as_u64()).collect()
+    fn starts(told: &Activity) -> Vec<u64> {
+        told.bars.iter().map(|bar| bar.start).collect()
     }
 
     #[test]
@@ -136,17 +133,17 @@ mod tests {
         ]);
         let told = bars(&calls, 100, "", BARS_MAX, 200);
         assert_eq!(starts(&told), [5, 90]);
-        assert_eq!((&told["now"], &told["left_out"]), (&json!(200), &json!(0)));
+        assert_eq!((told.now, told.left_out), (200, 0));
         let job = JobId([1; JobId::LEN]).hex();
         assert_eq!(starts(&bars(&calls, 0, &job, BARS_MAX, 200)), [5, 10, 90]);
-        assert_eq!(bars(&calls, 0, "02", BARS_MAX, 200)["bars"], json!([]));
+        assert!(bars(&calls, 0, "02", BARS_MAX, 200).bars.is_empty());
     }
 
     #[test]
     fn of_too_many_bars_the_latest_are_told() {
         let many = (1..=BARS_MAX as u64 + 5).map(|at| call(at, TaskPhase::Finished, at, at));
         let told = bars(&table(many.collect()), 0, "", BARS_MAX, 9);
-        assert_eq!(told["left_out"], 5);
+        assert_eq!(told.left_out, 5);
         assert_eq!(starts(&told), (6..=BARS_MAX as u64 + 5).collect::<Vec<_>>());
     }
 
@@ -166,9 +163,9 @@ mod tests {
             fails("d", "save", "ValueError: no column", 20),
             json!({ "task_id": "e", "func_or_class_name": "save", "state": "FINISHED" }),
         ]));
-        let groups = told["groups"].as_array().unwrap();
-        assert_eq!(groups.len(), 3);
-        assert_eq!(groups[0]["message"], "ValueError: no column");
-        assert_eq!((&groups[0]["count"], &groups[0]["task_id"]), (&json!(2), &json!("b")));
+        assert_eq!(told.groups.len(), 3);
+        let first = &told.groups[0];
+        assert_eq!(first.message, "ValueError: no column");
+        assert_eq!((first.count, first.task_id.as_str()), (2, "b"));
     }
 }

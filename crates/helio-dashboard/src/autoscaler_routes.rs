@@ -1,6 +1,7 @@
 //! The autoscaler's routes, `/api/autoscaler/…`. The autoscaler decides; these routes only tell it the state of the
 //! cluster, and keep its report of its plans where `status` and `why` look.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -12,9 +13,11 @@ use helio_proto::control::{
 use helio_proto::group::{Bundle, GroupInfo, GroupPhase, ListGroups};
 use helio_report::{Resource, Row, as_asked, without_bundles};
 use helio_types::{NodeId, ResourceSet};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::App;
+use crate::answers::Done;
+use crate::answers::autoscaler::{Demand, Gang, MissingBundle, ScaledNode, ScalingState};
 use crate::job_routes::{BODY_MAX, read};
 use crate::reply::{self, Refusal, Reply};
 
@@ -50,19 +53,15 @@ pub(crate) async fn state(State(app): State<Arc<App>>) -> Result<Reply, Refusal>
         let told = app.answers.rows(&app, Resource::Tasks).await?;
         raise(&mut demands, &told.rows);
     }
-    let demands = demands.into_iter().map(|demand| {
-        let Demand { resources, count, selectors } = demand;
-        json!({ "resources": resources, "count": count, "selectors": selectors })
-    });
     let waiting = |info: &&GroupInfo| {
         matches!(info.phase, GroupPhase::Pending | GroupPhase::Prepared | GroupPhase::Rescheduling)
     };
-    Ok(reply::json(&json!({
-        "nodes": alive.map(node).collect::<Vec<_>>(),
-        "demands": demands.collect::<Vec<_>>(),
-        "gangs": groups.groups.iter().filter(waiting).map(gang).collect::<Vec<_>>(),
-        "constraints": serde_json::from_slice(&wanted).unwrap_or_else(|_| json!([])),
-    })))
+    Ok(reply::json(&ScalingState {
+        nodes: alive.map(node).collect(),
+        demands,
+        gangs: groups.groups.iter().filter(waiting).map(gang).collect(),
+        constraints: serde_json::from_slice(&wanted).unwrap_or_else(|_| json!([])),
+    }))
 }
 
 /// `PUT /api/autoscaler/report`: what the autoscaler plans, for people.
@@ -77,7 +76,7 @@ pub(crate) async fn report(State(app): State<Arc<App>>, body: Body) -> Result<Re
         overwrite: true,
     };
     app.asker.ask(put).await.map_err(Refusal::unavailable)?;
-    Ok(reply::json(&json!({})))
+    Ok(reply::json(&Done {}))
 }
 
 /// `POST /api/autoscaler/drain`: `{"node_id", "reason", "grace_s"}`; without a grace the node leaves when what runs
@@ -93,31 +92,23 @@ pub(crate) async fn drain(State(app): State<Arc<App>>, body: Body) -> Result<Rep
     let grace_ms = (body["grace_s"].as_f64().unwrap_or_default() * 1000.0) as u64;
     let drain = DrainNode { node_id, reason, grace_ms, is_cancelled: false };
     app.asker.ask(drain).await.map_err(Refusal::missing)?;
-    Ok(reply::json(&json!({})))
+    Ok(reply::json(&Done {}))
 }
 
-fn node(info: &NodeInfo) -> Value {
-    let labels: Map<String, Value> =
-        info.labels.iter().map(|label| (label.key.clone(), json!(label.value))).collect();
-    json!({
-        "node_id": info.address.node_id.hex(),
-        "instance_id": info.instance_id,
-        "node_type": labels.get("ray.io/node-group"),
-        "ip": info.address.host,
-        "is_head": info.is_head,
-        "is_idle": info.is_idle,
-        "is_draining": info.is_draining,
-        "total": quantities(&without_bundles(&info.total)),
-        "available": quantities(&without_bundles(&info.available)),
-        "labels": labels,
-    })
-}
-
-/// Demands for resources of one shape that no node has room for.
-struct Demand {
-    resources: Value,
-    count: u64,
-    selectors: Vec<Value>,
+fn node(info: &NodeInfo) -> ScaledNode {
+    let labels = selector(&info.labels);
+    ScaledNode {
+        node_id: info.address.node_id.hex(),
+        instance_id: info.instance_id.clone(),
+        node_type: labels.get("ray.io/node-group").cloned(),
+        ip: info.address.host.clone(),
+        is_head: info.is_head,
+        is_idle: info.is_idle,
+        is_draining: info.is_draining,
+        total: quantities(&without_bundles(&info.total)),
+        available: quantities(&without_bundles(&info.available)),
+        labels,
+    }
 }
 
 /// A process asks for so many workers at a time for calls of one shape, however many wait: how many those are, the
@@ -129,7 +120,7 @@ fn raise(demands: &mut [Demand], tasks: &[Row]) {
     let waits = |row: &&Row| row["state"] == "PENDING_NODE_ASSIGNMENT";
     for demand in demands.iter_mut().filter(|demand| demand.count >= REQUESTS_MAX) {
         let alike = tasks.iter().filter(waits);
-        let alike = alike.filter(|row| row["required_resources"] == demand.resources);
+        let alike = alike.filter(|row| row["required_resources"] == json!(demand.resources));
         demand.count = demand.count.max(alike.count() as u64);
     }
 }
@@ -151,32 +142,28 @@ fn demand(demand: &PendingDemand) -> Option<Demand> {
     })
 }
 
-fn gang(info: &GroupInfo) -> Value {
+fn gang(info: &GroupInfo) -> Gang {
     let placed = |index: usize| info.places.iter().find(|place| place.bundle as usize == index);
     let bundles = info.spec.bundles.iter().enumerate();
     let missing = bundles.filter(|(index, _)| placed(*index).is_none()).map(|(_, bundle)| {
         let Bundle { resources, labels } = bundle;
-        json!({ "resources": quantities(resources), "selectors": [selector(labels)] })
+        MissingBundle { resources: quantities(resources), selectors: [selector(labels)] }
     });
-    let held: Vec<String> = info.places.iter().map(|place| place.node_id.hex()).collect();
-    json!({
-        "id": info.spec.group_id.hex(),
-        "name": info.spec.name,
-        "strategy": info.spec.strategy.name(),
-        "bundles": missing.collect::<Vec<_>>(),
-        "held": held,
-    })
+    Gang {
+        id: info.spec.group_id.hex(),
+        name: info.spec.name.clone(),
+        strategy: info.spec.strategy.name(),
+        bundles: missing.collect(),
+        held: info.places.iter().map(|place| place.node_id.hex()).collect(),
+    }
 }
 
-fn selector(labels: &[Label]) -> Value {
-    let pairs = labels.iter().map(|label| (label.key.clone(), json!(label.value)));
-    Value::Object(pairs.collect())
+fn selector(labels: &[Label]) -> BTreeMap<String, String> {
+    labels.iter().map(|label| (label.key.clone(), label.value.clone())).collect()
 }
 
-fn quantities(resources: &ResourceSet) -> Value {
-    let pairs =
-        resources.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())));
-    Value::Object(pairs.collect())
+fn quantities(resources: &ResourceSet) -> BTreeMap<String, f64> {
+    resources.iter().map(|(name, quantity)| (name.to_owned(), quantity.to_f64())).collect()
 }
 
 #[cfg(test)]
@@ -191,7 +178,7 @@ mod tests {
             (0..waiting).filter_map(|_| row("PENDING_NODE_ASSIGNMENT", 1.0)).collect();
         rows.extend(row("RUNNING", 1.0));
         rows.extend(row("PENDING_NODE_ASSIGNMENT", 2.0));
-        let resources = json!({ "CPU": 1.0 });
+        let resources = BTreeMap::from([("CPU".to_owned(), 1.0)]);
         let mut demands = [Demand { resources, count, selectors: Vec::new() }];
         raise(&mut demands, &rows);
         assert_eq!(demands[0].count, expect);

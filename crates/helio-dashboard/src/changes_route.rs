@@ -21,7 +21,7 @@ use futures_util::stream;
 use helio_observer::{Following, read};
 use helio_proto::control::{KvEntries, NodeInfo};
 use helio_report::{Resource, Row};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::access::Verdict;
@@ -142,7 +142,7 @@ async fn version(app: &App, of: Followed, verdict: Verdict) -> Result<u64, Refus
         Followed::List(Resource::Jobs) => {
             let rows = job_routes::details(app, verdict).await?;
             let takes = FOR_EACH * rows.len() as u32;
-            (print(&Value::Array(rows).to_string()), takes)
+            (print(&json!(rows).to_string()), takes)
         }
         Followed::List(other) => {
             let told = app.answers.rows(app, other).await?;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use axum::extract::State;
 use helio_observer::Asker;
 use helio_proto::control::Nodes;
-use serde_json::{Value, json};
 
 use crate::App;
+use crate::answers::cluster::{TargetLabels, Targets};
 use crate::reply::{self, Refusal, Reply};
 
 /// Under the folder of all sessions: what configurations for Ray name, `file_sd_configs` of them.
@@ -23,12 +23,12 @@ pub(crate) async fn targets_now(State(app): State<Arc<App>>) -> Result<Reply, Re
     Ok(reply::json(&targets(&nodes)))
 }
 
-fn targets(nodes: &Nodes) -> Value {
+fn targets(nodes: &Nodes) -> [Targets; 1] {
     let alive = nodes.nodes.iter().filter(|node| node.alive && node.metrics_port > 0);
-    let targets: Vec<String> = alive
+    let targets = alive
         .map(|node| helio_types::address::host_port(&node.address.host, node.metrics_port))
         .collect();
-    json!([{ "labels": { "job": "ray" }, "targets": targets }])
+    [Targets { labels: TargetLabels { job: "ray" }, targets }]
 }
 
 /// Keeps the file for as long as the runtime lives. Of several clusters of a machine the latest change stands there.
@@ -37,7 +37,8 @@ pub(crate) async fn keep_file(asker: Asker, session_dir: PathBuf) {
     let mut told = String::new();
     loop {
         if let Ok(nodes) = asker.nodes().await {
-            let text = targets(&nodes).to_string();
+            // Words and addresses become JSON without fail.
+            let text = serde_json::to_string(&targets(&nodes)).unwrap_or_default();
             if text != told {
                 if let Err(error) = replace(&file, &text) {
                     // Another user's file, or a full disk: Prometheus can still ask over HTTP.

@@ -7,38 +7,41 @@ use helio_report::{Resource, Row};
 use serde_json::{Value, json};
 
 use crate::App;
+use crate::answers::Envelope;
+use crate::answers::cluster::{Events, FileEvent, OfCluster, Timezone};
 use crate::reply::{self, Refusal, Reply};
 
 /// `GET /events`. No failure belongs to one job.
 pub(crate) async fn events(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
     let told = app.answers.rows(&app, Resource::Events).await?;
-    let all: Vec<Value> = told.rows.iter().map(|row| camel_keys(event(row))).collect();
-    Ok(reply::json(&json!({
-        "result": true,
-        "msg": "All events fetched.",
-        "data": { "events": { "global": all } },
-    })))
+    let global = told.rows.iter().map(|row| camel_keys(json!(event(row)))).collect();
+    let data = Events { events: OfCluster { global } };
+    Ok(reply::json(&Envelope::saying("All events fetched.", data)))
 }
 
 /// `GET /timezone`: all times are in UTC.
 pub(crate) async fn timezone() -> Reply {
-    reply::json(&json!({ "offset": "+00:00", "value": "Etc/UTC" }))
+    reply::json(&Timezone { offset: "+00:00", value: "Etc/UTC" })
 }
 
 /// A failure as a line of Ray's files of events.
-pub(crate) fn event(row: &Row) -> Value {
+pub(crate) fn event(row: &Row) -> FileEvent {
     let seconds = row.get("end_ms").and_then(Value::as_u64).unwrap_or_default() / 1000;
-    json!({
-        "event_id": row.get("event_id"),
-        "source_type": row.get("source_type"),
-        "source_hostname": "",
-        "source_pid": row.get("custom_fields").and_then(|of| of.get("pid")?.as_u64()).unwrap_or_default(),
-        "severity": row.get("severity"),
-        "label": "",
-        "message": row.get("message"),
-        "timestamp": seconds.to_string(),
-        "custom_fields": row.get("custom_fields"),
-    })
+    let column = |name: &str| row.get(name).cloned();
+    FileEvent {
+        event_id: column("event_id"),
+        source_type: column("source_type"),
+        source_hostname: "",
+        source_pid: row
+            .get("custom_fields")
+            .and_then(|of| of.get("pid")?.as_u64())
+            .unwrap_or_default(),
+        severity: column("severity"),
+        label: "",
+        message: column("message"),
+        timestamp: seconds.to_string(),
+        custom_fields: column("custom_fields"),
+    }
 }
 
 /// `some_name` becomes `someName`, everywhere.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde_json::json;
 
 use crate::App;
+use crate::answers::cluster::{AuthenticationMode, Version};
 use crate::reply::{self, Refusal, Reply};
 
 /// The version of the jobs API: with `submission_id`, `entrypoint_*` and `DELETE`.
@@ -14,18 +14,18 @@ const JOBS_API: &str = "4";
 
 /// `GET /api/version`.
 pub(crate) async fn version(State(app): State<Arc<App>>) -> Reply {
-    reply::json(&json!({
-        "version": JOBS_API,
-        "ray_version": helio_config::ray_version!(),
-        "ray_commit": format!("heliostat-{}", env!("CARGO_PKG_VERSION")),
-        "session_name": app.session_name,
-    }))
+    reply::json(&Version {
+        version: JOBS_API,
+        ray_version: helio_config::ray_version!(),
+        ray_commit: format!("heliostat-{}", env!("CARGO_PKG_VERSION")),
+        session_name: app.session_name.clone(),
+    })
 }
 
 /// `GET /api/authentication_mode`: what a client has to send.
 pub(crate) async fn authentication_mode(State(app): State<Arc<App>>) -> Reply {
-    let mode = if app.door.is_open() { "disabled" } else { "token" };
-    reply::json(&json!({ "authentication_mode": mode }))
+    let authentication_mode = if app.door.is_open() { "disabled" } else { "token" };
+    reply::json(&AuthenticationMode { authentication_mode })
 }
 
 /// `GET /api/gcs_healthz`: the control service answers.

@@ -15,10 +15,11 @@ use futures_util::StreamExt as _;
 use helio_config::dashboard::DRIVERS_NAMESPACE;
 use helio_proto::control::{ControlResponse, JobInfo, KvKeys, ListJobs};
 use helio_report::Resource;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::App;
 use crate::access::Verdict;
+use crate::answers::jobs::{Deleted, DriverInfo, JobDetails, JobLogs, Stopped, Submitted};
 use crate::jobs::record::Job;
 use crate::jobs::request::{Request, check_id};
 use crate::jobs::shelf::read_end;
@@ -58,7 +59,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, body: Body) -> Result<Re
     })?;
     // A client that lists jobs after this answer finds the new one.
     app.jobs.published().await;
-    Ok(reply::json(&json!({ "job_id": id, "submission_id": id })))
+    Ok(reply::json(&Submitted { job_id: id.clone(), submission_id: id }))
 }
 
 pub(crate) async fn read(body: Body, bytes_max: usize) -> Result<bytes::Bytes, Refusal> {
@@ -130,7 +131,7 @@ impl Drivers {
     }
 
     /// The driver of a submission, in the form of the jobs API.
-    fn of(&self, submission_id: &str) -> Option<Value> {
+    fn of(&self, submission_id: &str) -> Option<DriverInfo> {
         let job_id = self.of.get(submission_id)?;
         self.infos.iter().find(|info| info.job_id.hex() == *job_id).map(|info| self.described(info))
     }
@@ -140,38 +141,37 @@ impl Drivers {
         self.of.iter().find(|(_, job)| *job == job_id).map(|(submission, _)| submission.as_str())
     }
 
-    fn described(&self, info: &JobInfo) -> Value {
-        let host = self.hosts.get(&info.node_id.hex()).map_or("", String::as_str);
-        json!({ "id": info.job_id.hex(), "node_ip_address": host, "pid": info.pid.to_string() })
+    fn described(&self, info: &JobInfo) -> DriverInfo {
+        DriverInfo {
+            id: info.job_id.hex(),
+            node_ip_address: self.hosts.get(&info.node_id.hex()).cloned().unwrap_or_default(),
+            pid: info.pid.to_string(),
+        }
     }
 
-    fn details(&self, info: &JobInfo) -> Value {
-        json!({
-            "type": "DRIVER",
-            "job_id": info.job_id.hex(),
-            "submission_id": null,
-            "driver_info": self.described(info),
-            "status": if info.alive { "RUNNING" } else { "SUCCEEDED" },
-            "entrypoint": info.entrypoint,
-            "message": null,
-            "error_type": null,
-            "start_time": info.started_ms,
-            "end_time": (info.ended_ms > 0).then_some(info.ended_ms),
-            "metadata": {},
-            "runtime_env": {},
-            "driver_agent_http_address": null,
-            "driver_node_id": info.node_id.hex(),
-            "driver_exit_code": null,
-        })
+    fn details(&self, info: &JobInfo) -> JobDetails {
+        JobDetails {
+            kind: "DRIVER".to_owned(),
+            job_id: Some(info.job_id.hex()),
+            driver_info: Some(self.described(info)),
+            status: if info.alive { "RUNNING" } else { "SUCCEEDED" }.to_owned(),
+            entrypoint: info.entrypoint.clone(),
+            start_time: Some(info.started_ms),
+            end_time: (info.ended_ms > 0).then_some(info.ended_ms),
+            metadata: Some(Map::new()),
+            runtime_env: Some(Map::new()),
+            driver_node_id: Some(info.node_id.hex()),
+            ..JobDetails::default()
+        }
     }
 }
 
 /// Returns the details for the one who asks: a browser gets no values of environment variables, since others may see
 /// its screen.
-fn shown(mut details: Value, verdict: Verdict) -> Value {
+fn shown(mut details: JobDetails, verdict: Verdict) -> JobDetails {
     if verdict == Verdict::Browser
-        && let Some(all) =
-            details.pointer_mut("/runtime_env/env_vars").and_then(Value::as_object_mut)
+        && let Some(env) = &mut details.runtime_env
+        && let Some(all) = env.get_mut("env_vars").and_then(Value::as_object_mut)
     {
         all.values_mut().for_each(|value| *value = json!("<hidden>"));
     }
@@ -209,26 +209,25 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(verdict): Extension<Verdict>,
 ) -> Result<Reply, Refusal> {
-    details(&app, verdict).await.map(|all| reply::json(&Value::Array(all)))
+    details(&app, verdict).await.map(|all| reply::json(&all))
 }
 
 /// Returns the details of all jobs, by start.
-pub(crate) async fn details(app: &App, verdict: Verdict) -> Result<Vec<Value>, Refusal> {
+pub(crate) async fn details(app: &App, verdict: Verdict) -> Result<Vec<JobDetails>, Refusal> {
     if app.asker.past().is_some() {
         let told = app.asker.rows(Resource::Jobs).await.map_err(Refusal::unavailable)?;
-        return Ok(told.rows.into_iter().map(|row| shown(Value::Object(row), verdict)).collect());
+        // A row of another release that is no job any more is left out.
+        let rows = told.rows.into_iter().map(Value::Object);
+        let jobs = rows.filter_map(|row| serde_json::from_value(row).ok());
+        return Ok(jobs.map(|job| shown(job, verdict)).collect());
     }
     let drivers = Drivers::ask(app).await?;
-    let mut all: Vec<Value> = app
-        .jobs
-        .all()
-        .iter()
-        .map(|job| job.details(drivers.of(&job.id).as_ref(), &app.address))
-        .collect();
+    let mut all: Vec<JobDetails> =
+        app.jobs.all().iter().map(|job| job.details(drivers.of(&job.id), &app.address)).collect();
     let others =
         drivers.infos.iter().filter(|info| drivers.submission_of(&info.job_id.hex()).is_none());
     all.extend(others.map(|info| drivers.details(info)));
-    all.sort_by_key(|details| details["start_time"].as_u64());
+    all.sort_by_key(|details| details.start_time);
     Ok(all.into_iter().map(|details| shown(details, verdict)).collect())
 }
 
@@ -240,13 +239,14 @@ pub(crate) async fn show(
 ) -> Result<Reply, Refusal> {
     if app.asker.past().is_some() {
         let all = details(&app, verdict).await?;
-        let is_it = |job: &Value| job["job_id"] == *id || job["submission_id"] == *id;
-        let found = all.iter().find(|job| is_it(job));
+        let is_it =
+            |job: &&JobDetails| [&job.job_id, &job.submission_id].contains(&&Some(id.clone()));
+        let found = all.iter().find(is_it);
         let missing = || Refusal::missing(format!("Job {id} does not exist."));
         return Ok(reply::json(found.ok_or_else(missing)?));
     }
     let details = match find(&app, &id).await? {
-        (Found::Submitted(job), drivers) => job.details(drivers.of(&job.id).as_ref(), &app.address),
+        (Found::Submitted(job), drivers) => job.details(drivers.of(&job.id), &app.address),
         (Found::Driver(info), drivers) => drivers.details(&info),
     };
     Ok(reply::json(&shown(details, verdict)))
@@ -258,7 +258,7 @@ pub(crate) async fn stop(
     Path(id): Path<String>,
 ) -> Result<Reply, Refusal> {
     let id = submitted(&app, &id).await?;
-    Ok(reply::json(&json!({ "stopped": app.jobs.stop(&id).unwrap_or_default() })))
+    Ok(reply::json(&Stopped { stopped: app.jobs.stop(&id).unwrap_or_default() }))
 }
 
 /// `DELETE /api/jobs/{id}`.
@@ -276,7 +276,7 @@ pub(crate) async fn delete(
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("Job {id}: {error}."))
         }
     })?;
-    Ok(reply::json(&json!({ "deleted": true })))
+    Ok(reply::json(&Deleted { deleted: true }))
 }
 
 /// `GET /api/jobs/{id}/logs`: all of it, or the end of what is very long.
@@ -292,8 +292,8 @@ pub(crate) async fn logs(
     let text = read.map(Result::unwrap_or_default).unwrap_or_default();
     let mut shown = Shown::new(true);
     let text = [shown.take(text.as_bytes()), shown.end()].concat();
-    let text = String::from_utf8_lossy(&text);
-    Ok(reply::json(&json!({ "logs": text })))
+    let logs = String::from_utf8_lossy(&text).into_owned();
+    Ok(reply::json(&JobLogs { logs }))
 }
 
 /// `GET /api/jobs/{id}/logs/tail`: a WebSocket that follows it to the job's end.
@@ -446,11 +446,15 @@ mod tests {
 
     #[test]
     fn a_browser_is_not_shown_the_values_of_variables() {
-        let told = json!({ "runtime_env": { "env_vars": { "KEY": "secret" } } });
+        let with = |env: Value| JobDetails {
+            runtime_env: env.as_object().cloned(),
+            ..JobDetails::default()
+        };
+        let told = with(json!({ "env_vars": { "KEY": "secret" } }));
         assert_eq!(shown(told.clone(), Verdict::Program), told);
-        let hidden = json!({ "runtime_env": { "env_vars": { "KEY": "<hidden>" } } });
+        let hidden = with(json!({ "env_vars": { "KEY": "<hidden>" } }));
         assert_eq!(shown(told, Verdict::Browser), hidden);
-        let plain = json!({ "runtime_env": {} });
+        let plain = with(json!({}));
         assert_eq!(shown(plain.clone(), Verdict::Browser), plain);
     }
 }

@@ -14,6 +14,7 @@
 
 mod access;
 mod activity;
+mod answers;
 mod autoscaler_routes;
 mod changes_route;
 mod discovery;

@@ -1,7 +1,6 @@
 //! Logs: `/api/v0/logs` lists files, `/search` finds lines, `/file` and `/stream` read and follow a file. Each node's
 //! files are read by its own daemon.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +16,10 @@ use helio_observer::log_files::{READ_MAX, answer, kind};
 use helio_proto::control::NodeInfo;
 use helio_proto::logs::{LogAnswer, LogQuestion, LogRequest};
 use helio_report::{Resource, Row};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::App;
+use crate::answers::logs::{FoundFiles, FoundLines, LogFile, LogFiles, LogLine, Owner, Silent};
 use crate::fields::Fields;
 use crate::log_lines::Shown;
 use crate::reply::{self, Refusal, Reply};
@@ -31,12 +31,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// `GET /api/v0/logs`: the files of a node by kind; with `detail`, a row for each file of one node or all.
 pub(crate) async fn list(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Reply {
     let fields = Fields::parse(&query.unwrap_or_default());
-    let found =
-        if fields.says("detail") { rows(&app, &fields).await } else { files(&app, &fields).await };
-    match found {
-        Ok(found) => reply::enveloped(found),
-        Err(refusal) => reply::enveloped_refusal(&refusal),
-    }
+    let found = match fields.says("detail") {
+        true => rows(&app, &fields).await.map(reply::enveloped),
+        false => files(&app, &fields).await.map(reply::enveloped),
+    };
+    found.unwrap_or_else(|refusal| reply::enveloped_refusal(&refusal))
 }
 
 /// `GET /api/v0/logs/search`: the lines with `text` in the files of one node or all.
@@ -48,18 +47,18 @@ pub(crate) async fn search(State(app): State<Arc<App>>, RawQuery(query): RawQuer
     }
 }
 
-async fn files(app: &App, fields: &Fields) -> Result<Value, Refusal> {
+async fn files(app: &App, fields: &Fields) -> Result<LogFiles, Refusal> {
     if fields.get("node_id").is_none() && fields.get("node_ip").is_none() {
         return Err(Refusal::bad(
             "Give `node_id` or `node_ip`, or `detail=1` for a row for each file of every node.",
         ));
     }
     let mut place = Place::of(app, &node(app, fields).await?).await?;
-    let mut kinds: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut kinds = LogFiles::new();
     for file in place.ask(listing(fields)).await?.files {
-        kinds.entry(kind(&file.name)).or_default().push(file.name);
+        kinds.entry(kind(&file.name).to_owned()).or_default().push(file.name);
     }
-    Ok(json!(kinds))
+    Ok(kinds)
 }
 
 fn listing(fields: &Fields) -> LogRequest {
@@ -92,56 +91,53 @@ async fn ask_all(
     Ok(join_all(asked).await)
 }
 
-async fn rows(app: &App, fields: &Fields) -> Result<Value, Refusal> {
+async fn rows(app: &App, fields: &Fields) -> Result<FoundFiles, Refusal> {
     let answers = ask_all(app, fields, &listing(fields)).await?;
     let actors = app.asker.rows(Resource::Actors).await.map_err(Refusal::unavailable)?.rows;
-    let (mut rows, mut silent) = (Vec::new(), Vec::new());
+    let (mut files, mut silent) = (Vec::new(), Vec::new());
     for (node, answer) in answers {
         let node_id = node.address.node_id.hex();
         match answer {
-            Err(why) => silent.push(json!({ "node_id": node_id, "why": why })),
-            Ok(answer) => rows.extend(answer.files.into_iter().map(|file| {
-                json!({
-                    "node_id": node_id,
-                    "node_ip": node.address.host,
-                    "name": file.name,
-                    "kind": kind(&file.name),
-                    "size": file.size,
-                    "modified_ms": file.modified_ms,
-                    "owner": owner(&file.name, &node_id, &actors),
-                })
+            Err(why) => silent.push(Silent { node_id, why }),
+            Ok(answer) => files.extend(answer.files.into_iter().map(|file| LogFile {
+                node_id: node_id.clone(),
+                node_ip: node.address.host.clone(),
+                kind: kind(&file.name),
+                size: file.size,
+                modified_ms: file.modified_ms,
+                owner: owner(&file.name, &node_id, &actors),
+                name: file.name,
             })),
         }
     }
-    Ok(json!({ "files": rows, "silent": silent }))
+    Ok(FoundFiles { files, silent })
 }
 
 /// Returns the owner of a log file, as far as the file's name and the actors tell: a submission, or a worker and its
 /// actor.
-fn owner(name: &str, node_id: &str, actors: &[Row]) -> Value {
+fn owner(name: &str, node_id: &str, actors: &[Row]) -> Option<Owner> {
     let file = name.rsplit('/').next().unwrap_or(name);
     if let Some(id) = file.strip_prefix("job-driver-").and_then(|rest| rest.strip_suffix(".log")) {
-        return json!({ "submission_id": id });
+        return Some(Owner::Submission { submission_id: id.to_owned() });
     }
     let stem = file.strip_prefix("worker-").and_then(|rest| rest.split('.').next());
-    let Some((worker_id, pid)) = stem.and_then(|stem| stem.rsplit_once('-')) else {
-        return Value::Null;
-    };
-    let Ok(pid) = pid.parse::<u64>() else { return Value::Null };
+    let (worker_id, pid) = stem.and_then(|stem| stem.rsplit_once('-'))?;
+    let pid: u64 = pid.parse().ok()?;
     let actor = actors
         .iter()
         .find(|row| row["pid"].as_u64() == Some(pid) && row["node_id"].as_str() == Some(node_id));
-    json!({
-        "worker_id": worker_id,
-        "pid": pid,
-        "actor_id": actor.map(|row| &row["actor_id"]),
-        "actor": actor.map(|row| &row["class_name"]),
-        "actor_name": actor.map(|row| &row["name"]),
-        "job_id": actor.map(|row| &row["job_id"]),
+    let of_actor = |column: &str| actor.map(|row| row[column].clone());
+    Some(Owner::Worker {
+        worker_id: worker_id.to_owned(),
+        pid,
+        actor_id: of_actor("actor_id"),
+        actor: of_actor("class_name"),
+        actor_name: of_actor("name"),
+        job_id: of_actor("job_id"),
     })
 }
 
-async fn lines_with(app: &App, fields: &Fields) -> Result<Value, Refusal> {
+async fn lines_with(app: &App, fields: &Fields) -> Result<FoundLines, Refusal> {
     let text =
         fields.get("text").ok_or_else(|| Refusal::bad("Give `text`: what is looked for?"))?;
     let max = fields.number("limit")?.unwrap_or(LINES);
@@ -157,22 +153,20 @@ async fn lines_with(app: &App, fields: &Fields) -> Result<Value, Refusal> {
     for (node, answer) in ask_all(app, fields, &request).await? {
         let node_id = node.address.node_id.hex();
         match answer {
-            Err(why) => silent.push(json!({ "node_id": node_id, "why": why })),
+            Err(why) => silent.push(Silent { node_id, why }),
             Ok(answer) => {
                 is_cut |= answer.is_cut;
-                lines.extend(answer.found.into_iter().map(|line| {
-                    json!({
-                        "node_id": node_id,
-                        "node_ip": node.address.host,
-                        "file": line.name,
-                        "line": line.number,
-                        "text": line.text,
-                    })
+                lines.extend(answer.found.into_iter().map(|line| LogLine {
+                    node_id: node_id.clone(),
+                    node_ip: node.address.host.clone(),
+                    file: line.name,
+                    line: line.number,
+                    text: line.text,
                 }));
             }
         }
     }
-    Ok(json!({ "lines": lines, "silent": silent, "is_cut": is_cut }))
+    Ok(FoundLines { lines, silent, is_cut })
 }
 
 /// Where a node's files are read.

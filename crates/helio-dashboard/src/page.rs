@@ -10,7 +10,9 @@ use helio_report::calls::{Block, Calls, Field, Found, Group, Key, Of};
 use helio_report::select::shown;
 use helio_report::{Resource, Row};
 use helio_types::TaskId;
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::answers::tasks::ListingAbout;
 
 /// As many rows as one answer may have; Ray has no more at all.
 pub(crate) const LIMIT_MAX: usize = 10_000;
@@ -148,15 +150,15 @@ impl Wanted {
 
     fn answer(&self, told: &Told, chosen: Chosen) -> Page {
         let Chosen { rows, filtered, next } = chosen;
-        let about = json!({
-            "total": told.total,
-            "num_after_truncation": told.len(),
+        let about = ListingAbout {
+            total: told.total,
+            num_after_truncation: told.len() as u64,
             // Of what there are no rows, nobody knows whether a filter would hold.
-            "num_filtered": if self.filters.is_empty() { told.total } else { filtered },
-            "next": next,
-            "partial_failure_warning": warning(told),
-            "warnings": null,
-        });
+            num_filtered: if self.filters.is_empty() { told.total } else { filtered },
+            next,
+            partial_failure_warning: warning(told),
+            warnings: None,
+        };
         Page { about, rows }
     }
 
@@ -254,7 +256,7 @@ impl Wanted {
 #[derive(Debug)]
 pub(crate) struct Page {
     /// All but the rows.
-    about: Value,
+    about: ListingAbout,
     /// A list, as JSON.
     rows: String,
 }
@@ -262,8 +264,9 @@ pub(crate) struct Page {
 impl Page {
     /// The answer as JSON.
     pub(crate) fn text(&self) -> String {
-        let about = self.about.to_string();
-        format!("{{\"result\":{},{}", self.rows, &about[1..])
+        // Numbers and texts become JSON without fail.
+        let about = serde_json::to_string(&self.about).unwrap_or_default();
+        format!("{{\"result\":{},{}", self.rows, about.get(1..).unwrap_or("}"))
     }
 }
 
@@ -474,6 +477,8 @@ mod tests {
 
     use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
     use helio_types::ActorId;
+
+    use serde_json::json;
 
     use super::*;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use helio_types::NodeId;
-use serde_json::{Map, Value, json};
 
 use crate::App;
+use crate::answers::figures::MachineCurves;
 use crate::fields::Fields;
 use crate::past::{POINTS_MAX, Past};
 use crate::reply::{self, Refusal, Reply};
@@ -56,10 +56,10 @@ pub(crate) async fn machines(
     let Span { from, to, points, now } = span;
     let read = tokio::task::spawn_blocking(move || {
         let of = |id: NodeId| Some((id.hex(), past.machines().curves(id, from, to, points, now)?));
-        ids.into_iter().filter_map(of).collect::<Map<String, Value>>()
+        ids.into_iter().filter_map(of).collect()
     });
     let machines = read.await.map_err(|error| Refusal::unavailable(error.to_string()))?;
-    Ok(reply::json(&json!({ "machines": machines })))
+    Ok(reply::json(&MachineCurves { machines }))
 }
 
 /// The time that is asked for, in seconds since 1970, by so many points at most.

@@ -2,7 +2,9 @@
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
-use serde_json::{Value, json};
+use serde::Serialize;
+
+use crate::answers::{Envelope, Inner};
 
 pub(crate) type Reply = Response<Body>;
 
@@ -44,12 +46,16 @@ pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Reply {
     typed(status, "text/plain; charset=utf-8", text.into())
 }
 
-pub(crate) fn json(value: &Value) -> Reply {
-    json_with(StatusCode::OK, value)
+pub(crate) fn json(answer: &impl Serialize) -> Reply {
+    json_with(StatusCode::OK, answer)
 }
 
-pub(crate) fn json_with(status: StatusCode, value: &Value) -> Reply {
-    typed(status, "application/json", value.to_string())
+pub(crate) fn json_with(status: StatusCode, answer: &impl Serialize) -> Reply {
+    match serde_json::to_string(answer) {
+        Ok(body) => typed(status, "application/json", body),
+        // A map whose keys are no text: there is none.
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }
 
 pub(crate) fn html(status: StatusCode, text: String) -> Reply {
@@ -57,11 +63,8 @@ pub(crate) fn html(status: StatusCode, text: String) -> Reply {
 }
 
 /// The envelope of Ray's routes for state.
-pub(crate) fn enveloped(result: Value) -> Reply {
-    let mut body = json!({ "result": true, "msg": "", "data": { "result": null } });
-    // Moved, as an answer may have a great many rows.
-    body["data"]["result"] = result;
-    json(&body)
+pub(crate) fn enveloped(result: impl Serialize) -> Reply {
+    json(&Envelope::of(Inner { result }))
 }
 
 /// The same of a result that is written already.
@@ -72,8 +75,8 @@ pub(crate) fn enveloped_text(result: &str) -> Reply {
 
 /// The same when it went wrong.
 pub(crate) fn enveloped_refusal(refusal: &Refusal) -> Reply {
-    let body = json!({ "result": false, "msg": refusal.text, "data": { "result": null } });
-    typed(refusal.status, "application/json", body.to_string())
+    let data = Inner { result: None::<()> };
+    json_with(refusal.status, &Envelope { result: false, msg: refusal.text.clone(), data })
 }
 
 fn typed(status: StatusCode, kind: &'static str, body: String) -> Reply {

@@ -16,6 +16,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
 use crate::access::Verdict;
+use crate::answers::Envelope;
+use crate::answers::cluster::{
+    ActorAddress, AutoscalerReport, ClusterMetadata, ClusterStatus, Gpu, HostNames, LoadAndNodes,
+    LoadMetricsReport, LogicalActor, LogicalActors, Machine, Machines, OneMachine, PastOfCluster,
+    Raylet, Usage, WaitingDemand,
+};
+use crate::answers::tasks::{ByNode, Summarized, WholeCluster};
 use crate::fields::Fields;
 use crate::page::{Wanted, warning};
 use crate::reply::{self, Refusal, Reply};
@@ -156,7 +163,11 @@ async fn rows_of(
     })?;
     if resource == Resource::Jobs {
         let rows = job_routes::details(app, verdict).await?;
-        let rows: Vec<Row> = rows.into_iter().filter_map(|row| row.as_object().cloned()).collect();
+        let row = |job| match json!(job) {
+            Value::Object(row) => Some(row),
+            _ => None,
+        };
+        let rows: Vec<Row> = rows.iter().filter_map(row).collect();
         return Ok((resource, Arc::new(Told::all(rows, 0))));
     }
     Ok((resource, app.answers.rows_of_age(app, resource, age).await?))
@@ -170,11 +181,11 @@ pub(crate) async fn summarize(
 ) -> Reply {
     let of: fn(&Told) -> Value = match name.as_str() {
         "tasks" => |told| match &told.calls {
-            Some(calls) => read(calls).summary(),
-            None => summary::tasks(&told.rows, &told.more),
+            Some(calls) => json!(read(calls).summary()),
+            None => json!(summary::tasks(&told.rows, &told.more)),
         },
-        "actors" => |told| summary::actors(&told.rows),
-        "objects" => |told| summary::objects(&told.rows, told.total),
+        "actors" => |told| json!(summary::actors(&told.rows)),
+        "objects" => |told| json!(summary::objects(&told.rows, told.total)),
         _ => {
             let text =
                 format!("There is no summary of {name:?}, only of tasks, actors and objects.");
@@ -187,14 +198,17 @@ pub(crate) async fn summarize(
         (_, Err(refusal)) => Err(refusal),
     };
     match told {
-        Ok(told) => reply::enveloped(json!({
-            "total": told.total,
-            "num_after_truncation": told.len(),
-            "num_filtered": told.total,
-            "result": { "node_id_to_summary": { "cluster": app.changes.counted(|| of(&told)) } },
-            "partial_failure_warning": warning(&told),
-            "warnings": null,
-        })),
+        Ok(told) => {
+            let cluster = app.changes.counted(|| of(&told));
+            reply::enveloped(Summarized {
+                total: told.total,
+                num_after_truncation: told.len() as u64,
+                num_filtered: told.total,
+                result: ByNode { node_id_to_summary: WholeCluster { cluster } },
+                partial_failure_warning: warning(&told),
+                warnings: None,
+            })
+        }
         Err(refusal) => reply::enveloped_refusal(&refusal),
     }
 }
@@ -220,7 +234,7 @@ pub(crate) async fn timeline(
     });
     let rows: Vec<Row> = latest.iter().filter(of_job).cloned().collect();
     let events = trace::chrome(&rows, &nodes.rows, app.now_ms() * 1000);
-    let mut reply = reply::json(&Value::Array(events));
+    let mut reply = reply::json(&events);
     if field("download").is_some_and(|value| value == "1") {
         let name = header::HeaderValue::from_static("attachment; filename=\"timeline.json\"");
         reply.headers_mut().insert(header::CONTENT_DISPOSITION, name);
@@ -276,20 +290,20 @@ pub(crate) async fn errors(
 
 /// `GET /api/v0/cluster_metadata`.
 pub(crate) async fn metadata(State(app): State<Arc<App>>) -> Reply {
-    let data = json!({
-        "rayVersion": helio_config::ray_version!(),
-        "heliostatVersion": env!("CARGO_PKG_VERSION"),
-        "nowMs": app.now_ms(),
-        "sessionName": app.session_name,
-        "rayInitCluster": {},
-        "history": app.asker.past().map(|past| json!({
-            "begun_ms": past.begun_ms,
-            "ended_ms": past.ended_ms,
-            "release": past.about.release,
-            "notes": past.notes,
-        })),
+    let history = app.asker.past().map(|past| PastOfCluster {
+        begun_ms: past.begun_ms,
+        ended_ms: past.ended_ms,
+        release: past.about.release.clone(),
+        notes: past.notes.clone(),
     });
-    reply::json(&json!({ "result": true, "msg": "", "data": data }))
+    reply::json(&Envelope::of(ClusterMetadata {
+        ray_version: helio_config::ray_version!(),
+        heliostat_version: env!("CARGO_PKG_VERSION"),
+        now_ms: app.now_ms(),
+        session_name: app.session_name.clone(),
+        ray_init_cluster: Map::new(),
+        history,
+    }))
 }
 
 /// `GET /nodes`: how each node is.
@@ -301,25 +315,21 @@ pub(crate) async fn nodes(
     let query = query.unwrap_or_default();
     let view = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "view");
     let view = view.map_or_else(|| "summary".to_owned(), |(_, value)| value.to_lowercase());
-    let data = match view.as_str() {
+    match view.as_str() {
         "summary" => {
-            let all: Vec<Value> = nodes.nodes.iter().map(node).collect();
-            let logical: Map<String, Value> = nodes
-                .nodes
-                .iter()
-                .map(|node| (node.address.node_id.hex(), json!(usage(node))))
-                .collect();
-            json!({ "summary": all, "nodeLogicalResources": logical })
+            let of = |node: &NodeInfo| (node.address.node_id.hex(), usage(node));
+            Ok(reply::json(&Envelope::of(Machines {
+                summary: nodes.nodes.iter().map(node).collect(),
+                node_logical_resources: nodes.nodes.iter().map(of).collect(),
+            })))
         }
         "hostnamelist" => {
             let alive = nodes.nodes.iter().filter(|node| node.alive);
-            json!({ "hostNameList": alive.map(|node| node.hostname.as_str()).collect::<Vec<_>>() })
+            let host_name_list = alive.map(|node| node.hostname.clone()).collect();
+            Ok(reply::json(&Envelope::of(HostNames { host_name_list })))
         }
-        other => {
-            return Err(Refusal::bad(format!("`view` is summary or hostNameList, not {other:?}.")));
-        }
-    };
-    Ok(reply::json(&json!({ "result": true, "msg": "", "data": data })))
+        other => Err(Refusal::bad(format!("`view` is summary or hostNameList, not {other:?}."))),
+    }
 }
 
 /// `GET /nodes/{id}`.
@@ -330,54 +340,56 @@ pub(crate) async fn one_node(
     let nodes = app.answers.nodes(&app).await?;
     let found = nodes.nodes.iter().find(|node| node.address.node_id.hex() == id);
     let found = found.ok_or_else(|| Refusal::missing(format!("There is no node {id}.")))?;
-    Ok(reply::json(&json!({ "result": true, "msg": "", "data": { "detail": node(found) } })))
+    Ok(reply::json(&Envelope::of(OneMachine { detail: node(found) })))
 }
 
-fn node(info: &NodeInfo) -> Value {
-    let amounts = |set: &ResourceSet| -> Map<String, Value> {
-        let own = without_bundles(set);
-        own.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64()))).collect()
-    };
-    let gpus = info.gpus.iter().map(|gpu| {
-        json!({
-            "index": gpu.index,
-            "name": gpu.name,
-            "utilizationGpu": gpu.has_utilization.then_some(gpu.utilization),
-            "memoryUsed": gpu.memory_used >> 20,
-            "memoryTotal": gpu.memory_total >> 20,
-        })
+fn amounts(set: &ResourceSet) -> BTreeMap<String, f64> {
+    set.iter().map(|(name, quantity)| (name.to_owned(), quantity.to_f64())).collect()
+}
+
+fn node(info: &NodeInfo) -> Machine {
+    let gpus = info.gpus.iter().map(|gpu| Gpu {
+        index: gpu.index,
+        name: gpu.name.clone(),
+        utilization_gpu: gpu.has_utilization.then_some(gpu.utilization),
+        memory_used: gpu.memory_used >> 20,
+        memory_total: gpu.memory_total >> 20,
     });
-    json!({
-        "hostname": info.hostname,
-        "ip": info.address.host,
-        "name": info.name,
-        "gpus": gpus.collect::<Vec<_>>(),
-        "workers": info.workers,
-        "raylet": {
-            "nodeId": info.address.node_id.hex(),
-            "nodeManagerAddress": info.address.host,
-            "nodeManagerHostname": info.hostname,
-            "nodeManagerPort": info.address.port,
-            "pid": info.pid,
-            "state": if info.alive { "ALIVE" } else { "DEAD" },
-            "stateMessage": info.cause.to_string(),
-            "isHeadNode": info.is_head,
-            "objectStoreUsedMemory": info.object_store_used,
-            "resourcesTotal": amounts(&info.total),
-            "resourcesAvailable": amounts(&info.available),
-            "labels": info.labels.iter().map(|label| (label.key.clone(), json!(label.value))).collect::<Map<_, _>>(),
+    Machine {
+        hostname: info.hostname.clone(),
+        ip: info.address.host.clone(),
+        name: info.name.clone(),
+        gpus: gpus.collect(),
+        workers: info.workers,
+        raylet: Raylet {
+            node_id: info.address.node_id.hex(),
+            node_manager_address: info.address.host.clone(),
+            node_manager_hostname: info.hostname.clone(),
+            node_manager_port: info.address.port,
+            pid: info.pid,
+            state: if info.alive { "ALIVE" } else { "DEAD" },
+            state_message: info.cause.to_string(),
+            is_head_node: info.is_head,
+            object_store_used_memory: info.object_store_used,
+            resources_total: amounts(&without_bundles(&info.total)),
+            resources_available: amounts(&without_bundles(&info.available)),
+            labels: info
+                .labels
+                .iter()
+                .map(|label| (label.key.clone(), label.value.clone()))
+                .collect(),
         },
-    })
+    }
 }
 
 /// Used and all of each resource of a node.
-fn usage(info: &NodeInfo) -> Map<String, Value> {
+fn usage(info: &NodeInfo) -> Usage {
     let one = |(name, all): (&str, helio_types::resources::Quantity)| {
         let used = match name {
             "object_store_memory" => info.object_store_used as f64,
             _ => all.to_f64() - info.available.get(name).to_f64(),
         };
-        (name.to_owned(), json!([used, all.to_f64()]))
+        (name.to_owned(), (used, all.to_f64()))
     };
     without_bundles(&info.total).iter().map(one).collect()
 }
@@ -387,7 +399,7 @@ pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply,
     let told = app.answers.nodes(&app).await?;
     let (nodes, pending) = (&told.nodes, &told.pending);
     let alive: Vec<&NodeInfo> = nodes.iter().filter(|node| node.alive).collect();
-    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    let mut sums = Usage::new();
     for node in &alive {
         let own = without_bundles(&node.total);
         for (name, all) in own.iter().filter(|(name, _)| !name.starts_with("node:")) {
@@ -399,26 +411,23 @@ pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply,
             *sum = (sum.0 + all.to_f64() - free, sum.1 + all.to_f64());
         }
     }
-    let demands = alive.iter().flat_map(|node| &node.pending).chain(pending).map(|demand| {
-        let shape: Map<String, Value> = as_asked(&demand.resources)
-            .iter()
-            .map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())))
-            .collect();
-        json!({ "resources": shape, "count": demand.count, "why": demand.why })
+    let waiting = alive.iter().flat_map(|node| &node.pending).chain(pending);
+    let demand = waiting.map(|demand| WaitingDemand {
+        resources: amounts(&as_asked(&demand.resources)),
+        count: demand.count,
+        why: demand.why.clone(),
     });
-    let status = json!({
-        "loadMetricsReport": {
-            "usage": sums.iter().map(|(name, sum)| (name.clone(), json!([sum.0, sum.1]))).collect::<Map<_, _>>(),
-            "resourceDemand": demands.collect::<Vec<_>>(),
+    let failed = nodes.iter().filter(|node| !node.alive);
+    let failed = failed.map(|node| (node.address.host.clone(), node.cause.to_string()));
+    let cluster_status = LoadAndNodes {
+        load_metrics_report: LoadMetricsReport { usage: sums, resource_demand: demand.collect() },
+        autoscaler_report: AutoscalerReport {
+            active_nodes: alive.len() as u64,
+            failed_nodes: failed.collect(),
         },
-        "autoscalerReport": {
-            "activeNodes": alive.len(),
-            "failedNodes": nodes.iter().filter(|node| !node.alive).map(|node| json!([node.address.host, node.cause.to_string()])).collect::<Vec<_>>(),
-        },
-    });
-    let data =
-        json!({ "autoscalingStatus": null, "autoscalingError": null, "clusterStatus": status });
-    Ok(reply::json(&json!({ "result": true, "msg": "Got cluster status.", "data": data })))
+    };
+    let data = ClusterStatus { autoscaling_status: None, autoscaling_error: None, cluster_status };
+    Ok(reply::json(&Envelope::saying("Got cluster status.", data)))
 }
 
 /// `GET /logical/actors`: actors by id.
@@ -430,27 +439,24 @@ pub(crate) async fn actors(State(app): State<Arc<App>>) -> Result<Reply, Refusal
     };
     let hosts: BTreeMap<String, String> =
         nodes.rows.iter().map(|row| (text(row, "node_id"), text(row, "node_ip"))).collect();
-    let actors: Map<String, Value> = told
-        .rows
-        .iter()
-        .map(|row| {
-            let id = text(row, "actor_id");
-            let actor = json!({
-                "actorId": id,
-                "jobId": row["job_id"],
-                "actorClass": row["class_name"],
-                "state": row["state"],
-                "name": row["name"],
-                "pid": row["pid"],
-                "numRestarts": row["num_restarts"],
-                "requiredResources": row["required_resources"],
-                "address": { "rayletId": row["node_id"], "ipAddress": hosts.get(&text(row, "node_id")) },
-                "why": row["why"],
-            });
-            (id, actor)
-        })
-        .collect();
-    Ok(reply::json(
-        &json!({ "result": true, "msg": "All actors fetched.", "data": { "actors": actors } }),
-    ))
+    let one = |row: &Row| {
+        let actor = LogicalActor {
+            actor_id: text(row, "actor_id"),
+            job_id: row["job_id"].clone(),
+            actor_class: row["class_name"].clone(),
+            state: row["state"].clone(),
+            name: row["name"].clone(),
+            pid: row["pid"].clone(),
+            num_restarts: row["num_restarts"].clone(),
+            required_resources: row["required_resources"].clone(),
+            address: ActorAddress {
+                raylet_id: row["node_id"].clone(),
+                ip_address: hosts.get(&text(row, "node_id")).cloned(),
+            },
+            why: row["why"].clone(),
+        };
+        (actor.actor_id.clone(), actor)
+    };
+    let data = LogicalActors { actors: told.rows.iter().map(one).collect() };
+    Ok(reply::json(&Envelope::saying("All actors fetched.", data)))
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use serde_json::json;
 
 use crate::access::Verdict;
+use crate::answers::told::Runs;
 use crate::reply::{self, Refusal, Reply};
 use crate::train_routes::{latest_first, rows};
 use crate::{App, job_routes};
@@ -40,5 +40,5 @@ async fn told(
     namespace: &str,
 ) -> Answer {
     let jobs = job_routes::details(&app, verdict).await?;
-    Ok(reply::json(&json!({ "runs": latest_first(rows(&app, namespace).await?, &jobs) })))
+    Ok(reply::json(&Runs { runs: latest_first(rows(&app, namespace).await?, &jobs) }))
 }

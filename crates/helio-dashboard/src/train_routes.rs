@@ -14,6 +14,8 @@ use helio_proto::control::{ControlResponse, KvGet, KvKeys};
 use serde_json::{Value, json};
 
 use crate::access::Verdict;
+use crate::answers::jobs::JobDetails;
+use crate::answers::told::{Runs, Told, TrainRuns};
 use crate::reply::{self, Refusal, Reply};
 use crate::{App, job_routes};
 
@@ -43,8 +45,8 @@ pub(crate) async fn runs(
         let text = "There are no rows of training runs. Drivers keep them with RAY_TRAIN_ENABLE_STATE_TRACKING=1.";
         return Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text));
     }
-    let runs: Vec<Value> = runs.into_iter().map(|run| decorated(run, &jobs)).collect();
-    Ok(reply::json(&json!({ "train_runs": runs })))
+    let train_runs = runs.into_iter().map(|run| decorated(run, &jobs)).collect();
+    Ok(reply::json(&TrainRuns { train_runs }))
 }
 
 /// `GET /api/v0/training`: what is told of each run, while it goes on and afterwards, the latest first.
@@ -54,7 +56,7 @@ pub(crate) async fn told(
 ) -> Result<Reply, Refusal> {
     let jobs = job_routes::details(&app, verdict).await?;
     let runs = latest_first(rows(&app, TOLD).await?, &jobs);
-    Ok(reply::json(&json!({ "runs": runs })))
+    Ok(reply::json(&Runs { runs }))
 }
 
 /// `GET /api/v0/training/{run}/curves`: the metrics that a run has reported, thinned.
@@ -75,28 +77,32 @@ fn key_of<'keys>(run: &str, keys: &'keys [Vec<u8>]) -> Option<&'keys Vec<u8>> {
 }
 
 /// The runs that say what there is to see of them, each with whether its driver has ended before it did.
-pub(crate) fn latest_first(mut rows: Vec<(String, Value)>, jobs: &[Value]) -> Vec<Value> {
+pub(crate) fn latest_first(mut rows: Vec<(String, Value)>, jobs: &[JobDetails]) -> Vec<Told> {
     rows.sort_by(|one, other| other.0.cmp(&one.0));
     let is_seen = |run: &Value| run["seen"].is_object();
     let runs = rows.into_iter().map(|(_, run)| run).filter(is_seen);
-    runs.map(|mut run| {
+    runs.filter_map(|run| {
         let lives = job_of(&run, jobs).is_some_and(lives);
-        run["is_left"] = json!(run["is_over"] != true && !lives);
-        run
+        let is_left = run["is_over"] != true && !lives;
+        match run {
+            Value::Object(told) => Some(Told { told, is_left }),
+            _ => None,
+        }
     })
     .collect()
 }
 
 /// The job whose driver has started a run.
-fn job_of<'jobs>(run: &Value, jobs: &'jobs [Value]) -> Option<&'jobs Value> {
+fn job_of<'jobs>(run: &Value, jobs: &'jobs [JobDetails]) -> Option<&'jobs JobDetails> {
+    let id = run["job_id"].as_str();
     jobs.iter().find(|job| {
-        let driver = job.pointer("/driver_info/id");
-        job["job_id"] == run["job_id"] || driver.is_some_and(|id| *id == run["job_id"])
+        let driver = job.driver_info.as_ref().map(|driver| driver.id.as_str());
+        job.job_id.as_deref() == id || (driver.is_some() && driver == id)
     })
 }
 
-fn lives(job: &Value) -> bool {
-    job["status"] == "RUNNING" || job["status"] == "PENDING"
+fn lives(job: &JobDetails) -> bool {
+    job.status == "RUNNING" || job.status == "PENDING"
 }
 
 async fn keys(app: &App, namespace: &str) -> Result<Vec<Vec<u8>>, Refusal> {
@@ -157,11 +163,11 @@ fn ordered(rows: Vec<(String, Value)>) -> Vec<Value> {
 }
 
 /// A run with its job, and aborted where its driver is gone.
-fn decorated(mut run: Value, jobs: &[Value]) -> Value {
-    let job = job_of(&run, jobs).cloned().unwrap_or(Value::Null);
+fn decorated(mut run: Value, jobs: &[JobDetails]) -> Value {
+    let job = job_of(&run, jobs);
     let is_over = |row: &Value| row["end_time_ns"].is_u64();
-    if !lives(&job) && !is_over(&run) {
-        let ended = job["end_time"].as_u64().map(|ms| ms * 1_000_000);
+    if !job.is_some_and(lives) && !is_over(&run) {
+        let ended = job.and_then(|job| job.end_time).map(|ms| ms * 1_000_000);
         let abort = |row: &mut Value| {
             row["status"] = json!("ABORTED");
             row["status_detail"] = json!(LEFT);
@@ -183,7 +189,7 @@ fn decorated(mut run: Value, jobs: &[Value]) -> Value {
             worker["gpus"] = json!([]);
         }
     }
-    run["job_details"] = job;
+    run["job_details"] = json!(job);
     run
 }
 
@@ -193,6 +199,11 @@ mod tests {
 
     fn run(id: &str) -> Value {
         json!({ "id": id, "job_id": "01", "status": "RUNNING", "status_detail": null, "end_time_ns": null })
+    }
+
+    fn job(id: &str, status: &str) -> JobDetails {
+        let (job_id, status) = (Some(id.to_owned()), status.to_owned());
+        JobDetails { job_id, status, ..JobDetails::default() }
     }
 
     fn attempt(status: &str, ended: Option<u64>) -> Value {
@@ -237,8 +248,9 @@ mod tests {
             // A driver of an older version says in words only what there is to see.
             ("4-04".to_owned(), json!({ "run_id": "04", "text": "running" })),
         ];
-        let jobs = [json!({ "job_id": "02", "status": "RUNNING" })];
-        let runs = latest_first(rows, &jobs);
+        let jobs = [job("02", "RUNNING")];
+        let runs = json!(latest_first(rows, &jobs));
+        let runs = runs.as_array().unwrap();
         let found: Vec<_> = runs.iter().map(|run| (&run["run_id"], &run["is_left"])).collect();
         assert_eq!(
             found,
@@ -252,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_run_whose_driver_is_gone_is_aborted_and_what_had_ended_stays() {
-        let job = |status: &str| vec![json!({ "job_id": "01", "status": status, "end_time": 7 })];
+        let job = |status: &str| vec![JobDetails { end_time: Some(7), ..job("01", status) }];
         let with = || {
             let mut run = run("a");
             run["attempts"] = json!([attempt("ERRORED", Some(5)), attempt("RUNNING", None)]);

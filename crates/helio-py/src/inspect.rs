@@ -283,9 +283,9 @@ pub(crate) fn state_summary(py: Python<'_>, resource: &str) -> PyResult<(String,
     let resource = named(resource)?;
     let found = find(py, resource, usize::MAX)?;
     let summary = match resource {
-        Resource::Tasks => summary::tasks(&found.rows, &found.more),
-        Resource::Objects => summary::objects(&found.rows, found.total),
-        Resource::Actors => summary::actors(&found.rows),
+        Resource::Tasks => serde_json::json!(summary::tasks(&found.rows, &found.more)),
+        Resource::Objects => serde_json::json!(summary::objects(&found.rows, found.total)),
+        Resource::Actors => serde_json::json!(summary::actors(&found.rows)),
         other => return Err(PyValueError::new_err(format!("there is no summary of {other:?}"))),
     };
     Ok((summary.to_string(), found.silent))

@@ -25,12 +25,12 @@ use helio_types::{ActorId, JobId, NodeId, ResourceSet, TaskId, WorkerId};
 use serde_json::{Value, json};
 
 use crate::rows;
-use crate::summary::{self, More};
+use crate::summary::{self, More, TaskSummary};
 use crate::tellers;
 
 use slots::Slots;
 
-pub use found::{Field, Found, Of};
+pub use found::{Bar, Field, Found, Of};
 
 /// As many calls as a table has.
 pub const CALLS_MAX: usize = if cfg!(test) { 120_000 } else { 1_000_000 };
@@ -737,7 +737,7 @@ impl Calls {
 
     /// How many calls of each function are in which state: [`summary::tasks`].
     #[must_use]
-    pub fn summary(&self) -> Value {
+    pub fn summary(&self) -> TaskSummary {
         let mut all: Vec<More> = self.groups().into_iter().map(|group| group.of).collect();
         all.extend(self.more());
         summary::tasks(&[], &all)

@@ -8,6 +8,7 @@
 
 pub mod calls;
 pub mod columns;
+pub mod parts;
 pub mod rows;
 pub mod select;
 pub mod summary;

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::control::{ActorInfo, JobInfo, KvPair, Label, NodeInfo};
-use helio_proto::group::GroupInfo;
+use helio_proto::group::{Bundle, GroupInfo};
 use helio_proto::inspect::Answer;
 use helio_scheduler::{as_asked, without_bundles};
 use helio_types::ResourceSet;
 use serde_json::{Map, Value, json};
 
 use crate::Row;
+use crate::parts::{BundleId, DeathCause, DiedActor, GroupBundle, GroupStats};
 
 /// `None` for an id that names nothing.
 macro_rules! hex {
@@ -39,10 +40,12 @@ fn text(text: &str) -> Value {
     if text.is_empty() { Value::Null } else { Value::String(text.to_owned()) }
 }
 
+fn quantities(set: &ResourceSet) -> BTreeMap<String, f64> {
+    as_asked(set).iter().map(|(name, quantity)| (name.to_owned(), quantity.to_f64())).collect()
+}
+
 pub(crate) fn resources(set: &ResourceSet) -> Value {
-    let all = as_asked(set);
-    let all = all.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())));
-    Value::Object(all.collect())
+    json!(quantities(set))
 }
 
 /// A time in milliseconds.
@@ -294,14 +297,16 @@ pub fn actors(infos: &[ActorInfo]) -> Vec<Row> {
 fn death(info: &ActorInfo) -> Value {
     match info.cause.to_string().as_str() {
         "" => Value::Null,
-        cause => json!({ "actor_died_error_context": {
-            "error_message": cause,
-            "actor_id": info.actor_id.hex(),
-            "class_name": info.class_name,
-            "name": info.name,
-            "ray_namespace": info.namespace,
-            "pid": info.pid,
-        }}),
+        cause => json!(DeathCause {
+            actor_died_error_context: DiedActor {
+                error_message: cause.to_owned(),
+                actor_id: info.actor_id.hex(),
+                class_name: info.class_name.clone(),
+                name: info.name.clone(),
+                ray_namespace: info.namespace.clone(),
+                pid: info.pid,
+            }
+        }),
     }
 }
 
@@ -333,21 +338,18 @@ pub fn groups(infos: &[GroupInfo]) -> Vec<Row> {
         let spec = &info.spec;
         let node = |index: usize| {
             let place = info.places.iter().find(|place| place.bundle as usize == index);
-            place.map_or(Value::Null, |place| Value::String(place.node_id.hex()))
+            place.map(|place| place.node_id.hex())
         };
-        let bundles: Vec<Value> = spec
-            .bundles
-            .iter()
-            .enumerate()
-            .map(|(index, bundle)| {
-                json!({
-                    "bundle_id": { "placement_group_id": spec.group_id.hex(), "bundle_index": index },
-                    "unit_resources": resources(&bundle.resources),
-                    "node_id": node(index),
-                    "label_selector": selector(&bundle.labels),
-                })
-            })
-            .collect();
+        let bundle = |(index, bundle): (usize, &Bundle)| GroupBundle {
+            bundle_id: BundleId {
+                placement_group_id: spec.group_id.hex(),
+                bundle_index: index as u64,
+            },
+            unit_resources: quantities(&bundle.resources),
+            node_id: node(index),
+            label_selector: selector(&bundle.labels),
+        };
+        let bundles: Vec<_> = spec.bundles.iter().enumerate().map(bundle).collect();
         row(json!({
             "placement_group_id": spec.group_id.hex(),
             "name": spec.name,
@@ -355,15 +357,18 @@ pub fn groups(infos: &[GroupInfo]) -> Vec<Row> {
             "state": info.phase.name(),
             "bundles": bundles,
             "is_detached": spec.detached,
-            "stats": { "scheduling_attempt": info.attempts, "end_to_end_creation_latency_ms": info.took_ms },
+            "stats": GroupStats {
+                scheduling_attempt: info.attempts,
+                end_to_end_creation_latency_ms: info.took_ms,
+            },
             "why": text(&info.why),
         }))
     });
     rows.collect()
 }
 
-fn selector(labels: &[Label]) -> Row {
-    labels.iter().map(|label| (label.key.clone(), json!(label.value))).collect()
+fn selector(labels: &[Label]) -> BTreeMap<String, String> {
+    labels.iter().map(|label| (label.key.clone(), label.value.clone())).collect()
 }
 
 /// Jobs: drivers, of the control service's list, and those that were submitted, of what the head's server keeps of

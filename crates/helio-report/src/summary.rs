@@ -2,21 +2,96 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::Row;
 use crate::select::shown;
+
+/// How many rows have each value of a column.
+pub type Counts = BTreeMap<String, u64>;
+
+/// How many calls of each function are in which state, by Ray's names.
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(ts_rs::TS))]
+#[expect(missing_docs, reason = "they are Ray's fields of these names")]
+pub struct TaskSummary {
+    pub summary: BTreeMap<String, FunctionCounts>,
+    pub total_tasks: u64,
+    pub total_actor_tasks: u64,
+    pub total_actor_scheduled: u64,
+    pub summary_by: &'static str,
+}
+
+/// The calls of a function.
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(ts_rs::TS))]
+#[expect(missing_docs, reason = "they are Ray's fields of these names")]
+pub struct FunctionCounts {
+    pub func_or_class_name: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub state_counts: Counts,
+}
+
+/// How many actors of each class are in which state, by Ray's names.
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(ts_rs::TS))]
+#[expect(missing_docs, reason = "they are Ray's fields of these names")]
+pub struct ActorSummary {
+    pub summary: BTreeMap<String, ClassCounts>,
+    pub total_actors: u64,
+    pub summary_by: &'static str,
+}
+
+/// The actors of a class.
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(ts_rs::TS))]
+#[expect(missing_docs, reason = "they are Ray's fields of these names")]
+pub struct ClassCounts {
+    pub class_name: String,
+    pub state_counts: Counts,
+}
+
+/// References to objects and their sizes by where they were made, by Ray's names.
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(ts_rs::TS))]
+#[expect(missing_docs, reason = "they are Ray's fields of these names")]
+pub struct ObjectSummary {
+    pub summary: BTreeMap<String, ObjectCounts>,
+    pub total_objects: u64,
+    pub total_size_mb: f64,
+    pub callsite_enabled: bool,
+    pub summary_by: &'static str,
+    /// What of it is partial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", ts(optional))]
+    pub note: Option<String>,
+}
+
+/// The references of one place.
+#[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(ts_rs::TS))]
+#[expect(missing_docs, reason = "they are Ray's fields of these names")]
+pub struct ObjectCounts {
+    pub total_objects: u64,
+    pub total_size_mb: f64,
+    pub total_num_workers: u64,
+    pub total_num_nodes: u64,
+    pub task_state_counts: Counts,
+    pub task_attempt_number_counts: Counts,
+    pub ref_type_counts: Counts,
+}
 
 fn field(row: &Row, column: &str) -> String {
     row.get(column).map(shown).unwrap_or_default()
 }
 
-fn counts<'a>(rows: impl Iterator<Item = &'a Row>, column: &str) -> Value {
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+fn counts<'a>(rows: impl Iterator<Item = &'a Row>, column: &str) -> Counts {
+    let mut counts = Counts::new();
     for row in rows {
         *counts.entry(field(row, column)).or_default() += 1;
     }
-    json!(counts)
+    counts
 }
 
 fn groups<'a>(rows: &'a [Row], column: &str) -> BTreeMap<String, Vec<&'a Row>> {
@@ -42,8 +117,7 @@ pub struct More {
 
 /// How many calls of each function are in which state.
 #[must_use]
-pub fn tasks(rows: &[Row], more: &[More]) -> Value {
-    type Counts = BTreeMap<String, u64>;
+pub fn tasks(rows: &[Row], more: &[More]) -> TaskSummary {
     let mut functions: BTreeMap<String, (String, Counts)> = BTreeMap::new();
     let mut kinds = Counts::new();
     let mut add = |name: String, kind: String, state: String, count: u64| {
@@ -57,81 +131,72 @@ pub fn tasks(rows: &[Row], more: &[More]) -> Value {
     for one in more {
         add(one.name.clone(), one.kind.to_owned(), one.state.to_owned(), one.count);
     }
-    let summary: serde_json::Map<String, Value> = functions
-        .into_iter()
-        .map(|(name, (kind, state_counts))| {
-            (
-                name.clone(),
-                json!({"func_or_class_name": name, "type": kind, "state_counts": state_counts}),
-            )
-        })
-        .collect();
+    let of_function = |(name, (kind, state_counts)): (String, (String, Counts))| {
+        (name.clone(), FunctionCounts { func_or_class_name: name, kind, state_counts })
+    };
     let of_kind = |kind: &str| kinds.get(kind).copied().unwrap_or_default();
-    json!({
-        "summary": summary,
-        "total_tasks": of_kind("NORMAL_TASK"),
-        "total_actor_tasks": of_kind("ACTOR_TASK"),
-        "total_actor_scheduled": of_kind("ACTOR_CREATION_TASK"),
-        "summary_by": "func_name",
-    })
+    TaskSummary {
+        summary: functions.into_iter().map(of_function).collect(),
+        total_tasks: of_kind("NORMAL_TASK"),
+        total_actor_tasks: of_kind("ACTOR_TASK"),
+        total_actor_scheduled: of_kind("ACTOR_CREATION_TASK"),
+        summary_by: "func_name",
+    }
 }
 
 /// How many actors of each class are in which state.
 #[must_use]
-pub fn actors(rows: &[Row]) -> Value {
-    let summary: serde_json::Map<String, Value> = groups(rows, "class_name")
-        .into_iter()
-        .map(|(name, rows)| {
-            let state_counts = counts(rows.into_iter(), "state");
-            (name.clone(), json!({"class_name": name, "state_counts": state_counts}))
-        })
-        .collect();
-    json!({"summary": summary, "total_actors": rows.len(), "summary_by": "class"})
+pub fn actors(rows: &[Row]) -> ActorSummary {
+    let of_class = |(name, rows): (String, Vec<&Row>)| {
+        let state_counts = counts(rows.into_iter(), "state");
+        (name.clone(), ClassCounts { class_name: name, state_counts })
+    };
+    ActorSummary {
+        summary: groups(rows, "class_name").into_iter().map(of_class).collect(),
+        total_actors: rows.len() as u64,
+        summary_by: "class",
+    }
 }
 
 /// The number of references to objects and their sizes, by call site. Where `rows` has fewer than `total` references, the
 /// answer says that it is partial.
 #[must_use]
-pub fn objects(rows: &[Row], total: u64) -> Value {
+pub fn objects(rows: &[Row], total: u64) -> ObjectSummary {
     let mb = |rows: &[&Row]| {
         let bytes: u64 = rows.iter().filter_map(|row| row.get("object_size")?.as_u64()).sum();
         bytes as f64 / f64::from(1 << 20)
     };
     let distinct = |rows: &[&Row], column: &str| {
-        rows.iter().map(|row| field(row, column)).collect::<BTreeSet<_>>().len()
+        rows.iter().map(|row| field(row, column)).collect::<BTreeSet<_>>().len() as u64
     };
-    let summary: serde_json::Map<String, Value> = groups(rows, "call_site")
-        .into_iter()
-        .map(|(name, rows)| {
-            let value = json!({
-                "total_objects": rows.len(),
-                "total_size_mb": mb(&rows),
-                "total_num_workers": distinct(&rows, "pid"),
-                "total_num_nodes": distinct(&rows, "ip"),
-                "task_state_counts": counts(rows.iter().copied(), "task_status"),
-                "task_attempt_number_counts": counts(rows.iter().copied(), "attempt_number"),
-                "ref_type_counts": counts(rows.iter().copied(), "reference_type"),
-            });
-            (name, value)
-        })
-        .collect();
-    let all: Vec<&Row> = rows.iter().collect();
-    let mut told = json!({
-        "summary": summary,
-        "total_objects": total.max(rows.len() as u64),
-        "total_size_mb": mb(&all),
-        "callsite_enabled": rows.iter().any(|row| field(row, "call_site") != "disabled"),
-        "summary_by": "callsite",
-    });
-    if total > rows.len() as u64 {
-        let note = format!("sizes and groups are of {} of {total} references", rows.len());
-        told["note"] = json!(note);
+    let of_place = |(name, rows): (String, Vec<&Row>)| {
+        let counts = ObjectCounts {
+            total_objects: rows.len() as u64,
+            total_size_mb: mb(&rows),
+            total_num_workers: distinct(&rows, "pid"),
+            total_num_nodes: distinct(&rows, "ip"),
+            task_state_counts: counts(rows.iter().copied(), "task_status"),
+            task_attempt_number_counts: counts(rows.iter().copied(), "attempt_number"),
+            ref_type_counts: counts(rows.iter().copied(), "reference_type"),
+        };
+        (name, counts)
+    };
+    let known = rows.len() as u64;
+    ObjectSummary {
+        summary: groups(rows, "call_site").into_iter().map(of_place).collect(),
+        total_objects: total.max(known),
+        total_size_mb: mb(&rows.iter().collect::<Vec<_>>()),
+        callsite_enabled: rows.iter().any(|row| field(row, "call_site") != "disabled"),
+        summary_by: "callsite",
+        note: (total > known)
+            .then(|| format!("sizes and groups are of {known} of {total} references")),
     }
-    told
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn rows(all: &[Value]) -> Vec<Row> {
@@ -156,22 +221,19 @@ mod tests {
         ];
         let summary = tasks(&rows, &more);
         assert_eq!(
-            summary["summary"]["f"]["state_counts"],
+            json!(summary.summary["f"].state_counts),
             json!({"FINISHED": 90_001, "RUNNING": 2})
         );
-        assert_eq!(summary["summary"]["g"]["type"], json!("NORMAL_TASK"));
-        assert_eq!(
-            (&summary["total_tasks"], &summary["total_actor_tasks"]),
-            (&json!(90_008), &json!(8))
-        );
+        assert_eq!(summary.summary["g"].kind, "NORMAL_TASK");
+        assert_eq!((summary.total_tasks, summary.total_actor_tasks), (90_008, 8));
     }
 
     #[test]
     fn references_are_counted_with_their_bytes() {
         let one = |size: u64, pid: u32| json!({"object_size": size, "pid": pid, "ip": "h", "call_site": "disabled"});
         let rows = rows(&[one(1 << 20, 1), one(1 << 19, 2)]);
-        assert!(objects(&rows, 2).get("note").is_none());
-        let summary = objects(&rows, 100_000);
+        assert!(json!(objects(&rows, 2)).get("note").is_none());
+        let summary = json!(objects(&rows, 100_000));
         assert_eq!(summary["total_objects"], json!(100_000));
         assert_eq!(summary["note"], json!("sizes and groups are of 2 of 100000 references"));
         let group = &summary["summary"]["disabled"];

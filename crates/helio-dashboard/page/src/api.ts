@@ -1,17 +1,10 @@
 // What the head is asked, and how often.
 import { useEffect, useState } from "preact/hooks";
+import type { Answers, Done, Envelope, Inner, Listing, PastOfCluster } from "./answers";
 import type { Lists } from "./rows";
 
 /** Lists whose changes are told are new as of the change: so old an answer may be, and the cluster is not asked once more for it. */
 export const AGE_MS = 400;
-
-export interface Page<Row> {
-  total: number;
-  num_filtered: number;
-  result: Row[];
-  next: string | null;
-  partial_failure_warning: string;
-}
 
 export class Refused extends Error {
   constructor(
@@ -40,8 +33,28 @@ async function ask(path: string, init?: RequestInit): Promise<Response> {
   return answer;
 }
 
-export async function json<T = any>(path: string, init?: RequestInit): Promise<T> {
-  return (await ask(path, init)).json();
+type Field = string | number | string[];
+
+/** The address of a route: fields that its path names stand there, the others follow as its query. */
+function addressOf(path: string, fields: Record<string, Field>): string {
+  const query = new URLSearchParams();
+  const within = path.replace(/{(\w+)}/g, (_, name: string) => encodeURIComponent(String(fields[name])));
+  for (const [name, value] of Object.entries(fields)) {
+    if (path.includes(`{${name}}`)) continue;
+    for (const one of Array.isArray(value) ? value : [value]) query.append(name, String(one));
+  }
+  return query.size > 0 ? `${within}?${query}` : within;
+}
+
+/** What a route answers: its path says of which type that is. */
+export async function json<Path extends keyof Answers>(path: Path, fields: Record<string, Field> = {}): Promise<Answers[Path]> {
+  return (await ask(addressOf(path, fields))).json();
+}
+
+/** Has something done; `what` is the method and the path. */
+export async function send<What extends keyof Done>(what: What, fields: Record<string, Field> = {}): Promise<Done[What]> {
+  const [method, path] = what.split(" ") as [string, string];
+  return (await ask(addressOf(path, fields), { method })).json();
 }
 
 export async function text(path: string): Promise<string> {
@@ -61,16 +74,20 @@ export async function list<Name extends keyof Lists>(
   limit: number,
   next: string | null = null,
   order = "",
-): Promise<Page<Lists[Name]>> {
-  const query = new URLSearchParams({ detail: "1", why: "1", limit: String(limit), age: String(AGE_MS) });
-  for (const { column, predicate, value } of filters) {
-    query.append("filter_keys", column);
-    query.append("filter_predicates", predicate);
-    query.append("filter_values", value);
-  }
-  if (next !== null) query.set("next", next);
-  if (order) query.set("order", order);
-  return (await json(`/api/v0/${resource}?${query}`)).data.result;
+): Promise<Listing<Lists[Name]>> {
+  const path: keyof Answers = `/api/v0/${resource}`;
+  const told = await json(path, {
+    detail: 1,
+    why: 1,
+    limit,
+    age: AGE_MS,
+    filter_keys: filters.map(({ column }) => column),
+    filter_predicates: filters.map(({ predicate }) => predicate),
+    filter_values: filters.map(({ value }) => value),
+    ...(next === null ? {} : { next }),
+    ...(order ? { order } : {}),
+  });
+  return (told as Envelope<Inner<Listing<Lists[Name]>>>).data.result;
 }
 
 /** The only row, or the rows, of a list with that value in a column. */
@@ -85,17 +102,10 @@ export async function rowsWith<Name extends keyof Lists>(
 }
 
 /** What the page shows when the cluster is gone: what its head wrote down. */
-export interface History {
-  begun_ms: number;
-  ended_ms: number;
-  release: string;
-  notes: string[];
-}
-
-let past: History | undefined;
+let past: PastOfCluster | undefined;
 
 /** Says that the cluster is gone: time stands still, and nothing is asked for twice. */
-export function standIn(history: History): void {
+export function standIn(history: PastOfCluster): void {
   past = history;
   plan();
 }

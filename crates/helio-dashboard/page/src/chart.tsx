@@ -1,6 +1,6 @@
 // Lines over time, or over steps.
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { bytes } from "./show";
@@ -45,6 +45,18 @@ function colour(near: HTMLElement, name: string): string {
   return found;
 }
 
+/** Whether the page is dark, which may change while it is open: what is drawn keeps its colours. */
+function useIsDark(): boolean {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const [isDark, setIsDark] = useState(dark.matches);
+  useEffect(() => {
+    const changed = () => setIsDark(dark.matches);
+    dark.addEventListener("change", changed);
+    return () => dark.removeEventListener("change", changed);
+  }, []);
+  return isDark;
+}
+
 /** A number of an axis in few characters. */
 function short(value: number): string {
   const size = Math.abs(value);
@@ -86,6 +98,7 @@ function drawMarks(plot: uPlot, marks: Mark[], good: string, bad: string): void 
 export function Chart({ label, times, series, isMoment = true, across, fromZero = true, marks = [], isBytes = false, isStepped = false }: Props): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const isDark = useIsDark();
   const marked = useRef(marks);
   marked.current = marks;
   const data = [times, ...series.map(({ values }) => values)] as uPlot.AlignedData;
@@ -131,7 +144,7 @@ export function Chart({ label, times, series, isMoment = true, across, fromZero 
       watch.disconnect();
       made.destroy();
     };
-  }, [labels.join(), isMoment, across]);
+  }, [labels.join(), isMoment, across, isDark]);
   useEffect(() => {
     plot.current?.setData(data);
   });

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { Metrics } from "./curves";
 import { drawn, seconds, stateOf, tookOf } from "./run";
-import type { Run } from "./run";
+import type { TrainingRun as Run } from "./answers";
 import { Card, Table, moment } from "./show";
 import { Steps, milliseconds, total } from "./steps";
 
@@ -76,7 +76,7 @@ export function Compared({ runs: given }: { runs: [Run, Run] }): JSX.Element {
           rows={facts(runs)}
           columns={[
             { title: "", of: (fact) => fact.title },
-            ...names.map((name, at) => ({ title: name, of: (fact: Record<string, any>) => fact.texts[at] })),
+            ...names.map((name, at) => ({ title: name, of: (fact: Fact) => fact.texts[at] })),
             { title: "second / first", of: (fact) => fact.ratio },
           ]}
         />

@@ -1,27 +1,11 @@
 // The metrics that runs have reported, those of one run or of several over each other.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { RunCurve as Curve, RunCurves as Curves } from "./answers";
 import { json, useAsked } from "./api";
 import { Chart } from "./chart";
 import type { Mark } from "./chart";
 import { Problem } from "./show";
-
-interface Curve {
-  name: string;
-  /** Seconds since the start of the run, steps, and values: as many of each. */
-  at: number[];
-  step: number[];
-  value: number[];
-  /** None: it is not finite. */
-  last: number | null;
-  others: number;
-}
-
-interface Curves {
-  run_id: string;
-  left_out: number;
-  curves: Curve[];
-}
 
 /** Whose curves they are. */
 export interface Drawn {
@@ -37,7 +21,7 @@ export function figure(value: number | null): string {
 }
 
 function curvesOf(run: string): Promise<Curves> {
-  return json(`/api/v0/training/${encodeURIComponent(run)}/curves`);
+  return json("/api/v0/training/{run}/curves", { run });
 }
 
 /** On one axis; of a step that was made again the later value counts. */

@@ -1,49 +1,10 @@
 // Executions of datasets: the plan as a graph, what came of each operator, and what bounds it.
 import type { JSX } from "preact";
+import type { DatasetRun as Execution, Operator } from "./answers";
+import { json } from "./api";
 import { Chart } from "./chart";
 import { Runs } from "./runs";
 import { Bar, Card, Crumbs, Figures, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
-
-interface Operator {
-  name: string;
-  sources: number[];
-  bound: string;
-  waits: string;
-  tasks: number;
-  expected: number;
-  running: number;
-  failed: number;
-  actors: number;
-  cpus: number;
-  gpus: number;
-  rows: number;
-  bytes: number;
-  wall_s: number;
-  udf_s: number;
-  backlog_blocks: number;
-  backlog_bytes: number;
-  nodes: Record<string, number>;
-}
-
-interface Execution {
-  run_id: string;
-  name: string;
-  job_id: string;
-  is_over: boolean;
-  is_left: boolean;
-  started_at: number;
-  written_at: number;
-  seen: {
-    state: string;
-    why: string;
-    took_s: number;
-    rows: number;
-    held_bytes: number;
-    budget_bytes: number;
-    past: [number, number, number][];
-    operators: Operator[];
-  };
-}
 
 function stateOf(run: Execution): string {
   return run.is_left ? "ITS DRIVER HAS ENDED" : run.seen.state;
@@ -220,6 +181,7 @@ export function Datasets({ id }: { id: string | undefined }): JSX.Element {
   return (
     <Runs<Execution>
       title="Datasets"
+      ask={async () => (await json("/api/v0/datasets")).runs}
       list="datasets"
       id={id}
       one={(run) => <One run={run} />}

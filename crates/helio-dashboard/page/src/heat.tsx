@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { hostOf, useOf } from "./machines";
-import type { Machine } from "./machines";
+import type { Machine } from "./answers";
 
 const TILES_MAX = 24;
 // Squares are as large as so many pixels allow, and never smaller than three.

@@ -1,16 +1,17 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { json, now, useAsked } from "./api";
+import type { JobDetails } from "./answers";
+import { json, now, send, useAsked } from "./api";
 import { ActorList, TaskList } from "./lists";
-import { lastOf } from "./overview";
+import { idOf, lastOf } from "./overview";
 import { Card, Crumbs, Facts, Id, Problem, State, Table, duration, moment } from "./show";
 
-function took(job: any): string {
+function took(job: JobDetails): string {
   return job.start_time ? duration((job.end_time ?? now()) - job.start_time) : "";
 }
 
 export function Jobs(): JSX.Element {
-  const { value, error } = useAsked(async () => ((await json("/api/jobs/")) as any[]).reverse(), 1000, [], ["jobs"]);
+  const { value, error } = useAsked(async () => (await json("/api/jobs/")).reverse(), 1000, [], ["jobs"]);
   return (
     <>
       <h1>Jobs</h1>
@@ -21,10 +22,10 @@ export function Jobs(): JSX.Element {
           empty="No job was submitted. In a terminal: heliostat job submit -- python my_script.py"
           rows={value}
           columns={[
-            { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(job.submission_id ?? job.job_id)}`}>{job.submission_id ?? job.job_id}</a> },
+            { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
             { title: "State", of: (job) => <State of={job.status} /> },
-            { title: "Command", of: (job) => <code class="clip" title={job.entrypoint}>{job.entrypoint}</code> },
-            { title: "Why", of: (job) => (job.status === "FAILED" ? <span class="lines" title={job.message}>{lastOf(job.message)}</span> : "") },
+            { title: "Command", of: (job) => <code class="clip short" title={job.entrypoint}>{job.entrypoint}</code> },
+            { title: "Why", of: (job) => (job.status === "FAILED" ? <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> : "") },
             { title: "Kind", of: (job) => job.type.toLowerCase() },
             { title: "Began", of: (job) => moment(job.start_time) },
             { title: "Took", of: took, number: true },
@@ -67,12 +68,11 @@ export function fold(text: string): string {
 }
 
 export function Job({ id }: { id: string }): JSX.Element {
-  const path = `/api/jobs/${encodeURIComponent(id)}`;
-  const { value: job, error } = useAsked(() => json(path), 1000, [path], ["jobs"]);
+  const { value: job, error } = useAsked(() => json("/api/jobs/{id}", { id }), 1000, [id], ["jobs"]);
   const [problem, setProblem] = useState<string>();
   const stop = async () => {
     try {
-      await json(`${path}/stop`, { method: "POST" });
+      await send("POST /api/jobs/{id}/stop", { id });
     } catch (error) {
       setProblem(String(error));
     }
@@ -106,7 +106,7 @@ export function Job({ id }: { id: string }): JSX.Element {
               ]}
             />
           </Card>
-          {job.type === "SUBMISSION" && <JobLog id={job.submission_id} />}
+          {job.type === "SUBMISSION" && <JobLog id={idOf(job)} />}
           {driver && (
             <>
               <h2>Its tasks</h2>

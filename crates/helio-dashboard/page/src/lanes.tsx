@@ -1,26 +1,10 @@
 // What runs when: a lane for each process, a bar for each call, on a canvas, for there are thousands.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Bar as Call } from "./answers";
 import { AGE_MS, json, now, useAsked } from "./api";
 import { useNameOf } from "./machines";
 import { duration } from "./show";
-
-export interface Call {
-  task_id: string;
-  attempt: number;
-  name: string;
-  state: string;
-  node_id: string;
-  pid: number;
-  start: number;
-  end: number;
-}
-
-interface Activity {
-  now: number;
-  bars: Call[];
-  left_out: number;
-}
 
 /** What is known of calls, as far back as is asked for. */
 export interface Known {
@@ -28,6 +12,8 @@ export interface Known {
   /** The head's clock less this machine's, in milliseconds. */
   ahead: number;
   leftOut: number;
+  /** The head has answered. */
+  isTold: boolean;
   error: string | undefined;
 }
 
@@ -47,7 +33,12 @@ export function useCalls(pastMs: number, job = ""): Known {
       const all = kept.current;
       const began = now();
       const since = all.now ? all.now - OVERLAP_MS : began + all.ahead - pastMs;
-      const told: Activity = await json(`/api/v0/tasks/activity?age=${AGE_MS}&since=${Math.max(0, Math.floor(since))}&job_id=${job}&most=${all.now ? LATER_MOST : FIRST_MOST}`);
+      const told = await json("/api/v0/tasks/activity", {
+        age: AGE_MS,
+        since: Math.max(0, Math.floor(since)),
+        job_id: job,
+        most: all.now ? LATER_MOST : FIRST_MOST,
+      });
       all.ahead = told.now - now();
       // What ran and is no longer told of has ended unseen.
       const seen = new Set(told.bars.map((call) => `${call.task_id}.${call.attempt}`));
@@ -63,8 +54,8 @@ export function useCalls(pastMs: number, job = ""): Known {
     [of],
     ["tasks"],
   );
-  const { calls, ahead, leftOut } = kept.current;
-  return { calls: [...calls.values()], ahead, leftOut, error };
+  const { calls, ahead, leftOut, now: told } = kept.current;
+  return { calls: [...calls.values()], ahead, leftOut, isTold: told > 0, error };
 }
 
 const LANE = 14;
@@ -102,11 +93,15 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
   const [tip, setTip] = useState<{ x: number; y: number; call: Call } | null>(null);
   const nameOf = useNameOf();
   const lanes = new Map<string, number>();
-  for (const call of [...known.calls].sort((a, b) => (a.node_id + String(a.pid).padStart(9)).localeCompare(b.node_id + String(b.pid).padStart(9)))) {
+  // Processes that did nothing in that time have no lane.
+  const until = now() + known.ahead - agoMs;
+  const seen = known.calls.filter((call) => call.start <= until && (call.end === 0 || call.end >= until - widthMs));
+  for (const call of [...seen].sort((a, b) => (a.node_id + String(a.pid).padStart(9)).localeCompare(b.node_id + String(b.pid).padStart(9)))) {
     const lane = `${call.node_id} ${call.pid}`;
     if (!lanes.has(lane)) lanes.set(lane, lanes.size);
   }
   const shown = Math.max(3, Math.min(lanesMax, lanes.size));
+  const isEmpty = known.isTold && seen.length === 0;
   const height = shown * (LANE + GAP) + AXIS;
   const latest = useRef({ known, lanes, widthMs, agoMs });
   latest.current = { known, lanes, widthMs, agoMs };
@@ -161,7 +156,9 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
       for (const call of known.calls) {
         const end = call.end || moment;
         if (end < from || call.start > to) continue;
-        const y = lanes.get(`${call.node_id} ${call.pid}`)! * (LANE + GAP);
+        const lane = lanes.get(`${call.node_id} ${call.pid}`);
+        if (lane === undefined) continue;
+        const y = lane * (LANE + GAP);
         if (y + LANE > tall - AXIS) continue;
         const begin = Math.max(left, x(call.start));
         const wide = Math.max(1.5, Math.min(width, x(end)) - begin);
@@ -215,7 +212,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
     }
   };
   const counts = new Map<string, number>();
-  for (const { name } of known.calls) counts.set(name, (counts.get(name) ?? 0) + 1);
+  for (const { name } of seen) counts.set(name, (counts.get(name) ?? 0) + 1);
   const legend = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 8);
   return (
     <div class="lanes">
@@ -225,7 +222,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
         style={{ height: `${height}px` }}
         role="application"
         tabIndex={0}
-        aria-label={`${label}: ${known.calls.length} calls on ${lanes.size} processes. Arrow keys go from call to call, Enter opens one.`}
+        aria-label={`${label}: ${seen.length} calls on ${lanes.size} processes. Arrow keys go from call to call, Enter opens one.`}
         onKeyDown={onKey}
         onBlur={() => setTip(null)}
         onMouseMove={(event) => setTip(at(event))}
@@ -243,6 +240,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
         </div>
       )}
       <p class="legend">
+        {isEmpty && <span>No task has run in that time.</span>}
         {legend.map(([name, many]) => (
           <span>
             <i style={{ background: `light-dark(hsl(${hueOf(name)} 58% 52%), hsl(${hueOf(name)} 52% 62%))` }} />

@@ -3,12 +3,17 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { AGE_MS, json, list, now, useAsked } from "./api";
 import type { Filter } from "./api";
-import type { Lists } from "./rows";
+import type { ActorState, Lists, PlacementGroupState, TaskState } from "./rows";
 import { Host } from "./machines";
 import { Card, Id, Problem, State, Table, bytes, count, duration, moment } from "./show";
 import type { Column } from "./show";
 
 const LIMIT = 100;
+
+/** A column's name for people. */
+function title(column: string): string {
+  return column === "pid" ? "Process" : column[0]!.toUpperCase() + column.slice(1).replaceAll("_", " ");
+}
 
 interface Props<Name extends keyof Lists> {
   resource: Name;
@@ -52,6 +57,8 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
     setPages([null]);
   };
   const called = props.called ?? props.resource;
+  const isNarrowed = state !== "" || name !== "";
+  const empty = `No ${called.replaceAll("_", " ")} here${props.hidden && !all && !isNarrowed && value && value.total > 0 ? " but those that libraries have made" : ""}.`;
   return (
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
@@ -67,7 +74,7 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
           </label>
         )}
         <label>
-          {props.named.replaceAll("_", " ")} <input value={name} onChange={anew(setName)} placeholder="any" />
+          {title(props.named)} <input value={name} onChange={anew(setName)} placeholder="any" />
         </label>
         {props.orders && (
           <label>
@@ -94,7 +101,7 @@ export function List<Name extends keyof Lists>(props: Props<Name>): JSX.Element 
       <Problem text={value?.partial_failure_warning} />
       {value && (
         <>
-          <Table label={called} columns={props.columns} rows={value.result} empty={`No ${called} here.`} />
+          <Table label={called} columns={props.columns} rows={value.result} empty={empty} />
           {(pages.length > 1 || value.next !== null) && (
             <p class="pages">
               <button disabled={pages.length === 1} onClick={() => setPages(pages.slice(0, -1))}>
@@ -117,13 +124,16 @@ const TASK_STATES = ["PENDING_ARGS_AVAIL", "PENDING_NODE_ASSIGNMENT", "PENDING_A
 // Actors that libraries of Heliostat make for themselves.
 const OWN_ACTORS = ["_Holder", "ServeController", "ReplicaActor", "ProxyActor", "TrainCoordinator", "TrainWorker", "TrialActor", "MapWorker"];
 
+/** A call, an actor or a placement group. */
+type Waiting = { state: string; why: string | null } & Partial<Pick<TaskState, "error_message" | "error_type"> & Pick<ActorState, "death_cause">>;
+
 /** What waits or has failed says why; what runs says that it runs. */
-export function whyOf(row: Record<string, any>): string {
+export function whyOf(row: Waiting): string {
   if (row.state === "RUNNING") return "";
-  return row.why || row.error_message?.trim().split("\n").pop() || row.error_type || row.death_cause?.actor_died_error_context?.error_message || "";
+  return row.why || row.error_message?.trim().split("\n").pop() || row.error_type || row.death_cause?.actor_died_error_context.error_message || "";
 }
 
-function Why({ row }: { row: Record<string, any> }): JSX.Element | null {
+function Why({ row }: { row: Waiting }): JSX.Element | null {
   const why = whyOf(row);
   return why ? <span class="lines" title={why}>{why}</span> : null;
 }
@@ -163,7 +173,7 @@ export function Actors(): JSX.Element {
 
 function Functions(): JSX.Element {
   const { value, error } = useAsked(
-    async () => Object.values((await json(`/api/v0/tasks/summarize?age=${AGE_MS}`)).data.result.result.node_id_to_summary.cluster.summary) as any[],
+    async () => Object.values((await json("/api/v0/tasks/summarize", { age: AGE_MS })).data.result.result.node_id_to_summary.cluster.summary),
     2000,
     [],
     ["tasks"],
@@ -183,7 +193,7 @@ function Functions(): JSX.Element {
             {
               title: "Calls",
               of: (row) =>
-                Object.entries(row.state_counts as Record<string, number>).map(([state, many]) => (
+                Object.entries(row.state_counts).map(([state, many]) => (
                   <span class="count">
                     {count(many)} <State of={state} />
                   </span>
@@ -196,7 +206,7 @@ function Functions(): JSX.Element {
   );
 }
 
-export function tookOf(row: Record<string, any>): string {
+export function tookOf(row: Pick<TaskState, "state" | "start_time_ms" | "end_time_ms">): string {
   if (!row.start_time_ms) return "";
   if (row.end_time_ms) return duration(row.end_time_ms - row.start_time_ms);
   return row.state === "RUNNING" ? duration(now() - row.start_time_ms) : "";
@@ -241,20 +251,9 @@ export function Tasks(): JSX.Element {
   );
 }
 
-/** Tasks that failed: one function's with the same error. */
-export interface Failure {
-  function: string;
-  error_type: string;
-  message: string;
-  count: number;
-  last_ms: number;
-  task_id: string;
-  node_id: string;
-}
-
 /** What has failed, the same error of a function as one. */
 export function Errors(): JSX.Element {
-  const { value, error } = useAsked(() => json<{ groups: Failure[]; left_out: number }>(`/api/v0/tasks/errors?age=${AGE_MS}`), 1000, [], ["tasks"]);
+  const { value, error } = useAsked(() => json("/api/v0/tasks/errors", { age: AGE_MS }), 1000, [], ["tasks"]);
   return (
     <>
       <h1>Errors</h1>
@@ -312,7 +311,7 @@ export function Workers(): JSX.Element {
   );
 }
 
-export function bundlesOf(row: Record<string, any>): string {
+export function bundlesOf(row: PlacementGroupState): string {
   const kinds = new Map<string, number>();
   for (const bundle of row.bundles ?? []) {
     const needs = Object.entries(bundle.unit_resources).map(([name, many]) => `${many} ${name}`).join(" and ");
@@ -348,7 +347,7 @@ function ObjectCounts(): JSX.Element | null {
   if (!value) return null;
   return (
     <p class="dim">
-      {count(value.total_objects)} objects, {value.total_size_mb?.toFixed?.(1) ?? value.total_size_mb} MB
+      {count(value.total_objects)} objects, {value.total_size_mb.toFixed(1)} MB
     </p>
   );
 }

@@ -45,7 +45,7 @@ export function Logs({ nodeId }: { nodeId: string | undefined }): JSX.Element {
   const nodes = useMachines();
   const chosen = nodeId ?? nodes.value?.find((node) => node.raylet.state === "ALIVE")?.raylet.nodeId;
   const files = useAsked(
-    async () => (chosen ? ((await json(`/api/v0/logs?node_id=${chosen}`)).data.result as Record<string, string[]>) : {}),
+    async () => (chosen ? (await json("/api/v0/logs", { node_id: chosen })).data.result : {}),
     2000,
     [chosen],
   );

@@ -2,28 +2,9 @@
 import { createContext } from "preact";
 import type { JSX } from "preact";
 import { useContext } from "preact/hooks";
+import type { Machine } from "./answers";
 import { json, useAsked } from "./api";
 import type { Asked } from "./api";
-
-export interface Machine {
-  hostname: string;
-  ip: string;
-  name: string;
-  workers: number;
-  gpus: { index: number; name: string; utilizationGpu: number | null; memoryUsed: number; memoryTotal: number }[];
-  raylet: {
-    nodeId: string;
-    nodeManagerPort: number;
-    pid: number;
-    state: string;
-    stateMessage: string;
-    isHeadNode: boolean;
-    objectStoreUsedMemory: number;
-    resourcesTotal: Record<string, number>;
-    resourcesAvailable: Record<string, number>;
-    labels: Record<string, string>;
-  };
-}
 
 export const Machines = createContext<Asked<Machine[]>>({});
 
@@ -34,7 +15,7 @@ let everyMs = EVERY_MS;
 export function useMachinesAsked(): Asked<Machine[]> {
   return useAsked<Machine[]>(
     async () => {
-      const found: Machine[] = (await json("/nodes?view=summary")).data.summary;
+      const found = (await json("/nodes", { view: "summary" })).data.summary;
       everyMs = EVERY_MS + 2 * found.length;
       return found;
     },

@@ -3,7 +3,7 @@ import { render } from "preact";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { json, standIn, useAsked } from "./api";
-import type { History } from "./api";
+import type { PastOfCluster } from "./answers";
 import { Datasets } from "./datasets";
 import { Job, Jobs } from "./jobs";
 import { Actors, Errors, Events, Groups, Objects, Tasks, Workers } from "./lists";
@@ -139,7 +139,7 @@ function Mark(): JSX.Element {
 }
 
 /** What is seen is over, and until when it is known. */
-function Gone({ history }: { history: History }): JSX.Element {
+function Gone({ history }: { history: PastOfCluster }): JSX.Element {
   return (
     <aside class="past" aria-label="This cluster is gone">
       <strong>This cluster is gone.</strong> Its history goes from {moment(history.begun_ms)} to {moment(history.ended_ms)}; what ran at the end is
@@ -163,7 +163,7 @@ function Whole(): JSX.Element {
     60_000,
     [],
   );
-  const history: History | null | undefined = cluster.value?.history;
+  const history = cluster.value?.history;
   const machines = useMachinesAsked();
   const under = { file: "logs", log: "tasks" }[parts[0] ?? ""] ?? parts[0];
   useEffect(() => {

@@ -2,17 +2,12 @@
 // minutes, of each machine two hours by ten seconds and a week by five minutes.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { Curves } from "./answers";
 import { json, now, useAsked } from "./api";
 import { Chart } from "./chart";
 import { Card, Problem } from "./show";
 
 type Points = (number | null)[];
-
-export interface Curves {
-  every_s: number;
-  at: number[];
-  series: Record<string, Points>;
-}
 
 const SPANS: [string, number][] = [
   ["10 minutes", 600],
@@ -77,12 +72,12 @@ const OF_NODE: Shown[] = [
 /** The curves of machines, by their ids; of one of which nothing is known yet there are none. */
 export async function ofMachines(ids: string[], seconds: number, points: number): Promise<Record<string, Curves>> {
   const to = Math.floor(now() / 1000);
-  return (await json(`/api/v0/metrics/machines?node_id=${ids.join()}&from=${to - seconds}&to=${to}&points=${points}`)).machines;
+  return (await json("/api/v0/metrics/machines", { node_id: ids.join(), from: to - seconds, to, points })).machines;
 }
 
 async function ofCluster(seconds: number): Promise<Curves> {
   const to = Math.floor(now() / 1000);
-  return json(`/api/v0/metrics/past?from=${to - seconds}&to=${to}&points=${POINTS}`);
+  return json("/api/v0/metrics/past", { from: to - seconds, to, points: POINTS });
 }
 
 async function ofMachine(id: string, seconds: number): Promise<Curves> {

@@ -5,9 +5,8 @@ import { useAsked } from "./api";
 import { Heat } from "./heat";
 import { ActorList, TaskList, WorkerList } from "./lists";
 import { hostOf, useMachines, useOf } from "./machines";
-import type { Machine } from "./machines";
+import type { Curves, Machine } from "./answers";
 import { MachinePast, Spark, ofMachines } from "./metrics";
-import type { Curves } from "./metrics";
 import { Card, Crumbs, Cut, Facts, Id, Problem, State, Table, Use, bytes, count } from "./show";
 
 /** Nodes in a list, and the past of their machines beside them. */

@@ -1,9 +1,9 @@
 // The cluster on one screen: how much of it is used, what runs, what waits and why, what has failed.
 import type { JSX } from "preact";
+import type { JobDetails } from "./answers";
 import { AGE_MS, json, useAsked } from "./api";
 import { Heat } from "./heat";
 import { Lanes, useCalls } from "./lanes";
-import type { Failure } from "./lists";
 import { useMachines } from "./machines";
 import { Card, Figures, Problem, State, Table, count } from "./show";
 
@@ -14,16 +14,16 @@ async function cluster() {
   const [status, jobs, tasks, actors, errors] = await Promise.all([
     json("/api/cluster_status"),
     json("/api/jobs/"),
-    json(`/api/v0/tasks/summarize?age=${AGE_MS}`),
+    json("/api/v0/tasks/summarize", { age: AGE_MS }),
     json("/api/v0/actors/summarize"),
-    json(`/api/v0/tasks/errors?age=${AGE_MS}`),
+    json("/api/v0/tasks/errors", { age: AGE_MS }),
   ]);
   return {
     report: status.data.clusterStatus.loadMetricsReport,
-    jobs: jobs as any[],
+    jobs,
     tasks: states(tasks.data.result.result.node_id_to_summary.cluster.summary),
     actors: states(actors.data.result.result.node_id_to_summary.cluster.summary),
-    errors: errors.groups as Failure[],
+    errors: errors.groups,
   };
 }
 
@@ -35,10 +35,10 @@ async function libraries() {
     json("/api/v0/serving"),
   ]);
   return {
-    training: training.runs as any[],
-    tuning: tuning.runs as any[],
-    datasets: datasets.runs as any[],
-    serving: serving.runs as any[],
+    training: training.runs,
+    tuning: tuning.runs,
+    datasets: datasets.runs,
+    serving: serving.runs,
   };
 }
 
@@ -57,7 +57,7 @@ function pending(states: Map<string, number>): number {
 
 /** What the libraries run now: a line each. */
 function Libraries({ of }: { of: Awaited<ReturnType<typeof libraries>> }): JSX.Element | null {
-  const goesOn = (run: any) => !run.is_over && !run.is_left;
+  const goesOn = (run: { is_over: boolean; is_left: boolean }) => !run.is_over && !run.is_left;
   const lines: [string, string, string, JSX.Element | string][] = [
     ...of.training.filter(goesOn).map((run) => [`#/training/${encodeURIComponent(run.run_id)}`, "training", run.name, `${run.seen.workers} workers, ${count(run.seen.reports)} reports`] as [string, string, string, string]),
     ...of.tuning.filter(goesOn).map((run) => [`#/tuning/${run.run_id}`, "tuning", run.name, `${run.seen.trials.length}${run.seen.total ? ` of ${run.seen.total}` : ""} trials`] as [string, string, string, string]),
@@ -99,8 +99,7 @@ export function Overview(): JSX.Element {
   const gone = machines.value.length - alive;
   const failed = value.jobs.filter((job) => job.status === "FAILED").slice(-5).reverse();
   const running = value.jobs.filter((job) => job.status === "RUNNING").length;
-  const usage = value.report.usage as Record<string, [number, number]>;
-  const demand: any[] = value.report.resourceDemand;
+  const { usage, resourceDemand: demand } = value.report;
   const of = (all: Map<string, number>, state: string) => all.get(state) ?? 0;
   return (
     <>
@@ -170,8 +169,8 @@ export function Overview(): JSX.Element {
               empty=""
               rows={failed}
               columns={[
-                { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(job.submission_id ?? job.job_id)}`}>{job.submission_id ?? job.job_id}</a> },
-                { title: "Why", of: (job) => <span class="lines" title={job.message}>{lastOf(job.message)}</span> },
+                { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
+                { title: "Why", of: (job) => <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> },
               ]}
             />
           )}
@@ -198,6 +197,11 @@ function usedText(name: string, used: number, all: number): string {
   const part = all ? Math.round((100 * used) / all) : 0;
   const short = (value: number) => (/memory/.test(name) ? (value / 2 ** 30).toFixed(1) : String(Math.round(value * 100) / 100));
   return `${short(used)} / ${short(all)}${/memory/.test(name) ? " GiB" : ""}, ${part} %`;
+}
+
+/** What a job is called: a submission's name, or a driver's number. */
+export function idOf(job: JobDetails): string {
+  return job.submission_id ?? job.job_id ?? "";
 }
 
 /** The reason is at the end: before it stand the first lines of a log. */

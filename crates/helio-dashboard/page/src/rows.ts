@@ -1,6 +1,7 @@
 // Rows of the state API, with what is shown in detail.
 //
 // Written by `cargo xtask rows` from crates/helio-report/src/columns.rs; do not edit.
+import type { CallStep, DeathCause, DriverInfo, GroupBundle, GroupStats } from "./answers";
 
 /** An actor. */
 export interface ActorState {
@@ -14,7 +15,7 @@ export interface ActorState {
   ray_namespace: string | null;
   serialized_runtime_env: string | null;
   required_resources: Record<string, number> | null;
-  death_cause: Record<string, any> | null;
+  death_cause: DeathCause | null;
   is_detached: boolean | null;
   placement_group_id: string | null;
   repr_name: string | null;
@@ -23,7 +24,7 @@ export interface ActorState {
   num_restarts_due_to_node_preemption: number | null;
   call_site: string | null;
   label_selector: Record<string, string> | null;
-  fallback_strategy: any;
+  fallback_strategy: unknown;
   why: string | null;
 }
 
@@ -33,11 +34,11 @@ export interface PlacementGroupState {
   name: string;
   creator_job_id: string;
   state: string;
-  bundles: Record<string, any>[] | null;
+  bundles: GroupBundle[] | null;
   is_detached: boolean | null;
-  stats: Record<string, any> | null;
-  topology_strategy: Record<string, any> | null;
-  topology_assignments: Record<string, any> | null;
+  stats: GroupStats | null;
+  topology_strategy: Record<string, unknown> | null;
+  topology_assignments: Record<string, unknown> | null;
   why: string | null;
 }
 
@@ -49,7 +50,7 @@ export interface NodeState {
   state: string;
   state_message: string | null;
   node_name: string;
-  resources_total: Record<string, any>;
+  resources_total: Record<string, unknown>;
   labels: Record<string, string>;
   start_time_ms: number | null;
   end_time_ms: number | null;
@@ -64,11 +65,11 @@ export interface JobState {
   status: string;
   message: string | null;
   error_type: string | null;
-  driver_info: any;
+  driver_info: DriverInfo | null;
   start_time: number | null;
   end_time: number | null;
   metadata: Record<string, string> | null;
-  runtime_env: Record<string, any> | null;
+  runtime_env: Record<string, unknown> | null;
   driver_agent_http_address: string | null;
   driver_node_id: string | null;
   driver_exit_code: number | null;
@@ -103,7 +104,7 @@ export interface ClusterEventState {
   source_type: string;
   message: string;
   event_id: string;
-  custom_fields: Record<string, any> | null;
+  custom_fields: Record<string, unknown> | null;
 }
 
 /** A call. */
@@ -123,19 +124,19 @@ export interface TaskState {
   error_type: string | null;
   language: string | null;
   required_resources: Record<string, number> | null;
-  runtime_env_info: Record<string, any> | null;
+  runtime_env_info: Record<string, unknown> | null;
   placement_group_id: string | null;
-  events: Record<string, any>[] | null;
-  profiling_data: Record<string, any> | null;
+  events: CallStep[] | null;
+  profiling_data: Record<string, unknown> | null;
   creation_time_ms: number | null;
   start_time_ms: number | null;
   end_time_ms: number | null;
-  task_log_info: Record<string, any> | null;
+  task_log_info: Record<string, unknown> | null;
   error_message: string | null;
   is_debugger_paused: boolean | null;
   call_site: string | null;
   label_selector: Record<string, string> | null;
-  fallback_strategy: any;
+  fallback_strategy: unknown;
   why: string | null;
 }
 
@@ -154,7 +155,7 @@ export interface ObjectState {
 
 /** A runtime environment on a node. */
 export interface RuntimeEnvState {
-  runtime_env: Record<string, any>;
+  runtime_env: Record<string, unknown>;
   success: boolean;
   creation_time_ms: number | null;
   node_id: string;

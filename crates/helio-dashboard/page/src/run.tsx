@@ -1,47 +1,10 @@
 // A training run: its metrics, where its ranks' steps go, checkpoints on their way, attempts and replica groups.
 import type { JSX } from "preact";
+import type { TrainingRun as Run } from "./answers";
 import { Metrics } from "./curves";
 import type { Drawn } from "./curves";
 import { Card, Figures, State, Table, count, duration, moment } from "./show";
 import { Steps } from "./steps";
-import type { Times } from "./steps";
-
-export interface Run {
-  name: string;
-  run_id: string;
-  is_over: boolean;
-  is_left: boolean;
-  text: string;
-  written_at: number;
-  seen: {
-    state: string;
-    path: string;
-    started_at: number;
-    finished_at: number | null;
-    workers: number;
-    reports: number;
-    failures: number;
-    reports_per_s: number | null;
-    checkpoint_count: number;
-    in_flight_mean_s: number | null;
-    metrics: Record<string, number>;
-    phases: string[];
-    times: Times[];
-    storing: { report: number; ranks: number[]; since: number }[];
-    checkpoints: { name: string; at: number; in_flight_s: number }[];
-    attempts: {
-      number: number;
-      at: number;
-      workers: number;
-      from: string | null;
-      ended_at: number | null;
-      cause: string | null;
-      recovered_s: number | null;
-    }[];
-    quorum: { number: number; step: number | null; groups: number[]; of: number } | null;
-    replacements: { at: number; group: number; title: string; replaced_s: number | null }[];
-  };
-}
 
 export function seconds(amount: number): string {
   return duration(1000 * amount);

@@ -1,12 +1,13 @@
 // What drivers tell of what they run: the list of it, and the one that is opened.
 import type { ComponentChildren, JSX } from "preact";
-import { json, useAsked } from "./api";
+import { useAsked } from "./api";
 import { Problem, Table } from "./show";
 import type { Column } from "./show";
 
 interface Props<Run> {
   title: string;
-  /** The route of the API that lists them, and tells when it has changed. */
+  /** Asks for all of them, and the list by whose name the head says that they have changed. */
+  ask: () => Promise<Run[]>;
   list: "tuning" | "datasets" | "serving";
   /** Which one is opened; undefined: none, the list is shown. */
   id: string | undefined;
@@ -19,8 +20,8 @@ interface Props<Run> {
   columns: Column<Run>[];
 }
 
-export function Runs<Run extends { run_id: string }>({ title, list, id, one, unknown, label, empty, columns }: Props<Run>): JSX.Element {
-  const { value, error } = useAsked<Run[]>(async () => (await json(`/api/v0/${list}`)).runs, 1000, [list], [list, "jobs"]);
+export function Runs<Run extends { run_id: string }>({ title, ask, list, id, one, unknown, label, empty, columns }: Props<Run>): JSX.Element {
+  const { value, error } = useAsked(ask, 1000, [list], [list, "jobs"]);
   const opened = id === undefined ? undefined : value?.find((run) => run.run_id === id);
   if (opened) return <>{one(opened)}</>;
   return (

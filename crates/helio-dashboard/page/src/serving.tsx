@@ -1,51 +1,11 @@
 // Applications of Serve: deployments, their replicas, latency and queue over time.
 import type { JSX } from "preact";
-import { now } from "./api";
+import type { ApplicationRun as Application, Deployment, Moment as Point } from "./answers";
+import { json, now } from "./api";
 import { Chart } from "./chart";
 import { Host } from "./machines";
 import { Runs } from "./runs";
 import { Bar, Card, Crumbs, Facts, Figures, Id, Problem, State, Table, count, duration, moment } from "./show";
-
-interface Replica {
-  id: string;
-  state: string;
-  pid: number | null;
-  actor_id: string | null;
-  node_id: string;
-  since: number | null;
-  ongoing?: number;
-  requests_per_s?: number;
-  p50_ms?: number | null;
-  p99_ms?: number | null;
-}
-
-/** Time, replicas, requests that are open and that wait, requests and errors a second, latencies. */
-type Point = [number, number, number, number, number | null, number | null, number | null, number | null];
-
-interface Deployment {
-  name: string;
-  state: string;
-  message: string;
-  target: number;
-  running: number;
-  past: Point[];
-  replicas: Replica[];
-  left_out: number;
-}
-
-interface Application {
-  run_id: string;
-  name: string;
-  written_at: number;
-  seen: {
-    state: string;
-    message: string;
-    route_prefix: string | null;
-    deployed_at: number;
-    http: { host: string; port: number };
-    deployments: Deployment[];
-  };
-}
 
 // The controller tells at least every 15 seconds.
 const SILENT_S = 40;
@@ -155,6 +115,7 @@ export function Serving({ id }: { id: string | undefined }): JSX.Element {
   return (
     <Runs<Application>
       title="Serving"
+      ask={async () => (await json("/api/v0/serving")).runs}
       list="serving"
       id={id}
       one={(app) => <Opened app={app} />}

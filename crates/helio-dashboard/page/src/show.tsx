@@ -54,8 +54,9 @@ export function duration(ms: number): string {
   const seconds = ms / 1000;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  const besides = (rest: number, unit: string) => (rest > 0 ? ` ${rest} ${unit}` : "");
+  if (minutes < 60) return `${minutes} min${besides(Math.floor(seconds % 60), "s")}`;
+  return `${Math.floor(minutes / 60)} h${besides(minutes % 60, "min")}`;
 }
 
 /** The time of day, and of another day than today that, too. */

@@ -1,19 +1,9 @@
 // What a worker is doing: its stacks now, or a flame graph of some seconds.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { StackAnswer } from "./answers";
 import { json } from "./api";
 import { Card, Problem, bytes } from "./show";
-
-interface Told {
-  title: string;
-  text?: string;
-  looks?: number;
-  /** Of a profile of memory: all that was allocated and is there, the process's size, and whether tracing began with it. */
-  bytes?: number;
-  resident?: number;
-  is_new?: boolean;
-  stacks?: { frames: string[]; count: number }[];
-}
 
 interface Frame {
   name: string;
@@ -100,14 +90,14 @@ export function Flame({ stacks, of, note }: { stacks: { frames: string[]; count:
 }
 
 export function Stacks({ node, pid }: { node: string; pid: number }): JSX.Element {
-  const [told, setTold] = useState<Told>();
+  const [told, setTold] = useState<StackAnswer>();
   const [problem, setProblem] = useState<string>();
   const [busy, setBusy] = useState("");
   const ask = async (seconds: number, memory = false) => {
     setBusy(seconds ? `The process is looked at for ${seconds} s …` : "The process is asked …");
     setProblem(undefined);
     try {
-      setTold(await json<Told>(`/api/v0/stacks/${node}/${pid}?seconds=${seconds}${memory ? "&memory=1" : ""}`));
+      setTold(await json("/api/v0/stacks/{node}/{pid}", { node, pid, seconds, ...(memory ? { memory: 1 } : {}) }));
     } catch (error) {
       setProblem(error instanceof Error ? error.message : String(error));
     }

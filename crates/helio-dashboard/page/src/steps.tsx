@@ -1,16 +1,11 @@
 // Where the time of a step goes: a bar for each rank, in the colours of its phases.
 import type { JSX } from "preact";
+import type { StepTimes } from "./answers";
 import { Card } from "./show";
-
-export interface Times {
-  rank: number;
-  steps: number;
-  spent: number[];
-}
 
 export interface Lane {
   name: string;
-  times: Times;
+  times: StepTimes;
 }
 
 // Waiting for others comes last, so that the ranks' own times begin at one line.
@@ -24,7 +19,7 @@ export function milliseconds(amount: number): string {
   return `${Number((1000 * amount).toPrecision(3))} ms`;
 }
 
-export function total(times: Times): number {
+export function total(times: StepTimes): number {
   return times.spent.reduce((a, b) => a + b, 0);
 }
 

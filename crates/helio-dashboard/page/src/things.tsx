@@ -1,5 +1,6 @@
 // The page of one task, actor, worker or placement group.
 import type { JSX } from "preact";
+import type { CallStep } from "./answers";
 import { now, rowsWith, useAsked } from "./api";
 import { ActorList, TaskList, bundlesOf, tookOf, whyOf } from "./lists";
 import { Host } from "./machines";
@@ -44,8 +45,8 @@ function Process({ row }: { row: { pid?: number | null; worker_pid?: number | nu
 }
 
 /** What an attempt went through: each state with how long it lasted. */
-function Life({ events, end }: { events: Record<string, any>[] | null; end: number }): JSX.Element {
-  const rows = (events ?? []).map((event, at) => ({ state: event.state as string, created_ms: event.created_ms as number, lasted: (events![at + 1]?.created_ms ?? end) - event.created_ms, isLast: at === events!.length - 1 }));
+function Life({ events, end }: { events: CallStep[] | null; end: number }): JSX.Element {
+  const rows = (events ?? []).map((event, at) => ({ ...event, lasted: (events![at + 1]?.created_ms ?? end) - event.created_ms, isLast: at === events!.length - 1 }));
   return (
     <Table
       label="States"
@@ -207,7 +208,7 @@ export function Group({ id }: { id: string }): JSX.Element {
   const { rows, problem } = useThing("placement_groups", "placement_group_id", id);
   const row = rows[0];
   if (!row) return <Missing part="placement_groups" title="Placement groups" problem={problem} />;
-  const placed = row.stats ?? {};
+  const placed = row.stats;
   return (
     <>
       <Crumbs part="placement_groups" title="Placement groups" />
@@ -223,8 +224,8 @@ export function Group({ id }: { id: string }): JSX.Element {
             ["Job", <Id of={row.creator_job_id} to="jobs" />],
             ["Bundles", bundlesOf(row)],
             ["Outlives its driver", row.is_detached ? "yes" : "no"],
-            ["Placed after", placed.end_to_end_creation_latency_ms ? duration(placed.end_to_end_creation_latency_ms) : null],
-            ["Attempts", placed.scheduling_attempt],
+            ["Placed after", placed?.end_to_end_creation_latency_ms ? duration(placed.end_to_end_creation_latency_ms) : null],
+            ["Attempts", placed?.scheduling_attempt],
           ]}
         />
       </Card>
@@ -232,7 +233,7 @@ export function Group({ id }: { id: string }): JSX.Element {
         <Table
           label="Bundles"
           empty="It has none."
-          rows={(row.bundles ?? []) as Record<string, any>[]}
+          rows={row.bundles ?? []}
           columns={[
             { title: "Bundle", of: (one) => one.bundle_id.bundle_index, number: true },
             { title: "Needs", of: (one) => resources(one.unit_resources) },

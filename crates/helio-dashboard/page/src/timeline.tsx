@@ -19,7 +19,7 @@ export function Timeline({ job: given }: { job: string | undefined }): JSX.Eleme
   const [width, setWidth] = useState(60_000);
   const [ago, setAgo] = useState(0);
   const known = useCalls(PAST_MS, job);
-  const jobs = useAsked(async () => ((await json("/api/jobs/")) as any[]).filter((one) => one.job_id || one.driver_info), 5000, [], ["jobs"]);
+  const jobs = useAsked(async () => (await json("/api/jobs/")).filter((one) => one.job_id || one.driver_info), 5000, [], ["jobs"]);
   const move = (by: number) => setAgo(Math.min(PAST_MS - width, Math.max(0, ago + by * width)));
   const key = (event: KeyboardEvent) => {
     if (event.key === "ArrowLeft") move(0.25);
@@ -36,7 +36,7 @@ export function Timeline({ job: given }: { job: string | undefined }): JSX.Eleme
           <select value={job} onChange={(event) => setJob(event.currentTarget.value)}>
             <option value="">all</option>
             {jobs.value?.map((one) => {
-              const id = one.job_id ?? one.driver_info.id;
+              const id = one.job_id ?? one.driver_info?.id;
               return <option value={id}>{`${one.submission_id ?? id}  ${one.entrypoint.slice(-40)}`}</option>;
             })}
           </select>

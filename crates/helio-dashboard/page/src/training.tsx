@@ -1,9 +1,9 @@
 // Training runs, while they go on and afterwards: the one that is opened, or two over each other.
 import type { JSX } from "preact";
+import type { TrainingRun as Run } from "./answers";
 import { json, useAsked } from "./api";
 import { Compared } from "./compared";
 import { One } from "./run";
-import type { Run } from "./run";
 import { Problem, State, Table, moment } from "./show";
 
 function to(...ids: string[]): string {
@@ -36,7 +36,7 @@ function Chooser({ opened, over, runs }: { opened: Run; over: Run | undefined; r
 
 /** `id` is of the run that is opened, `otherId` of the one that is laid over it. */
 export function Training({ id, otherId }: { id: string | undefined; otherId: string | undefined }): JSX.Element {
-  const { value, error } = useAsked<Run[]>(async () => (await json("/api/v0/training")).runs, 1000, [], ["training", "jobs"]);
+  const { value, error } = useAsked(async () => (await json("/api/v0/training")).runs, 1000, [], ["training", "jobs"]);
   const known = (wanted: string | undefined) => value?.find((run) => run.run_id === wanted);
   const opened = known(id) ?? value?.[0];
   const over = known(otherId);

@@ -1,50 +1,11 @@
 // Searches: trials with their parameters and results, as parallel coordinates, curves and a table.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { Parameter as Value, SearchRun as Search, Trial } from "./answers";
+import { json } from "./api";
 import { Chart } from "./chart";
 import { Runs } from "./runs";
 import { Bar, Card, Crumbs, Cut, Figures, Id, State, Table, count, duration, moment } from "./show";
-
-type Value = number | string | boolean | null;
-
-interface Trial {
-  id: string;
-  name: string;
-  state: string;
-  parameters: Record<string, Value>;
-  value: number | null;
-  iterations: number;
-  took_s: number;
-  failures: number;
-  error: string;
-  stopped_by: string;
-  curve?: [number, number][];
-}
-
-interface Search {
-  run_id: string;
-  name: string;
-  job_id: string;
-  is_over: boolean;
-  is_left: boolean;
-  started_at: number;
-  seen: {
-    state: string;
-    folder: string;
-    metric: string | null;
-    mode: string | null;
-    total: number | null;
-    took_s: number;
-    best: string | null;
-    left_out: number;
-    /** Moments in seconds since the epoch, and the best result from then on. */
-    best_so_far?: [number, number][];
-    /** Parameters and the share of the differences between trials that each explains. */
-    importance?: [string, number][];
-    errors?: { text: string; count: number; trials: string[] }[];
-    trials: Trial[];
-  };
-}
 
 function stateOf(run: Search): string {
   return run.is_left ? "ITS DRIVER HAS ENDED" : run.seen.state;
@@ -286,7 +247,7 @@ function One({ run }: { run: Search }): JSX.Element {
                 { title: "Trial", of: (trial) => <code>{trial.id}</code> },
                 { title: "State", of: (trial) => <State of={trial.state} /> },
                 { title: seen.metric ?? "Result", of: (trial) => (trial.value === null ? "" : short(trial.value)), number: true },
-                ...parameters.map((name) => ({ title: name, of: (trial: Record<string, any>) => (name in trial.parameters ? short(trial.parameters[name]) : "") })),
+                ...parameters.map((name) => ({ title: name, of: (trial: Trial) => (name in trial.parameters ? short(trial.parameters[name]!) : "") })),
                 { title: "Iterations", of: (trial) => trial.iterations, number: true },
                 { title: "Took", of: (trial) => duration(1000 * trial.took_s), number: true },
                 { title: "Why it ended", of: (trial) => <span class="lines">{trial.error.split("\n").pop() || trial.stopped_by}</span> },
@@ -304,6 +265,7 @@ export function Tuning({ id }: { id: string | undefined }): JSX.Element {
   return (
     <Runs<Search>
       title="Tuning"
+      ask={async () => (await json("/api/v0/tuning")).runs}
       list="tuning"
       id={id}
       one={(run) => <One run={run} />}

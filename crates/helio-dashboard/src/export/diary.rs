@@ -5,8 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use helio_report::Row;
 use helio_report::rows::rfc3339;
 use helio_types::base64;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::events::{
+    ActorDefinition, ActorLife, ActorTaskPart, ActorTransition, Body, CallDefinition, DeathInfo,
+    Descriptor, ErrorInfo, Event, Extra, JobConfig, JobDefinition, JobLife, NodeDefinition,
+    NodeLife, NodeTransition, Nothing, PROFILES, ProfileEvent, ProfileEvents, PythonFunction,
+    TaskLife, TaskPart, TaskProfile, Transition,
+};
 use crate::events_route::camel_keys;
 
 /// The rows of the cluster at one moment.
@@ -31,9 +37,6 @@ const TYPES: [&str; 10] = [
     "TASK_LIFECYCLE_EVENT",
     PROFILES,
 ];
-
-/// As on Ray, these are told only where they are asked for.
-const PROFILES: &str = "TASK_PROFILE_EVENT";
 
 /// The record of the events that were told, so that each is told once.
 #[derive(Debug)]
@@ -105,7 +108,7 @@ impl Diary {
     }
 
     /// The events that this reading has and the ones before had not, in the order in which they are best read.
-    pub(super) fn enter(&mut self, reading: &Reading, now_ms: u64) -> Vec<Value> {
+    pub(super) fn enter(&mut self, reading: &Reading, now_ms: u64) -> Vec<Event> {
         let mut events = Vec::new();
         self.enter_nodes(&reading.nodes, now_ms, &mut events);
         self.enter_jobs(&reading.jobs, now_ms, &mut events);
@@ -115,7 +118,7 @@ impl Diary {
         events
     }
 
-    fn enter_nodes(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Value>) {
+    fn enter_nodes(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Event>) {
         self.nodes.turn();
         for node in rows {
             let (id, state) = (text(node, "node_id"), text(node, "state"));
@@ -123,50 +126,45 @@ impl Diary {
             let id = bytes(id);
             let began = time(node, "start_time_ms").unwrap_or(now_ms);
             if before.is_none() {
-                let body = json!({
-                    "nodeId": id,
-                    "nodeIpAddress": node.get("node_ip"),
-                    "labels": node.get("labels"),
-                    "startTimestamp": rfc3339(began),
-                    "hostname": "",
-                    "nodeName": node.get("node_name"),
-                    "instanceId": "",
-                    "instanceTypeName": "",
+                let body = Body::NodeDefinitionEvent(NodeDefinition {
+                    node_id: id.clone(),
+                    node_ip_address: node.get("node_ip").cloned(),
+                    labels: node.get("labels").cloned(),
+                    start_timestamp: rfc3339(began),
+                    hostname: "",
+                    node_name: node.get("node_name").cloned(),
+                    instance_id: "",
+                    instance_type_name: "",
                 });
-                self.tell(
-                    "NODE_DEFINITION_EVENT",
-                    "GCS",
-                    "nodeDefinitionEvent",
-                    body,
-                    began,
-                    events,
-                );
+                self.tell(body, began, events);
             }
             if before.as_deref() == Some(state) {
                 continue;
             }
             let is_dead = state == "DEAD";
             let at = if is_dead { time(node, "end_time_ms").unwrap_or(now_ms) } else { began };
-            let mut one = json!({
-                "state": state,
-                "timestamp": rfc3339(at),
-                "resources": if is_dead { json!({}) } else { json!(node.get("resources_total")) },
-                "aliveSubState": "UNSPECIFIED",
-            });
-            if is_dead {
-                let reason = match text(node, "state_message") {
-                    "" => "EXPECTED_TERMINATION",
-                    _ => "UNEXPECTED_TERMINATION",
-                };
-                one["deathInfo"] =
-                    json!({ "reason": reason, "reasonMessage": text(node, "state_message") });
-            }
-            let body = json!({ "nodeId": id, "stateTransitions": [one] });
-            self.tell("NODE_LIFECYCLE_EVENT", "GCS", "nodeLifecycleEvent", body, at, events);
+            let message = text(node, "state_message");
+            let reason = match message {
+                "" => "EXPECTED_TERMINATION",
+                _ => "UNEXPECTED_TERMINATION",
+            };
+            let death = || DeathInfo { reason, reason_message: message.to_owned() };
+            let one = NodeTransition {
+                state: state.to_owned(),
+                timestamp: rfc3339(at),
+                resources: match is_dead {
+                    true => Some(json!({})),
+                    false => node.get("resources_total").cloned(),
+                },
+                alive_sub_state: "UNSPECIFIED",
+                death_info: is_dead.then(death),
+            };
+            let life = NodeLife { node_id: id, state_transitions: [one] };
+            self.tell(Body::NodeLifecycleEvent(life), at, events);
         }
     }
 
-    fn enter_jobs(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Value>) {
+    fn enter_jobs(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Event>) {
         self.jobs.turn();
         for job in rows {
             // A submitted job whose driver has not connected yet has no number.
@@ -183,34 +181,32 @@ impl Diary {
             let began = time(job, "start_time").unwrap_or(now_ms);
             let mut states = Vec::new();
             if before.is_none() {
-                let body = json!({
-                    "jobId": id,
-                    "driverPid": job.get("driver_info").and_then(|info| info.get("pid")),
-                    "driverNodeId": bytes(text(job, "driver_node_id")),
-                    "entrypoint": job.get("entrypoint"),
-                    "config": {
-                        "serializedRuntimeEnv": json!(job.get("runtime_env")).to_string(),
-                        "metadata": job.get("metadata"),
+                let body = Body::DriverJobDefinitionEvent(JobDefinition {
+                    job_id: id.clone(),
+                    driver_pid: job.get("driver_info").and_then(|info| info.get("pid")).cloned(),
+                    driver_node_id: bytes(text(job, "driver_node_id")),
+                    entrypoint: job.get("entrypoint").cloned(),
+                    config: JobConfig {
+                        serialized_runtime_env: json!(job.get("runtime_env")).to_string(),
+                        metadata: job.get("metadata").cloned(),
                     },
                 });
-                let kind = "DRIVER_JOB_DEFINITION_EVENT";
-                self.tell(kind, "GCS", "driverJobDefinitionEvent", body, began, events);
-                states.push(json!({ "state": "CREATED", "timestamp": rfc3339(began) }));
+                self.tell(body, began, events);
+                states.push(became("CREATED", began));
             }
             let mut at = began;
             if state == "FINISHED" && before.as_deref() != Some(state) {
                 at = time(job, "end_time").unwrap_or(now_ms);
-                states.push(json!({ "state": state, "timestamp": rfc3339(at) }));
+                states.push(became(state, at));
             }
             if !states.is_empty() {
-                let body = json!({ "jobId": id, "stateTransitions": states });
-                let kind = "DRIVER_JOB_LIFECYCLE_EVENT";
-                self.tell(kind, "GCS", "driverJobLifecycleEvent", body, at, events);
+                let life = JobLife { job_id: id, state_transitions: states };
+                self.tell(Body::DriverJobLifecycleEvent(life), at, events);
             }
         }
     }
 
-    fn enter_actors(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Value>) {
+    fn enter_actors(&mut self, rows: &[Row], now_ms: u64, events: &mut Vec<Event>) {
         self.actors.turn();
         for actor in rows {
             let (id, state) = (text(actor, "actor_id"), text(actor, "state"));
@@ -218,23 +214,22 @@ impl Diary {
             let before = self.actors.note(id.to_owned(), (state.to_owned(), restarts));
             let id = bytes(id);
             if before.is_none() {
-                let body = json!({
-                    "actorId": id,
-                    "jobId": bytes(text(actor, "job_id")),
-                    "isDetached": actor.get("is_detached"),
-                    "name": text(actor, "name"),
-                    "rayNamespace": text(actor, "ray_namespace"),
-                    "serializedRuntimeEnv": "{}",
-                    "className": text(actor, "class_name"),
-                    "requiredResources": actor.get("required_resources"),
-                    "placementGroupId": bytes(text(actor, "placement_group_id")),
-                    "labelSelector": {},
-                    "callSite": "",
-                    "parentId": "",
-                    "refIds": {},
-                });
-                let kind = "ACTOR_DEFINITION_EVENT";
-                self.tell(kind, "GCS", "actorDefinitionEvent", body, now_ms, events);
+                let body = Body::ActorDefinitionEvent(Box::new(ActorDefinition {
+                    actor_id: id.clone(),
+                    job_id: bytes(text(actor, "job_id")),
+                    is_detached: actor.get("is_detached").cloned(),
+                    name: text(actor, "name").to_owned(),
+                    ray_namespace: text(actor, "ray_namespace").to_owned(),
+                    serialized_runtime_env: "{}",
+                    class_name: text(actor, "class_name").to_owned(),
+                    required_resources: actor.get("required_resources").cloned(),
+                    placement_group_id: bytes(text(actor, "placement_group_id")),
+                    label_selector: Nothing {},
+                    call_site: "",
+                    parent_id: "",
+                    ref_ids: Nothing {},
+                }));
+                self.tell(body, now_ms, events);
             }
             let mut states = Vec::new();
             let restarted =
@@ -248,14 +243,13 @@ impl Diary {
                 states.push(transition(actor, state, now_ms));
             }
             if !states.is_empty() {
-                let body = json!({ "actorId": id, "stateTransitions": states });
-                let kind = "ACTOR_LIFECYCLE_EVENT";
-                self.tell(kind, "GCS", "actorLifecycleEvent", body, now_ms, events);
+                let life = ActorLife { actor_id: id, state_transitions: states };
+                self.tell(Body::ActorLifecycleEvent(life), now_ms, events);
             }
         }
     }
 
-    fn enter_tasks(&mut self, rows: &[Row], hosts: &HashMap<&str, &str>, events: &mut Vec<Value>) {
+    fn enter_tasks(&mut self, rows: &[Row], hosts: &HashMap<&str, &str>, events: &mut Vec<Event>) {
         self.tasks.turn();
         for task in rows {
             let none = Vec::new();
@@ -266,143 +260,151 @@ impl Diary {
             let before = self.tasks.note(key, way.len());
             let at = moment(last);
             if before.is_none() {
-                let (kind, field, body) = definition(task, attempt);
-                self.tell(kind, "CORE_WORKER", field, body, moment(&way[0]), events);
+                self.tell(definition(task, attempt), moment(&way[0]), events);
             }
             let told = before.unwrap_or_default();
             if way.len() <= told {
                 continue;
             }
-            let states = way[told..]
-                .iter()
-                .map(|one| json!({ "state": one.get("state"), "timestamp": rfc3339(moment(one)) }));
-            let mut body = json!({
-                "taskId": bytes(text(task, "task_id")),
-                "taskAttempt": attempt,
-                "jobId": bytes(text(task, "job_id")),
-                "stateTransitions": states.collect::<Vec<_>>(),
-                "nodeId": bytes(text(task, "node_id")),
-                "workerId": bytes(text(task, "worker_id")),
-                "workerPid": task.get("worker_pid").and_then(Value::as_u64).unwrap_or_default(),
+            let states = way[told..].iter().map(|one| Transition {
+                state: one.get("state").cloned(),
+                timestamp: rfc3339(moment(one)),
             });
-            if !text(task, "error_type").is_empty() {
-                body["rayErrorInfo"] = json!({
-                    "errorType": task.get("error_type"),
-                    "errorMessage": text(task, "error_message"),
-                });
-            }
-            let kind = "TASK_LIFECYCLE_EVENT";
-            self.tell(kind, "CORE_WORKER", "taskLifecycleEvent", body, at, events);
+            let error_type = text(task, "error_type");
+            let error = || ErrorInfo {
+                error_type: error_type.to_owned(),
+                error_message: text(task, "error_message").to_owned(),
+            };
+            let body = Body::TaskLifecycleEvent(Box::new(TaskLife {
+                task_id: bytes(text(task, "task_id")),
+                task_attempt: attempt,
+                job_id: bytes(text(task, "job_id")),
+                state_transitions: states.collect(),
+                node_id: bytes(text(task, "node_id")),
+                worker_id: bytes(text(task, "worker_id")),
+                worker_pid: task.get("worker_pid").and_then(Value::as_u64).unwrap_or_default(),
+                ray_error_info: (!error_type.is_empty()).then(error),
+            }));
+            self.tell(body, at, events);
             if let Some(body) = profile(task, attempt, hosts) {
-                self.tell(PROFILES, "CORE_WORKER", "taskProfileEvents", body, at, events);
+                self.tell(body, at, events);
             }
         }
     }
 
-    fn tell(
-        &self,
-        kind: &str,
-        source: &str,
-        field: &str,
-        body: Value,
-        at_ms: u64,
-        events: &mut Vec<Value>,
-    ) {
-        if !self.types.contains(kind) {
+    fn tell(&self, body: Body, at_ms: u64, events: &mut Vec<Event>) {
+        let (event_type, source_type) = body.kind();
+        if !self.types.contains(event_type) {
             return;
         }
-        let mut event = Map::new();
         let id: [u8; 28] = helio_env::random::bytes();
-        event.insert("eventId".to_owned(), json!(base64::encode(&id)));
-        event.insert("sourceType".to_owned(), json!(source));
-        event.insert("eventType".to_owned(), json!(kind));
-        event.insert("timestamp".to_owned(), json!(rfc3339(at_ms)));
-        event.insert("severity".to_owned(), json!("INFO"));
-        event.insert("sessionName".to_owned(), json!(self.session_name));
-        event.insert("nodeId".to_owned(), json!(self.node_id));
-        event.insert("message".to_owned(), json!(""));
-        event.insert(field.to_owned(), body);
-        events.push(Value::Object(event));
+        events.push(Event {
+            event_id: base64::encode(&id),
+            source_type,
+            event_type,
+            timestamp: rfc3339(at_ms),
+            severity: "INFO",
+            session_name: self.session_name.clone(),
+            node_id: self.node_id.clone(),
+            message: "",
+            body,
+        });
     }
 }
 
-fn transition(actor: &Row, state: &str, now_ms: u64) -> Value {
+fn became(state: &str, at_ms: u64) -> Transition {
+    Transition { state: Some(json!(state)), timestamp: rfc3339(at_ms) }
+}
+
+fn transition(actor: &Row, state: &str, now_ms: u64) -> ActorTransition {
     let is_alive = state == "ALIVE";
-    let mut one = json!({
-        "state": state,
-        "timestamp": rfc3339(now_ms),
-        "nodeId": if is_alive { bytes(text(actor, "node_id")) } else { String::new() },
-        "workerId": "",
-        "reprName": text(actor, "repr_name"),
-        "pid": if is_alive { json!(actor.get("pid")) } else { json!(0) },
-        "port": 0,
-        "restartReason": "ACTOR_FAILURE",
-    });
-    if state == "DEAD"
-        && let Some(cause) = actor.get("death_cause").filter(|cause| !cause.is_null())
-    {
-        one["deathCause"] = camel_keys(cause.clone());
-        let died = &mut one["deathCause"]["actorDiedErrorContext"];
+    let cause = actor.get("death_cause").filter(|cause| state == "DEAD" && !cause.is_null());
+    let death_cause = cause.map(|cause| {
+        let mut told = camel_keys(cause.clone());
+        let died = &mut told["actorDiedErrorContext"];
         if let Some(id) = died.get("actorId").and_then(Value::as_str).map(bytes) {
             died["actorId"] = json!(id);
         }
+        told
+    });
+    ActorTransition {
+        state: state.to_owned(),
+        timestamp: rfc3339(now_ms),
+        node_id: if is_alive { bytes(text(actor, "node_id")) } else { String::new() },
+        worker_id: "",
+        repr_name: text(actor, "repr_name").to_owned(),
+        pid: if is_alive { actor.get("pid").cloned() } else { Some(json!(0)) },
+        port: 0,
+        restart_reason: "ACTOR_FAILURE",
+        death_cause,
     }
-    one
 }
 
-/// Returns the definition event of a call: its type, the key of its body, and the body.
-fn definition(task: &Row, attempt: u64) -> (&'static str, &'static str, Value) {
+/// Returns what defines a call.
+fn definition(task: &Row, attempt: u64) -> Body {
     let name = text(task, "func_or_class_name");
     let (class, function) = name.rsplit_once('.').unwrap_or(("", name));
-    let descriptor = json!({ "pythonFunctionDescriptor": {
-        "moduleName": "", "className": class, "functionName": function, "functionHash": "",
-    } });
-    let mut body = json!({
-        "taskId": bytes(text(task, "task_id")),
-        "taskAttempt": attempt,
-        "jobId": bytes(text(task, "job_id")),
-        "parentTaskId": bytes(text(task, "parent_task_id")),
-        "placementGroupId": bytes(text(task, "placement_group_id")),
-        "requiredResources": task.get("required_resources"),
-        "serializedRuntimeEnv": "{}",
-        "language": "PYTHON",
-        "refIds": {},
-        "labelSelector": {},
-        "isDetachedActor": false,
-    });
+    let descriptor = Descriptor {
+        python_function_descriptor: PythonFunction {
+            module_name: "",
+            class_name: class.to_owned(),
+            function_name: function.to_owned(),
+            function_hash: "",
+        },
+    };
+    let name = text(task, "name").to_owned();
     if text(task, "type") == "ACTOR_TASK" {
-        body["actorId"] = json!(bytes(text(task, "actor_id")));
-        body["actorFunc"] = descriptor;
-        body["actorTaskName"] = json!(text(task, "name"));
-        return ("ACTOR_TASK_DEFINITION_EVENT", "actorTaskDefinitionEvent", body);
+        let part = ActorTaskPart {
+            actor_id: bytes(text(task, "actor_id")),
+            actor_func: descriptor,
+            actor_task_name: name,
+        };
+        return Body::ActorTaskDefinitionEvent(Box::new(call(task, attempt, part)));
     }
-    body["taskType"] = json!(text(task, "type"));
-    body["taskFunc"] = descriptor;
-    body["taskName"] = json!(text(task, "name"));
-    ("TASK_DEFINITION_EVENT", "taskDefinitionEvent", body)
+    let kind = text(task, "type").to_owned();
+    let part = TaskPart { task_type: kind, task_func: descriptor, task_name: name };
+    Body::TaskDefinitionEvent(Box::new(call(task, attempt, part)))
+}
+
+fn call<Part>(task: &Row, attempt: u64, part: Part) -> CallDefinition<Part> {
+    CallDefinition {
+        task_id: bytes(text(task, "task_id")),
+        task_attempt: attempt,
+        job_id: bytes(text(task, "job_id")),
+        parent_task_id: bytes(text(task, "parent_task_id")),
+        placement_group_id: bytes(text(task, "placement_group_id")),
+        required_resources: task.get("required_resources").cloned(),
+        serialized_runtime_env: "{}",
+        language: "PYTHON",
+        ref_ids: Nothing {},
+        label_selector: Nothing {},
+        is_detached_actor: false,
+        part,
+    }
 }
 
 /// When a call ran, for timelines; once it has ended.
-fn profile(task: &Row, attempt: u64, hosts: &HashMap<&str, &str>) -> Option<Value> {
+fn profile(task: &Row, attempt: u64, hosts: &HashMap<&str, &str>) -> Option<Body> {
     let (start, end) = (time(task, "start_us")?, time(task, "end_us")?);
     let name = text(task, "func_or_class_name");
-    let extra = json!({ "name": name, "task_id": text(task, "task_id") });
-    Some(json!({
-        "taskId": bytes(text(task, "task_id")),
-        "attemptNumber": attempt,
-        "jobId": bytes(text(task, "job_id")),
-        "profileEvents": {
-            "componentType": "worker",
-            "componentId": bytes(text(task, "worker_id")),
-            "nodeIpAddress": hosts.get(text(task, "node_id")).copied().unwrap_or_default(),
-            "events": [{
-                "eventName": format!("task::{name}"),
-                "startTime": (start * 1000).to_string(),
-                "endTime": (end * 1000).to_string(),
-                "extraData": extra.to_string(),
-            }],
+    let host = hosts.get(text(task, "node_id")).copied().unwrap_or_default();
+    let event = ProfileEvent {
+        event_name: format!("task::{name}"),
+        start_time: (start * 1000).to_string(),
+        end_time: (end * 1000).to_string(),
+        extra_data: json!(Extra { name, task_id: text(task, "task_id") }).to_string(),
+    };
+    Some(Body::TaskProfileEvents(Box::new(TaskProfile {
+        task_id: bytes(text(task, "task_id")),
+        attempt_number: attempt,
+        job_id: bytes(text(task, "job_id")),
+        profile_events: ProfileEvents {
+            component_type: "worker",
+            component_id: bytes(text(task, "worker_id")),
+            node_ip_address: host.to_owned(),
+            events: [event],
         },
-    }))
+    })))
 }
 
 fn text<'a>(row: &'a Row, column: &str) -> &'a str {
@@ -445,6 +447,11 @@ mod tests {
         }))
     }
 
+    /// As the collector reads them.
+    fn entered(diary: &mut Diary, reading: &Reading, now_ms: u64) -> Vec<Value> {
+        diary.enter(reading, now_ms).iter().map(|event| json!(event)).collect()
+    }
+
     fn kinds(events: &[Value]) -> Vec<&str> {
         events.iter().filter_map(|event| event["eventType"].as_str()).collect()
     }
@@ -453,17 +460,17 @@ mod tests {
     fn each_state_is_told_once() {
         let mut diary = Diary::new("session_x", "0a", "ALL");
         let tasks = |states: &[&str]| Reading { tasks: task(states), ..Reading::default() };
-        let first = diary.enter(&tasks(&["PENDING_ARGS_AVAIL"]), 5);
+        let first = entered(&mut diary, &tasks(&["PENDING_ARGS_AVAIL"]), 5);
         assert_eq!(kinds(&first)[..2], ["TASK_DEFINITION_EVENT", "TASK_LIFECYCLE_EVENT"]);
         assert_eq!(first[0]["timestamp"], "1970-01-01T00:00:01.000Z");
         assert_eq!(first[0]["taskDefinitionEvent"]["taskId"], "qg==");
-        let next = diary.enter(&tasks(&["PENDING_ARGS_AVAIL", "RUNNING", "FINISHED"]), 5);
+        let next = entered(&mut diary, &tasks(&["PENDING_ARGS_AVAIL", "RUNNING", "FINISHED"]), 5);
         assert_eq!(kinds(&next), ["TASK_LIFECYCLE_EVENT", "TASK_PROFILE_EVENT"]);
         let states = &next[0]["taskLifecycleEvent"]["stateTransitions"];
         assert_eq!(states[0]["state"], "RUNNING");
         assert_eq!(states[1]["state"], "FINISHED");
         assert_eq!(
-            diary.enter(&tasks(&["PENDING_ARGS_AVAIL", "RUNNING", "FINISHED"]), 5),
+            entered(&mut diary, &tasks(&["PENDING_ARGS_AVAIL", "RUNNING", "FINISHED"]), 5),
             [] as [Value; 0]
         );
     }
@@ -472,9 +479,9 @@ mod tests {
     fn a_process_that_is_silent_for_a_moment_tells_nothing_twice() {
         let mut diary = Diary::new("session_x", "0a", "");
         let one = Reading { tasks: task(&["FINISHED"]), ..Reading::default() };
-        assert_eq!(diary.enter(&one, 5).len(), 2, "without profiles");
-        assert!(diary.enter(&Reading::default(), 5).is_empty());
-        assert!(diary.enter(&one, 5).is_empty());
+        assert_eq!(entered(&mut diary, &one, 5).len(), 2, "without profiles");
+        assert!(entered(&mut diary, &Reading::default(), 5).is_empty());
+        assert!(entered(&mut diary, &one, 5).is_empty());
     }
 
     #[test]
@@ -487,12 +494,12 @@ mod tests {
             })),
             ..Reading::default()
         };
-        assert_eq!(diary.enter(&actor("ALIVE", 0), 5).len(), 1);
-        let events = diary.enter(&actor("ALIVE", 1), 6);
+        assert_eq!(entered(&mut diary, &actor("ALIVE", 0), 5).len(), 1);
+        let events = entered(&mut diary, &actor("ALIVE", 1), 6);
         let states = events[0]["actorLifecycleEvent"]["stateTransitions"].as_array().unwrap();
         let names: Vec<&str> = states.iter().filter_map(|one| one["state"].as_str()).collect();
         assert_eq!(names, ["RESTARTING", "ALIVE"]);
-        let events = diary.enter(&actor("DEAD", 1), 7);
+        let events = entered(&mut diary, &actor("DEAD", 1), 7);
         let dead = &events[0]["actorLifecycleEvent"]["stateTransitions"][0];
         let context = &dead["deathCause"]["actorDiedErrorContext"];
         assert_eq!(
@@ -511,7 +518,7 @@ mod tests {
             jobs: rows(json!({ "job_id": "01000000", "start_time": 1000, "end_time": end })),
             ..Reading::default()
         };
-        let events = diary.enter(&reading(Value::Null, "ALIVE"), 5);
+        let events = entered(&mut diary, &reading(Value::Null, "ALIVE"), 5);
         assert_eq!(
             kinds(&events),
             [
@@ -521,12 +528,12 @@ mod tests {
                 "DRIVER_JOB_LIFECYCLE_EVENT"
             ]
         );
-        let events = diary.enter(&reading(json!(2000), "DEAD"), 6);
+        let events = entered(&mut diary, &reading(json!(2000), "DEAD"), 6);
         assert_eq!(kinds(&events), ["NODE_LIFECYCLE_EVENT", "DRIVER_JOB_LIFECYCLE_EVENT"]);
         assert_eq!(
             events[1]["driverJobLifecycleEvent"]["stateTransitions"][0]["state"],
             "FINISHED"
         );
-        assert!(diary.enter(&reading(json!(2000), "DEAD"), 7).is_empty());
+        assert!(entered(&mut diary, &reading(json!(2000), "DEAD"), 7).is_empty());
     }
 }

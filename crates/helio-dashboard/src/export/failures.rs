@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use helio_report::Row;
 
+use serde_json::json;
+
 use crate::events_route::event;
 
 /// Within the session's folder.
@@ -35,7 +37,7 @@ impl Failures {
                 .is_some_and(|id| !self.written.contains(id))
         };
         let lines: String =
-            rows.iter().filter(new).map(|row| format!("{}\n", event(row))).collect();
+            rows.iter().filter(new).map(|row| format!("{}\n", json!(event(row)))).collect();
         if lines.is_empty() {
             self.written = ids;
             return;

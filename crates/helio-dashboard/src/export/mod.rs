@@ -8,6 +8,7 @@
 //! Reading order: [`Export`], [`diary`] (from rows to events), [`failures`] (a file that the collector takes with the logs).
 
 mod diary;
+mod events;
 mod failures;
 
 use std::collections::VecDeque;
@@ -19,9 +20,9 @@ use helio_env::{clock, settings};
 use helio_observer::Asker;
 use helio_observer::collector::{Address, Failure};
 use helio_report::Resource;
-use serde_json::Value;
 
 use self::diary::{Diary, Reading};
+use self::events::Event;
 use self::failures::Failures;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -81,7 +82,7 @@ pub(crate) struct Exporter {
     asker: Asker,
     diary: Diary,
     failures: Failures,
-    waiting: VecDeque<Value>,
+    waiting: VecDeque<Event>,
     dropped: u64,
     /// The log has said that the collector does not answer.
     is_told: bool,

@@ -8,6 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::request::Request;
+use crate::answers::jobs::{DriverInfo, JobDetails, PublishedEnvironment, PublishedJob};
 
 /// Where a job is in its life; names are those of the jobs API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,34 +178,33 @@ impl Job {
 
     /// Returns the details of the job in the form of the jobs API. `driver` is the job that its entry point made in the
     /// cluster, if any; `address` is that of this server.
-    pub(crate) fn details(&self, driver: Option<&Value>, address: &str) -> Value {
-        json!({
-            "type": "SUBMISSION",
-            "job_id": driver.map(|driver| driver["id"].clone()),
-            "submission_id": self.id,
-            "driver_info": driver,
-            "status": self.status.name(),
-            "entrypoint": self.request.entrypoint,
-            "message": self.message,
-            "error_type": self.error_type,
-            "start_time": self.start_ms,
-            "end_time": self.end_ms,
-            "metadata": self.request.metadata,
-            "runtime_env": self.request.runtime_env,
-            "driver_agent_http_address": self.node_id.as_ref().map(|_| format!("http://{address}")),
-            "driver_node_id": self.node_id,
-            "driver_exit_code": self.exit_code,
-        })
+    pub(crate) fn details(&self, driver: Option<DriverInfo>, address: &str) -> JobDetails {
+        JobDetails {
+            kind: "SUBMISSION".to_owned(),
+            job_id: driver.as_ref().map(|driver| driver.id.clone()),
+            submission_id: Some(self.id.clone()),
+            driver_info: driver,
+            status: self.status.name().to_owned(),
+            entrypoint: self.request.entrypoint.clone(),
+            message: Some(self.message.clone()),
+            error_type: self.error_type.clone(),
+            start_time: Some(self.start_ms),
+            end_time: self.end_ms,
+            metadata: Some(self.request.metadata.clone()),
+            runtime_env: Some(self.request.runtime_env.clone()),
+            driver_agent_http_address: self.node_id.as_ref().map(|_| format!("http://{address}")),
+            driver_node_id: self.node_id.clone(),
+            driver_exit_code: self.exit_code,
+        }
     }
 
     /// The details as other nodes read them, to list jobs and environments.
     pub(crate) fn published(&self, address: &str) -> Value {
-        let mut details = self.details(None, address);
-        if let Some((took_ms, size)) = self.environment {
-            details["environment_ms"] = json!(took_ms);
-            details["environment_size"] = json!((size > 0).then_some(size));
-        }
-        details
+        let environment = self.environment.map(|(took_ms, size)| PublishedEnvironment {
+            environment_ms: took_ms,
+            environment_size: (size > 0).then_some(size),
+        });
+        json!(PublishedJob { details: self.details(None, address), environment })
     }
 
     /// Back again, as far as that tells, for a head that has not its predecessor's files: what was under way there is
@@ -296,10 +296,10 @@ mod tests {
         job.began("node", (7, 8));
         job.ended(end, "last words", 9);
         let told = job.details(None, "h:1");
-        assert_eq!((told["status"].as_str(), told["error_type"].as_str()), (Some(status), error));
-        assert_eq!(told["driver_exit_code"].as_i64(), code.map(i64::from));
-        assert_eq!((told["start_time"].as_u64(), told["end_time"].as_u64()), (Some(5), Some(9)));
-        let message = told["message"].as_str().unwrap();
+        assert_eq!((told.status.as_str(), told.error_type.as_deref()), (status, error));
+        assert_eq!(told.driver_exit_code, code);
+        assert_eq!((told.start_time, told.end_time), (Some(5), Some(9)));
+        let message = told.message.unwrap();
         assert!(message.contains(says), "{message}");
         let before = job.clone();
         job.ended(&End::Stopped, "", 10);

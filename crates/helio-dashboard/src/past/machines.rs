@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use helio_proto::control::NodeInfo;
 use helio_proto::inspect::{Answer, MachineUse};
 use helio_types::NodeId;
-use serde_json::Value;
+
+use crate::answers::figures::Curves;
 
 use super::ring::Ring;
 use super::{Span, curves};
@@ -143,7 +144,7 @@ impl Machines {
         to: u64,
         points: u64,
         now: u64,
-    ) -> Option<Value> {
+    ) -> Option<Curves> {
         let of = if from + FINE.0 * FINE.1 < now { COARSE } else { FINE };
         let ring = self.ring(&id.hex(), of, false).ok()?;
         Some(curves(&ring, of.0, &COLUMNS, from, to, points))
@@ -217,19 +218,16 @@ mod tests {
             machines.curves(NodeId([id; NodeId::LEN]), from, now - 1, points, now)
         };
         let hour = of(1, now - 3600, 360).unwrap();
-        assert_eq!(
-            (hour["every_s"].as_u64(), hour["at"].as_array().unwrap().len()),
-            (Some(10), 360)
-        );
-        let cpu = |told: &Value, at: usize| told["series"]["cpu_percent"][at].as_f64();
-        let at = hour["at"][5].as_u64().unwrap();
+        assert_eq!((hour.every_s, hour.at.len()), (10, 360));
+        let cpu = |told: &Curves, at: usize| told.series["cpu_percent"][at];
+        let at = hour.at[5];
         assert!((cpu(&hour, 5).unwrap() - (at / 300 % 100) as f64 / 10.0).abs() < 1e-3);
         // Older moments are known in steps of five minutes.
         let day = of(1, now - 24 * 3600, 1000).unwrap();
-        assert_eq!((day["every_s"].as_u64(), day["at"].as_array().unwrap().len()), (Some(300), 35));
+        assert_eq!((day.every_s, day.at.len()), (300, 35));
         // Of a daemon that did not tell only what the head knows.
         let other = of(2, now - 3600, 360).unwrap();
-        assert_eq!((cpu(&other, 5), other["series"]["cpus_used"][5].as_f64()), (None, Some(0.0)));
+        assert_eq!((cpu(&other, 5), other.series["cpus_used"][5]), (None, Some(0.0)));
         assert!(of(3, now - 3600, 360).is_none(), "it was not there");
         let files = std::fs::read_dir(folder.0.join(FOLDER)).unwrap().flatten();
         let bytes: u64 = files.map(|file| file.metadata().unwrap().len()).sum();

@@ -16,7 +16,8 @@ use std::time::Duration;
 use helio_env::clock;
 use helio_observer::Asker;
 use helio_proto::inspect::{Question, Topic};
-use serde_json::{Value, json};
+
+use crate::answers::figures::Curves;
 
 use self::columns::{COLUMNS, Readings};
 use self::machines::Machines;
@@ -89,7 +90,14 @@ impl Means {
 
 /// Curves of `points` points at most, of the seconds from `from` to `to` since 1970: means of equal spans of time. A row of
 /// the file is of `unit` seconds.
-fn curves(rows: &Ring, unit: u64, columns: &[&str], from: u64, to: u64, points: u64) -> Value {
+fn curves(
+    rows: &Ring,
+    unit: u64,
+    columns: &[&'static str],
+    from: u64,
+    to: u64,
+    points: u64,
+) -> Curves {
     let every = (to - from).div_ceil(points).max(1).next_multiple_of(unit);
     let first = from / every;
     let count = (to / every - first + 1) as usize;
@@ -110,9 +118,8 @@ fn curves(rows: &Ring, unit: u64, columns: &[&str], from: u64, to: u64, points: 
     let of = |column: usize| -> Vec<Option<f64>> {
         spans.iter().map(|span| span.values().nth(column).flatten()).collect()
     };
-    let series: serde_json::Map<String, Value> =
-        columns.iter().enumerate().map(|(n, name)| ((*name).to_owned(), json!(of(n)))).collect();
-    json!({ "every_s": every, "at": at, "series": series })
+    let series = columns.iter().enumerate().map(|(n, name)| (*name, of(n))).collect();
+    Curves { every_s: every, at, series }
 }
 
 impl Past {
@@ -156,7 +163,7 @@ impl Past {
     }
 
     /// Curves of the cluster. What is older than a day is known by minutes.
-    pub(crate) fn curves(&self, from: u64, to: u64, points: u64, now: u64) -> Value {
+    pub(crate) fn curves(&self, from: u64, to: u64, points: u64, now: u64) -> Curves {
         let (rows, unit) = match from + SECONDS_OF_A_DAY < now {
             true => (&self.minutes, 60),
             false => (&self.seconds, 1),
@@ -224,8 +231,8 @@ mod tests {
         row
     }
 
-    fn first(curves: &Value) -> Vec<Option<f64>> {
-        curves["series"][COLUMNS[0]].as_array().unwrap().iter().map(Value::as_f64).collect()
+    fn first(curves: &Curves) -> Vec<Option<f64>> {
+        curves.series[COLUMNS[0]].clone()
     }
 
     #[test]
@@ -237,22 +244,19 @@ mod tests {
             past.add(second, &row((second / 60) as f32)).unwrap();
         }
         let seconds = past.curves(now - 100, now - 1, 100, now);
-        assert_eq!(
-            (seconds["every_s"].as_u64(), seconds["at"].as_array().unwrap().len()),
-            (Some(1), 100)
-        );
+        assert_eq!((seconds.every_s, seconds.at.len()), (1, 100));
         let day = past.curves(now - SECONDS_OF_A_DAY, now - 1, 300, now);
-        assert_eq!((day["every_s"].as_u64(), first(&day).len()), (Some(288), 300));
+        assert_eq!((day.every_s, first(&day).len()), (288, 300));
         let week = past.curves(now - 7 * SECONDS_OF_A_DAY, now - 1, 7 * 24 * 60, now);
-        assert_eq!(week["every_s"], 60);
+        assert_eq!(week.every_s, 60);
         let found = first(&week);
         assert!(found.len() >= 7 * 24 * 60 - 1, "{}", found.len());
-        let at = week["at"][5].as_u64().unwrap();
+        let at = week.at[5];
         assert_eq!(found[5], Some(f64::from((at / 60) as f32)));
         // A cell that is not a number stays unknown, and so does the time before the first row.
-        assert_eq!(seconds["series"][COLUMNS[1]][0], Value::Null);
+        assert_eq!(seconds.series[COLUMNS[1]][0], None);
         let before = past.curves(begun - 1000, begun - 500, 10, now);
-        assert_eq!(before["at"], json!([]));
+        assert!(before.at.is_empty());
     }
 
     #[test]
@@ -266,6 +270,6 @@ mod tests {
         let again = Past::open(&folder.0).unwrap();
         let curves = again.curves(now - 20, now, 100, now);
         assert_eq!(first(&curves), [Some(1.0), None, None, Some(4.0)]);
-        assert_eq!(curves["at"][0], now - 10);
+        assert_eq!(curves.at[0], now - 10);
     }
 }

@@ -2,7 +2,7 @@
 
 use helio_proto::inspect::{TaskPhase, TaskRow};
 use helio_types::{ActorId, JobId, NodeId, WorkerId};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{Call, Calls, Key};
 use crate::Row;
@@ -17,6 +17,23 @@ pub enum Field {
     Number(Option<u64>),
     /// The value stands in the row alone.
     InRow,
+}
+
+/// A call as a bar of the task stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(ts_rs::TS))]
+#[expect(missing_docs, reason = "they are columns of these names")]
+pub struct Bar {
+    pub task_id: String,
+    pub attempt: u32,
+    pub name: String,
+    pub state: &'static str,
+    pub node_id: String,
+    pub pid: u32,
+    /// Milliseconds since 1970.
+    pub start: u64,
+    /// The same; 0: it runs.
+    pub end: u64,
 }
 
 /// A column that is found without its name.
@@ -184,19 +201,19 @@ impl Found<'_> {
 impl Found<'_> {
     /// Returns the values that a bar of the task stream shows: [`crate::calls`] are too many for whole rows.
     #[must_use]
-    pub fn bar(&self) -> Value {
+    pub fn bar(&self) -> Bar {
         let (start, end) = self.times_us();
         let table = self.table;
         let worker = table.workers.get(self.call.worker);
-        json!({
-            "task_id": self.key.0.hex(),
-            "attempt": self.key.1,
-            "name": table.names.get(self.call.name),
-            "state": self.phase().name(),
-            "node_id": table.nodes.get(self.call.node).map_or_else(String::new, |id| id.hex()),
-            "pid": worker.and_then(|id| table.pids.get(&id)).copied().unwrap_or_default(),
-            "start": start / 1000,
-            "end": end / 1000,
-        })
+        Bar {
+            task_id: self.key.0.hex(),
+            attempt: self.key.1,
+            name: table.names.get(self.call.name).clone(),
+            state: self.phase().name(),
+            node_id: table.nodes.get(self.call.node).map_or_else(String::new, |id| id.hex()),
+            pid: worker.and_then(|id| table.pids.get(&id)).copied().unwrap_or_default(),
+            start: start / 1000,
+            end: end / 1000,
+        }
     }
 }

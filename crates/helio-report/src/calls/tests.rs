@@ -158,7 +158,7 @@ fn what_is_over_stays_and_what_is_open_is_told_anew() {
 
 fn counts(calls: &Calls) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    for (name, of) in calls.summary()["summary"].as_object().unwrap() {
+    for (name, of) in json!(calls.summary())["summary"].as_object().unwrap() {
         for (state, count) in of["state_counts"].as_object().unwrap() {
             counts.insert(format!("{name} {state}"), count.as_u64().unwrap());
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{ms, resources, row, text};
 use crate::Row;
+use crate::parts::CallStep;
 use crate::summary::More;
 use crate::tellers::Tellers;
 
@@ -192,7 +193,7 @@ pub(crate) fn way(
 }
 
 fn events(way: impl Iterator<Item = (&'static str, u64)>) -> Value {
-    way.map(|(state, at_ms)| json!({ "state": state, "created_ms": at_ms })).collect()
+    way.map(|(state, created_ms)| json!(CallStep { state, created_ms })).collect()
 }
 
 /// The constructor of an actor as a call.
