@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import gymnasium
 import pytest
 from ray.rllib.algorithms import AlgorithmConfig, PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
@@ -134,3 +135,19 @@ def test_overrides_are_checked() -> None:
     assert AlgorithmConfig.overrides(explore=False) == {"explore": False}
     with pytest.raises(KeyError):
         AlgorithmConfig.overrides(explor=False)
+
+
+def test_the_settings_of_an_algorithms_own_default_module() -> None:
+    """What get_default_rl_module_spec() says is there, and what the program sets goes before it."""
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    class Own(PPOConfig):
+        def get_default_rl_module_spec(self) -> RLModuleSpec:
+            kind = super().get_default_rl_module_spec().module_class
+            return RLModuleSpec(module_class=kind, model_config={"hidden_dim": 64, "other": 1})
+
+    box = gymnasium.spaces.Box(-1, 1, (2,))
+    spaces = {"default_policy": (box, gymnasium.spaces.Discrete(2))}
+    config = Own().rl_module(model_config={"other": 2})
+    spec = config.get_multi_rl_module_spec(spaces=spaces).rl_module_specs["default_policy"]
+    assert (spec.model_config["hidden_dim"], spec.model_config["other"]) == (64, 2)
