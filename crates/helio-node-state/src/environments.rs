@@ -71,6 +71,7 @@ impl Environments {
         let has_room = self.all.len() < ENVIRONMENTS_MAX || self.all.contains_key(&env.document);
         assert!(has_room, "environments would be remembered without end");
         let told = self.all.entry(env.document.clone()).or_default();
+        assert!(told.used < self.uses, "the environment that was used last would be forgotten");
         told.used = self.uses;
         Some(told)
     }

@@ -573,6 +573,9 @@ impl Actors {
     pub(crate) fn dead_error(&self, id: ActorId, kind: ErrorKind) -> Stored {
         let Some(actor) = self.all.get(&id) else { return Stored::Pending };
         let kind = match &actor.refused {
+            _ if mutant!("death-blamed-on-the-group") => ErrorKind::ActorGroupRemoved,
+            _ if mutant!("death-blamed-on-the-environment") => ErrorKind::RuntimeEnvSetup,
+            _ if mutant!("death-blamed-on-the-place") => ErrorKind::ActorUnschedulable,
             Some((FailureKind::Unschedulable, _)) => ErrorKind::ActorUnschedulable,
             Some((FailureKind::RuntimeEnv, _)) => ErrorKind::RuntimeEnvSetup,
             _ if actor.cause.kind == DeathKind::GroupRemoved => ErrorKind::ActorGroupRemoved,

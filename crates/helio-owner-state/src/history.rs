@@ -125,6 +125,7 @@ impl History {
         {
             oldest.count(&mut self.forgotten, true);
         }
+        assert!(self.ended.len() < ENDED_MAX, "calls that ended would be remembered without end");
         let spec = task.spec();
         let (class, actor) = match &spec.target {
             Target::Class(class) => (Some(class.clone()), ActorId::NIL),

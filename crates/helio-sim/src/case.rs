@@ -18,7 +18,7 @@ pub enum Part {
 
 /// The newest edition of the draw: each edition draws more from a seed than the one before, and a case of an older one
 /// stays as it was.
-pub const EDITION: u32 = 10;
+pub const EDITION: u32 = 11;
 
 /// The seed of a run, the faults and operations left out of it, and its schedule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -579,7 +579,8 @@ impl Core {
             }
         }
         if !devices.is_empty() {
-            self.facts.count("calls and actors with GPUs");
+            let is_part = needs.gpu < 100;
+            self.facts.count(if is_part { "parts of a GPU" } else { "whole GPUs" });
         }
     }
 

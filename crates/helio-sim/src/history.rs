@@ -133,6 +133,8 @@ pub struct History {
     written: BTreeMap<ObjectId, BTreeSet<NodeId>>,
     /// The number of items that readers have taken, of each generator whose items are bound.
     taken: BTreeMap<TaskId, u32>,
+    /// Generators of which an item that is an error was taken.
+    failed_streams: BTreeSet<TaskId>,
     /// The generators of these whose reader may have left.
     left: BTreeSet<TaskId>,
 }

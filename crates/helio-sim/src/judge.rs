@@ -6,7 +6,7 @@
 //! | a task's worker or node is lost | it was sent retries + 1 times to workers that were lost, or that it ended at |
 //! | an actor is dead | it was ended for good, or has begun as many lives as `max_restarts` allows |
 //! | an actor is not available | one of its processes was lost, and the call has no retries, or has used them |
-//! | an object cannot be made again | a node that it was written on was lost, and its call has no tries left |
+//! | an object cannot be made again | a node that it was written on, or that inherited it, was lost, and its call has no tries left |
 //! | an owner is dead | its process ended, or was cut off from the reader |
 //! | a call was cancelled | it was, or one above it |
 //! | a placement group is gone | that group was removed, or its maker ended |
@@ -170,7 +170,7 @@ impl Facts {
             return Ok(());
         }
         owed(history.object_lost(object), || {
-            "no node on which it was written was lost".to_owned()
+            "no node on which it was written, or that inherited it, was lost".to_owned()
         })?;
         let task = object.task();
         if object.index() >= PUT_INDEX_BASE || history.was_cancelled(task) {

@@ -54,7 +54,7 @@ use std::collections::BTreeMap;
 
 use crate::case::{Case, Part};
 use crate::core::Core;
-use crate::plan::Plan;
+use crate::plan::{NODES_MAX, Plan};
 use crate::program::{Author, Op};
 use crate::rng::{Rng, mix};
 use crate::trace::Trace;
@@ -107,8 +107,13 @@ const SEVENTH_SCENES: u64 = 0x7365_7665_6e74;
 const EIGHTH_SCENES: u64 = 0x6569_6768_7468;
 const NINTH_SCENES: u64 = 0x6e69_6e74_6873;
 const TENTH_SCENES: u64 = 0x7465_6e74_6873;
+const ELEVENTH_SCENES: u64 = 0x656c_6576_656e;
 /// The number of the random stream that decides, from the tenth edition on, which runs have no scene.
 const PLAIN: u64 = 0x706c_6169_6e73;
+/// The number of the random stream that decides, from the eleventh edition on, which edition's scenes a run has.
+const ANY_SCENE: u64 = 0x616e_795f_6f66;
+/// How many scenes there is room for: one that comes takes runs that have none, and the others keep theirs.
+const SCENES_MAX: u64 = 48;
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
 fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
@@ -126,31 +131,37 @@ fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<V
     (plan, scripts, rng)
 }
 
+/// How a plan gets a scene of one edition: one run in so many of those without a scene.
+type DrawScene = fn(&mut Plan, &mut Rng, u64);
+
+/// Each edition's scenes: how many there are, the random stream that decides on them, and the share of the runs without a
+/// scene that they take where the editions are asked one after the other.
+const SCENES_BY_EDITION: [(u32, u64, u64, u64, DrawScene); 9] = [
+    (3, 6, SCENES, 5, Plan::draw_scene),
+    (4, 6, LATER_SCENES, 4, Plan::draw_later_scene),
+    (5, 7, FIFTH_SCENES, 3, Plan::draw_fifth_scene),
+    (6, 5, SIXTH_SCENES, 3, Plan::draw_sixth_scene),
+    (7, 5, SEVENTH_SCENES, 3, Plan::draw_seventh_scene),
+    (8, 2, EIGHTH_SCENES, 3, Plan::draw_eighth_scene),
+    (9, 3, NINTH_SCENES, 2, Plan::draw_ninth_scene),
+    (10, 5, TENTH_SCENES, 2, Plan::draw_tenth_scene),
+    (11, 5, ELEVENTH_SCENES, 1, Plan::draw_eleventh_scene),
+];
+
 /// Gives the run a scene that its edition knows, or none.
 fn draw_scenes(plan: &mut Plan, seed: u64, edition: u32) {
-    if edition > 2 {
-        plan.draw_scene(&mut Rng::new(mix(seed) ^ SCENES));
+    if edition > 10 {
+        // Asked one after the other, the last ones were left three runs in a hundred: all scenes are alike likely.
+        let all = SCENES_BY_EDITION.iter();
+        let mut one_of_all = all.flat_map(|one| std::iter::repeat_n(one, one.1 as usize));
+        let place = Rng::new(mix(seed) ^ ANY_SCENE).below(SCENES_MAX) as usize;
+        if let Some((_, _, stream, _, draw)) = one_of_all.nth(place) {
+            draw(plan, &mut Rng::new(mix(seed) ^ stream), 1);
+        }
+        return;
     }
-    if edition > 3 {
-        plan.draw_later_scene(&mut Rng::new(mix(seed) ^ LATER_SCENES));
-    }
-    if edition > 4 {
-        plan.draw_fifth_scene(&mut Rng::new(mix(seed) ^ FIFTH_SCENES));
-    }
-    if edition > 5 {
-        plan.draw_sixth_scene(&mut Rng::new(mix(seed) ^ SIXTH_SCENES));
-    }
-    if edition > 6 {
-        plan.draw_seventh_scene(&mut Rng::new(mix(seed) ^ SEVENTH_SCENES));
-    }
-    if edition > 7 {
-        plan.draw_eighth_scene(&mut Rng::new(mix(seed) ^ EIGHTH_SCENES));
-    }
-    if edition > 8 {
-        plan.draw_ninth_scene(&mut Rng::new(mix(seed) ^ NINTH_SCENES));
-    }
-    if edition > 9 {
-        plan.draw_tenth_scene(&mut Rng::new(mix(seed) ^ TENTH_SCENES));
+    for (_, _, stream, share, draw) in SCENES_BY_EDITION.iter().filter(|one| one.0 <= edition) {
+        draw(plan, &mut Rng::new(mix(seed) ^ stream), *share);
     }
 }
 
@@ -171,7 +182,14 @@ fn run_changed(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) ->
     }
     let mut trace = if lines_max > 0 { Trace::keeping(lines_max) } else { Trace::default() };
     trace.note(0, || format!("{plan:?}"));
-    let mut world = World::new(Core::new(plan, rng, trace), scripts);
+    let mut core = Core::new(plan, rng, trace);
+    if core.plan.cpus.len() >= NODES_MAX {
+        core.facts.count("clusters of eight nodes");
+    }
+    if core.plan.drift_ppm_max > 0 {
+        core.facts.count("clocks that are too fast or too slow");
+    }
+    let mut world = World::new(core, scripts);
     world.run();
     let core = world.core;
     Report {

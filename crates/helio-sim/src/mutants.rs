@@ -536,12 +536,49 @@ pub const MUTANTS: &[Mutant] = &[
         "borrowed-value-not-asked-for",
         "who waits for a value that somebody else owns does not ask for it",
     ),
-    row("placement", "labels-not-told-again", "a node that registers again has no labels any more"),
     row(
         "workers",
         "worker-of-one-call-lent-on",
         "a worker that is to run one call is kept for others",
     ),
+    row("causes", "crash-blamed-on-memory", "the death of any worker is told as want of memory"),
+    row("causes", "crash-blamed-on-the-node", "the death of any worker is told as its node's"),
+    row(
+        "causes",
+        "crash-taken-for-a-cancellation",
+        "a call whose worker died is told to be cancelled",
+    ),
+    row(
+        "causes",
+        "refusal-blamed-on-the-group",
+        "a call that no node could make a process for is told that its placement group is gone",
+    ),
+    row(
+        "causes",
+        "refusal-blamed-on-the-place",
+        "a call that no node could make a process for is told that it may run nowhere",
+    ),
+    row(
+        "causes",
+        "owners-death-reaches-what-others-own",
+        "with one owner all that is borrowed is lost",
+    ),
+    row(
+        "causes",
+        "death-blamed-on-the-group",
+        "any death of an actor is told as the end of its placement group",
+    ),
+    row(
+        "causes",
+        "death-blamed-on-the-environment",
+        "any death of an actor is told as a failure of its environment",
+    ),
+    row(
+        "causes",
+        "death-blamed-on-the-place",
+        "any death of an actor is told as one that may live nowhere",
+    ),
+    row("placement", "calls-take-nothing", "a call that runs takes nothing of its node"),
 ];
 
 /// The outcome of the hunt for one mutant.
@@ -573,4 +610,42 @@ pub fn hunt(mutant: &Mutant, seeds: std::ops::Range<u64>) -> Option<Found> {
     });
     helio_types::mutants::plant("");
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    fn page(name: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals").join(name);
+        std::fs::read_to_string(path).expect("the page is there")
+    }
+
+    /// The words in back quotes of the last cell of each row below a heading.
+    fn named(text: &str, heading: &str) -> BTreeSet<String> {
+        let part = text.split("\n## ").find(|part| part.starts_with(heading)).expect("a heading");
+        let cells = part.lines().filter(|line| line.starts_with("| "));
+        let last = cells.filter_map(|line| line.trim_end_matches(" |").rsplit(" | ").next());
+        let words = last.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        words.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_promises_name_bugs_that_are_planted_and_found() {
+        let found = page("mutants.md");
+        let promised = named(&page("simulator.md"), "Promise, rule, bug");
+        assert!(promised.len() > 40, "{promised:?}");
+        for name in &promised {
+            assert!(MUTANTS.iter().any(|mutant| mutant.name == name), "{name} is no planted bug");
+        }
+        for mutant in MUTANTS {
+            let row = found.lines().find(|line| line.contains(&format!("| `{}` |", mutant.name)));
+            let row = row.unwrap_or_else(|| panic!("cargo xtask mutants --only {}", mutant.name));
+            let is_shown = !row.contains("| not found |") || !promised.contains(mutant.name);
+            assert!(is_shown, "no seed shows what a promise names: {row}");
+        }
+    }
 }

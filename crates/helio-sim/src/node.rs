@@ -256,6 +256,12 @@ impl NodeHost {
             }
             Action::Ask { to, message } => {
                 self.has_offered |= matches!(message, NodeToNode::Inherit(_));
+                if let NodeToNode::Inherited(done) = &message
+                    && done.refused.is_empty()
+                {
+                    let own = core.daemons[self.index].address.node_id;
+                    core.facts.history.inherited(done.object_id, own);
+                }
                 core.daemons[self.index].hands_over = self.has_offered && self.is_to_leave;
                 self.ask(core, &to, &message);
             }

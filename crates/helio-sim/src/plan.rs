@@ -237,6 +237,16 @@ pub enum Scene {
     Resettled,
     /// Calls of actors wait for large arguments, each in its concurrency group, or nowhere.
     Aside,
+    /// Generators are read to their ends, over connections that break, from processes that die.
+    Streams,
+    /// Actors have runtime environments, and their processes die.
+    Outfits,
+    /// Tasks and actors go by labels to nodes that register again.
+    Relabelled,
+    /// The results of calls that calls have made are waited for before they are there.
+    Lent,
+    /// Objects of other nodes are waited for, and read later, where there is no room, and the disk is full.
+    Refused,
 }
 
 /// The direction of a partition that is blocked.
@@ -279,6 +289,21 @@ pub enum Target {
 }
 
 impl Target {
+    /// What is counted where something goes there.
+    pub(crate) fn counted(self) -> &'static str {
+        match self {
+            Self::Anywhere => "without a strategy",
+            Self::Spread => "strategies: SPREAD",
+            Self::Here => "strategies: one's own node",
+            Self::RatherHere => "strategies: rather one's own node",
+            Self::There => "strategies: another node",
+            Self::RatherThere => "strategies: rather another node",
+            Self::Zone | Self::AnyZone => "strategies: a label",
+            Self::OtherZone => "strategies: not that label",
+            Self::NoZoneOrHeads | Self::OtherZoneOrHeads => "strategies: labels in turn",
+        }
+    }
+
     /// Whether it is one node.
     pub(crate) fn is_node(self) -> bool {
         matches!(self, Self::Here | Self::RatherHere | Self::There | Self::RatherThere)
@@ -332,6 +357,9 @@ pub struct Plan {
     pub reach_us_max: u64,
 }
 
+/// How many nodes a cluster has at most.
+pub(crate) const NODES_MAX: usize = 8;
+
 /// How long a run's drivers have, in microseconds of its own time.
 pub(crate) const RUN_US_MAX: u64 = 240_000_000;
 /// How long a single wait of user code may take: longer than every timeout of the system in a row.
@@ -347,7 +375,11 @@ impl Plan {
     /// The plan of a seed.
     #[must_use]
     pub fn draw(rng: &mut Rng, edition: u32) -> Self {
-        let n_nodes = if edition > 1 && rng.one_in(10) { rng.range(4, 8) } else { rng.range(1, 3) };
+        let n_nodes = if edition > 1 && rng.one_in(10) {
+            rng.range(4, NODES_MAX as u64)
+        } else {
+            rng.range(1, 3)
+        };
         let cpus: Vec<u32> = (0..n_nodes).map(|_| rng.range(1, 4) as u32).collect();
         let delay_us_max = *rng.pick(&[60, 400, 3_000, 30_000, 200_000]).unwrap_or(&400);
         let n_drivers = if rng.one_in(12) { rng.range(3, 8) } else { rng.range(1, 2) } as usize;

@@ -179,7 +179,9 @@ impl World {
                 found.push(format!("STATE-1: node {} disagrees with itself: {text}", host.index));
             }
             // An object goes with its owner's last reference, wherever it was written or copied, and with its owner.
-            let objects = host.node.objects();
+            // What a generator had made whose connection broke for good stays until its owner ends: nobody knows of it.
+            let mut objects = host.node.objects();
+            objects.retain(|(id, _)| !self.core.facts.history.has_failed_item(id.task()));
             if !has_keeper && !objects.is_empty() {
                 found.push(format!("a leak: node {} has {objects:?} of nobody", host.index));
             }

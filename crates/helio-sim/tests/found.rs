@@ -2,6 +2,7 @@
 
 use helio_sim::Report;
 use helio_sim::case::Case;
+use helio_sim::plan::{Fault, Scene};
 
 /// Runs a case; nothing may be wrong with it.
 #[track_caller]
@@ -256,4 +257,39 @@ fn a_call_that_was_never_sent_waits_for_a_connection() {
 #[test]
 fn nothing_stays_pinned_that_came_too_late() {
     check_edition(10, 41);
+}
+
+/// A hole of the draw: where every node had a hundred slots, the actor that no node was to hold could live.
+#[test]
+fn what_no_node_can_hold_is_demand_also_where_nodes_have_room_for_all_actors() {
+    for seed in 0..10 {
+        let report = helio_sim::run_with(&Case::of(seed), 0, |plan| {
+            (plan.scene, plan.n_drivers, plan.slots) = (Some(Scene::Demand), 1, 100);
+            (plan.has_kills, plan.has_groups, plan.start_failures) = (false, false, 0);
+            plan.faults.clear();
+        });
+        assert!(report.violations.is_empty(), "seed {seed}: {:?}", report.violations);
+        assert!(report.counts.contains_key("looks at the demand"), "seed {seed}");
+    }
+}
+
+/// A hole of the judge: a node left, its heir was lost, and with it an object that was never written there.
+#[test]
+fn what_a_node_has_inherited_is_lost_with_it() {
+    let report = helio_sim::run_with(&Case { edition: 11, ..Case::of(280) }, 0, |plan| {
+        (plan.scene, plan.cpus) = (Some(Scene::Staying), vec![2, 3, 2, 2]);
+        (plan.n_drivers, plan.n_ops, plan.start_failures) = (2, 9, 0);
+        (plan.has_kills, plan.has_groups) = (false, false);
+        (plan.store_size, plan.slots, plan.skew_ms_max) = (128 << 10, 2, 0);
+        (plan.gpus, plan.drift_ppm_max, plan.kill_us_max, plan.reach_us_max) = (0, 0, 500, 0);
+        plan.faults = vec![
+            (689_426, Fault::Drain),
+            (925_887, Fault::NodeTorn { after: 3 }),
+            (951_170, Fault::Stay),
+            (1_176_649, Fault::Drain),
+            (1_303_570, Fault::Stay),
+        ];
+    });
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+    assert!(report.counts["errors"] > 0, "nothing was lost: {:?}", report.counts);
 }

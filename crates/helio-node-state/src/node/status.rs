@@ -17,11 +17,8 @@ const SHAPES_MAX: usize = 100;
 impl Node {
     /// Returns the first message of the node on a connection to the control service, at `now`.
     pub fn registration(&mut self, now: u64) -> RegisterNode {
-        let mut info = self.info();
+        let info = self.info();
         self.reported = Some(info.clone());
-        if self.cluster.size() > 1 && mutant!("labels-not-told-again") {
-            info.labels.clear();
-        }
         RegisterNode {
             info,
             actors: self.running_actors(),

@@ -2,7 +2,7 @@
 
 use helio_types::{ObjectId, WorkerId, mutant};
 
-use super::Objects;
+use super::{Object, Objects};
 use crate::value::Stored;
 
 impl Objects {
@@ -52,8 +52,10 @@ impl Objects {
 
     /// The objects of that owner of which the bytes were not read.
     pub(crate) fn unread_of(&self, owner: WorkerId) -> Vec<ObjectId> {
+        let of_all = mutant!("owners-death-reaches-what-others-own");
+        let is_its = |object: &Object| object.is_of(owner) || of_all && object.owner.is_some();
         let unread =
-            self.all.iter().filter(|(_, object)| object.is_of(owner)).filter(|(_, object)| {
+            self.all.iter().filter(|(_, object)| is_its(object)).filter(|(_, object)| {
                 matches!(object.value, Stored::Pending | Stored::Stores { .. })
             });
         let mut unread: Vec<ObjectId> = unread.map(|(id, _)| *id).collect();

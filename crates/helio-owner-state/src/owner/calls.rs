@@ -257,7 +257,8 @@ impl Owner {
         let (cancelled, name) = (task.is_cancelled(), task.spec().template.name.clone());
         let may_retry = task.retries_left() != 0;
         let is_oom = cause.kind == DeathKind::OutOfMemory;
-        if cancelled && !mutant!("cancelled-call-retried") {
+        let is_stopped = cancelled || mutant!("crash-taken-for-a-cancellation");
+        if is_stopped && !mutant!("cancelled-call-retried") {
             self.fail(id, &cancelled_error(id, &name));
         } else if cause.kind == DeathKind::GroupRemoved {
             // Begun or not, there is no place any more where it could run.
@@ -276,6 +277,8 @@ impl Owner {
             self.retry(id, (name_of_loss(cause.kind), &cause.message));
         } else {
             let kind = match cause.kind {
+                _ if mutant!("crash-blamed-on-memory") => ErrorKind::OutOfMemory,
+                _ if mutant!("crash-blamed-on-the-node") => ErrorKind::NodeDied,
                 DeathKind::OutOfMemory => ErrorKind::OutOfMemory,
                 DeathKind::NodeDied => ErrorKind::NodeDied,
                 _ => ErrorKind::WorkerCrashed,

@@ -61,6 +61,8 @@ impl Owner {
 
     pub(super) fn on_lease_refused(&mut self, request: u64, failure: &Failure) {
         let kind = match failure.kind {
+            _ if mutant!("refusal-blamed-on-the-group") => ErrorKind::TaskGroupRemoved,
+            _ if mutant!("refusal-blamed-on-the-place") => ErrorKind::TaskUnschedulable,
             FailureKind::RuntimeEnv => ErrorKind::RuntimeEnvSetup,
             FailureKind::Unschedulable => ErrorKind::TaskUnschedulable,
             FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,

@@ -1,6 +1,8 @@
 //! `cargo xtask mutants`: plants bugs in the machines, one at a time, and looks for the first seed that shows each.
-//! Prints the page with the table; whoever is not found is named on stderr.
+//! Keeps the page with the table up to date row by row, or prints it; whoever is not found is named on stderr.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +19,12 @@ struct Options {
     /// Plant nothing, and name each seed that fails.
     #[arg(long)]
     clean: bool,
+    /// The page with the table: a row is written as soon as its mutant is found, and the other rows stay.
+    #[arg(long)]
+    page: Option<PathBuf>,
+    /// Begin with the seed that the page has, and look for another one only where that does not fail any more.
+    #[arg(long, requires = "page")]
+    known: bool,
     /// Begin with this seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -28,6 +36,9 @@ struct Options {
     jobs: usize,
 }
 
+/// The seed and the sentence of each row, by the name of its mutant.
+type Rows = BTreeMap<String, (String, String)>;
+
 fn main() -> ExitCode {
     let options = Options::parse();
     // A machine's own assertion is one way to be found; its message is in the table.
@@ -38,30 +49,55 @@ fn main() -> ExitCode {
     let is_wanted =
         |mutant: &&Mutant| options.only.iter().any(|word| mutant.name.contains(word.as_str()));
     let wanted: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
-    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let before = options.page.as_deref().map(read).unwrap_or_default();
+    let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let rows = Mutex::new(before.clone());
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
                 while let Some(mutant) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = hunt(mutant, options.from..options.seeds);
-                    let at = found
-                        .as_ref()
-                        .map_or("NOT FOUND".to_owned(), |f| format!("seed {}", f.seed));
-                    eprintln!("{}: {at}", mutant.name);
-                    if let Ok(mut rows) = rows.lock() {
-                        rows.push((*mutant, found));
+                    let found = options.known.then(|| known(mutant, &before)).flatten();
+                    let found = found.or_else(|| hunt(mutant, options.from..options.seeds));
+                    let row = match found {
+                        Some(Found { seed, says }) => (seed.to_string(), shown(&says)),
+                        None => ("not found".to_owned(), String::new()),
+                    };
+                    missed.fetch_add(usize::from(row.1.is_empty()), Ordering::Relaxed);
+                    eprintln!("{}: seed {}", mutant.name, row.0);
+                    let Ok(mut rows) = rows.lock() else { continue };
+                    rows.insert(mutant.name.to_owned(), row);
+                    if let Some(path) = &options.page
+                        && let Err(error) = std::fs::write(path, page(&rows, options.seeds))
+                    {
+                        eprintln!("{}: {error}", path.display());
                     }
                 }
             });
         }
     });
-    let mut rows = rows.into_inner().unwrap_or_default();
-    let place = |mutant: &Mutant| MUTANTS.iter().position(|other| other.name == mutant.name);
-    rows.sort_by_key(|(mutant, _)| place(mutant));
-    print!("{}", page(&rows, options.seeds));
-    let missed = rows.iter().filter(|(_, found)| found.is_none()).count();
-    eprintln!("{} mutants, {missed} not found in {} seeds", rows.len(), options.seeds);
+    if options.page.is_none() {
+        print!("{}", page(&rows.into_inner().unwrap_or_default(), options.seeds));
+    }
+    let missed = missed.into_inner();
+    eprintln!("{} mutants, {missed} not found in {} seeds", wanted.len(), options.seeds);
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The rows of a page that was written before.
+fn read(page: &Path) -> Rows {
+    let text = std::fs::read_to_string(page).unwrap_or_default();
+    let rows = text.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.splitn(5, " | ").skip(1);
+        let name = cells.next()?.strip_prefix('`')?.strip_suffix('`')?;
+        Some((name.to_owned(), (cells.nth(1)?.to_owned(), cells.next()?.to_owned())))
+    });
+    rows.collect()
+}
+
+/// Runs the seed alone that the page has for the mutant.
+fn known(mutant: &Mutant, rows: &Rows) -> Option<Found> {
+    let seed: u64 = rows.get(mutant.name)?.0.parse().ok()?;
+    hunt(mutant, seed..seed + 1)
 }
 
 /// Runs the seeds without a bug, in so many parts at a time.
@@ -86,20 +122,17 @@ fn run_clean(seeds: u64, jobs: u64) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn page(rows: &[(&Mutant, Option<Found>)], seeds: u64) -> String {
+fn page(rows: &Rows, seeds: u64) -> String {
     let mut text = format!(
         "# Planted bugs\n\n\
          `cargo xtask mutants` writes this page. It builds the machines with switches for the bugs below, plants one \
          after the other, and runs the simulator's seeds from 0 on until one fails ([simulator](simulator.md)): the \
-         first {seeds} are those that `make test` runs.\n\n\
+         first {seeds} are those that `make test` runs. `--only WORD` looks for some of them. `--known` begins with the \
+         seeds below, which may not be the first ones any more.\n\n\
          | area | mutant | what it breaks | first failing seed | what finds it |\n|---|---|---|---|---|\n"
     );
-    for (mutant, found) in rows {
-        let (seed, says) = match found {
-            Some(found) => (found.seed.to_string(), shown(&found.says)),
-            None => ("not found".to_owned(), String::new()),
-        };
-        let Mutant { name, area, breaks } = mutant;
+    for Mutant { name, area, breaks } in MUTANTS {
+        let Some((seed, says)) = rows.get(*name) else { continue };
         text.push_str(&format!("| {area} | `{name}` | {breaks} | {seed} | {says} |\n"));
     }
     text

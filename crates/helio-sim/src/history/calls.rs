@@ -390,6 +390,17 @@ impl History {
         *taken = count.max(*taken);
     }
 
+    /// The reader of a generator has taken an item that is an error.
+    pub fn item_failed(&mut self, task: TaskId) {
+        self.failed_streams.insert(task);
+    }
+
+    /// Whether it has.
+    #[must_use]
+    pub fn has_failed_item(&self, task: TaskId) -> bool {
+        self.failed_streams.contains(&task)
+    }
+
     /// The reader of a generator lets go of it, or of one of its items: it may be made again for nobody.
     pub fn stream_left(&mut self, task: TaskId) {
         self.left.insert(task);

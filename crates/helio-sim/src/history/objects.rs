@@ -17,6 +17,11 @@ impl History {
         }
     }
 
+    /// A node has taken an object over from one that leaves.
+    pub fn inherited(&mut self, object: ObjectId, by: NodeId) {
+        self.written.entry(object).or_default().insert(by);
+    }
+
     /// A disk does not give an object back.
     pub fn object_unreadable(&mut self, object: ObjectId) {
         self.unreadable.insert(object);
@@ -28,7 +33,7 @@ impl History {
         self.owners.get(&object.task()).copied()
     }
 
-    /// Whether a node on which the object was written was lost, or is apart from the object's owner, or its disk did
+    /// Whether a node on which the object was written, or that has inherited it, was lost, or is apart from the object's owner, or its disk did
     /// not give it back.
     #[must_use]
     pub fn object_lost(&self, object: ObjectId) -> bool {

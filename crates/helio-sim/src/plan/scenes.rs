@@ -32,11 +32,11 @@ impl Plan {
         self.scene
     }
 
-    /// Gives one run in five a scene. It is drawn apart from the rest, so that the other runs stay what they are.
-    pub(crate) fn draw_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` a scene. It is drawn apart from the rest, so that the other runs stay what they are.
+    pub(crate) fn draw_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{Items, Leaving, LostOrders, Moving, Orphans, Relay};
         let all = [Relay, Items, Leaving, Moving, LostOrders, Orphans];
-        let Some(scene) = self.begin_scene(rng, 5, &all, 2..=4, 2) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &all, 2..=4, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Relay => Vec::new(),
@@ -66,11 +66,11 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Gives a quarter of the runs without a scene one that the fourth edition has brought.
-    pub(crate) fn draw_later_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` of those without a scene one that the fourth edition has brought.
+    pub(crate) fn draw_later_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{BadDisks, Deadlines, HeadDisk, Names, Table, Unheard};
         let all = [Table, Names, Unheard, Deadlines, BadDisks, HeadDisk];
-        let Some(scene) = self.begin_scene(rng, 4, &all, 1..=3, 3) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &all, 1..=3, 3) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Table | Names => {
@@ -122,11 +122,11 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Gives a third of the runs without a scene one that the fifth edition has brought.
-    pub(crate) fn draw_fifth_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` of those without a scene one that the fifth edition has brought.
+    pub(crate) fn draw_fifth_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{Ahead, Clocks, DamagedDisks, Devices, Environments, Grace, PushBack};
         let all = [Devices, Environments, PushBack, Clocks, Ahead, DamagedDisks, Grace];
-        let Some(scene) = self.begin_scene(rng, 3, &all, 1..=3, 3) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &all, 1..=3, 3) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         let losses = [Fault::Worker, Fault::Caller, Fault::Peer, Fault::Node];
         let mut maybe_a_loss = || match at(0, 2) {
@@ -179,11 +179,11 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Gives a third of the runs without a scene one that the sixth edition has brought.
-    pub(crate) fn draw_sixth_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` of those without a scene one that the sixth edition has brought.
+    pub(crate) fn draw_sixth_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{Apart, Borrowed, Cancels, Handles, Readers};
         let all = [Readers, Cancels, Apart, Handles, Borrowed];
-        let Some(scene) = self.begin_scene(rng, 3, &all, 2..=4, 2) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &all, 2..=4, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Readers => (0..4).map(|_| (at(50_000, 1_500_000), Fault::Reader)).collect(),
@@ -215,11 +215,11 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Gives a third of the runs without a scene one that the seventh edition has brought.
-    pub(crate) fn draw_seventh_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` of those without a scene one that the seventh edition has brought.
+    pub(crate) fn draw_seventh_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{Chains, Makers, Removals, Squeezed, Unreached};
         let all = [Squeezed, Removals, Makers, Chains, Unreached];
-        let Some(scene) = self.begin_scene(rng, 3, &all, 1..=3, 2) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &all, 1..=3, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Squeezed => (0..4).map(|_| (at(50_000, 1_500_000), Fault::Squeeze)).collect(),
@@ -251,10 +251,12 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Gives a third of the runs without a scene one that the eighth edition has brought.
-    pub(crate) fn draw_eighth_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` of those without a scene one that the eighth edition has brought.
+    pub(crate) fn draw_eighth_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{Placed, Staying};
-        let Some(scene) = self.begin_scene(rng, 3, &[Placed, Staying], 2..=4, 2) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &[Placed, Staying], 2..=4, 2) else {
+            return;
+        };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         let losses = [Fault::Worker, Fault::Peer, Fault::Peer, Fault::Node];
         self.faults = match scene {
@@ -293,11 +295,11 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Gives half of the runs without a scene one that the ninth edition has brought.
-    pub(crate) fn draw_ninth_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` of those without a scene one that the ninth edition has brought.
+    pub(crate) fn draw_ninth_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{Freed, Keepers, Unplaced};
         let all = [Keepers, Freed, Unplaced];
-        let Some(scene) = self.begin_scene(rng, 2, &all, 2..=4, 2) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &all, 2..=4, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Keepers => (0..4).map(|_| (at(50_000, 3_000_000), Fault::Keeper)).collect(),
@@ -318,11 +320,11 @@ impl Plan {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Gives half of the runs without a scene one that the tenth edition has brought.
-    pub(crate) fn draw_tenth_scene(&mut self, rng: &mut Rng) {
+    /// Gives one run in `share` of those without a scene one that the tenth edition has brought.
+    pub(crate) fn draw_tenth_scene(&mut self, rng: &mut Rng, share: u64) {
         use Scene::{Aside, Demand, Resettled, Softly, Spaces};
         let all = [Demand, Spaces, Softly, Resettled, Aside];
-        let Some(scene) = self.begin_scene(rng, 2, &all, 2..=4, 3) else { return };
+        let Some(scene) = self.begin_scene(rng, share, &all, 2..=4, 3) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
             Resettled => (0..2).map(|_| (at(50_000, 2_500_000), Fault::Node)).collect(),
@@ -340,6 +342,42 @@ impl Plan {
             Demand => self.n_drivers = 1,
             Softly => self.has_kills = true,
             _ => {}
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Gives one run in `share` of those without a scene one that the eleventh edition has brought.
+    pub(crate) fn draw_eleventh_scene(&mut self, rng: &mut Rng, share: u64) {
+        use Scene::{Lent, Outfits, Refused, Relabelled, Streams};
+        let all = [Streams, Outfits, Relabelled, Lent, Refused];
+        let Some(scene) = self.begin_scene(rng, share, &all, 2..=4, 2) else { return };
+        let mut at = |first: u64, latest: u64| rng.range(first, latest);
+        self.faults = match scene {
+            // On most nodes, while the memory is full.
+            Refused => (0..8)
+                .map(|_| (at(2_000_000, 14_000_000), at(2_000_000, 5_000_000)))
+                .map(|(at, for_us)| (at, Fault::DiskFull { for_us }))
+                .collect(),
+            Outfits => (0..4).map(|_| (at(100_000, 2_500_000), Fault::Worker)).collect(),
+            Relabelled => {
+                let away = Fault::Control { away_us: at(1_000, 300_000) };
+                let cut = |at: u64| (at, Fault::ControlLink);
+                vec![
+                    cut(at(50_000, 500_000)),
+                    (at(50_000, 500_000), away),
+                    cut(at(50_000, 900_000)),
+                ]
+            }
+            Streams => {
+                let losses = [[Fault::Peer; 2], [Fault::Worker, Fault::Peer]][at(0, 1) as usize];
+                let mut one = || (at(50_000, 2_500_000), losses[at(0, 1) as usize]);
+                (0..5).map(|_| one()).collect()
+            }
+            // These are drawn above.
+            _ => Vec::new(),
+        };
+        if scene == Refused {
+            self.store_size = 16 << 10;
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }

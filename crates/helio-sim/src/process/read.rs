@@ -1,6 +1,6 @@
 //! Operations that read, and the checks on what is read.
 
-use helio_owner_state::{Event, Owner};
+use helio_owner_state::{Event, Owner, Stored};
 use helio_process_state::Bytes;
 use helio_proto::control::{ControlResponse, GetNamedActor};
 use helio_proto::error::{SystemError, came_through};
@@ -297,6 +297,10 @@ impl Process {
             core.facts.history.items_taken(task, next + 1);
             self.tell_owner(core, Event::StreamRead { task, index: next });
             let item = Owner::stream_item(task, next);
+            let known = self.owner().and_then(|owner| owner.object(&item));
+            if known.is_some_and(|known| matches!(known.value(), Stored::Error(_))) {
+                core.facts.history.item_failed(task);
+            }
             // An item after the last can only be the error with which the generator ended.
             let expect = Expect { hash: body.result(1000 + next), raises: next >= body.count };
             frame.slots.insert(to, Held::Ref { id: item, expect });
@@ -305,8 +309,8 @@ impl Process {
         }
         match total {
             Some(total) if next >= total => {
-                let ended = self.read(core, id).map(|end| self.bytes(core, &end).1);
-                if next < body.count && ended == Some(false) {
+                // A generator that fails yields its error last.
+                if next < body.count && !core.facts.history.has_failed_item(task) {
                     core.violation(format!("a stream of {} items ended after {next}", body.count));
                 }
                 Step::Next

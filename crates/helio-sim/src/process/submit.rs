@@ -415,6 +415,7 @@ impl Process {
             core.facts.history.raises_again(id);
         }
         if call_op.place.is_none() && actor.is_none() {
+            core.facts.count(call_op.target.counted());
             core.facts.history.targeted(id, call_op.target, node_id);
         }
         core.note(|| {
@@ -523,6 +524,15 @@ impl Process {
         let handle = (!is_detached).then(|| handle_object(actor));
         let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
         core.facts.count("actors");
+        core.facts.count(actor_op.target.counted());
+        let kinds = [
+            (actor_op.is_async, "actors of coroutines"),
+            (is_unordered(actor), "actors that take calls in any order"),
+            (has_groups(actor), "actors with concurrency groups"),
+        ];
+        for (_, kind) in kinds.iter().filter(|(is_it, _)| *is_it) {
+            core.facts.count(kind);
+        }
         let group = spec.strategy.placement_group;
         let takes = if group.is_nil() { (100.0 * actor_op.slots) as u32 } else { IN_GROUP };
         let promise = (actor_op.max_restarts, is_detached);

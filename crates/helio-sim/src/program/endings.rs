@@ -2,12 +2,15 @@
 
 use helio_proto::group::GroupStrategy;
 
-use super::{Author, GroupOp, InGroup, Job, Op, Slot};
+use super::{Author, Env, GroupOp, InGroup, Job, Op, Slot};
 use crate::bundles::ROOM;
 use crate::plan::{Target, WAIT_US_MAX};
 
-/// As much as no node has.
-pub(super) const TOO_MUCH: u32 = 100;
+/// As much as no node has, also where nodes have slots for all actors.
+pub(super) const TOO_MUCH: u32 = 1_000;
+
+/// How long it takes at least until somebody is told that there is no room, in microseconds.
+const REFUSED_AFTER_US: u64 = 600_000;
 
 /// How often a program looks whether a node hands over its objects.
 const HAND_OVER_LOOKS: u32 = 2_000;
@@ -52,6 +55,99 @@ impl Author<'_> {
             }
             self.drop_all(&[slot]);
         }
+    }
+
+    /// Generators on all nodes are read to their ends.
+    pub(super) fn streams(&mut self) {
+        let mut streams = Vec::new();
+        for _ in 0..self.rng.range(2, 5) {
+            let retries = *self.rng.pick(&[0, 3, -1]).unwrap_or(&3);
+            let mut call = self.call(Job::Stream, retries, Target::Spread);
+            call.count = self.rng.range(2, 8) as u32;
+            (call.cpu, call.backpressure) = (50, *self.rng.pick(&[0, 0, 2]).unwrap_or(&0));
+            let count = call.count;
+            streams.push((self.submit_op(call), count));
+        }
+        for (stream, count) in streams {
+            let mut items = Vec::new();
+            // One more: there is the end, or the error with which it ended.
+            for _ in 0..=count {
+                let to = self.slot();
+                self.ops.push(Op::Next { stream, to });
+                items.push(to);
+                self.read(&[to]);
+            }
+            self.ops.push(Op::DropStream(stream));
+            self.drop_all(&items);
+        }
+    }
+
+    /// Actors of an environment of their own have work while their processes die.
+    pub(super) fn outfits(&mut self) {
+        let actor = self.new_actor(-1, None);
+        if let Some(Op::Actor(actor_op)) = self.ops.last_mut() {
+            actor_op.needs.env = Env::Own;
+        }
+        let mut made = Vec::new();
+        for _ in 0..self.rng.range(4, 12) {
+            let mut call = self.call(Job::Slow, -1, Target::Anywhere);
+            call.actor = Some(actor);
+            made.push(self.submit_op(call));
+        }
+        self.read(&made);
+        self.drop_all(&made);
+        self.drop_all(&[actor]);
+    }
+
+    /// Results that workers own are waited for, or read, while they are made.
+    pub(super) fn lent(&mut self) {
+        let mut inner = Vec::new();
+        for _ in 0..self.rng.range(1, 4) {
+            let mut call = self.call(Job::Spawn, 3, Target::Spread);
+            call.cpu = 50;
+            let (outer, to) = (self.submit_op(call), self.slot());
+            self.ops.push(Op::Take { from: outer, to });
+            self.drop_all(&[outer]);
+            inner.push(to);
+        }
+        if self.rng.one_in(2) {
+            let (slots, count) = (inner.clone(), inner.len());
+            let fetch = self.rng.one_in(2);
+            self.ops.push(Op::Await { slots, count, fetch, for_us: WAIT_US_MAX });
+        }
+        self.read(&inner);
+        self.drop_all(&inner);
+    }
+
+    /// What lies elsewhere is waited for, and read a while later, on a node whose memory is taken.
+    pub(super) fn refused(&mut self) {
+        let large = |author: &mut Self, count: u64, target: Target, for_us: u64| -> Vec<Slot> {
+            let mut made = Vec::new();
+            for _ in 0..count {
+                let mut call = author.call(Job::Big, -1, target);
+                call.cpu = 50;
+                made.push(author.submit_op(call));
+            }
+            let (slots, count) = (made.clone(), made.len());
+            author.ops.push(Op::Await { slots, count, fetch: false, for_us });
+            made
+        };
+        let n_far = self.rng.range(3, 8);
+        let far = large(self, n_far, Target::Spread, WAIT_US_MAX);
+        let n_here = self.rng.range(16, 24);
+        let mut here = large(self, n_here, Target::RatherHere, WAIT_US_MAX);
+        for _ in 0..self.rng.range(3, 6) {
+            // What is made while the disk is full can go nowhere.
+            let n_more = self.rng.range(6, 12);
+            here.extend(large(self, n_more, Target::RatherHere, REFUSED_AFTER_US));
+            let for_us = *self.rng.pick(&[100_000, 3_000_000]).unwrap_or(&100_000);
+            let (slots, count) = (far.clone(), far.len());
+            self.ops.push(Op::Await { slots, count, fetch: true, for_us });
+            self.wait(200_000);
+            self.read(&far);
+        }
+        self.drop_all(&far);
+        self.drop_all(&here);
     }
 
     /// A placement group that no node can hold is removed while calls and an actor wait for it, and some come late.

@@ -57,6 +57,11 @@ impl Author<'_> {
             Scene::Softly => self.softly(),
             Scene::Resettled => self.resettled(),
             Scene::Aside => self.aside(),
+            Scene::Streams => self.streams(),
+            Scene::Outfits => self.outfits(),
+            Scene::Relabelled => self.placed(),
+            Scene::Lent => self.lent(),
+            Scene::Refused => self.refused(),
             // Its play is the first thing that happens.
             Scene::Apart => self.relay_from_everywhere(),
         }
