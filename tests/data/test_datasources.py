@@ -177,6 +177,9 @@ def test_sources_of_the_older_kind(rd: Any) -> None:
 def test_bundles_of_references_are_whole_blocks(rd: Any) -> None:
     cut = rd.range(20, override_num_blocks=2).materialize().limit(15)
     bundles = list(cut.iter_internal_ref_bundles())
+    for bundle in bundles:
+        for entry in bundle.blocks:
+            assert ray.get(entry.ref).num_rows == entry.metadata.num_rows
     tables = [t for b in bundles for t in ray.get(b.block_refs)]
     assert [t.num_rows for t in tables] == [b.num_rows() for b in bundles] == [10, 5]
     assert [i for t in tables for i in t["id"].to_pylist()] == list(range(15))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat.data.block import BlockMetadata
 
@@ -14,17 +14,24 @@ if TYPE_CHECKING:
     from heliostat import ObjectRef
 
 
+class BlockEntry(NamedTuple):
+    """A reference to a block, and the block's metadata."""
+
+    ref: Any
+    metadata: BlockMetadata
+
+
 @dataclass(frozen=True)
 class RefBundle:
     """References to whole blocks, each with its ``BlockMetadata``.
 
     Args:
-        blocks: Pairs of a reference and metadata.
+        blocks: A ``ref`` and ``metadata`` each.
         schema: The Arrow schema that they share, None if it is not known.
         owns_blocks: Whether nobody else has the blocks.
     """
 
-    blocks: tuple[tuple[Any, BlockMetadata], ...]
+    blocks: tuple[BlockEntry, ...]
     schema: pa.Schema | None = None
     owns_blocks: bool = False
 
@@ -51,5 +58,5 @@ class RefBundle:
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def __iter__(self) -> Iterator[tuple[Any, BlockMetadata]]:
+    def __iter__(self) -> Iterator[BlockEntry]:
         return iter(self.blocks)

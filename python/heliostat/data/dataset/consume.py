@@ -17,7 +17,7 @@ from heliostat.data.iterate.iterator import DataIterator, PlanIterator
 from heliostat.data.plan import analysis
 from heliostat.data.plan.operators import Bundle, InputBlocks, Limit, Map
 from heliostat.data.plan.transforms import MapStream
-from heliostat.data.ref_bundle import RefBundle
+from heliostat.data.ref_bundle import BlockEntry, RefBundle
 from heliostat.data.sources.options import spelled_methods
 
 if TYPE_CHECKING:
@@ -277,7 +277,8 @@ class Consumers(Transforms):
         """Return the blocks as references, each a whole block, with their numbers of rows and bytes."""
         for bundle in map(whole, self._bundles()):
             about = BlockMetadata(bundle.rows, bundle.size, None, list(bundle.files))
-            yield RefBundle(((bundle.ref, about),), bundle.schema, not bundle.given)
+            entry = BlockEntry(bundle.ref, about)
+            yield RefBundle((entry,), bundle.schema, not bundle.given)
 
     # --- a few rows ---
 
