@@ -353,11 +353,13 @@ impl Plan {
         let Some(scene) = self.begin_scene(rng, share, &all, 2..=4, 2) else { return };
         let mut at = |first: u64, latest: u64| rng.range(first, latest);
         self.faults = match scene {
-            // On most nodes, while the memory is full.
-            Refused => (0..8)
-                .map(|_| (at(2_000_000, 14_000_000), at(2_000_000, 5_000_000)))
-                .map(|(at, for_us)| (at, Fault::DiskFull { for_us }))
-                .collect(),
+            Refused => {
+                let mut full = || (at(200_000, 4_000_000), at(500_000, 3_000_000));
+                (0..3)
+                    .map(|_| full())
+                    .map(|(at, for_us)| (at, Fault::DiskFull { for_us }))
+                    .collect()
+            }
             Outfits => (0..4).map(|_| (at(100_000, 2_500_000), Fault::Worker)).collect(),
             Relabelled => {
                 let away = Fault::Control { away_us: at(1_000, 300_000) };

@@ -9,9 +9,6 @@ use crate::plan::{Target, WAIT_US_MAX};
 /// As much as no node has, also where nodes have slots for all actors.
 pub(super) const TOO_MUCH: u32 = 1_000;
 
-/// How long it takes at least until somebody is told that there is no room, in microseconds.
-const REFUSED_AFTER_US: u64 = 600_000;
-
 /// How often a program looks whether a node hands over its objects.
 const HAND_OVER_LOOKS: u32 = 2_000;
 
@@ -121,7 +118,7 @@ impl Author<'_> {
 
     /// What lies elsewhere is waited for, and read a while later, on a node whose memory is taken.
     pub(super) fn refused(&mut self) {
-        let large = |author: &mut Self, count: u64, target: Target, for_us: u64| -> Vec<Slot> {
+        let large = |author: &mut Self, count: u64, target: Target| -> Vec<Slot> {
             let mut made = Vec::new();
             for _ in 0..count {
                 let mut call = author.call(Job::Big, -1, target);
@@ -129,17 +126,14 @@ impl Author<'_> {
                 made.push(author.submit_op(call));
             }
             let (slots, count) = (made.clone(), made.len());
-            author.ops.push(Op::Await { slots, count, fetch: false, for_us });
+            author.ops.push(Op::Await { slots, count, fetch: false, for_us: WAIT_US_MAX });
             made
         };
         let n_far = self.rng.range(3, 8);
-        let far = large(self, n_far, Target::Spread, WAIT_US_MAX);
-        let n_here = self.rng.range(16, 24);
-        let mut here = large(self, n_here, Target::RatherHere, WAIT_US_MAX);
-        for _ in 0..self.rng.range(3, 6) {
-            // What is made while the disk is full can go nowhere.
-            let n_more = self.rng.range(6, 12);
-            here.extend(large(self, n_more, Target::RatherHere, REFUSED_AFTER_US));
+        let far = large(self, n_far, Target::Spread);
+        let n_here = self.rng.range(24, 36);
+        let here = large(self, n_here, Target::RatherHere);
+        for _ in 0..self.rng.range(2, 4) {
             let for_us = *self.rng.pick(&[100_000, 3_000_000]).unwrap_or(&100_000);
             let (slots, count) = (far.clone(), far.len());
             self.ops.push(Op::Await { slots, count, fetch: true, for_us });
