@@ -307,7 +307,7 @@ mod tests {
         writer.write(batch.clone(), true).unwrap();
         let mut found = Vec::new();
         read(&folder.first(), |batch| found.push(batch)).unwrap();
-        assert_eq!(found, [batch.clone()]);
+        assert_eq!(found, std::slice::from_ref(&batch));
 
         let old = format!("{MAGIC_OF_ROWS}\n{}\n", about().line());
         let old = [old.into_bytes(), packed(&batch).unwrap()].concat();
