@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from helpers.harness import wait_until
 
@@ -31,10 +32,9 @@ def wait_until_loaded() -> None:
     wait_until(has_started, within=300, what="a worker that is forked with transformers")
 
 
-def make(folder: Path, template: str | None = None) -> str:
-    """The folder of a GPT-2 of two layers, with the bytes of UTF-8 as its tokens."""
+def _tokenizer() -> tuple[Any, dict[str, int]]:
+    """The bytes of UTF-8 as tokens, and their numbers."""
     import tokenizers
-    import torch
     import transformers
 
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
@@ -42,7 +42,49 @@ def make(folder: Path, template: str | None = None) -> str:
     made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=words, merges=[]))
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>"), words
+
+
+def make_speech(folder: Path) -> str:
+    """The folder of a Whisper of one layer, which says anything."""
+    import torch
+    import transformers
+
+    tokenizer, words = _tokenizer()
+    tokenizer.save_pretrained(folder)
+    transformers.WhisperFeatureExtractor(feature_size=8).save_pretrained(folder)
+    torch.manual_seed(0)
+    end = words["<end>"]
+    config = transformers.WhisperConfig(
+        vocab_size=len(words),
+        num_mel_bins=8,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        max_target_positions=32,
+        pad_token_id=end,
+        bos_token_id=end,
+        eos_token_id=end,
+        decoder_start_token_id=end,
+        begin_suppress_tokens=None,
+        suppress_tokens=None,
+    )
+    made = transformers.WhisperForConditionalGeneration(config)
+    made.generation_config.update(max_new_tokens=8, forced_decoder_ids=None)
+    made.save_pretrained(folder)
+    return str(folder)
+
+
+def make(folder: Path, template: str | None = None) -> str:
+    """The folder of a GPT-2 of two layers, with the bytes of UTF-8 as its tokens."""
+    import torch
+    import transformers
+
+    tokenizer, words = _tokenizer()
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from heliostat.core.platform.extras import required
+from heliostat.serve.llm.mirror import CloudMirrorConfig, fetched
 from heliostat.serve.options import attribute
 from heliostat.util.engines.engine import Model
 
@@ -17,25 +18,27 @@ __all__ = ["LLMConfig", "LLMServingArgs", "LoraConfig", "ModelLoadingConfig"]
 ENGINES = ("vLLM", "transformers")
 
 
-class _Model(BaseModel):
+class Strict(BaseModel):
+    """A model without fields of other names."""
+
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
 
 
-class ModelLoadingConfig(_Model):
+class ModelLoadingConfig(Strict):
     """The name of a model for clients, and where it is.
 
     Attributes:
         model_id: The name.
-        model_source: A folder, or a name at Hugging Face. Default: ``model_id``.
+        model_source: A folder, a name at Hugging Face, or a ``CloudMirrorConfig``. Default: ``model_id``.
         tokenizer_source: The same of its tokenizer. Default: ``model_source``.
     """
 
     model_id: str = Field(min_length=1)
-    model_source: str | None = None
+    model_source: str | CloudMirrorConfig | None = None
     tokenizer_source: str | None = None
 
 
-class LoraConfig(_Model):
+class LoraConfig(Strict):
     """Adapters, which Heliostat does not load: an ``LLMConfig`` with one is refused.
 
     Attributes:
@@ -51,7 +54,7 @@ class LoraConfig(_Model):
     max_download_tries: int = 3
 
 
-class LLMConfig(_Model):
+class LLMConfig(Strict):
     """A model and its replicas.
 
     Attributes:
@@ -114,8 +117,11 @@ class LLMConfig(_Model):
 
     @property
     def source(self) -> str:
-        """Where the model is."""
-        return str(self.model_loading_config.model_source or self.model_id)
+        """Where the model is; one of a cloud's storage is fetched before."""
+        named = self.model_loading_config.model_source
+        if isinstance(named, CloudMirrorConfig):
+            return fetched(named, self.model_id)
+        return str(named or self.model_id)
 
     @property
     def engine(self) -> str:
@@ -142,7 +148,7 @@ class LLMConfig(_Model):
         return made
 
 
-class IngressClsConfig(_Model):
+class IngressClsConfig(Strict):
     """A class of one's own in place of ``OpenAiIngress``.
 
     Attributes:
@@ -159,7 +165,7 @@ class IngressClsConfig(_Model):
         return attribute(value) if isinstance(value, str) else value
 
 
-class LLMServingArgs(_Model):
+class LLMServingArgs(Strict):
     """The arguments of ``build_openai_app``.
 
     Attributes:

@@ -28,6 +28,9 @@ from heliostat.serve.llm.openai_api_models import (
     EmbeddingResponse,
     ErrorInfo,
     ErrorResponse,
+    TranscriptionRequest,
+    TranscriptionResponse,
+    TranscriptionStreamResponse,
     Usage,
     new_id,
 )
@@ -48,11 +51,12 @@ class LLMServer:
     async def __init__(self, llm_config: LLMConfig) -> None:  # type: ignore[misc] # Serve awaits it
         self._config = llm_config
         loop = asyncio.get_running_loop()
+        model = await loop.run_in_executor(None, lambda: llm_config.model)  # it may be fetched
         # vLLM belongs to the event loop; loading another model takes long.
         if llm_config.engine == "vLLM":
-            self._engine = load(llm_config.model)
+            self._engine = load(model)
         else:
-            self._engine = await loop.run_in_executor(None, load, llm_config.model)
+            self._engine = await loop.run_in_executor(None, load, model)
 
     async def check_health(self) -> None:
         """Raises when the engine has ended."""
@@ -61,6 +65,11 @@ class LLMServer:
     async def llm_config(self) -> LLMConfig:
         """Return the configuration of the model."""
         return self._config
+
+    def _generate(self, prompt: str, sampling: Sampling) -> AsyncIterator[Piece]:
+        """How a text goes on."""
+        made: AsyncIterator[Piece] = self._engine.generate(prompt, sampling)
+        return made
 
     async def chat(self, request: ChatCompletionRequest) -> AsyncIterator[Any]:
         """Answer ``POST /v1/chat/completions``.
@@ -82,7 +91,7 @@ class LLMServer:
                 choices = [ChatPiece(index=0, delta=delta, finish_reason=reason)]
                 return ChatCompletionStreamResponse(id=answer, model=name, choices=choices)
 
-            async for last in self._engine.generate(prompt, sampling):
+            async for last in self._generate(prompt, sampling):
                 if not request.stream:
                     whole += last.text
                     continue
@@ -118,7 +127,7 @@ class LLMServer:
         try:
             for index, prompt in enumerate(request.prompts):
                 whole, last = "", Piece("", 0, 0)
-                async for last in self._engine.generate(prompt, sampling):
+                async for last in self._generate(prompt, sampling):
                     whole += last.text
                     if request.stream and (last.text or last.finish_reason):
                         one = CompletionChoice(
@@ -167,6 +176,32 @@ class LLMServer:
         yield EmbeddingResponse(
             id=new_id("embd"), model=self._config.model_id, data=data, usage=usage
         )
+
+    async def transcriptions(self, request: TranscriptionRequest) -> AsyncIterator[Any]:
+        """Answer ``POST /v1/audio/transcriptions``.
+
+        Args:
+            request: The request. ``prompt`` has no effect.
+
+        Yields:
+            The text; with ``stream`` as a piece.
+        """
+        try:
+            text, seconds = await self._engine.transcribe(
+                request.file, request.language, request.temperature
+            )
+        except ValueError as error:
+            yield _wrong(error)
+            return
+        if request.stream:
+            yield TranscriptionStreamResponse(
+                id=new_id("trsc"),
+                model=self._config.model_id,
+                choices=[{"delta": {"content": text}, "finish_reason": "stop"}],
+            )
+        else:
+            usage = {"type": "duration", "seconds": round(seconds)}
+            yield TranscriptionResponse(text=text, usage=usage)
 
     @classmethod
     def get_deployment_options(cls, llm_config: LLMConfig) -> dict[str, Any]:

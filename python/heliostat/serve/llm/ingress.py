@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import email
+import email.message
 import functools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from pydantic import ValidationError
 
 from heliostat.serve import api, asgi
 from heliostat.serve.deployment import Application
 from heliostat.serve.handle import DeploymentHandle
-from heliostat.serve.llm.config import LLMServingArgs
+from heliostat.serve.llm.config import IngressClsConfig, LLMConfig, LLMServingArgs
 from heliostat.serve.llm.deployment import build_dp_deployment, build_llm_deployment
 from heliostat.serve.llm.openai_api_models import (
     ChatCompletionRequest,
@@ -22,6 +25,7 @@ from heliostat.serve.llm.openai_api_models import (
     EmbeddingRequest,
     ErrorInfo,
     ErrorResponse,
+    TranscriptionRequest,
 )
 
 __all__ = ["OpenAiIngress", "build_dp_openai_app", "build_openai_app", "make_fastapi_ingress"]
@@ -32,9 +36,15 @@ class OpenAiIngress:
 
     Args:
         llm_deployments: Handles by the model's name.
+        model_cards: What ``/v1/models`` says of each, by the model's name. Default: its name.
     """
 
-    def __init__(self, llm_deployments: dict[str, DeploymentHandle]) -> None:
+    def __init__(
+        self,
+        llm_deployments: dict[str, DeploymentHandle],
+        model_cards: dict[str, Any] | None = None,
+    ) -> None:
+        self._cards = {name: _card(name) for name in llm_deployments} | (model_cards or {})
         self._models = {
             name: handle.options(stream=True) for name, handle in llm_deployments.items()
         }
@@ -69,9 +79,20 @@ class OpenAiIngress:
         """
         return await self._answer("embeddings", body)
 
+    async def transcriptions(self, body: TranscriptionRequest) -> Response:
+        """Write down what a recording says.
+
+        Args:
+            body: The request.
+
+        Returns:
+            The text, or a stream of its only piece.
+        """
+        return await self._answer("transcriptions", body)
+
     async def models(self) -> dict[str, Any]:
         """The models that there are."""
-        return {"object": "list", "data": [_card(name) for name in self._models]}
+        return {"object": "list", "data": [self._cards[name] for name in self._models]}
 
     async def model_data(self, model: str) -> Any:
         """Return one of the models.
@@ -79,7 +100,16 @@ class OpenAiIngress:
         Args:
             model: Its name.
         """
-        return _card(model) if model in self._models else self._unknown(model)
+        return self._cards[model] if model in self._models else self._unknown(model)
+
+    @classmethod
+    def get_deployment_options(cls, llm_configs: list[LLMConfig] | None = None) -> dict[str, Any]:
+        """Return options of ``@serve.deployment`` for the routes.
+
+        Args:
+            llm_configs: The models; the options are the same for all.
+        """
+        return {"max_ongoing_requests": 1000, "ray_actor_options": {"num_cpus": 1}}
 
     def _unknown(self, model: str | None) -> Response:
         names = ", ".join(self._models)
@@ -101,7 +131,9 @@ class OpenAiIngress:
             return JSONResponse(first.model_dump(), first.error.code)
         if getattr(body, "stream", False):
             return StreamingResponse(_events(first, pieces), media_type="text/event-stream")
-        return JSONResponse(first.model_dump())
+        if getattr(body, "response_format", None) == "text":
+            return PlainTextResponse(first.text)
+        return JSONResponse(first.model_dump(exclude_none=method == "transcriptions"))
 
 
 async def _events(first: Any, pieces: Any) -> AsyncIterator[str]:
@@ -136,13 +168,53 @@ def _by_value(method: Callable[..., Any]) -> Callable[..., Any]:
     return route
 
 
+def _of_form(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a form with a file, as clients send recordings."""
+
+    @functools.wraps(method, ("__module__", "__name__", "__qualname__", "__doc__"))
+    async def route(self: Any, request: Request) -> Any:
+        fields = _fields(request.headers.get("content-type", ""), await request.body())
+        try:
+            body = TranscriptionRequest.model_validate(fields)
+        except ValidationError as error:
+            return _failed(400, _said(error.errors(), 0))
+        return await method(self, body)
+
+    del route.__wrapped__  # whose parameters FastAPI would ask for
+    return route
+
+
+def _fields(kind: str, body: bytes) -> dict[str, str | bytes]:
+    """The fields of a form, files as bytes; none of what is no form."""
+    told = email.message.Message()
+    told["content-type"] = kind
+    edge = told.get_boundary()
+    if told.get_content_type() != "multipart/form-data" or not edge:
+        return {}
+    fields: dict[str, str | bytes] = {}
+    for part in (b"\r\n" + body).split(b"\r\n--" + edge.encode())[1:-1]:
+        head, _, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        about = email.message_from_bytes(head)
+        name = about.get_param("name", header="content-disposition")
+        if isinstance(name, str):
+            fields[name] = (
+                data if about.get_filename() is not None else data.decode(errors="replace")
+            )
+    return fields
+
+
+def _said(errors: Any, skipped: int) -> str:
+    """What is wrong with a body, by field."""
+    rows = [f"{'.'.join(map(str, one['loc'][skipped:]))}: {one['msg']}" for one in errors]
+    return "; ".join(rows)
+
+
 def make_fastapi_ingress(cls: type, *, app: FastAPI | None = None) -> type:
     """A class with the routes of ``OpenAiIngress``, on that FastAPI application or one of their own."""
     app = app or FastAPI(title="OpenAI-compatible API")
 
     async def is_wrong(_: Request, error: RequestValidationError) -> Response:
-        rows = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
-        return _failed(400, "; ".join(rows))
+        return _failed(400, _said(error.errors(), 1))
 
     app.exception_handler(RequestValidationError)(is_wrong)
     for method, path, name in (
@@ -154,6 +226,12 @@ def make_fastapi_ingress(cls: type, *, app: FastAPI | None = None) -> type:
     ):
         route = _by_value(getattr(cls, name))
         app.add_api_route(path, route, methods=[method], response_model=None)
+    app.add_api_route(
+        "/v1/audio/transcriptions",
+        _of_form(cls.transcriptions),  # type: ignore[attr-defined]
+        methods=["POST"],
+        response_model=None,
+    )
     return asgi.ingress(app)(cls)
 
 
@@ -167,9 +245,8 @@ def build_openai_app(llm_serving_args: dict[str, Any] | LLMServingArgs) -> Appli
         ValueError: Something in it cannot be.
     """
     arguments = LLMServingArgs.model_validate(llm_serving_args)
-    return _app(
-        arguments, {one.model_id: build_llm_deployment(one) for one in arguments.llm_configs}
-    )
+    models = {one.model_id: build_llm_deployment(one) for one in arguments.llm_configs}
+    return application_of(models, arguments.ingress_cls_config, arguments.ingress_deployment_config)
 
 
 def build_dp_openai_app(dp_serving_args: dict[str, Any]) -> Application:
@@ -190,16 +267,20 @@ def build_dp_openai_app(dp_serving_args: dict[str, Any]) -> Application:
         raise ValueError("`llm_config` is missing: the model.")
     arguments = LLMServingArgs.model_validate({"llm_configs": [given.pop("llm_config")], **given})
     [model] = arguments.llm_configs
-    return _app(arguments, {model.model_id: build_dp_deployment(model)})
+    return application_of(
+        {model.model_id: build_dp_deployment(model)},
+        arguments.ingress_cls_config,
+        arguments.ingress_deployment_config,
+    )
 
 
-def _app(arguments: LLMServingArgs, models: dict[str, Application]) -> Application:
-    options = {
-        "max_ongoing_requests": 1000,
-        "ray_actor_options": {"num_cpus": 1},
-        **arguments.ingress_deployment_config,
-    }
-    chosen = arguments.ingress_cls_config
-    routes = api.deployment(make_fastapi_ingress(chosen.ingress_cls or OpenAiIngress), **options)
+def application_of(
+    models: dict[str, Application], chosen: IngressClsConfig, given: dict[str, Any]
+) -> Application:
+    """Routes in front of models, with options of ``@serve.deployment`` for what has the routes."""
+    kind = chosen.ingress_cls or OpenAiIngress
+    routes = api.deployment(
+        make_fastapi_ingress(kind), **{**kind.get_deployment_options(), **given}
+    )
     made: Application = routes.bind(models, **chosen.ingress_extra_kwargs)
     return made

@@ -18,6 +18,9 @@ __all__ = [
     "EmbeddingRequest",
     "EmbeddingResponse",
     "ErrorResponse",
+    "TranscriptionRequest",
+    "TranscriptionResponse",
+    "TranscriptionStreamResponse",
 ]
 
 # Fields of OpenAI's that have no effect here, by the value that they may have nevertheless.
@@ -218,6 +221,35 @@ class EmbeddingResponse(_Answer):
     object: str = "list"
     data: list[Embedding]
     usage: Usage
+
+
+class TranscriptionRequest(_Body):
+    """``POST /v1/audio/transcriptions``: the fields of the form, and the file's bytes."""
+
+    model: str | None = None
+    file: bytes
+    language: str | None = None
+    prompt: str | None = None
+    response_format: Literal["json", "text", "verbose_json"] = "json"
+    temperature: float = Field(0.0, ge=0, le=1)
+    stream: bool = False
+
+
+class TranscriptionResponse(_Body):
+    """The text of a recording, and its length in seconds."""
+
+    text: str
+    usage: dict[str, Any] | None = None
+
+
+class TranscriptionStreamResponse(_Body):
+    """A piece of the text of a recording: there is one."""
+
+    id: str
+    object: str = "transcription.chunk"
+    created: int = Field(default_factory=lambda: int(time.time()))
+    model: str
+    choices: list[dict[str, Any]]
 
 
 class ErrorInfo(_Body):

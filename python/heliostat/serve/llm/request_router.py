@@ -14,8 +14,9 @@ from heliostat.serve.request_router import (
     RequestRouter,
     RunningReplica,
 )
+from heliostat.util.engines.engine import TOKENS_USUAL
 
-__all__ = ["PrefixCacheAffinityRouter"]
+__all__ = ["KVAwareRouter", "PrefixCacheAffinityRouter"]
 
 # Beginnings are told apart in steps of so many characters.
 _STEP = 16
@@ -103,6 +104,69 @@ class PrefixCacheAffinityRouter(RequestRouter):
         if len(had) > self._most:
             while len(had) > self._left:
                 had.popitem(last=False)
+
+
+class KVAwareRouter(PrefixCacheAffinityRouter):
+    """Requests go where they cost least: the part of their text that a replica has not read, and its work.
+
+    A replica's work is what it had not read of the texts that it has, and the answers that they ask for, four
+    characters a token. ``request_router_kwargs``: ``eviction_threshold_chars`` and ``eviction_target_chars``
+    of ``PrefixCacheAffinityRouter``. Ray's asks a service of its own (Dynamo) for the tokens in each engine's
+    memory; this one knows the texts that this process has sent.
+    """
+
+    def initialize_state(self, *args: Any, **kwargs: Any) -> None:
+        """Takes the numbers above."""
+        super().initialize_state(*args, **kwargs)
+        self._work: dict[ReplicaID, dict[str, int]] = {}
+
+    async def choose_replicas(
+        self,
+        candidate_replicas: list[RunningReplica],
+        pending_request: PendingRequest | None = None,
+    ) -> list[list[RunningReplica]]:
+        """The replicas where the request costs least; then all."""
+        text = "" if pending_request is None else _text(pending_request)
+        costs = [
+            self._unread(one.replica_id, text) + sum(self._work.get(one.replica_id, {}).values())
+            for one in candidate_replicas
+        ]
+        least = min(costs, default=0)
+        first = [one for one, cost in zip(candidate_replicas, costs, strict=True) if cost == least]
+        return [first, candidate_replicas]
+
+    def _unread(self, replica: ReplicaID, text: str) -> int:
+        had = self._had.get(replica, ())
+        steps = list(_beginnings(text))
+        known = next((at for at, one in enumerate(steps) if one not in had), len(steps))
+        return len(text) - known * _STEP
+
+    def on_request_routed(
+        self, pending_request: PendingRequest, replica_id: ReplicaID, result: ReplicaResult
+    ) -> None:
+        """The replica has the text from now on, and the work."""
+        cost = self._unread(replica_id, _text(pending_request)) + 4 * _answer(pending_request)
+        self._work.setdefault(replica_id, {})[pending_request.metadata.internal_request_id] = cost
+        super().on_request_routed(pending_request, replica_id, result)
+
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
+        """The work is done."""
+        self._work.get(replica_id, {}).pop(internal_request_id, None)
+
+    def update_replicas(self, replicas: list[RunningReplica]) -> None:
+        """These replicas take calls from now on."""
+        super().update_replicas(replicas)
+        self._work = {one: self._work.get(one, {}) for one in self._replica_id_set}
+
+
+def _answer(request: PendingRequest) -> int:
+    """How many tokens the answer may have, as the request says."""
+    for body in request.args:
+        for name in ("max_completion_tokens", "max_tokens"):
+            given = getattr(body, name, None)
+            if isinstance(given, int) and given > 0:
+                return given
+    return TOKENS_USUAL
 
 
 def _beginnings(text: str) -> Iterator[int]:

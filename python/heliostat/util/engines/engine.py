@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from heliostat.core.platform.extras import required
+
 # Tokens of an answer whose request names no length, as OpenAI's completions have them.
 TOKENS_USUAL = 16
 
@@ -74,11 +76,19 @@ class Engine(Protocol):
     def conversation(self, messages: list[dict[str, Any]]) -> str:
         """The messages as the model expects them, with the beginning of its answer."""
 
-    def generate(self, prompt: str, sampling: Sampling) -> AsyncIterator[Piece]:
-        """How a text goes on. Who stops reading has it stop."""
+    async def prefill(self, prompt: str) -> Any:
+        """What it knows of a text that it has read, for ``generate`` of another engine of the model."""
+
+    def generate(self, prompt: str, sampling: Sampling, read: Any = None) -> AsyncIterator[Piece]:
+        """How a text goes on, which another engine may have read. Who stops reading has it stop."""
 
     async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
         """A vector for each, and the tokens of all."""
+
+    async def transcribe(
+        self, audio: bytes, language: str | None, temperature: float
+    ) -> tuple[str, float]:
+        """The text of a recording, and how many seconds it has."""
 
 
 class Stops:
@@ -120,6 +130,17 @@ def load(model: Model) -> Any:
         from heliostat.util.engines.sglang_engine import SGLangEngine
 
         return SGLangEngine(model)
+    if _is_of_speech(model.source):
+        from heliostat.util.engines.speech_engine import SpeechEngine
+
+        return SpeechEngine(model)
     from heliostat.util.engines.transformers_engine import TransformersEngine
 
     return TransformersEngine(model)
+
+
+def _is_of_speech(source: str) -> bool:
+    """Whether a model of transformers writes down speech."""
+    loaded: Any = required("transformers", "Models of transformers")
+    kind = type(loaded.AutoConfig.from_pretrained(source))
+    return kind in loaded.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING

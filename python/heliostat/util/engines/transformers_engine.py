@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -36,6 +37,10 @@ class TransformersEngine:
         ).eval()
         if self._torch.cuda.is_available():
             self._model.to("cuda")
+        named = inspect.signature(self._model.forward).parameters
+        self._cached = (
+            "cache" if "cache" in named else "past_key_values"
+        )  # before transformers 5.24
         limit = getattr(self._model.config, "max_position_embeddings", None)
         self._tokens_max = int(limit or 1 << 20)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "generate")
@@ -65,7 +70,29 @@ class TransformersEngine:
             )
         return tokens
 
-    async def generate(self, prompt: str, sampling: Sampling) -> AsyncIterator[Piece]:
+    async def prefill(self, prompt: str) -> Any:
+        """The keys and values of each layer for all tokens of a text but the last.
+
+        That one makes the first of the answer.
+        """
+        tokens = self._encoded(prompt)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._read, tokens[:-1])
+
+    def _read(self, tokens: list[int]) -> list[tuple[Any, Any]]:
+        if not tokens:
+            return []
+        with self._torch.inference_mode():
+            ids = self._torch.tensor([tokens], device=self._model.device)
+            cache = self._model(input_ids=ids, use_cache=True)[self._cached]
+        return [
+            (_as_array(self._torch, keys), _as_array(self._torch, values))
+            for keys, values in _layers(cache)
+        ]
+
+    async def generate(
+        self, prompt: str, sampling: Sampling, read: Any = None
+    ) -> AsyncIterator[Piece]:
         """How a text goes on."""
         tokens = self._encoded(prompt)
         loop = asyncio.get_running_loop()
@@ -78,7 +105,7 @@ class TransformersEngine:
         def run() -> None:
             last: BaseException | None = None
             try:
-                self._run(tokens, sampling, tell, is_over.is_set)
+                self._run(tokens, sampling, tell, is_over.is_set, read)
             except BaseException as error:
                 last = error
             tell(last)
@@ -99,6 +126,7 @@ class TransformersEngine:
         sampling: Sampling,
         tell: Callable[[Piece], None],
         is_over: Callable[[], bool],
+        read: Any,
     ) -> None:
         torch, ids = self._torch, self._torch.tensor([prompt], device=self._model.device)
         answer = _Answer(self._tokenizer, self._ends(), len(prompt), sampling, tell)
@@ -118,6 +146,8 @@ class TransformersEngine:
             found = answer.is_over or is_over()
             return torch.full((ids.shape[0],), found, dtype=torch.bool, device=ids.device)
 
+        if read:
+            drawn[self._cached] = self._cache(read, len(prompt) - 1)
         self._model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
@@ -129,6 +159,18 @@ class TransformersEngine:
         )
         if not is_over():
             answer.finish()
+
+    def _cache(self, read: list[tuple[Any, Any]], tokens: int) -> Any:
+        """What another engine has read, as this one's. Raises ``ValueError`` for that of another model."""
+        cache: Any = required("transformers", "Models of transformers").DynamicCache()
+        shape = {"device": self._model.device}
+        layers = self._model.config.num_hidden_layers
+        for number, pair in enumerate(read):
+            keys, values = (_as_tensor(self._torch, one).to(**shape) for one in pair)
+            if len(read) != layers or keys.shape[-2] != tokens:
+                raise ValueError("What was read of the prompt is of another model or text.")
+            cache.update(keys, values, number)
+        return cache
 
     def _ends(self) -> set[int]:
         given = self._model.generation_config.eos_token_id
@@ -205,6 +247,10 @@ class TransformersEngine:
             found.append(row[:at])
         return found
 
+    async def transcribe(self, *_: Any) -> tuple[str, float]:
+        """Raises ``ValueError``: recordings are read by models of speech."""
+        raise ValueError("The model writes text, and reads no recordings.")
+
     async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
         """The mean of the last layer over a text's tokens, of length 1."""
         several = [self._encoded(text) for text in texts]
@@ -241,6 +287,25 @@ def _parameters(params: dict[str, Any], room: int) -> dict[str, Any]:
         made["temperature"] = temperature
         made.update({name: value for name, value in drawn.items() if value not in (-1, 0)})
     return {**made, **given, "stop": [stop] if isinstance(stop, str) else list(stop)}
+
+
+def _layers(cache: Any) -> list[tuple[Any, Any]]:
+    """The keys and values of a cache."""
+    layers = getattr(cache, "layers", None)
+    if layers is not None:
+        return [(one.keys, one.values) for one in layers]
+    return list(zip(cache.key_cache, cache.value_cache, strict=True))  # before transformers 4.54
+
+
+def _as_array(torch: Any, tensor: Any) -> tuple[str, Any]:
+    """A tensor's kind and bytes: arrays have no bfloat16."""
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return kind, tensor.detach().cpu().contiguous().view(torch.uint8).numpy()
+
+
+def _as_tensor(torch: Any, given: tuple[str, Any]) -> Any:
+    kind, array = given
+    return torch.tensor(array).view(getattr(torch, kind))
 
 
 class _Answer:

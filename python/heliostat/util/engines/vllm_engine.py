@@ -10,6 +10,9 @@ from typing import Any
 
 from heliostat.util.engines.engine import Completion, Model, Piece, Sampling
 
+# What a reader's answer says of itself.
+_PLACES = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
+
 
 class VLLMEngine:
     """The engine. Raises ``ImportError`` where vLLM is not installed."""
@@ -43,7 +46,19 @@ class VLLMEngine:
         )
         return text
 
-    async def generate(self, prompt: str, sampling: Sampling) -> AsyncIterator[Piece]:
+    async def prefill(self, prompt: str) -> Any:
+        """Read a text; where the connector of ``kv_transfer_config`` finds what is known of it."""
+        asked = {"do_remote_decode": True, "do_remote_prefill": False} | dict.fromkeys(_PLACES)
+        parameters = self._vllm.SamplingParams(
+            max_tokens=1, extra_args={"kv_transfer_params": asked}
+        )
+        async for out in self._engine.generate(prompt, parameters, uuid.uuid4().hex):
+            last = out
+        return last.kv_transfer_params
+
+    async def generate(
+        self, prompt: str, sampling: Sampling, read: Any = None
+    ) -> AsyncIterator[Piece]:
         """How a text goes on."""
         parameters = self._vllm.SamplingParams(
             max_tokens=sampling.max_tokens,
@@ -52,6 +67,7 @@ class VLLMEngine:
             top_k=sampling.top_k or -1,
             seed=sampling.seed,
             stop=list(sampling.stops) or None,
+            **({"extra_args": {"kv_transfer_params": read}} if read else {}),
         )
         shown = 0
         # vLLM stops what is not read any more.
@@ -88,6 +104,12 @@ class VLLMEngine:
         vectors = vectors.float().cpu().numpy() if hasattr(vectors, "cpu") else vectors
         said = prompt if isinstance(prompt, str) else ""
         return Completion(said, list(last.prompt_token_ids or ()), vectors=vectors)
+
+    async def transcribe(self, *_: Any) -> tuple[str, float]:
+        """Raises ``ValueError``: recordings are read by models of speech."""
+        raise ValueError(
+            "Recordings are not passed to vLLM: serve the model with llm_engine='transformers'."
+        )
 
     async def embed(self, texts: list[str]) -> tuple[list[list[float]], int]:
         """As the model's pooler makes them."""
