@@ -144,7 +144,7 @@ impl Drivers {
     fn described(&self, info: &JobInfo) -> DriverInfo {
         DriverInfo {
             id: info.job_id.hex(),
-            node_ip_address: self.hosts.get(&info.node_id.hex()).cloned().unwrap_or_default(),
+            node_ip_address: Some(self.hosts.get(&info.node_id.hex()).cloned().unwrap_or_default()),
             pid: info.pid.to_string(),
         }
     }
@@ -442,6 +442,19 @@ mod tests {
         assert_eq!((take_text(&mut bytes).as_str(), bytes.len()), ("\u{e9}", 0));
         let mut wrong = vec![b'a', 0xff, b'b'];
         assert_eq!(take_text(&mut wrong), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn a_row_of_a_history_is_a_job() {
+        let row = json!({
+            "job_id": "01", "submission_id": null, "entrypoint": "x", "type": "DRIVER", "status": "RUNNING",
+            "start_time": 5, "end_time": null, "driver_info": { "id": "01", "pid": "7" }, "metadata": {},
+        });
+        let job: JobDetails = serde_json::from_value(row.clone()).unwrap();
+        let told = json!(job);
+        for (name, value) in row.as_object().unwrap() {
+            assert_eq!(told[name], *value, "{name}");
+        }
     }
 
     #[test]

@@ -165,7 +165,8 @@ export type DiedActor = {
 /** The driver of a job. */
 export type DriverInfo = {
   id: string;
-  node_ip_address: string;
+  /** Of a cluster that is gone it is not known. */
+  node_ip_address?: string;
   pid: string;
 };
 

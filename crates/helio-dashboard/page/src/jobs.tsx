@@ -100,7 +100,7 @@ export function Job({ id }: { id: string }): JSX.Element {
                 ["Began", moment(job.start_time)],
                 ["Ended", moment(job.end_time)],
                 ["Exit code", job.driver_exit_code],
-                ["Driver", job.driver_info ? <>job <Id of={job.driver_info.id} />, process {job.driver_info.pid} on {job.driver_info.node_ip_address}</> : "none in the cluster"],
+                ["Driver", job.driver_info ? <>job <Id of={job.driver_info.id} />, process {job.driver_info.pid}{job.driver_info.node_ip_address && ` on ${job.driver_info.node_ip_address}`}</> : "none in the cluster"],
                 ["Metadata", Object.keys(job.metadata ?? {}).length > 0 && <code>{JSON.stringify(job.metadata)}</code>],
                 ["Runtime environment", Object.keys(job.runtime_env ?? {}).length > 0 && <code>{JSON.stringify(job.runtime_env)}</code>],
               ]}
