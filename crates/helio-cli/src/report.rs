@@ -89,7 +89,7 @@ fn members(text: &mut String, nodes: &[NodeInfo], plans: &Plans) {
     }
 }
 
-/// What is taken of a quantity. Quantities have four places: 1.3 less 0.7 is 0.6, without the rest that binary fractions
+/// The used part of a quantity. Quantities have four places: 1.3 less 0.7 is 0.6, without the rest that binary fractions
 /// leave.
 fn less(all: f64, free: f64) -> f64 {
     ((all - free).max(0.0) * 10_000.0).round() / 10_000.0

@@ -24,7 +24,7 @@ const EIGHT: u64 = 1;
 const BYTES: u64 = 2;
 const FOUR: u64 = 5;
 
-/// What a message takes at least, once it is read: so much of the limit is taken for each.
+/// The least memory of a message that was read, in bytes: so much of the limit is taken for each.
 const MESSAGE_BYTES: usize = 64;
 
 /// The values of one field, while they are written.

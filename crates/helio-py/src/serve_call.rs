@@ -91,7 +91,7 @@ impl _ServeRouter {
     }
 }
 
-/// What the calls of a handle have in common.
+/// The part that all calls of a handle share.
 #[pyclass(frozen, module = "heliostat._heliostat")]
 pub(crate) struct _ServeRoute {
     method: Py<PyString>,

@@ -1,4 +1,4 @@
-//! What stands within a column of a row, by Ray's names.
+//! The values within a column of a row, by Ray's names.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub struct GroupBundle {
     pub label_selector: BTreeMap<String, String>,
 }
 
-/// Which bundle of which group.
+/// A bundle, and the placement group that it belongs to.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(ts_rs::TS))]
 #[expect(missing_docs, reason = "they are Ray's fields of these names")]

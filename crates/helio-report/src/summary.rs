@@ -62,7 +62,7 @@ pub struct ObjectSummary {
     pub total_size_mb: f64,
     pub callsite_enabled: bool,
     pub summary_by: &'static str,
-    /// What of it is partial.
+    /// The sentence that says which part is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", ts(optional))]
     pub note: Option<String>,

@@ -102,10 +102,10 @@ impl Shell {
 /// As many nodes at most have a daemon: each knows all others.
 const DAEMONS_MAX: usize = 16;
 
-/// What the daemons of some nodes did.
+/// Counts of the work of some nodes' daemons.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heard {
-    /// How many they are.
+    /// The number of simulated daemons.
     pub n_daemons: u64,
     /// The messages that they got.
     pub messages: u64,
@@ -132,7 +132,7 @@ impl Daemons {
         Self { all, measures, heard: Heard::default() }
     }
 
-    /// What they did since the last call.
+    /// Takes the counts since the last call.
     pub(crate) fn take_heard(&mut self) -> Heard {
         Heard { n_daemons: self.all.len() as u64, ..std::mem::take(&mut self.heard) }
     }

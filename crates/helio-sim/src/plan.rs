@@ -289,7 +289,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// What is counted where something goes there.
+    /// The name of the count of things that go there.
     pub(crate) fn counted(self) -> &'static str {
         match self {
             Self::Anywhere => "without a strategy",

@@ -1,9 +1,9 @@
-//! Which replica of Serve gets the next request: the rule of the ingress and of the handles of a process.
+//! The choice of the replica of Serve that gets the next request: the rule of the ingress and of the handles of a process.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-/// Whose turn it is among replicas that have equally many requests.
+/// The turn among replicas that have equally many requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Turns {
     next: usize,

@@ -79,8 +79,17 @@ const NEVER: &[(&str, &[&str], &str)] = &[
 ];
 
 /// The crates from outside that the word crates and pure crates may use: no clock, no randomness, no I/O, no async.
-const PURE_OUTSIDE: &[&str] =
-    &["bytes", "prost", "protox", "prost-build", "smallvec", "thiserror", "serde_json"];
+const PURE_OUTSIDE: &[&str] = &[
+    "bytes",
+    "prost",
+    "protox",
+    "prost-build",
+    "smallvec",
+    "thiserror",
+    "serde",
+    "serde_json",
+    "ts-rs",
+];
 
 /// The same in source text.
 const IMPURE: &[&str] = &[

@@ -97,10 +97,19 @@ impl Source {
         if self.is_test() {
             return ("", &self.text);
         }
-        match self.text.find("#[cfg(test)]\nmod ").filter(|_| self.is("rs")) {
+        match self.unit_tests_at().filter(|_| self.is("rs")) {
             Some(at) => self.text.split_at(at),
             None => (&self.text, ""),
         }
+    }
+
+    /// The place at which the module of unit tests begins, with its attributes.
+    fn unit_tests_at(&self) -> Option<usize> {
+        let marks = self.text.match_indices("#[cfg(test)]\n");
+        marks.map(|(at, _)| at).find(|at| {
+            let mut below = self.text[*at..].lines().skip_while(|line| line.starts_with("#["));
+            below.next().is_some_and(|line| line.starts_with("mod "))
+        })
     }
 
     /// (line number, line) of the code without comments and unit tests.

@@ -3,7 +3,7 @@
 // Written by `cargo xtask rows` from crates/helio-dashboard/src/answers; do not edit.
 import type { Lists } from "./rows";
 
-/** What runs and what ended lately. */
+/** The calls that run and those that ended lately. */
 export type Activity = {
   /** Milliseconds since 1970, by the head's clock. */
   now: number;
@@ -71,7 +71,7 @@ export type Bar = {
   end: number;
 };
 
-/** Which bundle of which group. */
+/** A bundle, and the placement group that it belongs to. */
 export type BundleId = {
   placement_group_id: string;
   bundle_index: number;
@@ -103,7 +103,7 @@ export type ClusterMetadata = {
   history: PastOfCluster | null;
 };
 
-/** What `status` shows. */
+/** The figures that `status` shows. */
 export type ClusterStatus = {
   autoscalingStatus: string | null;
   autoscalingError: string | null;
@@ -280,7 +280,7 @@ export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in
 /** A part of a list. Rows are written from tables, and not one by one from structs: [`crate::page::Page`]. */
 export type Listing<Row> = {
   result: Array<Row>;
-  /** How many there are. */
+  /** The number of calls, listed or not. */
   total: number;
   /** How many of them are known. */
   num_after_truncation: number;
@@ -288,7 +288,7 @@ export type Listing<Row> = {
   num_filtered: number;
   /** After which row the next part begins; none: this is the last. */
   next: string | null;
-  /** What is missing; empty: nothing. */
+  /** The missing part in a sentence; empty: nothing is missing. */
   partial_failure_warning: string;
   warnings: Array<string> | null;
 };
@@ -346,7 +346,7 @@ export type ObjectSummary = {
   total_size_mb: number;
   callsite_enabled: boolean;
   summary_by: string;
-  /** What of it is partial. */
+  /** The sentence that says which part is missing. */
   note?: string;
 };
 
@@ -378,12 +378,12 @@ export type Operator = {
 
 export type Parameter = number | string | boolean | null;
 
-/** What is known of a cluster that is gone. */
+/** The times and the release of a cluster that is gone. */
 export type PastOfCluster = {
   begun_ms: number;
   ended_ms: number;
   release: string;
-  /** What of it could not be read. */
+  /** The parts of the history that could not be read, a sentence each. */
   notes: Array<string>;
 };
 
@@ -601,7 +601,7 @@ export type TrialErrors = {
   trials: Array<string>;
 };
 
-/** Which release this is, and of which Ray. */
+/** The release of Heliostat, the release of Ray that it matches, and the session. */
 export type Version = {
   version: string;
   ray_version: string;

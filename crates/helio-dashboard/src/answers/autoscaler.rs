@@ -43,18 +43,18 @@ pub(crate) struct Gang {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) strategy: &'static str,
-    /// Those that have no place yet.
+    /// The bundles without a place.
     pub(crate) bundles: Vec<MissingBundle>,
     /// The nodes of the others.
     pub(crate) held: Vec<String>,
 }
 
-/// What the autoscaler plans by.
+/// The state of the cluster that the autoscaler plans by.
 #[derive(Debug, Serialize)]
 pub(crate) struct ScalingState {
     pub(crate) nodes: Vec<ScaledNode>,
     pub(crate) demands: Vec<Demand>,
     pub(crate) gangs: Vec<Gang>,
-    /// What `ray.autoscaler.sdk` was asked for.
+    /// The resources that `ray.autoscaler.sdk` was asked for.
     pub(crate) constraints: Value,
 }

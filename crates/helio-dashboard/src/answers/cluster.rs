@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Which release this is, and of which Ray.
+/// The release of Heliostat, the release of Ray that it matches, and the session.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct Version {
@@ -22,14 +22,14 @@ pub(crate) struct AuthenticationMode {
     pub(crate) authentication_mode: &'static str,
 }
 
-/// What is known of a cluster that is gone.
+/// The times and the release of a cluster that is gone.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct PastOfCluster {
     pub(crate) begun_ms: u64,
     pub(crate) ended_ms: u64,
     pub(crate) release: String,
-    /// What of it could not be read.
+    /// The parts of the history that could not be read, a sentence each.
     pub(crate) notes: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct LoadAndNodes {
     pub(crate) autoscaler_report: AutoscalerReport,
 }
 
-/// What `status` shows.
+/// The figures that `status` shows.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(test, derive(ts_rs::TS))]

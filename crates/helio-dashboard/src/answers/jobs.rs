@@ -49,7 +49,7 @@ pub(crate) struct PublishedJob {
     pub(crate) environment: Option<PublishedEnvironment>,
 }
 
-/// What the environment of an entry point took.
+/// The time and the size of an entry point's environment.
 #[derive(Debug, Serialize)]
 pub(crate) struct PublishedEnvironment {
     pub(crate) environment_ms: u64,

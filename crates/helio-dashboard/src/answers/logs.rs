@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The names of a node's files, by kind.
 pub(crate) type LogFiles = BTreeMap<String, Vec<String>>;
 
-/// Whose file it is, as far as its name and the actors tell.
+/// The process that writes a file, as far as the file's name and the actors tell.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Owner {

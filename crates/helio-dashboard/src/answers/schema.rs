@@ -64,14 +64,14 @@ impl Schema {
         T::name(&self.config)
     }
 
-    /// What `GET` of that path answers.
+    /// Notes the type of the answer to `GET` of that path.
     fn get<T: TS + 'static>(&mut self, path: &str) {
         let name = self.name::<T>();
         // Writing to a `String` does not fail.
         let _ = writeln!(self.gets, "  {path:?}: {name};");
     }
 
-    /// What another method answers.
+    /// Notes the type of the answer to another method.
     fn other<T: TS + 'static>(&mut self, method: &str, path: &str) {
         let name = self.name::<T>();
         let _ = writeln!(self.others, "  \"{method} {path}\": {name};");

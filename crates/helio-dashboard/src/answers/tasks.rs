@@ -3,11 +3,11 @@
 use helio_report::calls::Bar;
 use serde::Serialize;
 
-/// What is said of a part of a list, besides its rows.
+/// The counts and warnings of a part of a list, besides its rows.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct ListingAbout {
-    /// How many there are.
+    /// The number of calls, listed or not.
     pub(crate) total: u64,
     /// How many of them are known.
     pub(crate) num_after_truncation: u64,
@@ -15,7 +15,7 @@ pub(crate) struct ListingAbout {
     pub(crate) num_filtered: u64,
     /// After which row the next part begins; none: this is the last.
     pub(crate) next: Option<String>,
-    /// What is missing; empty: nothing.
+    /// The missing part in a sentence; empty: nothing is missing.
     pub(crate) partial_failure_warning: String,
     pub(crate) warnings: Option<Vec<String>>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct WholeCluster<Of> {
     pub(crate) cluster: Of,
 }
 
-/// What runs and what ended lately.
+/// The calls that run and those that ended lately.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct Activity {

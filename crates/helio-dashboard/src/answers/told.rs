@@ -1,5 +1,5 @@
-//! What drivers and Serve's controller tell of what they run (`heliostat.util.told`), and the rows of training runs.
-//! It is passed on as it came.
+//! The rows in which drivers and Serve's controller tell of their runs (`heliostat.util.told`), and the rows of training runs.
+//! They are passed on as they came.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ pub(crate) struct Runs<Run> {
     pub(crate) runs: Vec<Run>,
 }
 
-/// What was told of a run, and what the head knows beside it.
+/// A run's row as its driver told it, and the head's knowledge beside it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Told {
     #[serde(flatten)]

@@ -19,7 +19,7 @@ pub(super) struct Event {
     pub(super) body: Body,
 }
 
-/// What has happened; the variant's name is the field's.
+/// The body of an event; the variant's name is the field's.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Body {

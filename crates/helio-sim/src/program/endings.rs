@@ -116,7 +116,7 @@ impl Author<'_> {
         self.drop_all(&inner);
     }
 
-    /// What lies elsewhere is waited for, and read a while later, on a node whose memory is taken.
+    /// A value elsewhere is waited for, and read a while later, on a node whose memory is taken.
     pub(super) fn refused(&mut self) {
         let large = |author: &mut Self, count: u64, target: Target| -> Vec<Slot> {
             let mut made = Vec::new();

@@ -642,7 +642,7 @@ class AlgorithmConfig:
             config = self.get_config_for_module(module)
             own = spec._get_model_config() if spec.model_config is not None else None
             base = config.model_config
-            if spec.module_class is getattr(default, "module_class", None):
+            if default is not None and spec.module_class is default.module_class:
                 base = {**default._get_model_config(), **base}
             spec.model_config = {**config._model_config_auto_includes, **own} if own else base
             found = (spaces or {}).get(module) or _spaces_of(env)
