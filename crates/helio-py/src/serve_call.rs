@@ -321,16 +321,21 @@ impl _ServeCall {
 /// A call that was made.
 #[pyclass(subclass, weakref, dict, module = "heliostat._heliostat")]
 pub(crate) struct _ServeResponse {
+    /// None of an answer in local testing mode: it sends nothing.
     #[pyo3(get)]
-    _call: Py<_ServeCall>,
+    _call: Option<Py<_ServeCall>>,
 }
 
 #[pymethods]
 impl _ServeResponse {
     #[new]
-    fn new(call: Bound<'_, _ServeCall>) -> Self {
-        call.borrow_mut().is_shared = true;
-        Self { _call: call.unbind() }
+    #[pyo3(signature = (first, *_rest))]
+    fn new(first: Bound<'_, PyAny>, _rest: &Bound<'_, PyTuple>) -> Self {
+        let call = first.cast_into::<_ServeCall>().ok();
+        if let Some(call) = &call {
+            call.borrow_mut().is_shared = true;
+        }
+        Self { _call: call.map(Bound::unbind) }
     }
 
     /// The answer, if the call was sent, nobody's event loop would be held up, and it is no error; else what `slowly`
@@ -342,9 +347,12 @@ impl _ServeResponse {
         slowly: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let call = slf.borrow()._call.bind(py).clone();
-        let sent = call.borrow().sent.as_ref().map(|sent| sent.bind(py).clone());
-        let Some(sent) = sent.filter(|_| skips_check || !is_on_loop(py)) else {
+        let call = slf.borrow()._call.as_ref().map(|call| call.bind(py).clone());
+        let sent = call.and_then(|call| {
+            let sent = call.borrow().sent.as_ref().map(|sent| sent.bind(py).clone());
+            sent.map(|sent| (call, sent))
+        });
+        let Some((call, sent)) = sent.filter(|_| skips_check || !is_on_loop(py)) else {
             return slowly.call1((slf, timeout_s, py.None()));
         };
         match objects::get(py, &sent, timeout_s, false) {

@@ -69,7 +69,6 @@ PACKAGES = frozenset(
     (
         "autoscaler.sdk",
         "cloudpickle",
-        "rllib.env.vector",
         "runtime_env",
         "tune.analysis",
         "tune.experiment",

@@ -102,6 +102,9 @@ def from_pandas(dfs: object, override_num_blocks: int | None = None) -> Material
         dfs: The DataFrame or DataFrames.
         override_num_blocks: Blocks to make. Default: one a DataFrame.
 
+    Raises:
+        TypeError: One of them is no DataFrame.
+
     Examples:
         >>> import ray
         >>> import pandas as pd

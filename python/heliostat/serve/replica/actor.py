@@ -130,8 +130,8 @@ class ReplicaActor:
         """Construct it; its socket's address. A second call gives that again."""
         if not self._address:
             self._context.ranks = ranks
-            self._log()
             tracing.set_up(self._traced, self._id, serving.session()["session_dir"])
+            self._log()  # after it: calls that are traced are not plain
             await self.prepare(*cloudpickle.loads(self._spec.code))
             self._metadata = await self._said_of_itself()
             await self._listen(ingress_node)
