@@ -2,7 +2,6 @@
 //! sub-machine has no other way to act on the outside.
 
 use std::sync::Arc;
-use std::vec::Drain;
 
 use helio_proto::peer::Frame;
 use helio_types::{NodeId, WorkerAddress};
@@ -26,17 +25,25 @@ impl Context {
     }
 
     /// An event happens at that time.
+    #[inline]
     pub(crate) fn begin(&mut self, now: u64) {
         debug_assert!(self.out.is_empty(), "the effects of an event are taken before the next one");
-        if self.out.capacity() > ACTIONS_KEPT {
-            self.out = Vec::new();
-        }
         self.now = now;
     }
 
-    /// The event has been handled: hands over its effects, in their order. The room for them is kept.
-    pub(crate) fn finish(&mut self) -> Drain<'_, Action> {
-        self.out.drain(..)
+    /// The event has been handled: hands over its effects, in their order.
+    #[inline]
+    pub(crate) fn finish(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Takes back a list of effects that have been executed: the next event's have room in it.
+    #[inline]
+    pub(crate) fn reuse(&mut self, executed: Vec<Action>) {
+        debug_assert!(executed.is_empty(), "effects are executed before their list is used again");
+        if executed.capacity() <= ACTIONS_KEPT {
+            self.out = executed;
+        }
     }
 
     /// This process.

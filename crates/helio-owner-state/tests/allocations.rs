@@ -85,7 +85,9 @@ impl Caller {
     }
 
     fn apply(&mut self, event: Event) {
-        self.owner.apply(event, 1_000);
+        let mut actions = self.owner.apply(event, 1_000);
+        actions.clear();
+        self.owner.reuse(actions);
     }
 
     fn submit(&mut self, number: u64, target: &Target) {

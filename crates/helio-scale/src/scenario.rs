@@ -241,7 +241,7 @@ pub fn queue_tasks(n_tasks: u64) -> QueuedTask {
                 parent: TaskId::NIL,
                 handle: None,
             };
-            messages += owner.apply(Event::Submit { spec: Arc::new(spec) }, 1_000).count() as u64;
+            messages += owner.apply(Event::Submit { spec: Arc::new(spec) }, 1_000).len() as u64;
         }
         took = clock() - began;
     });

@@ -19,7 +19,8 @@ impl State {
     }
 
     fn apply_at(&mut self, event: Event<'_>, now: u64) {
-        self.to_do.extend(self.process.apply(event, now));
+        let actions = self.process.apply(event, now);
+        self.queue(actions);
         self.execute_actions();
         self.recount.after_event("process", || self.process.owner().check());
     }
@@ -29,7 +30,7 @@ impl State {
     pub(crate) fn apply_one_of_many(&mut self, event: Event<'_>, now: u64) {
         let actions = self.process.apply(event, now);
         let has_actions = !actions.is_empty();
-        self.to_do.extend(actions);
+        self.queue(actions);
         if has_actions || self.process.links().is_due() {
             self.execute_actions();
         }
@@ -46,7 +47,8 @@ impl State {
         for link in self.process.links().take_due() {
             self.flush_one(link);
         }
-        self.to_do.extend(self.process.take_actions());
+        let actions = self.process.take_actions();
+        self.queue(actions);
         if self.is_executing || self.to_do.is_empty() {
             return;
         }
@@ -55,6 +57,14 @@ impl State {
             self.execute_action(action);
         }
         self.is_executing = false;
+    }
+
+    /// Most events have no actions: those of a value that is put and let go must not touch the queue.
+    #[inline]
+    fn queue(&mut self, actions: Vec<Action>) {
+        if !actions.is_empty() {
+            self.to_do.extend(actions);
+        }
     }
 
     fn execute_action(&mut self, action: Action) {

@@ -14,7 +14,6 @@ mod streams;
 mod why;
 
 use std::sync::Arc;
-use std::vec::Drain;
 
 use helio_types::{ActorId, IdMap, ObjectId, TaskId, WorkerAddress, WorkerId};
 
@@ -65,12 +64,19 @@ impl Owner {
 
     /// Takes in an event at `now` (microseconds of any steady clock) and returns the actions, in the order in which
     /// they are to be executed. Total: any event may come at any time.
-    pub fn apply(&mut self, event: Event, now: u64) -> Drain<'_, Action> {
+    pub fn apply(&mut self, event: Event, now: u64) -> Vec<Action> {
         self.ctx.begin(now);
         self.on_event(event);
         self.ctx.finish()
     }
 
+    /// Takes back the list of an earlier event's actions, which have been executed: the next event then allocates none.
+    #[inline]
+    pub fn reuse(&mut self, executed: Vec<Action>) {
+        self.ctx.reuse(executed);
+    }
+
+    #[inline(always)]
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Put { id, value, contained } => self.on_put(id, value, contained),

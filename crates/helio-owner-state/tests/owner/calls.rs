@@ -315,7 +315,7 @@ fn many_objects_leave_no_room_behind() {
     let mut freed = 0;
     for event in puts.chain(drops) {
         let out = play.owner.apply(event, play.now);
-        freed += out.filter(|action| matches!(action, Action::MemoryFreed)).count();
+        freed += out.iter().filter(|action| matches!(action, Action::MemoryFreed)).count();
     }
     assert!((1..10).contains(&freed), "LIMIT-1: {freed}");
     play.is_empty();

@@ -104,7 +104,7 @@ impl Play {
     #[track_caller]
     fn check(&mut self, event: Event, expected: &[&str]) {
         let out = self.owner.apply(event, self.now);
-        let done: Vec<String> = out.filter_map(|action| show(&action)).collect();
+        let done: Vec<String> = out.iter().filter_map(show).collect();
         assert_eq!(done, expected);
         assert_eq!(self.owner.check(), Ok(()), "STATE-1");
     }

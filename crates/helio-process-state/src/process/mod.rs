@@ -127,6 +127,7 @@ impl<M: Memory> Process<M> {
         self.take_actions()
     }
 
+    #[inline(always)]
     fn on_event(&mut self, event: Event<'_>) {
         match event {
             Event::Owner(event) => self.on_owner(event),

@@ -23,14 +23,22 @@ const ACTIONS_KEPT: usize = 1 << 12;
 
 impl<M: Memory> Process<M> {
     /// Tells the owner machine, and does what it wants done.
+    #[inline]
     pub(crate) fn on_owner(&mut self, event: OwnerEvent) {
         self.queue_for_owner(event);
         self.run_owner();
     }
 
     /// Tells the owner machine; what it wants done waits for [`Process::run_owner`].
+    #[inline]
     pub(crate) fn queue_for_owner(&mut self, event: OwnerEvent) {
-        self.owner_actions.extend(self.owner.apply(event, self.now));
+        let mut actions = self.owner.apply(event, self.now);
+        if self.owner_actions.is_empty() {
+            std::mem::swap(&mut self.owner_actions, &mut actions);
+        } else {
+            self.owner_actions.append(&mut actions);
+        }
+        self.owner.reuse(actions);
     }
 
     pub(crate) fn run_owner(&mut self) {
