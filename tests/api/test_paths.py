@@ -93,7 +93,8 @@ def test_a_name_that_is_not_there_says_so(path: str) -> None:
 
 
 def test_modules_that_are_packages_on_ray_are_listed() -> None:
-    above = {path.rpartition(".")[0] for path in (*paths.ROWS, *private.PLACES)} - {""}
+    below = (*paths.ROWS, *private.PLACES, *private._ELSEWHERE)
+    above = {path.rpartition(".")[0] for path in below} - {""}
     plain = set()
     for path in above - set(paths.ROWS):
         ours = importlib.util.find_spec(f"heliostat.{private.PLACES.get(path, path)}")

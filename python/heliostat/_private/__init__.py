@@ -64,11 +64,12 @@ PLACES = {
     "train._internal.worker_group": "_private.train_internal.worker_group",
 }
 
-# Modules here that are packages on Ray: paths of `paths.ROWS` stand below them.
+# Modules here that are packages on Ray: paths of `paths.ROWS`, or paths that are refused, stand below them.
 PACKAGES = frozenset(
     (
         "autoscaler.sdk",
         "cloudpickle",
+        "rllib.env.vector",
         "runtime_env",
         "tune.analysis",
         "tune.experiment",
