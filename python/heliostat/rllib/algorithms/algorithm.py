@@ -18,6 +18,7 @@ from heliostat.rllib.core import DEFAULT_MODULE_ID
 from heliostat.rllib.core.learner.learner_group import LearnerGroup
 from heliostat.rllib.env.env_runner_group import EnvRunnerGroup
 from heliostat.rllib.env.making import creator
+from heliostat.rllib.utils import gone
 from heliostat.rllib.utils.checkpoints import Checkpointable, chosen
 from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
 from heliostat.tune.trainable.trainable import Trainable
@@ -720,10 +721,7 @@ class Algorithm(Checkpointable, Trainable):
 
     def __getattr__(self, name: str) -> Any:
         if name in _GONE:
-            raise AttributeError(
-                f"Algorithm.{name} is of RLlib's old API stack, which Heliostat does not have: use "
-                f"{_GONE[name]}."
-            )
+            raise AttributeError(gone.sentence(f"Algorithm.{name}", _GONE[name]))
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
 
     def __repr__(self) -> str:

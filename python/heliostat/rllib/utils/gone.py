@@ -6,6 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 
+def sentence(name: str, instead: str) -> str:
+    """The sentence that refuses a name of the old API stack, and says what to use in its place."""
+    return f"{name} is of RLlib's old API stack, which Heliostat does not have: use {instead}."
+
+
 def refusing(module: str, instead: dict[str, str], otherwise: str) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module of the old API stack.
 
@@ -18,9 +23,6 @@ def refusing(module: str, instead: dict[str, str], otherwise: str) -> Callable[[
     def find(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(
-            f"ray.{module}.{name} is of RLlib's old API stack, which Heliostat does not have: use "
-            f"{instead.get(name, otherwise)}."
-        )
+        raise AttributeError(sentence(f"ray.{module}.{name}", instead.get(name, otherwise)))
 
     return find
