@@ -116,6 +116,11 @@ class Sum(_Kernel):
         on: The column.
         ignore_nulls: Leave missing values out. Default True.
         alias_name: The result's column. Default "sum(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(4).aggregate(ray.data.aggregate.Sum("id"))
+        {'sum(id)': 6}
     """
 
     kind = "sum"
@@ -132,6 +137,11 @@ class Min(_Kernel):
         on: The column.
         ignore_nulls: Leave missing values out. Default True.
         alias_name: The result's column. Default "min(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(4).aggregate(ray.data.aggregate.Min("id"))
+        {'min(id)': 0}
     """
 
     kind = "min"
@@ -150,6 +160,11 @@ class Max(_Kernel):
         on: The column.
         ignore_nulls: Leave missing values out. Default True.
         alias_name: The result's column. Default "max(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(4).aggregate(ray.data.aggregate.Max("id", alias_name="last"))
+        {'last': 3}
     """
 
     kind = "max"
@@ -194,6 +209,11 @@ class Mean(AggregateFnV2[tuple[float, int], Any]):
         ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
             ``None``.
         alias_name: The result's column. Default "mean(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(4).aggregate(ray.data.aggregate.Mean("id"))
+        {'mean(id)': 1.5}
     """
 
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
@@ -238,6 +258,11 @@ class Std(AggregateFnV2[tuple[float, float, int], Any]):
         ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
             ``None``.
         alias_name: The result's column. Default "std(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(3).aggregate(ray.data.aggregate.Std("id"))
+        {'std(id)': 1.0}
     """
 
     def __init__(
@@ -329,6 +354,11 @@ class Quantile(_Values):
         ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
             ``None``.
         alias_name: The result's column. Default "quantile(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(5).aggregate(ray.data.aggregate.Quantile("id", q=0.75))
+        {'quantile(id)': 3.0}
     """
 
     kind = "quantile"
@@ -357,6 +387,11 @@ class AsList(_Values):
         on: The column.
         alias_name: The result's column. Default "list(<on>)".
         ignore_nulls: Leave missing values out. Default False.
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(3).aggregate(ray.data.aggregate.AsList("id"))
+        {'list(id)': [0, 1, 2]}
     """
 
     kind = "list"
@@ -397,6 +432,11 @@ class Unique(_Values):
         ignore_nulls: Leave missing values out.
         alias_name: The result's column. Default "unique(<on>)".
         encode_lists: Of a column of lists: take the values in the lists rather than the lists.
+
+    Examples:
+        >>> import ray
+        >>> ray.data.from_items([2, 1, 2]).aggregate(ray.data.aggregate.Unique("item"))
+        {'unique(item)': [2, 1]}
     """
 
     kind = "unique"
@@ -436,6 +476,11 @@ class CountDistinct(Unique):
         on: The column.
         ignore_nulls: Leave missing values out. Default True.
         alias_name: The result's column. Default "count_distinct(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.from_items([2, 1, 2]).aggregate(ray.data.aggregate.CountDistinct("item"))
+        {'count_distinct(item)': 2}
     """
 
     kind = "count_distinct"
@@ -457,6 +502,11 @@ class ValueCounter(AggregateFnV2[dict[Any, int], Any]):
     Args:
         on: The column.
         alias_name: The result's column. Default "value_counter(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.from_items([2, 1, 2]).aggregate(ray.data.aggregate.ValueCounter("item"))
+        {'value_counter(item)': {'values': [2, 1], 'counts': [2, 1]}}
     """
 
     def __init__(self, on: str, alias_name: str | None = None) -> None:
@@ -491,6 +541,11 @@ class ApproximateTopK(AggregateFnV2[dict[str, Any], Any]):
         log_capacity: Without effect: no sketch is made.
         alias_name: The result's column. Default "approx_topk(<on>)".
         encode_lists: Of a column of lists: count the values in the lists rather than the lists.
+
+    Examples:
+        >>> import ray
+        >>> ray.data.from_items([2, 1, 2]).aggregate(ray.data.aggregate.ApproximateTopK("item", k=1))
+        {'approx_topk(item)': [{'item': 2, 'count': 2}]}
     """
 
     def __init__(
@@ -597,6 +652,12 @@ class MissingValuePercentage(_Share):
     Args:
         on: The column.
         alias_name: The result's column. Default "missing_pct(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ds = ray.data.from_items([{"x": 1}, {"x": None}])
+        >>> ds.aggregate(ray.data.aggregate.MissingValuePercentage("x"))
+        {'missing_pct(x)': 50.0}
     """
 
     def __init__(self, on: str, alias_name: str | None = None) -> None:
@@ -619,6 +680,11 @@ class ZeroPercentage(_Share):
         ignore_nulls: Leave missing values out. Default True; False: one of them makes the result
             ``None``.
         alias_name: The result's column. Default "zero_pct(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range(4).aggregate(ray.data.aggregate.ZeroPercentage("id"))
+        {'zero_pct(id)': 25.0}
     """
 
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:

@@ -25,6 +25,22 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
 
     Raises:
         ValueError: The name is empty.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.aggregate import AggregateFnV2
+        >>> class Product(AggregateFnV2):
+        ...     def __init__(self, on):
+        ...         super().__init__(f"product({on})", lambda: 1, on=on, ignore_nulls=True)
+        ...     def aggregate_block(self, block):
+        ...         product = 1
+        ...         for value in block[self.get_target_column()].to_pylist():
+        ...             product *= value
+        ...         return product
+        ...     def combine(self, current_accumulator, new):
+        ...         return current_accumulator * new
+        >>> ray.data.from_items([2, 3, 4]).aggregate(Product("item"))
+        {'product(item)': 24}
     """
 
     # For groups: (pyarrow's function that makes a part, the one that joins parts). None: there are none.

@@ -49,6 +49,13 @@ class DataType:
 
     Raises:
         TypeError: It is made of something that is not a type.
+
+    Examples:
+        >>> from ray.data.datatype import DataType
+        >>> DataType.int64().is_numerical_type()
+        True
+        >>> DataType.list(DataType.string()).to_arrow_dtype()
+        ListType(list<item: string>)
     """
 
     _physical_dtype: Any

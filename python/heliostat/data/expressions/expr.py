@@ -30,6 +30,13 @@ class Expr:
 
     Args:
         *operands: The expressions that it is made of.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import col
+        >>> ds = ray.data.range(5).filter(expr=(col("id") > 1) & (col("id") != 3))
+        >>> ds.with_column("double", col("id") * 2).take_all()
+        [{'id': 2, 'double': 4}, {'id': 4, 'double': 8}]
     """
 
     is_pure = True  # the node's values depend on the rows' values alone, and computing them changes nothing
@@ -674,6 +681,12 @@ def lit(value: object) -> Expr:
 
     Args:
         value: The constant.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import col, lit
+        >>> ray.data.range(2).with_column("x", lit(10) - col("id")).take_all()
+        [{'id': 0, 'x': 10}, {'id': 1, 'x': 9}]
     """
     return Literal(value)
 

@@ -35,6 +35,17 @@ def udf(return_dtype: object) -> Callable[[Function], Function]:
 
     Returns:
         A decorator; what it returns is called with expressions and returns one.
+
+    Examples:
+        >>> import ray
+        >>> import pyarrow.compute as pc
+        >>> from ray.data.datatype import DataType
+        >>> from ray.data.expressions import col, udf
+        >>> @udf(DataType.string())
+        ... def shout(words):
+        ...     return pc.utf8_upper(words)
+        >>> ray.data.from_items([{"word": "hi"}]).with_column("loud", shout(col("word"))).take_all()
+        [{'word': 'hi', 'loud': 'HI'}]
     """
 
     def decorate(function: Callable[..., object]) -> Function:

@@ -124,6 +124,13 @@ def monotonically_increasing_id() -> Expr:
     """Return a number for each row: rising within a task's rows, and different for all rows.
 
     The number of the task is in the upper 31 bits.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import monotonically_increasing_id
+        >>> ds = ray.data.from_items(["a", "b"], override_num_blocks=1)
+        >>> ds.with_column("row", monotonically_increasing_id()).take_all()
+        [{'item': 'a', 'row': 0}, {'item': 'b', 'row': 1}]
     """
     return RowNumber()
 
@@ -135,12 +142,26 @@ def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> E
         seed: Makes the numbers the same whenever the program is run.
         reseed_after_execution: With a seed: give other numbers each time the same dataset is
             executed, as for the epochs of a training. False: always the same.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import col, random
+        >>> sample = ray.data.range(1000).with_column("r", random(seed=7)).filter(expr=col("r") < 0.1)
+        >>> 50 < sample.count() < 150
+        True
     """
     return Random(seed, reseed_after_execution)
 
 
 def uuid() -> Expr:
-    """Return a random UUID for each row, as text."""
+    """Return a random UUID for each row, as text.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import uuid
+        >>> len(ray.data.range(1).with_column("key", uuid()).take(1)[0]["key"])
+        36
+    """
     return Uuid()
 
 
@@ -150,5 +171,16 @@ def download(uri_column_name: str, *, filesystem: pa.fs.FileSystem | None = None
     Args:
         uri_column_name: The column of paths or URIs.
         filesystem: Where they are, of pyarrow or fsspec. Default: by the URI's scheme.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, tempfile
+        >>> from ray.data.expressions import download
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "a.txt")
+        ...     _ = path.write_text("hello")
+        ...     ds = ray.data.from_items([{"path": str(path)}])
+        ...     ds.with_column("bytes", download("path")).take(1)[0]["bytes"]
+        b'hello'
     """
     return Download(uri_column_name, filesystem)

@@ -59,7 +59,14 @@ def get_arrow_extension_tensor_types() -> tuple[type, ...]:
 
 
 class ArrowTensorArray:
-    """Makes Arrow columns of arrays."""
+    """Makes Arrow columns of arrays.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.data.extensions import ArrowTensorArray
+        >>> len(ArrowTensorArray.from_numpy(np.zeros((3, 2, 2))))
+        3
+    """
 
     @staticmethod
     def from_numpy(arr: Any, column_name: str | None = None) -> pa.Array:
@@ -81,6 +88,11 @@ class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
     Args:
         shape: The shape.
         dtype: The type of the entries, numpy's.
+
+    Examples:
+        >>> from ray.data.extensions import TensorDtype
+        >>> TensorDtype((2, 3), "float32").name
+        'numpy.ndarray(shape=(2, 3), dtype=float32)'
     """
 
     def __init__(self, shape: Sequence[int], dtype: Any) -> None:
@@ -135,6 +147,14 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
 
     Raises:
         TypeError: They are not of numbers, or not of one shape.
+
+    Examples:
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from ray.data.extensions import TensorArray
+        >>> frame = pd.DataFrame({"x": TensorArray(np.zeros((3, 2, 2)))})
+        >>> frame["x"].dtype.element_shape
+        (2, 2)
     """
 
     _values: Any  # the rows

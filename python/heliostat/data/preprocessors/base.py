@@ -25,6 +25,15 @@ class Preprocessor(abc.ABC):
     """Learns statistics of a dataset (``fit``), then changes datasets and batches by them.
 
     What derives from it implements ``_transform_pandas``, and ``_fit`` if there is something to learn.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import MinMaxScaler
+        >>> scaler = MinMaxScaler(["id"]).fit(ray.data.range(5))
+        >>> scaler.transform(ray.data.range(2)).take_all()
+        [{'id': 0.0}, {'id': 0.25}]
+        >>> scaler.transform_batch({"id": [4]})["id"].tolist()
+        [1.0]
     """
 
     class FitStatus(str, enum.Enum):

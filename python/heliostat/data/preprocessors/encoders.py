@@ -74,6 +74,13 @@ class OrdinalEncoder(OfColumns):
         encode_lists: Of a column of lists, encode what is in them. Default True; False: a list is a
             category.
         output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import OrdinalEncoder
+        >>> ds = ray.data.from_items([{"size": "S"}, {"size": "L"}])
+        >>> OrdinalEncoder(["size"]).fit_transform(ds).take_all()
+        [{'size': 1}, {'size': 0}]
     """
 
     def __init__(
@@ -105,6 +112,13 @@ class OneHotEncoder(OfColumns):
         columns: The columns.
         max_categories: By column, how many of the most common categories are kept. Default: all.
         output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import OneHotEncoder
+        >>> ds = ray.data.from_items([{"size": "S"}, {"size": "L"}])
+        >>> OneHotEncoder(["size"]).fit_transform(ds).take_all()
+        [{'size': [0, 1]}, {'size': [1, 0]}]
     """
 
     _complete = True  # a missing value cannot be fitted
@@ -136,7 +150,15 @@ class OneHotEncoder(OfColumns):
 
 
 class MultiHotEncoder(OneHotEncoder):
-    """For lists: how often each category is in it."""
+    """For lists: how often each category is in it.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import MultiHotEncoder
+        >>> ds = ray.data.from_items([{"tags": ["a", "b"]}, {"tags": ["b", "b"]}])
+        >>> MultiHotEncoder(["tags"]).fit_transform(ds).take_all()
+        [{'tags': [1, 1]}, {'tags': [0, 2]}]
+    """
 
     _complete = False
 
@@ -159,6 +181,17 @@ class LabelEncoder(Preprocessor):
     Args:
         label_column: The column.
         output_column: Where the result goes. Default: in place of the column.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import LabelEncoder
+        >>> ds = ray.data.from_items([{"label": "dog"}, {"label": "cat"}])
+        >>> encoder = LabelEncoder("label").fit(ds)
+        >>> numbers = encoder.transform(ds)
+        >>> numbers.take_all()
+        [{'label': 1}, {'label': 0}]
+        >>> encoder.inverse_transform(numbers).take_all()
+        [{'label': 'dog'}, {'label': 'cat'}]
     """
 
     def __init__(self, label_column: str, *, output_column: str | None = None) -> None:
@@ -198,6 +231,14 @@ class Categorizer(OfColumns):
         columns: The columns.
         dtypes: ``CategoricalDtype`` by column. Default: those found when fitting.
         output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import Categorizer
+        >>> ds = ray.data.from_items([{"size": "S"}, {"size": "L"}])
+        >>> fitted = Categorizer(["size"]).fit(ds)
+        >>> list(fitted.transform_batch(ds.to_pandas())["size"].cat.categories)
+        ['L', 'S']
     """
 
     def __init__(
@@ -232,6 +273,13 @@ class SimpleImputer(OfColumns):
 
     Raises:
         ValueError: There is no such strategy, or no constant.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import SimpleImputer
+        >>> ds = ray.data.from_items([{"x": 1.0}, {"x": None}, {"x": 3.0}])
+        >>> SimpleImputer(["x"], strategy="mean").fit_transform(ds).take_all()
+        [{'x': 1.0}, {'x': 2.0}, {'x': 3.0}]
     """
 
     def __init__(

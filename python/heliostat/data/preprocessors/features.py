@@ -40,6 +40,12 @@ class Tokenizer(OfColumns):
         columns: The columns.
         tokenization_fn: Takes a text; returns its tokens. Default: the words between spaces.
         output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import Tokenizer
+        >>> Tokenizer(["text"]).transform(ray.data.from_items([{"text": "to be"}])).take_all()
+        [{'text': ['to', 'be']}]
     """
 
     _is_fittable = False
@@ -65,6 +71,16 @@ class CountVectorizer(Tokenizer):
         tokenization_fn: Takes a text; returns its tokens. Default: the words between spaces.
         max_features: How many tokens. Default: all.
         output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import CountVectorizer
+        >>> ds = ray.data.from_items([{"text": "to be or not to be"}])
+        >>> vectorizer = CountVectorizer(["text"], max_features=2).fit(ds)
+        >>> dict(vectorizer.stats_["token_counts(text)"])
+        {'to': 2, 'be': 2}
+        >>> vectorizer.transform(ray.data.from_items([{"text": "be"}])).take_all()
+        [{'text': [0, 1]}]
     """
 
     _is_fittable = True
@@ -108,6 +124,14 @@ class HashingVectorizer(Tokenizer):
         num_features: How many hashes there are.
         tokenization_fn: Takes a text; returns its tokens. Default: the words between spaces.
         output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from ray.data.preprocessors import HashingVectorizer
+        >>> texts = pd.DataFrame({"text": ["to be or not to be"]})
+        >>> counts = HashingVectorizer(["text"], num_features=8).transform_batch(texts)["text"][0]
+        >>> len(counts), sum(counts)
+        (8, 6)
     """
 
     def __init__(
@@ -138,6 +162,15 @@ class FeatureHasher(Preprocessor):
         columns: The columns.
         num_features: The length of the vector.
         output_column: Where it goes.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from ray.data.preprocessors import FeatureHasher
+        >>> words = pd.DataFrame({"to": [2], "be": [1]})
+        >>> hashed = FeatureHasher(["to", "be"], num_features=8, output_column="words")
+        >>> vector = hashed.transform_batch(words)["words"][0]
+        >>> len(vector), int(vector.sum())
+        (8, 3)
     """
 
     _is_fittable = False
@@ -165,6 +198,13 @@ class Concatenator(Preprocessor):
         dtype: Its type. Default: what fits.
         raise_if_missing: Raise ``ValueError`` if a column is not there; else it is ``KeyError``.
         flatten: Columns may hold vectors, which are put one after the other.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import Concatenator
+        >>> ds = ray.data.from_items([{"x": 1.0, "y": 2.0, "label": 0}])
+        >>> Concatenator(["x", "y"], output_column_name="features").transform(ds).take_all()
+        [{'label': 0, 'features': array([1., 2.])}]
     """
 
     _is_fittable = False
@@ -193,10 +233,21 @@ class Concatenator(Preprocessor):
             parts = [np.stack([np.ravel(v) for v in df[c]]) for c in self.columns]
             made = np.concatenate(parts, axis=1)
         else:
-            made = df[self.columns].to_numpy()
+            made = _numbers(df[self.columns])
         df = df.drop(columns=self.columns)
         df[self.output_column_name] = list(made if self.dtype is None else made.astype(self.dtype))
         return df
+
+
+def _numbers(frame: pd.DataFrame) -> np.ndarray:
+    """The rows as vectors; pandas makes objects of columns with Arrow's types."""
+    types = required("pandas", "Concatenator").api.types
+    if not all(types.is_numeric_dtype(kind) for kind in frame.dtypes):
+        return frame.to_numpy()
+    columns = [frame[name] for name in frame.columns]
+    return np.column_stack(
+        [c.to_numpy(np.float64, na_value=np.nan) if c.hasnans else c.to_numpy() for c in columns]
+    )
 
 
 class CustomKBinsDiscretizer(OfColumns):
@@ -210,6 +261,13 @@ class CustomKBinsDiscretizer(OfColumns):
         duplicates: Edges that are the same: ``"raise"`` (the default) or ``"drop"``.
         dtypes: ``CategoricalDtype`` by column, of the results. Default: numbers.
         output_columns: Where the results go, as many names. Default: in place of the columns.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from ray.data.preprocessors import CustomKBinsDiscretizer
+        >>> ages = pd.DataFrame({"age": [3, 30, 70]})
+        >>> CustomKBinsDiscretizer(["age"], bins=[0, 18, 65, 120]).transform_batch(ages)["age"].tolist()
+        [0, 1, 2]
     """
 
     _is_fittable = False
@@ -253,6 +311,12 @@ class UniformKBinsDiscretizer(CustomKBinsDiscretizer):
 
     Args:
         bins: How many, for all columns or a dict by column.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import UniformKBinsDiscretizer
+        >>> UniformKBinsDiscretizer(["id"], bins=2).fit_transform(ray.data.range(4)).take_all()
+        [{'id': 0}, {'id': 0}, {'id': 1}, {'id': 1}]
     """
 
     _is_fittable = True
@@ -290,6 +354,15 @@ class TorchVisionPreprocessor(Preprocessor):
         transform: Called with each array, or with a whole batch of them.
         output_columns: Where the results go. Default: ``columns``.
         batched: Call ``transform`` once a batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from ray.data.preprocessors import TorchVisionPreprocessor
+        >>> pictures = pd.DataFrame({"image": [np.full((2, 2), 255.0)]})
+        >>> scaled = TorchVisionPreprocessor(["image"], transform=lambda image: image / 255)
+        >>> scaled.transform_batch(pictures)["image"][0].tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
     """
 
     _is_fittable = False

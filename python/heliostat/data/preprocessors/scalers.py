@@ -63,6 +63,13 @@ class MinMaxScaler(_Learned):
 
     Raises:
         ValueError: There are not as many ``output_columns`` as columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import MinMaxScaler
+        >>> ds = ray.data.from_items([{"x": 2.0}, {"x": 3.0}, {"x": 4.0}])
+        >>> MinMaxScaler(["x"]).fit_transform(ds).take_all()
+        [{'x': 0.0}, {'x': 0.5}, {'x': 1.0}]
     """
 
     def _aggregations(self, column: str) -> list[Aggregation]:
@@ -82,6 +89,13 @@ class MaxAbsScaler(_Learned):
 
     Raises:
         ValueError: There are not as many ``output_columns`` as columns.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import MaxAbsScaler
+        >>> ds = ray.data.from_items([{"x": -4.0}, {"x": 2.0}])
+        >>> MaxAbsScaler(["x"]).fit_transform(ds).take_all()
+        [{'x': -1.0}, {'x': 0.5}]
     """
 
     def _aggregations(self, column: str) -> list[Aggregation]:
@@ -99,6 +113,13 @@ class RobustScaler(_Learned):
         quantile_range: The two quantiles. Default ``(0.25, 0.75)``.
         output_columns: Where the results go, as many names. Default: in place of the columns.
         quantile_precision: Has no effect: quantiles are exact.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.preprocessors import RobustScaler
+        >>> ds = ray.data.from_items([{"x": x} for x in (1.0, 2.0, 3.0, 4.0, 100.0)])
+        >>> RobustScaler(["x"]).fit_transform(ds).take(3)
+        [{'x': -1.0}, {'x': -0.5}, {'x': 0.0}]
     """
 
     def __init__(
@@ -143,6 +164,13 @@ class Normalizer(OfColumns):
 
     Raises:
         ValueError: There is no such length.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from ray.data.preprocessors import Normalizer
+        >>> Normalizer(["x", "y"]).transform_batch(pd.DataFrame({"x": [3.0], "y": [4.0]}))
+             x    y
+        0  0.6  0.8
     """
 
     _is_fittable = False
@@ -178,6 +206,14 @@ class PowerTransformer(OfColumns):
 
     Raises:
         ValueError: There is no such method.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from ray.data.preprocessors import PowerTransformer
+        >>> PowerTransformer(["x"], power=2).transform_batch(pd.DataFrame({"x": [1.0, 2.0]}))
+             x
+        0  1.5
+        1  4.0
     """
 
     _is_fittable = False

@@ -171,6 +171,12 @@ def from_arrow_refs(tables: object) -> MaterializedDataset:
 
     Args:
         tables: A reference or several.
+
+    Examples:
+        >>> import ray
+        >>> import pyarrow as pa
+        >>> ray.data.from_arrow_refs([ray.put(pa.table({"x": [1, 2]}))]).count()
+        2
     """
     return _from_refs(tables, lambda table: table)
 
@@ -181,6 +187,12 @@ def from_pandas_refs(dfs: object) -> MaterializedDataset:
 
     Args:
         dfs: A reference or several.
+
+    Examples:
+        >>> import ray
+        >>> import pandas as pd
+        >>> ray.data.from_pandas_refs([ray.put(pd.DataFrame({"x": [1, 2]}))]).sum("x")
+        3
     """
     return _from_refs(dfs, frames.of_frame)
 
@@ -191,6 +203,12 @@ def from_numpy_refs(ndarrays: object) -> MaterializedDataset:
 
     Args:
         ndarrays: A reference or several.
+
+    Examples:
+        >>> import ray
+        >>> import numpy as np
+        >>> ray.data.from_numpy_refs([ray.put(np.ones(2))]).take_all()
+        [{'data': 1.0}, {'data': 1.0}]
     """
     return _from_refs(ndarrays, lambda a: pa.table({block.DATA: tensors.from_numpy(a)}))
 
@@ -289,6 +307,11 @@ def range_tensor(
         parallelism: Deprecated name of ``override_num_blocks``.
         concurrency: Tasks at a time. Default: as many as there is room for.
         override_num_blocks: Blocks to make. Default: by the size and the cluster's CPUs.
+
+    Examples:
+        >>> import ray
+        >>> ray.data.range_tensor(2, shape=(2,)).take_all()
+        [{'data': array([0, 0])}, {'data': array([1, 1])}]
     """
     wanted = _blocks(override_num_blocks, parallelism)
 
@@ -367,6 +390,12 @@ def from_torch(dataset: object, local_read: bool = False) -> Dataset:
     Args:
         dataset: The torch dataset.
         local_read: Read it in this process, now. Default False.
+
+    Examples:
+        >>> import ray
+        >>> squares = [0, 1, 4]  # any map-style or iterable dataset of torch
+        >>> ray.data.from_torch(squares).take_all()
+        [{'item': 0}, {'item': 1}, {'item': 4}]
     """
     read = partial(_torch_tables, dataset)
     if local_read:

@@ -159,7 +159,7 @@ def read_csv(paths: str | list[str], **options: object) -> Dataset:
 
 @spelled
 def read_json(paths: str | list[str], *, lines: bool = False, **options: object) -> Dataset:
-    """Return a dataset of JSON files: one object a line, or a list of objects.
+    r"""Return a dataset of JSON files: one object a line, or a list of objects.
 
     Args:
         paths: A path or URI of a file or folder, or a list of them.
@@ -168,6 +168,14 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: object)
 
     Raises:
         FileNotFoundError: A path does not exist.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"x": 1}\n{"x": 2}\n')
+        ...     ray.data.read_json(folder, lines=True).take_all()
+        [{'x': 1}, {'x': 2}]
     """
     source, concurrency = _source(paths, options, _JSON, Partitioning("hive"))
     remote = shared.of_tasks(options)
@@ -230,7 +238,7 @@ def read_text(
 
 @spelled
 def read_binary_files(paths: str | list[str], **options: object) -> Dataset:
-    """Return a dataset of whole files: the column "bytes".
+    r"""Return a dataset of whole files: the column "bytes".
 
     Args:
         paths: A path or URI of a file or folder, or a list of them.
@@ -238,6 +246,14 @@ def read_binary_files(paths: str | list[str], **options: object) -> Dataset:
 
     Raises:
         FileNotFoundError: A path does not exist.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.bin").write_bytes(b"\x01\x02")
+        ...     ray.data.read_binary_files(folder).take_all()
+        [{'bytes': b'\x01\x02'}]
     """
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
@@ -258,6 +274,14 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
 
     Raises:
         FileNotFoundError: A path does not exist.
+
+    Examples:
+        >>> import ray
+        >>> import numpy as np, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(pathlib.Path(folder, "a.npy"), np.arange(3))
+        ...     ray.data.read_numpy(folder).take_all()
+        [{'data': 0}, {'data': 1}, {'data': 2}]
     """
     source, concurrency = _source(paths, options, ["npy"], None)
     remote = shared.of_tasks(options)
@@ -370,6 +394,15 @@ def read_images(
 
     Raises:
         ValueError: ``size`` is not two positive numbers; while executing: a file is no picture.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Image.new("RGB", (4, 3)).save(pathlib.Path(folder, "a.png"))
+        ...     ray.data.read_images(folder).take(1)[0]["image"].shape
+        (3, 4, 3)
     """
     if size is not None and (len(tuple(size)) != 2 or min(size) <= 0):
         raise ValueError(f"Expected `size` to contain two positive integers, got {size}.")
@@ -400,6 +433,14 @@ def read_parquet(
     Raises:
         FileNotFoundError: A path does not exist.
         ValueError: There is no file, or none has one of the columns.
+
+    Examples:
+        >>> import ray
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ray.data.range(100).write_parquet(folder)
+        ...     ray.data.read_parquet(folder, columns=["id"]).count()
+        100
     """
     if columns is not None:
         columns = [columns] if isinstance(columns, str) else list(columns)

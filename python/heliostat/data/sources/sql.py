@@ -53,6 +53,18 @@ def read_sql(
 
     Raises:
         ValueError: While executing: the connection is not of that interface.
+
+    Examples:
+        >>> import ray
+        >>> import pathlib, sqlite3, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "shop.db")
+        ...     with sqlite3.connect(path) as connection:
+        ...         _ = connection.execute("CREATE TABLE orders (item TEXT, cents INT)")
+        ...         _ = connection.execute("INSERT INTO orders VALUES ('tea', 300)")
+        ...     connection.close()
+        ...     ray.data.read_sql("SELECT * FROM orders", lambda: sqlite3.connect(path)).take_all()
+        [{'item': 'tea', 'cents': 300}]
     """
     source = _Sql(sql, connection_factory, sql_params, list(shard_keys or ()), shard_hash_fn)
     return dataset_of(source, "read_sql", options, _SQL)
