@@ -28,7 +28,7 @@ for _name in ("RAY_ADDRESS", "RAY_NAMESPACE", "CUDA_VISIBLE_DEVICES"):
     os.environ.pop(_name, None)
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-from helpers import harness, longest  # noqa: E402
+from helpers import compiled, harness, longest  # noqa: E402
 from helpers.shared import cluster  # noqa: E402
 
 # A shell that starts the tests in the background has its children ignore Ctrl-C.
@@ -46,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "heliostat_only(reason): what Ray does not do or promise")
     config.option.loadscopereorder = False  # else files with the most tests begin
     config.pluginmanager.register(longest.Longest())
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(compiled.Compiled())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
