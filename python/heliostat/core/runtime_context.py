@@ -30,7 +30,17 @@ class Process:
 
 
 class RuntimeContext:
-    """Ids, names and resources of whoever asks. Ids are hex; ``None`` where there is none."""
+    """Ids, names and resources of whoever asks. Ids are hex; ``None`` where there is none.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote(num_cpus=0.5)
+        ... def who():
+        ...     context = ray.get_runtime_context()
+        ...     return context.get_task_name(), context.get_assigned_resources()
+        >>> ray.get(who.remote())
+        ('who', {'CPU': 0.5})
+    """
 
     # --- where ---
 

@@ -430,6 +430,18 @@ def get_app_handle(name: str) -> DeploymentHandle:
 
     Raises:
         RayServeException: There is no such application.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> _ = serve.run(hello.bind(), name="hello", route_prefix=None)
+        >>> serve.get_app_handle("hello").remote("you").result()
+        'Hello you'
+        >>> serve.get_deployment_handle("hello", app_name="hello").remote("all").result()
+        'Hello all'
+        >>> serve.delete("hello")
     """
     found = ray.get(_required().route_of.remote(name))
     if found is None:

@@ -216,7 +216,19 @@ class DeploymentResponse(_Response):
 
 
 class DeploymentResponseGenerator(_Response):
-    """The answers of a streaming call, one after the other."""
+    """The answers of a streaming call, one after the other.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... class Counting:
+        ...     def __call__(self, n):
+        ...         yield from range(n)
+        >>> handle = serve.run(Counting.bind(), name="counting", route_prefix=None)
+        >>> list(handle.options(stream=True).remote(3))
+        [0, 1, 2]
+        >>> serve.delete("counting")
+    """
 
     _has_begun = False
 
@@ -388,7 +400,23 @@ class ReplicaSelection:
 
 
 class DeploymentHandle:
-    """Calls a deployment: ``handle.remote(...)``, ``handle.method.remote(...)``."""
+    """Calls a deployment: ``handle.remote(...)``, ``handle.method.remote(...)``.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... class Model:
+        ...     def __call__(self, x):
+        ...         return 2 * x
+        ...     def name(self):
+        ...         return "doubling"
+        >>> handle = serve.run(Model.bind(), name="model", route_prefix=None)
+        >>> handle.remote(21).result()
+        42
+        >>> handle.options(method_name="name").remote().result()
+        'doubling'
+        >>> serve.delete("model")
+    """
 
     def __init__(
         self,

@@ -171,6 +171,16 @@ def get_context() -> TrainContext:
 
     Raises:
         RuntimeError: Not called in a training function.
+
+    Examples:
+        >>> from ray import train
+        >>> def work():
+        ...     context = train.get_context()
+        ...     print("worker", context.get_world_rank(), "of", context.get_world_size())
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> here = ScalingConfig(num_workers=0)  # in this process
+        >>> _ = DataParallelTrainer(work, scaling_config=here).fit()
+        worker 0 of 1
     """
     return current_session("get_context").context
 
@@ -179,6 +189,20 @@ def get_checkpoint() -> Checkpoint | None:
     """Return the latest checkpoint of the run, None when there is none yet.
 
     After a restart, and in a run that resumes an earlier one, it is the one to go on from.
+
+    Examples:
+        >>> import pathlib
+        >>> from ray import train
+        >>> def work():
+        ...     first = 0
+        ...     if checkpoint := train.get_checkpoint():
+        ...         with checkpoint.as_directory() as folder:
+        ...             first = int(pathlib.Path(folder, "epoch.txt").read_text()) + 1
+        ...     print("begins with epoch", first)
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> here = ScalingConfig(num_workers=0)  # in this process
+        >>> _ = DataParallelTrainer(work, scaling_config=here).fit()
+        begins with epoch 0
     """
     return current_session("get_checkpoint").checkpoint()
 
@@ -194,5 +218,19 @@ def get_dataset_shard(dataset_name: str | None = None) -> Any:
 
     Raises:
         KeyError: There is no dataset of that name.
+
+    Examples:
+        >>> import ray
+        >>> from ray import train
+        >>> def work():
+        ...     for batch in train.get_dataset_shard("train").iter_batches(batch_size=2):
+        ...         print(batch["id"])
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> here = ScalingConfig(num_workers=0)  # in this process
+        >>> _ = DataParallelTrainer(
+        ...     work, scaling_config=here, datasets={"train": ray.data.range(4)}
+        ... ).fit()
+        [0 1]
+        [2 3]
     """
     return current_session("get_dataset_shard").shard(dataset_name)

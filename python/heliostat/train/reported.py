@@ -94,6 +94,27 @@ def report(
         ValueError: The metrics cannot be stored, ``checkpoint`` is none, or the options contradict
             each other.
         MissingRankError: Some rank did not call `report` in time; the text names it.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from ray import train
+        >>> from ray.train import Checkpoint, DataParallelTrainer, RunConfig, ScalingConfig
+        >>> def work():
+        ...     for epoch in range(2):
+        ...         with tempfile.TemporaryDirectory() as folder:
+        ...             _ = pathlib.Path(folder, "epoch.txt").write_text(str(epoch))
+        ...             saved = Checkpoint.from_directory(folder)
+        ...             train.report({"epoch": epoch}, checkpoint=saved)
+        >>> result = DataParallelTrainer(
+        ...     work,
+        ...     scaling_config=ScalingConfig(num_workers=1),
+        ...     run_config=RunConfig(name="two_epochs"),
+        ... ).fit()
+        >>> result.metrics
+        {'epoch': 1}
+        >>> with result.checkpoint.as_directory() as folder:
+        ...     pathlib.Path(folder, "epoch.txt").read_text()
+        '1'
     """
     if validation and checkpoint is None:
         raise ValueError("report(validation=...) needs a checkpoint to validate.")

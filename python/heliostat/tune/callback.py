@@ -14,7 +14,23 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Base of callbacks; each method is called in the driver. What they raise ends the search."""
+    """Base of callbacks; each method is called in the driver. What they raise ends the search.
+
+    Examples:
+        >>> from ray import tune
+        >>> class Told(tune.Callback):
+        ...     def on_trial_result(self, iteration, trials, trial, result, **info):
+        ...         print(result["config"], result["score"])
+        >>> def trial(config):
+        ...     tune.report({"score": config["x"] ** 2})
+        >>> tuner = tune.Tuner(
+        ...     trial,
+        ...     param_space={"x": 3},
+        ...     run_config=tune.RunConfig(name="told", verbose=0, callbacks=[Told()]),
+        ... )
+        >>> _ = tuner.fit()
+        {'x': 3} 9
+    """
 
     def setup(
         self,

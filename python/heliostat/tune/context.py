@@ -48,6 +48,22 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
 
     Raises:
         TypeError: ``metrics`` is no dict, or ``checkpoint`` no ``Checkpoint``.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from ray import tune
+        >>> def trial(config):
+        ...     for step in range(2):
+        ...         with tempfile.TemporaryDirectory() as folder:
+        ...             _ = pathlib.Path(folder, "step.txt").write_text(str(step))
+        ...             saved = tune.Checkpoint.from_directory(folder)
+        ...             tune.report({"loss": 1 / (step + 1)}, checkpoint=saved)
+        >>> results = tune.Tuner(trial, run_config=tune.RunConfig(name="reports", verbose=0)).fit()
+        >>> results[0].metrics["loss"]
+        0.5
+        >>> with results[0].checkpoint.as_directory() as folder:
+        ...     pathlib.Path(folder, "step.txt").read_text()
+        '1'
     """
     run: FunctionRun | None = _run()
     if run is None or not hasattr(run, "report"):
@@ -126,5 +142,14 @@ _context = TuneContext()
 
 
 def get_context() -> TuneContext:
-    """Return what is known of the running trial."""
+    """Return what is known of the running trial.
+
+    Examples:
+        >>> from ray import tune
+        >>> def trial(config):
+        ...     tune.report({"named": tune.get_context().get_experiment_name()})
+        >>> results = tune.Tuner(trial, run_config=tune.RunConfig(name="who", verbose=0)).fit()
+        >>> results[0].metrics["named"]
+        'who'
+    """
     return _context

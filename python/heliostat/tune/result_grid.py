@@ -27,6 +27,22 @@ class ResultGrid:
 
     Args:
         experiment_analysis: A ``tune.ExperimentAnalysis``: its trials, folder, metric and mode.
+
+    Examples:
+        >>> from ray import tune
+        >>> def trial(config):
+        ...     tune.report({"score": config["x"] ** 2})
+        >>> results = tune.Tuner(
+        ...     trial,
+        ...     param_space={"x": tune.grid_search([1, 2, 3])},
+        ...     run_config=tune.RunConfig(name="squares", verbose=0),
+        ... ).fit()
+        >>> len(results), results.num_errors
+        (3, 0)
+        >>> results.get_best_result("score", mode="max").config
+        {'x': 3}
+        >>> results.get_dataframe()["score"].tolist()
+        [1, 4, 9]
     """
 
     def __init__(

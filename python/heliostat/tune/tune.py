@@ -78,6 +78,7 @@ def run(
         time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
         config: The search space.
         resources_per_trial: As ``tune.with_resources`` takes them, for trainables that do not say it by
+            themselves. Default: one CPU.
         num_samples: How many times the space is sampled; -1: without end.
         storage_filesystem: A ``pyarrow.fs`` or fsspec filesystem that ``storage_path`` is a path on.
         search_alg, scheduler: Objects, or their names.
@@ -103,7 +104,6 @@ def run(
             the fields of ``checkpoint_config``, taken where that has none.
         chdir_to_trial_dir: Refused (DeprecationWarning): set RAY_CHDIR_TO_TRIAL_DIR.
         local_dir: Refused (DeprecationWarning): pass ``storage_path``.
-            themselves. Default: one CPU.
 
     Returns:
         The trials and their results.

@@ -68,6 +68,11 @@ def from_range(n: int, num_shards: int = 2, repeat: bool = False) -> ParallelIte
 
     Returns:
         The iterator.
+
+    Examples:
+        >>> from ray.util.iter import from_range
+        >>> sorted(from_range(4, num_shards=2).gather_sync())
+        [0, 1, 2, 3]
     """
     size = n // num_shards
     starts = [index * size for index in range(num_shards)]
@@ -141,6 +146,12 @@ class ParallelIterator(Generic[T]):
         actor_sets: The actors with what they do.
         name: What it is called.
         parent_iterators: The iterators that it was made of.
+
+    Examples:
+        >>> from ray.util.iter import from_items
+        >>> doubled = from_items([1, 2, 3], num_shards=1).for_each(lambda x: 2 * x)
+        >>> list(doubled.batch(2).gather_sync())
+        [[2, 4], [6]]
     """
 
     def __init__(

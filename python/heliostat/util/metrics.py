@@ -172,6 +172,11 @@ class Gauge(Metric):
     Raises:
         TypeError: An argument has another type.
         ValueError: It has no name.
+
+    Examples:
+        >>> from ray.util.metrics import Gauge
+        >>> waiting = Gauge("jobs_waiting", description="Jobs that wait", tag_keys=("queue",))
+        >>> waiting.set(3, tags={"queue": "fast"})
     """
 
     _kind = _Kind.GAUGE
@@ -196,13 +201,19 @@ class Histogram(Metric):
     """How often values fall between boundaries.
 
     Args:
-        name: What the iterator is called. Default: how it was made.
+        name: Letters, digits, ``_`` and ``:``; it begins with no digit, else a warning says that the
+            metric is left out.
         description: A text for people. Default: none.
         boundaries: Upper bounds of the buckets: positive numbers.
         tag_keys: The keys of its tags. Default: none.
 
     Raises:
         ValueError: It has no name, or no boundaries; a boundary is not positive.
+
+    Examples:
+        >>> from ray.util.metrics import Histogram
+        >>> latency = Histogram("latency_s", description="Latency", boundaries=[0.01, 0.1, 1.0])
+        >>> latency.observe(0.03)
     """
 
     _kind = _Kind.HISTOGRAM

@@ -70,7 +70,23 @@ class _Definition:
 
 
 class ActorClass(Generic[T]):
-    """A class whose instances live in processes of their own, made by ``@ray.remote``."""
+    """A class whose instances live in processes of their own, made by ``@ray.remote``.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote(num_cpus=0.5)
+        ... class Counter:
+        ...     def __init__(self, start):
+        ...         self.n = start
+        ...     def add(self, n):
+        ...         self.n += n
+        ...         return self.n
+        >>> counter = Counter.options(name="counter").remote(10)
+        >>> ray.get(counter.add.remote(1))
+        11
+        >>> ray.get(ray.get_actor("counter").add.remote(1))
+        12
+    """
 
     def __new__(cls, *args: Any) -> ActorClass[T]:
         if len(args) == 3 and isinstance(args[1], tuple):  # `class Child(A):` calls us as metaclass

@@ -59,6 +59,24 @@ class ActorHandle(_heliostat.ActorHandleBase):
     """A reference to an actor: ``handle.method.remote(...)`` calls it.
 
     Handles are equal when they name the same actor. They can be sent anywhere.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Log:
+        ...     def __init__(self):
+        ...         self.lines = []
+        ...     def write(self, line):
+        ...         self.lines.append(line)
+        ...     def read(self):
+        ...         return self.lines
+        >>> @ray.remote
+        ... def work(log):
+        ...     ray.get(log.write.remote("done"))
+        >>> log = Log.remote()
+        >>> ray.get(work.remote(log))
+        >>> ray.get(log.read.remote())
+        ['done']
     """
 
     @classmethod

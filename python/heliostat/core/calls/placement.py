@@ -22,6 +22,16 @@ class PlacementGroup:
     Args:
         id: The group's id.
         bundle_cache: What its bundles reserve. Default: asked of the cluster when it is needed.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> group = placement_group([{"CPU": 0.5}, {"CPU": 0.5}], strategy="PACK")
+        >>> group.wait(timeout_seconds=60)
+        True
+        >>> group.bundle_count, group.bundle_specs[0]
+        (2, {'CPU': 0.5})
+        >>> remove_placement_group(group)
     """
 
     def __init__(

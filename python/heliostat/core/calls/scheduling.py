@@ -29,6 +29,18 @@ class PlacementGroupSchedulingStrategy:
         placement_group_bundle_index: The bundle's index. Default -1: any of the group.
         placement_group_capture_child_tasks: Whether what runs there submits into the group, too.
             Default: it does not.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        >>> group = placement_group([{"CPU": 1}])
+        >>> @ray.remote(scheduling_strategy=PlacementGroupSchedulingStrategy(group))
+        ... def where():
+        ...     return ray.util.get_current_placement_group() == group
+        >>> ray.get(where.remote())
+        True
+        >>> remove_placement_group(group)
     """
 
     def __init__(
@@ -137,6 +149,14 @@ class NodeLabelSchedulingStrategy:
 
     Raises:
         ValueError: Neither is given, or one of them is not a dictionary of such operators.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
+        >>> in_europe = NodeLabelSchedulingStrategy(hard={"region": In("eu-1", "eu-2")})
+        >>> @ray.remote(scheduling_strategy=in_europe)
+        ... def work():
+        ...     return 1
     """
 
     def __init__(self, hard: _Operators, *, soft: _Operators | None = None) -> None:

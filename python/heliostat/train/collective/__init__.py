@@ -35,6 +35,18 @@ def broadcast_from_rank_zero(data: T) -> T:
         RuntimeError: Not called in a training function, or other ranks call something else.
         ValueError: The data of rank 0 is far larger than that.
         MissingRankError: Some rank did not come in time; the text names it, with its stack.
+
+    Examples:
+        >>> import os
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     is_first = train.get_context().get_world_rank() == 0
+        ...     print(train.collective.broadcast_from_rank_zero("run-7" if is_first else None))
+        ...     train.collective.barrier()
+        >>> here = ScalingConfig(num_workers=0)  # in this process
+        >>> _ = DataParallelTrainer(work, scaling_config=here).fit()
+        run-7
     """
     session = current_session("collective.broadcast_from_rank_zero")
     mine = session.context.get_world_rank() == 0

@@ -57,6 +57,10 @@ class FailureConfig:
 
     Raises:
         ValueError: A limit below -1, a factor that is not above 1, or a negative time.
+
+    Examples:
+        >>> from ray.train import FailureConfig, RunConfig
+        >>> config = RunConfig(failure_config=FailureConfig(max_failures=3))
     """
 
     max_failures: int = 0
@@ -112,6 +116,13 @@ class CheckpointConfig:
 
     Raises:
         ValueError: ``num_to_keep`` or ``memory_every_n_steps`` below 1, or another order.
+
+    Examples:
+        >>> from ray.train import CheckpointConfig, RunConfig
+        >>> best_three = CheckpointConfig(
+        ...     num_to_keep=3, checkpoint_score_attribute="loss", checkpoint_score_order="min"
+        ... )
+        >>> config = RunConfig(checkpoint_config=best_three)
     """
 
     num_to_keep: int | None = None

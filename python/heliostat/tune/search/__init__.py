@@ -48,6 +48,11 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
 
     Raises:
         ValueError: There is no such algorithm.
+
+    Examples:
+        >>> from ray import tune
+        >>> searcher = tune.create_searcher("random", max_concurrent=2)
+        >>> config = tune.TuneConfig(search_alg=searcher, num_samples=8)
     """
     name = search_alg.lower()
     if name not in SEARCH_ALG_IMPORT:

@@ -31,6 +31,11 @@ class BasicVariantGenerator(SearchAlgorithm):
         max_concurrent: How many trials may run at a time; 0: as many as fit.
         constant_grid_search: Draw random values once per sample, the same for its whole grid.
         random_state: A seed or a numpy generator. Default: numpy's global one.
+
+    Examples:
+        >>> from ray import tune
+        >>> search = tune.search.BasicVariantGenerator(points_to_evaluate=[{"lr": 0.1}], random_state=7)
+        >>> config = tune.TuneConfig(search_alg=search, num_samples=4)
     """
 
     def __init__(

@@ -499,6 +499,11 @@ def quniform(lower: float, upper: float, q: float) -> Float:
 
     Returns:
         A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> tune.quniform(0.0, 1.0, 0.25).sample() in (0.0, 0.25, 0.5, 0.75, 1.0)
+        True
     """
     return Float(lower, upper).uniform().quantized(q)
 
@@ -534,6 +539,11 @@ def qloguniform(lower: float, upper: float, q: float, base: Any = _MISSING) -> F
 
     Returns:
         A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> 0.001 <= tune.qloguniform(0.001, 0.1, 0.0005).sample() <= 0.1
+        True
     """
     _warn_of(base)
     return Float(lower, upper).loguniform().quantized(q)
@@ -584,6 +594,11 @@ def lograndint(lower: int, upper: int, base: Any = _MISSING) -> Integer:
 
     Returns:
         A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> tune.lograndint(1, 1000).sample() in range(1, 1000)
+        True
     """
     _warn_of(base)
     return Integer(lower, upper).loguniform()
@@ -599,6 +614,11 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
 
     Returns:
         A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> tune.qrandint(16, 64, 16).sample() in (16, 32, 48, 64)
+        True
     """
     return Integer(lower, upper).uniform().quantized(q)
 
@@ -614,6 +634,11 @@ def qlograndint(lower: int, upper: int, q: int, base: Any = _MISSING) -> Integer
 
     Returns:
         A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> tune.qlograndint(8, 64, 8).sample() in range(8, 65, 8)
+        True
     """
     _warn_of(base)
     return Integer(lower, upper).loguniform().quantized(q)
@@ -628,6 +653,12 @@ def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
 
     Returns:
         A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> space = {"offset": tune.randn(mean=10.0, sd=2.0)}
+        >>> isinstance(space["offset"].sample(), float)
+        True
     """
     return Float(None, None).normal(mean, sd)
 
@@ -642,6 +673,11 @@ def qrandn(mean: float, sd: float, q: float) -> Float:
 
     Returns:
         A domain for ``param_space``.
+
+    Examples:
+        >>> from ray import tune
+        >>> float(tune.qrandn(10.0, 2.0, 0.5).sample() * 2).is_integer()
+        True
     """
     return Float(None, None).normal(mean, sd).quantized(q)
 

@@ -28,6 +28,22 @@ class Searcher:
 
     Raises:
         ValueError: ``metric`` or ``mode`` makes no sense.
+
+    Examples:
+        >>> from ray import tune
+        >>> class Halving(tune.search.Searcher):
+        ...     def __init__(self):
+        ...         super().__init__(metric="loss", mode="min")
+        ...         self.lr = 1.0
+        ...     def suggest(self, trial_id):
+        ...         return {"lr": self.lr}
+        ...     def on_trial_complete(self, trial_id, result=None, error=False):
+        ...         self.lr /= 2
+        >>> searcher = Halving()
+        >>> searcher.on_trial_complete("trial_1", {"loss": 0.3})
+        >>> searcher.suggest("trial_2")
+        {'lr': 0.5}
+        >>> config = tune.TuneConfig(search_alg=searcher, num_samples=4)
     """
 
     FINISHED = "FINISHED"

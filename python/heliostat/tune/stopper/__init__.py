@@ -15,7 +15,19 @@ logger = logging.getLogger("heliostat")
 
 
 class Stopper(abc.ABC):
-    """Asked after each result whether its trial stops, and whether everything does."""
+    """Asked after each result whether its trial stops, and whether everything does.
+
+    Examples:
+        >>> from ray import tune
+        >>> class Enough(tune.Stopper):
+        ...     def __call__(self, trial_id, result):
+        ...         return result["score"] >= 0.9
+        ...     def stop_all(self):
+        ...         return False
+        >>> Enough()("trial_1", {"score": 0.95})
+        True
+        >>> config = tune.RunConfig(stop=Enough())
+    """
 
     @property
     def decides(self) -> bool:
@@ -50,6 +62,12 @@ class FunctionStopper(NoopStopper):
 
     Args:
         function: Takes trial id and result; returns whether the trial stops.
+
+    Examples:
+        >>> from ray.tune.stopper import FunctionStopper
+        >>> stopper = FunctionStopper(lambda trial_id, result: result["loss"] < 0.1)
+        >>> stopper("trial_1", {"loss": 0.05})
+        True
     """
 
     def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
@@ -73,6 +91,12 @@ class MaximumIterationStopper(NoopStopper):
 
     Args:
         max_iter: How many.
+
+    Examples:
+        >>> from ray.tune.stopper import MaximumIterationStopper
+        >>> stopper = MaximumIterationStopper(2)
+        >>> stopper("trial_1", {}), stopper("trial_1", {})
+        (False, True)
     """
 
     def __init__(self, max_iter: int) -> None:
@@ -117,6 +141,11 @@ class TimeoutStopper(Stopper):
 
     Raises:
         ValueError: ``timeout`` is neither, or below 0.
+
+    Examples:
+        >>> import datetime
+        >>> from ray import tune
+        >>> config = tune.RunConfig(stop=tune.stopper.TimeoutStopper(datetime.timedelta(hours=1)))
     """
 
     def __init__(self, timeout: int | float | datetime.timedelta) -> None:
@@ -165,6 +194,12 @@ class TrialPlateauStopper(NoopStopper):
 
     Raises:
         ValueError: ``metric_threshold`` without a ``mode``.
+
+    Examples:
+        >>> from ray.tune.stopper import TrialPlateauStopper
+        >>> stopper = TrialPlateauStopper("loss", std=0.001, num_results=3, grace_period=3)
+        >>> [stopper("trial_1", {"loss": loss}) for loss in (0.9, 0.5, 0.5, 0.5)]
+        [False, False, False, True]
     """
 
     def __init__(

@@ -26,6 +26,23 @@ class Trainable:
     Attributes:
         config: The trial's configuration.
         storage: Has no effect.
+
+    Examples:
+        >>> from ray import tune
+        >>> class Countdown(tune.Trainable):
+        ...     def setup(self, config):
+        ...         self.left = config["start"]
+        ...     def step(self):
+        ...         self.left -= 1
+        ...         return {"left": self.left, "done": self.left == 0}
+        ...     def save_checkpoint(self, checkpoint_dir):
+        ...         return {"left": self.left}
+        ...     def load_checkpoint(self, checkpoint):
+        ...         self.left = checkpoint["left"]
+        >>> run_config = tune.RunConfig(name="countdown", verbose=0)
+        >>> results = tune.Tuner(Countdown, param_space={"start": 3}, run_config=run_config).fit()
+        >>> results[0].metrics["left"], results[0].metrics["training_iteration"]
+        (0, 3)
     """
 
     def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:

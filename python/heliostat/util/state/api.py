@@ -138,6 +138,18 @@ def list_actors(
 
     Raises:
         RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_actors
+        >>> @ray.remote
+        ... class Waiter:
+        ...     pass
+        >>> waiter = Waiter.options(name="waiter").remote()
+        >>> ray.get(waiter.__ray_ready__.remote())
+        True
+        >>> [actor.class_name for actor in list_actors(filters=[("name", "=", "waiter")])]
+        ['Waiter']
     """
     what, strict = StateResource.ACTORS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -534,6 +546,17 @@ def summarize_tasks(
 
     Returns:
         The counts, below ``"cluster"``.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import summarize_tasks
+        >>> @ray.remote
+        ... def work():
+        ...     return 1
+        >>> ray.get(work.remote())
+        1
+        >>> "work" in str(summarize_tasks())
+        True
     """
     what = SummaryResource.TASKS
     return _summary(what, address, timeout, raise_on_missing_output, _explain)
