@@ -20,6 +20,7 @@ from heliostat.rllib.utils.nest import at, mapped, put
 from heliostat.rllib.utils.spaces import clipped, empty, squashed, unsquashed
 from heliostat.rllib.utils.threads import threads_for, work_of
 
+gymnasium = required("gymnasium", "ray.rllib", "rllib")
 torch = required("torch", "ray.rllib", "rllib")
 _EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
 
@@ -236,34 +237,47 @@ class SingleAgentEnvRunner(EnvRunner):
             state_in = mapped(np.array, self._state)
         begins = np.zeros(count, np.int64)  # of the episode's part, in this rollout
         step = complete = 0
+        small = None
+        if self._state is None and not random_actions and not self._heard:
+            small = self.module._small_policy(count)
+        clip = config.clip_rewards
+        bounds = None if clip is None or clip is False else clip
+        watched, later = "on_episode_step" in self._heard, self._later
+        as_chosen = isinstance(self._action_space, gymnasium.spaces.Discrete)
         while True:
-            columns = self._act(explore, random_actions)
+            if small is not None:
+                columns = small.act(self._obs, explore)
+            else:
+                columns = self._act(explore, random_actions)
             actions = columns[Columns.ACTIONS]
             for_env = columns.pop(Columns.ACTIONS_FOR_ENV, actions)
             columns[Columns.OBS] = self._obs
             seen, rewards, terminateds, truncateds, ended, infos = stepped(
-                self.env, self._for_env(for_env)
+                self.env, for_env if as_chosen else self._for_env(for_env)
             )
             raw = rewards
-            if config.clip_rewards is not None and config.clip_rewards is not False:
-                bound = config.clip_rewards
-                rewards = np.sign(raw) if bound is True else np.clip(raw, -bound, bound)
+            if bounds is not None:
+                rewards = np.sign(raw) if bounds is True else np.clip(raw, -bounds, bounds)
             columns[Columns.REWARDS] = rewards.astype(np.float32, copy=False)
             columns[Columns.TERMINATEDS], columns[Columns.TRUNCATEDS] = terminateds, truncateds
             for key, value in columns.items():
                 kept.setdefault(key, []).append(value)
-            on = ~self._skip
-            valid.append(on)
-            self._returns += np.where(on, raw, 0.0)
-            self._lengths += on
-            self._obs = mapped(np.array, seen) if self._later or whole else seen
-            if "on_episode_step" in self._heard:
-                for env in np.flatnonzero(on):
+            if later:
+                on = ~self._skip
+                valid.append(on)
+                self._returns += np.where(on, raw, 0.0)
+                self._lengths += on
+                self._skip = np.zeros(count, bool)
+            else:
+                self._returns += raw
+                self._lengths += 1
+            self._obs = mapped(np.array, seen) if later or whole else seen
+            if watched:
+                for env in range(count) if not later else np.flatnonzero(on):
                     episode = self._part(kept, begins[env], step + 1, int(env), infos)
                     over = terminateds[env] or truncateds[env]
                     if not over:
                         self._tell("on_episode_step", episode, int(env))
-            self._skip = np.zeros(count, bool)
             for env, last in ended:
                 ends.append((step, env))
                 final.append(last)
@@ -302,7 +316,8 @@ class SingleAgentEnvRunner(EnvRunner):
         mask = np.stack(valid) if self._later else None
         at_ends = np.array(ends, np.int64).reshape(-1, 2)
         if whole:  # what goes on is left out, and begins anew with the next sample
-            mask = np.stack(valid)
+            if mask is None:
+                mask = np.ones((len(kept[Columns.REWARDS]), self.num_envs), bool)
             last = np.full(self.num_envs, -1)
             for step, env in ends:
                 last[env] = step

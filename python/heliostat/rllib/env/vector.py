@@ -56,36 +56,35 @@ class SyncEnvs(gymnasium.vector.SyncVectorEnv):  # type: ignore[name-defined]
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Step all of them; rewards of shape ``(environments,)`` in float32."""
         gained: list[Any] = []
-        terminal: list[Any] = []
-        cut: list[Any] = []
         found: list[Any] = []
         infos: list[Any] = []
         self.ended = ended = []
+        terminateds = np.zeros(self.num_envs, bool)
+        truncateds = np.zeros(self.num_envs, bool)
         if self._plain:
             actions = actions.tolist()
-        for index, env in enumerate(self.envs):
-            action = actions[index] if self._discrete else at(actions, index)
-            try:
+        elif not self._discrete:
+            actions = [at(actions, index) for index in range(self.num_envs)]
+        index = 0
+        try:
+            for index, (env, action) in enumerate(zip(self.envs, actions, strict=True)):
                 observation, reward, terminated, truncated, info = env.step(action)
                 if terminated or truncated:
                     ended.append((index, observation))
+                    terminateds[index], truncateds[index] = terminated, truncated
                     info = {"final_info": info}
                     observation, first = env.reset()
                     info |= first
-            except EnvError:
-                raise
-            except Exception as error:
-                raise EnvError(f"Environment {index}: step() raised {error!r}.") from error
-            gained.append(reward)
-            terminal.append(terminated)
-            cut.append(truncated)
-            found.append(observation)
-            infos.append(info)
+                gained.append(reward)
+                found.append(observation)
+                infos.append(info)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise EnvError(f"Environment {index}: step() raised {error!r}.") from error
         rewards = _numbers(gained, "reward")
-        shape = (self.num_envs,)
-        terminateds = np.array(terminal, bool).reshape(shape)
-        truncateds = np.array(cut, bool).reshape(shape)
-        if np.isnan(rewards).any():
+        total = rewards.sum()
+        if total != total and np.isnan(rewards).any():
             index = int(np.flatnonzero(np.isnan(rewards))[0])
             raise EnvError(f"Environment {index}: step() returned a reward that is NaN.")
         for index, last in ended:

@@ -6,9 +6,16 @@ from typing import Any
 
 from heliostat.core.platform.extras import required
 from heliostat.rllib.core.columns import Columns
-from heliostat.rllib.core.distribution.torch.torch_distribution import inputs
+from heliostat.rllib.core.distribution.torch.torch_distribution import for_space, inputs
 from heliostat.rllib.core.rl_module.apis import ValueFunctionAPI
 from heliostat.rllib.core.rl_module.torch import TorchRLModule
+from heliostat.rllib.core.rl_module.torch.acting import (
+    Near,
+    OneOf,
+    SmallPolicy,
+    chain,
+    random_numbers,
+)
 from heliostat.rllib.core.rl_module.torch.networks import Encoder, mlp, settings
 
 torch = required("torch", "ray.rllib", "rllib")
@@ -90,6 +97,29 @@ class DefaultPPOTorchRLModule(TorchRLModule, ValueFunctionAPI):
         if mask is not None:
             outputs = outputs.masked_fill(mask.reshape(outputs.shape) == 0, -1e9)
         return outputs
+
+    def _small_policy(self, rows: int) -> SmallPolicy | None:
+        space, seen = self.action_space, self.encoder.inputs
+        simple = (
+            type(self) is DefaultPPOTorchRLModule
+            and type(self.get_inference_action_dist_cls()) is type(for_space(space))
+            and not (self._mask or self.encoder.stateful or seen.image_at)
+            and len(seen.spaces) == 1
+            and seen.spaces[0].__class__.__name__ == "Box"
+        )
+        if not simple:
+            return None
+        parts = chain([*self.encoder.layers, *self.pi], rows)
+        if parts is None:
+            return None
+        kind = type(space).__name__
+        if kind == "Discrete":
+            return SmallPolicy(parts, OneOf(int(space.start), random_numbers(), rows))
+        if kind == "Box" and len(space.shape) == 1:
+            own = self.log_std.detach().numpy() if self._free else None
+            bound = float(self._config.log_std_clip_param)
+            return SmallPolicy(parts, Near(random_numbers(), bound, own))
+        return None
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
         """Return the values of observations."""

@@ -263,6 +263,10 @@ class RLModule(Checkpointable):
         """Take over weights of an object that nobody writes to: without a copy, where that can be."""
         self.set_state(state)
 
+    def _small_policy(self, rows: int) -> Any:
+        """Return what acts for rows of observations without a call of the module, where that is possible."""
+        return None
+
     def _take_from(self, other: Any) -> bool:
         """Take over the weights of a module of this process; False: by the states, which is for any."""
         return False

@@ -1,0 +1,118 @@
+"""What a small policy chooses without a call of its module is what the module would have chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.columns import Columns
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.heliostat_only("runners' own arrays")]
+SPACES = gym.spaces
+
+
+class Wide(gym.Env):  # type: ignore[misc,name-defined]
+    """Random observations of two rows of three; any action will do."""
+
+    observation_space = SPACES.Box(-1, 1, (2, 3), np.float64)
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.action_space = config["actions"]
+        self.seen: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, (2, 3)), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self.seen.append(action)
+        return self.np_random.uniform(-1, 1, (2, 3)), 1.0, len(self.seen) % 7 == 0, False, {}
+
+
+def runner_of(actions: Any, **model: Any) -> Any:
+    config = (
+        PPOConfig()
+        .environment(Wide, env_config={"actions": actions}, normalize_actions=False)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=5)
+        .rl_module(model_config={"fcnet_hiddens": [16, 8], **model})
+        .debugging(seed=3)
+    )
+    runner = SingleAgentEnvRunner(config=config, worker_index=0)
+    with torch.no_grad():  # far from uniform
+        for weight in runner.module.parameters():
+            weight.add_(0.5 * torch.randn_like(weight))
+    return runner
+
+
+@pytest.mark.parametrize(
+    ("actions", "model"),
+    [
+        (SPACES.Discrete(4), {}),
+        (SPACES.Discrete(3, start=2), {"fcnet_activation": "relu"}),
+        (SPACES.Box(-np.inf, np.inf, (3,), np.float32), {"fcnet_activation": "linear"}),
+        (SPACES.Box(-np.inf, np.inf, (2,), np.float32), {"free_log_std": True}),
+    ],
+    ids=["discrete", "from two", "gaussian", "free deviations"],
+)
+def test_a_small_policy_acts_as_its_module(actions: Any, model: dict[str, Any]) -> None:
+    runner = runner_of(actions, **model)
+    assert runner.module._small_policy(5) is not None
+    assert runner.module._small_policy(10**6) is None  # torch is faster with that many
+    rollout = runner.sample_rollout(num_timesteps=2000)
+    flat = {
+        key: torch.from_numpy(value.reshape(-1, *value.shape[2:]))
+        for key, value in rollout.columns.items()
+    }
+    with torch.inference_mode():
+        inputs = runner.module.forward_exploration({Columns.OBS: flat[Columns.OBS]})
+        inputs = inputs[Columns.ACTION_DIST_INPUTS]
+        dist = runner.module.get_exploration_action_dist_cls().from_logits(inputs)
+        logp = dist.logp(flat[Columns.ACTIONS])
+    close = {"rtol": 1e-3, "atol": 1e-3}
+    torch.testing.assert_close(flat[Columns.ACTION_DIST_INPUTS], inputs, **close)
+    torch.testing.assert_close(flat[Columns.ACTION_LOGP], logp, **close)
+    drawn = flat[Columns.ACTIONS]
+    if isinstance(actions, SPACES.Discrete):
+        expected = torch.softmax(inputs, -1).mean(0)
+        seen = torch.bincount(drawn - int(actions.start), minlength=actions.n) / len(drawn)
+        assert (seen - expected).abs().max() < 0.05
+    else:
+        mean, log_std = inputs.chunk(2, -1)
+        noise = (drawn - mean) / log_std.exp()
+        assert abs(float(noise.mean())) < 0.1
+        assert 0.9 < float(noise.std()) < 1.1
+    rollout = runner.sample_rollout(num_timesteps=50, explore=False)
+    observations = torch.from_numpy(rollout.columns[Columns.OBS][0])
+    with torch.inference_mode():
+        inputs = runner.module.forward_inference({Columns.OBS: observations})
+        dist = runner.module.get_inference_action_dist_cls().from_logits(
+            inputs[Columns.ACTION_DIST_INPUTS]
+        )
+        likely = dist.to_deterministic().sample().numpy()
+    np.testing.assert_allclose(rollout.columns[Columns.ACTIONS][0], likely, rtol=1e-4, atol=1e-4)
+    runner.stop()
+
+
+def test_one_seed_makes_one_sample_and_a_listener_is_heard() -> None:
+    first, again = (runner_of(SPACES.Discrete(4)) for _ in range(2))
+    samples = []
+    for runner in (first, again):
+        torch.manual_seed(5)
+        runner._seed()
+        with torch.no_grad():
+            for weight in runner.module.parameters():
+                weight.fill_(0.01)
+        samples.append(runner.sample_rollout(num_timesteps=100, force_reset=True).columns)
+    for key in samples[0]:
+        np.testing.assert_array_equal(samples[0][key], samples[1][key])
+
+    heard = []
+    first.module.pi[-1].register_forward_hook(lambda *given: heard.append(1))
+    first.sample_rollout(num_timesteps=10)
+    assert len(heard) == 2
