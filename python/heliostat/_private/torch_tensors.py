@@ -33,7 +33,7 @@ def convert_ndarray_to_torch_tensor(
 
     Raises:
         TypeError: The array is of strings, bytes or times.
-        RuntimeError: It is of objects that are no numbers.
+        RuntimeError: It is of objects that are not numbers.
     """
     tensor = torch_batches.tensor_of(ndarray, dtype)
     if pin_memory and tensor.device.type == "cpu":

@@ -28,7 +28,7 @@ def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any
     """Return ``{"a/b": 1}`` as ``{"a": {"b": 1}}``, in a dict of the same kind.
 
     Raises:
-        TypeError: A key goes on below a value that is no dict.
+        TypeError: A key goes on below a value that is not a dict.
     """
     kind = type(dt)
     nested: Any = kind()

@@ -49,7 +49,7 @@ def request_resources(
     A request of nothing takes the last one back.
 
     Raises:
-        TypeError: a quantity is no number, or ``bundles`` is no list of dictionaries.
+        TypeError: a quantity is not a number, or ``bundles`` is not a list of dictionaries.
         ValueError: there are not as many selectors as bundles, or one makes no sense.
     """
     wanted: list[dict[str, Any]] = [{"resources": {"CPU": 1}}] * _count(num_cpus)

@@ -104,7 +104,7 @@ def from_batch(batch: Any, source: str = "the function") -> pa.Table:
     """A table of what a function returned for a batch.
 
     Raises:
-        ValueError: It is no batch, or its columns differ in length.
+        ValueError: It is not a batch, or its columns differ in length.
     """
     if isinstance(batch, pa.Table):
         return batch
@@ -121,7 +121,7 @@ def from_batch(batch: Any, source: str = "the function") -> pa.Table:
 
 
 def check_names(names: Iterable[object]) -> None:
-    """Refuse columns whose names are no text.
+    """Refuse columns whose names are not text.
 
     Raises:
         ValueError: There is one.
@@ -253,7 +253,7 @@ copyreg.pickle(pa.Table, _reduced)
 
 
 def check_format(batch_format: str | None) -> None:
-    """Raise ``ValueError`` for a name that is no batch format."""
+    """Raise ``ValueError`` for a name that is not a batch format."""
     if batch_format not in ("default", "torch", *FORMATS):
         raise ValueError(
             f"The given batch format {batch_format} isn't allowed (must be one of {list(FORMATS)})."

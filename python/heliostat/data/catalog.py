@@ -279,8 +279,8 @@ def resolved(
     """Return the catalog's answer about the table that a reader or writer was given as its path.
 
     Raises:
-        TypeError: It is no catalog.
-        ValueError: It is no single name.
+        TypeError: It is not a catalog.
+        ValueError: It is not a single name.
     """
     if not isinstance(catalog, Catalog):
         raise TypeError(

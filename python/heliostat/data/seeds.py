@@ -36,7 +36,7 @@ def checked(seed: object) -> Any:
     """A seed that a program gave.
 
     Raises:
-        ValueError: It is no integer, ``RandomSeedConfig`` or None, or is negative.
+        ValueError: It is not an integer, ``RandomSeedConfig`` or None, or is negative.
     """
     whole = seed.seed if isinstance(seed, RandomSeedConfig) else seed
     if whole is not None and (not isinstance(whole, int | np.integer) or whole < 0):

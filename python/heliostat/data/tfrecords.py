@@ -115,7 +115,7 @@ def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> 
     Values are numbers or bytes where each record has one, lists otherwise and with a schema.
 
     Raises:
-        ValueError: A record is no example, or does not agree with the schema.
+        ValueError: A record is not an example, or does not agree with the schema.
     """
     decode = required("google.protobuf.message", PURPOSE).DecodeError
     message = example_class()

@@ -225,7 +225,7 @@ Part = tuple[DeploymentSpec, Callable[..., Any], tuple[Any, ...], dict[str, Any]
 def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
     """The deployments of a graph.
 
-    Raises ``TypeError`` for what is no application, ``RayServeException`` if two of them want its requests.
+    Raises ``TypeError`` where ``app`` is none, ``RayServeException`` if two of them want its requests.
     """
     check_route_prefix(route_prefix)
     parts = graph(app, lambda deployment: DeploymentHandle(deployment, name))

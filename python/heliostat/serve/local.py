@@ -32,7 +32,7 @@ _END = object()
 
 class _Servant(ReplicaActor):
     def _announce(self, replica: ReplicaContext) -> None:
-        """This process is no replica: it has several beside what else it does."""
+        """This process is not a replica: it has several beside what else it does."""
 
 
 class _Replica:

@@ -35,7 +35,7 @@ def check_least(options: object, least: Mapping[str, float]) -> None:
 
 
 def check_whole(options: object, *names: str) -> None:
-    """Raise ``ValueError`` where a field that is given is no integer."""
+    """Raise ``ValueError`` where a field that is given is not an integer."""
     for name in names:
         value = getattr(options, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
@@ -571,7 +571,7 @@ class DeploymentActorConfig:
 
     ``actor_class``: of ``@ray.remote``, or the import path of one. ``actor_options``: those of
     ``ActorClass.options``; its ``runtime_env`` is laid over the deployment's. Raises ``TypeError`` for what
-    is no class.
+    is not a class.
     """
 
     name: str

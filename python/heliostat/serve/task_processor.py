@@ -38,8 +38,8 @@ _BACKOFF_MAX_S = 60
 class CeleryTaskProcessorAdapter(TaskProcessorAdapter):
     """Celery's queue, and in a replica a worker of Celery on threads.
 
-    ``adapter_config`` is a ``CeleryAdapterConfig``. A handler is no coroutine. A task whose handler raises is
-    done again after 1, 2, 4 … seconds, at most 60; after ``max_retries`` times it goes to
+    ``adapter_config`` is a ``CeleryAdapterConfig``. A handler is not a coroutine. A task whose handler raises
+    is done again after 1, 2, 4 … seconds, at most 60; after ``max_retries`` times it goes to
     ``failed_task_queue_name``, with id, exception, args, kwargs and traceback, each but the first as text. A
     task that has no handler, or that cannot be read, goes to ``unprocessable_task_queue_name``.
 

@@ -50,7 +50,7 @@ def is_amount(value: object) -> bool:
 
 
 def seconds(name: str, value: object, *, above_zero: bool = False) -> None:
-    """Raise ValueError where a duration is no finite number from 0 up (or above 0)."""
+    """Raise ValueError where a duration is not a finite number from 0 up (or above 0)."""
     if not is_amount(value) or (above_zero and not float(value)):  # type: ignore[arg-type] # an amount
         kind = "a positive number of seconds" if above_zero else "a number of seconds from 0 up"
         raise ValueError(f"{name}={value!r} must be {kind}.")

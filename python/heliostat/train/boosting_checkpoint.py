@@ -32,7 +32,7 @@ class BoostingCheckpoint(FrameworkCheckpoint):
             The checkpoint.
 
         Raises:
-            ValueError: ``path`` is no folder.
+            ValueError: ``path`` is not a folder.
         """
         warnings.warn(
             f"{cls.__name__} is deprecated: save the model into a folder and use "

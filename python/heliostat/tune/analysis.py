@@ -188,7 +188,7 @@ class ExperimentAnalysis:
             metric, mode: Which is best. Default: what the search has.
             scope: Which reports count: "last", "all" (the best of each trial), "avg", "last-5-avg" or
                 "last-10-avg".
-            filter_nan_and_inf: Leave out trials whose value is no finite number.
+            filter_nan_and_inf: Leave out trials whose value is not a finite number.
 
         Raises:
             ValueError: Metric or mode is not known, or ``scope`` is another.

@@ -42,7 +42,7 @@ class Callback:
         """The search begins; nothing else was called before.
 
         Args:
-            stop: The bounds in ``RunConfig(stop=)``; empty where that is no dict.
+            stop: The bounds in ``RunConfig(stop=)``; empty where that is not a dict.
             num_samples: How many times the space is sampled; ``sys.maxsize``: without end.
             total_num_samples: How many trials that makes, with grids.
             info: Further facts, such as ``time_budget_s``.

@@ -47,7 +47,7 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
         checkpoint: A folder of files. They are copied before this returns.
 
     Raises:
-        TypeError: ``metrics`` is no dict, or ``checkpoint`` no ``Checkpoint``.
+        TypeError: ``metrics`` is not a dict, or ``checkpoint`` is not a ``Checkpoint``.
 
     Examples:
         >>> import pathlib, tempfile

@@ -30,7 +30,7 @@ _IN_SPEC = (
 
 
 class NoTrainable(TuneError, TypeError):
-    """A class that is no trainable, for which Ray raises ``TypeError``."""
+    """A class that is not a trainable, for which Ray raises ``TypeError``."""
 
 
 class Experiment:
@@ -183,7 +183,7 @@ class Experiment:
 
     @property
     def public_spec(self) -> dict[str, Any]:
-        """Its "stop" (empty where that is no dict), "num_samples" and "time_budget_s"."""
+        """Its "stop" (empty where that is not a dict), "num_samples" and "time_budget_s"."""
         stop = self.arguments["stop"]
         return {
             "stop": stop if isinstance(stop, Mapping) else {},
@@ -240,7 +240,7 @@ class Experiment:
             spec: The dict.
 
         Raises:
-            TuneError: There is no "run", or a name is no argument.
+            TuneError: There is no "run", or a name is not an argument.
         """
         if "run" not in spec:
             raise TuneError(f"The experiment {name!r} has no 'run': name its trainable there.")

@@ -27,7 +27,7 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
         warn: Kept for programs that pass it, without an effect.
 
     Raises:
-        TypeError: ``name`` is no string, or ``trainable`` is neither a function nor a class of trials.
+        TypeError: ``name`` is not a string, or ``trainable`` is neither a function nor a class of trials.
         ValueError: A function takes no config.
     """
     _check_name(name)
@@ -46,7 +46,7 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
         env_creator: A function of a config that returns the environment.
 
     Raises:
-        TypeError: ``name`` is no string, or ``env_creator`` cannot be called.
+        TypeError: ``name`` is not a string, or ``env_creator`` cannot be called.
     """
     _check_name(name)
     if not callable(env_creator):
@@ -58,7 +58,7 @@ def register_input(name: str, input_creator: Callable[..., Any]) -> None:
     """Keep the creator of a reader of samples under a name, for trainables that look for it.
 
     Raises:
-        TypeError: ``name`` is no string, or ``input_creator`` cannot be called.
+        TypeError: ``name`` is not a string, or ``input_creator`` cannot be called.
     """
     _check_name(name)
     if not callable(input_creator):

@@ -88,7 +88,7 @@ class Tuner:
 
     Raises:
         TuneError: ``trainable`` is none.
-        ValueError: ``param_space`` is no dict, or a function takes no config.
+        ValueError: ``param_space`` is not a dict, or a function takes no config.
 
     Examples:
         >>> from ray import tune
@@ -597,7 +597,7 @@ def _named_callbacks() -> list[type[Callback]]:
     """The classes that ``RAY_TUNE_CALLBACKS`` names.
 
     Raises:
-        ValueError: There is no such class, or it is no callback.
+        ValueError: There is no such class, or it is not a callback.
     """
     found = []
     for path in core_settings.text("TUNE_CALLBACKS").split(","):
@@ -647,7 +647,7 @@ def _held(folder: str) -> Iterator[None]:
 def _located(
     path: str | os.PathLike[str], filesystem: Any | None
 ) -> tuple[str, ArrowStorage | None]:
-    """The local folder of a search that is restored, and its storage where that is no disk."""
+    """The local folder of a search that is restored, and its storage where that is not a disk."""
     found, folder = resolve(os.fspath(path), filesystem)
     if found is None:
         return folder, None

@@ -3,7 +3,7 @@
 Without concurrency groups there is one loop, on the main thread: the runtime marks an eventfd when work
 has come; the loop reads it and starts what is there, in order, so many at a time. With groups each has a
 loop on a thread of its own, so that a method that blocks its thread holds up its group only, and the main
-thread hands calls out. A method that is no coroutine runs on its group's loop too, at once.
+thread hands calls out. A method that is not a coroutine runs on its group's loop too, at once.
 """
 
 from __future__ import annotations

@@ -478,7 +478,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         no_restart: False: it is started again, if ``max_restarts`` allows.
 
     Raises:
-        ValueError: It is no handle.
+        ValueError: It is not a handle.
         ActorHandleNotFoundError: The handle belongs to a session that is over.
 
     Examples:

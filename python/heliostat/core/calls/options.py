@@ -254,12 +254,12 @@ ALL = [*(k for k in {**TASK, **ACTOR} if k not in COMMON), *COMMON]
 
 
 def check_task_options(options: Mapping[str, Any], in_options: bool) -> None:
-    """Refuse what is no option of a task."""
+    """Refuse what is not an option of a task."""
     _check(options, TASK, "remote functions", in_options)
 
 
 def check_actor_options(options: Mapping[str, Any], in_options: bool) -> None:
-    """Refuse what is no option of an actor."""
+    """Refuse what is not an option of an actor."""
     _check(options, ACTOR, "actors", in_options)
     if options.get("get_if_exists") and not options.get("name"):
         raise ValueError("The actor name must be specified to use `get_if_exists`.")
@@ -276,7 +276,7 @@ def check_gpus(needed: Mapping[str, float]) -> None:
 
 
 def check_method_options(options: Mapping[str, Any]) -> None:
-    """Refuse what is no option of ``@method``."""
+    """Refuse what is not an option of ``@method``."""
     for keyword, value in options.items():
         if keyword not in METHOD:
             raise AssertionError(

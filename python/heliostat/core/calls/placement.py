@@ -52,7 +52,7 @@ class PlacementGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether this is no group."""
+        """Whether this is not a group."""
         return self.id.is_nil()
 
     @property
@@ -273,7 +273,7 @@ def _is_hex(text: str) -> bool:
 
 
 def check_bundles(bundles: Any) -> None:
-    """Refuse what is no non-empty list of non-empty bundles."""
+    """Refuse what is not a non-empty list of non-empty bundles."""
     if not isinstance(bundles, list):
         raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}.")
     if not bundles:

@@ -21,7 +21,7 @@ def resolve(address: str | None, temp_dir: Path) -> NodeAddress | None:
     ``None`` looks at RAY_ADDRESS and at the latest cluster and starts one if there is none;
     ``"auto"`` does the same, makes do with a cluster that another driver began, and raises where there is
     none; ``"local"`` starts one; ``host:port`` is that cluster.
-    Raises ``ConnectionError``, and ``ValueError`` for what is no address.
+    Raises ``ConnectionError``, and ``ValueError`` for what is not an address.
     """
     variable = settings.text("ADDRESS") or None
     wanted = address if address is not None else variable

@@ -58,7 +58,7 @@ def _check_key(key: Any) -> None:
 
 
 def check_selector(selector: Mapping[str, str] | None) -> None:
-    """Refuse what is no ``label_selector``."""
+    """Refuse what is not a ``label_selector``."""
     if selector is None:
         return
     if not isinstance(selector, Mapping):
@@ -75,7 +75,7 @@ def check_selector(selector: Mapping[str, str] | None) -> None:
 
 
 def check_fallback(fallback: Sequence[Any] | None) -> None:
-    """Refuse what is no ``fallback_strategy``: a list of ``{"label_selector": {...}}``."""
+    """Refuse what is not a ``fallback_strategy``: a list of ``{"label_selector": {...}}``."""
     for entry in fallback or []:
         if not isinstance(entry, Mapping):
             raise ValueError(f"A `fallback_strategy` is a list of dictionaries, got {entry!r}.")

@@ -68,7 +68,7 @@ def names_given() -> set[str]:
 
 
 def check() -> None:
-    """Name the ``HELIOSTAT_*`` variables that are no settings, each once in a process.
+    """Name the ``HELIOSTAT_*`` variables that are not settings, each once in a process.
 
     Raises ``ValueError`` for a value that a setting cannot have: before anything is started.
     """

@@ -348,7 +348,7 @@ def _clear(target: Path, wanted: Mapping[str, tuple[str, list[Extent]]], record:
 
 
 def packs_of(tree: Path) -> set[str]:
-    """The packs that a tree needs; none of what is no tree."""
+    """The packs that a tree needs; none of what is not a tree."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
         if is_tree(tree):
             entries = json.loads(tree.read_bytes())["entries"]

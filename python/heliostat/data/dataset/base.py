@@ -28,7 +28,7 @@ def key_names(key: object) -> list[str]:
     """The columns of a key: one, or a list of them.
 
     Raises:
-        ValueError: They are no names.
+        ValueError: They are not names.
     """
     names = [key] if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):

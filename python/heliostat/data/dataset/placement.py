@@ -47,7 +47,7 @@ class Options:
             if name not in CallOptions.__annotations__ and name not in ALL:
                 near = did_you_mean(name, [*CallOptions.__annotations__, *ALL])
                 raise ValueError(
-                    f"{name!r} is no option of a step of a dataset, nor of ray.remote.{near}"
+                    f"{name!r} is not an option of a step of a dataset, nor of ray.remote.{near}"
                 )
         return cls(
             left.pop("compute", None),

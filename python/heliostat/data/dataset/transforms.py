@@ -85,8 +85,8 @@ class Transforms(Base):
             expr: An expression of ``ray.data.expressions``, such as ``col("x") > 5``; much faster.
 
         Raises:
-            ValueError: Not exactly one of ``fn`` and ``expr`` is given, or ``fn`` is no function.
-            TypeError: ``expr`` is no expression.
+            ValueError: Not exactly one of ``fn`` and ``expr`` is given, or ``fn`` is not a function.
+            TypeError: ``expr`` is not an expression.
 
         Examples:
             >>> import ray
@@ -237,7 +237,7 @@ class Transforms(Base):
             expr: An expression of ``ray.data.expressions`` that gives its values.
 
         Raises:
-            TypeError: It is no expression, or ``unnest``, which gives several columns.
+            TypeError: It is not an expression, or ``unnest``, which gives several columns.
 
         Examples:
             >>> import ray

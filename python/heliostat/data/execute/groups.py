@@ -98,7 +98,7 @@ def _without_number(table: pa.Table, name: str) -> pa.Table:
 
 
 def part_names(aggregations: list[Any]) -> list[str]:
-    """The columns of the parts, which are no names of keys."""
+    """The columns of the parts, which are not names of keys."""
     return [f"__{i}.{j}" for i, a in enumerate(aggregations) for j, _ in enumerate(a.parts)]
 
 

@@ -147,7 +147,7 @@ class Expr:
         """Return it as a ``pyarrow.compute.Expression``, such as filters of pyarrow datasets take.
 
         Raises:
-            TypeError: A part of it is no function of pyarrow alone: the user's own, a random number,
+            TypeError: A part of it is not a function of pyarrow alone: the user's own, a random number,
                 or one that depends on the types of the columns.
         """
         value = None
@@ -640,7 +640,7 @@ class Unnest(Expr):
         """The values of each field for a table.
 
         Raises:
-            TypeError: They are no structs.
+            TypeError: They are not structs.
         """
         value = self.column(table)
         self.check(value.type)
@@ -649,7 +649,7 @@ class Unnest(Expr):
 
     @staticmethod
     def check(kind: pa.DataType) -> None:
-        """Raise ``TypeError`` for an Arrow type that is no struct."""
+        """Raise ``TypeError`` for an Arrow type that is not a struct."""
         if not pa.types.is_struct(kind):
             raise TypeError(f"unnest() needs an expression of structs, this one is of {kind}.")
 
@@ -705,7 +705,7 @@ def unnest(expr: Expr) -> Expr:
         expr: An expression whose values are structs.
 
     Raises:
-        TypeError: It is no expression, or ``unnest`` itself.
+        TypeError: It is not an expression, or ``unnest`` itself.
     """
     if isinstance(expr, Unnest):
         raise TypeError("unnest() cannot be nested inside another unnest().")

@@ -93,7 +93,7 @@ class DataIterator(abc.ABC):
             state: What ``state_dict`` returned.
 
         Raises:
-            ValueError: It is no state of an iterator, or of one with another number of consumers. While
+            ValueError: It is not a state of an iterator, or of one with another number of consumers. While
                 iterating: the batch size or the buffer of a local shuffle is another, or the epoch has
                 fewer rows.
         """

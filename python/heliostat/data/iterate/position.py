@@ -69,7 +69,7 @@ def loaded(state: Any, consumers: int) -> Position:
     """The position of a state.
 
     Raises:
-        ValueError: It is no state of an iterator, or one of another number of consumers.
+        ValueError: It is not a state of an iterator, or one of another number of consumers.
     """
     try:
         given = dict(state)

@@ -107,7 +107,7 @@ def build_processor(
             each, which may change it.
 
     Raises:
-        TypeError: ``config`` is no configuration of this module.
+        TypeError: ``config`` is not a configuration of this module.
         ValueError: A stage cannot be left out or is not there, or ``builder_kwargs`` has other names.
     """
     more = dict(builder_kwargs or {})

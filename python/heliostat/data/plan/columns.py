@@ -220,7 +220,7 @@ def _hashed(value: object) -> float:
 
 
 def _require(table: pa.Table, names: Iterable[str], method: str) -> None:
-    """Refuse names that are no columns; a table without columns is one without rows."""
+    """Refuse names that are not columns; a table without columns is one without rows."""
     missing = [name for name in names if name not in table.column_names]
     if missing and table.num_columns:
         raise KeyError(f"{method}: {no_columns(missing, table.column_names)}")

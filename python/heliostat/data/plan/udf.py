@@ -204,7 +204,7 @@ class Opened:
     ) -> list[object]:
         """Append what the results for some rows have of the keys ``made`` to the lists ``out``.
 
-        It does so up to a result that is no dict of these keys; from that one on they are returned.
+        It does so up to a result that is not a dict of these keys; from that one on they are returned.
         """
         left = iter(columns[0]) if columns else iter(range(rows))
         args, kwargs = self._udf.args, self._udf.kwargs

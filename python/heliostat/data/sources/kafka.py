@@ -211,7 +211,7 @@ _NAMES = (
 
 
 def _check(what: str, offset: object, wrong: str) -> None:
-    """Raise ``ValueError`` for what is no offset."""
+    """Raise ``ValueError`` for what is not an offset."""
     each: list[tuple[str, Any]] = [(what, offset)]
     if isinstance(offset, dict):
         each = []

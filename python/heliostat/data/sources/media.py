@@ -126,7 +126,7 @@ def read_mcap(
 
     Raises:
         ImportError: mcap is not installed.
-        ValueError: ``time_range`` is empty. While executing: a file is no whole recording.
+        ValueError: ``time_range`` is empty. While executing: a file is not a whole recording.
     """
     if time_range is not None and not isinstance(time_range, TimeRange):
         time_range = TimeRange(*time_range)

@@ -103,7 +103,7 @@ def from_pandas(dfs: object, override_num_blocks: int | None = None) -> Material
         override_num_blocks: Blocks to make. Default: one a DataFrame.
 
     Raises:
-        TypeError: One of them is no DataFrame.
+        TypeError: One of them is not a DataFrame.
 
     Examples:
         >>> import ray

@@ -325,7 +325,7 @@ def read_tfrecords(
 
     Raises:
         ImportError: While executing: ``protobuf`` or ``google-crc32c`` is not installed.
-        ValueError: While executing: a record is no example, or does not agree with the schema.
+        ValueError: While executing: a record is not an example, or does not agree with the schema.
     """
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
@@ -393,7 +393,7 @@ def read_images(
         **options: Those of all readers, see :func:`read_csv`.
 
     Raises:
-        ValueError: ``size`` is not two positive numbers; while executing: a file is no picture.
+        ValueError: ``size`` is not two positive numbers; while executing: a file is not a picture.
 
     Examples:
         >>> import ray

@@ -302,7 +302,7 @@ def build_dp_deployment(
         The application, for ``serve.run`` or ``bind`` of another deployment.
 
     Raises:
-        ValueError: ``data_parallel_size`` is no positive integer, or the ``deployment_config`` has
+        ValueError: ``data_parallel_size`` is not a positive integer, or the ``deployment_config`` has
             ``num_replicas`` or ``autoscaling_config``.
     """
     engine = dict(llm_config.engine_kwargs)

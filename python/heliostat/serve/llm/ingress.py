@@ -185,7 +185,7 @@ def _of_form(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fields(kind: str, body: bytes) -> dict[str, str | bytes]:
-    """The fields of a form, files as bytes; none of what is no form."""
+    """The fields of a form, files as bytes; none of what is not a form."""
     told = email.message.Message()
     told["content-type"] = kind
     edge = told.get_boundary()

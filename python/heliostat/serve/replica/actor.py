@@ -257,7 +257,7 @@ class ReplicaActor:
     async def _handle(
         self, context: RequestRow, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A call that waits for a place, is no coroutine, or of which somebody is told."""
+        """A call that waits for a place, is not a coroutine, or of which somebody is told."""
         if not self._take():
             await self._gate.enter()
         request = RequestContext._make(context)

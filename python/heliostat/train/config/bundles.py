@@ -21,7 +21,7 @@ class PlacementGroupFactory:
         args, kwargs: Further options of ``ray.util.placement_group``.
 
     Raises:
-        ValueError: There are no bundles, or one is no dict.
+        ValueError: There are no bundles, or one is not a dict.
         RuntimeError: A placement group has no such option.
     """
 

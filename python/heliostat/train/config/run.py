@@ -42,7 +42,7 @@ class FailureConfig:
         controller_failure_limit: The same for failures outside the workers (storage, the
             coordinator). Default -1.
         max_preemption_failures: How many times a node may be taken away before the run has left it,
-            which is no failure of ``max_failures``; -1 (default) for without end.
+            which is not a failure of ``max_failures``; -1 (default) for without end.
         relax_collectives_on_preemption: When a node that was announced to leave has gone, those who are
             left go on for the rest of its time, and their reports, ``get_preemption_info()`` and
             collective calls do not wait for its ranks: so a checkpoint that takes longer than the node
@@ -51,7 +51,7 @@ class FailureConfig:
             told to end before. Default 0: the attempt ends a little before the node does.
         slow_rank_factor: A rank whose own time of a step, without what it waits for others, is more
             than so many times the median of the others' is replaced by a fresh worker: with replica
-            groups while the others go on, else after the next checkpoint. It is no failure. Default
+            groups while the others go on, else after the next checkpoint. It is not a failure. Default
             None: such a rank is only named.
         slow_rank_after_s: For so many seconds without a break it has to be as slow. Default 60.
 

@@ -60,7 +60,7 @@ def check_datasets(datasets: Any, config: DataConfig) -> None:
     """Look at what a trainer is given as ``datasets``.
 
     Raises:
-        ValueError: It is no dict, a value is neither a dataset nor a function, or one that is to
+        ValueError: It is not a dict, a value is neither a dataset nor a function, or one that is to
             be split is not there.
     """
     if not isinstance(datasets, Mapping):

@@ -1,4 +1,4 @@
-"""Workers that die as they join: the group goes on without them, and that is no failure of the run."""
+"""Workers that die as they join: the group goes on without them, and that is not a failure of the run."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class ResultBuilder:
         )
 
     def write_page(self, error: BaseException | None) -> str:
-        """Write the page and the reports into the folder of the run; a full disk is no error.
+        """Write the page and the reports into the folder of the run; a full disk is not an error.
 
         Returns:
             What went wrong, "" if nothing did.

@@ -34,7 +34,7 @@ def uneven(entries: dict[int, ReportEntry], returned: list[int]) -> str:
     """Return the complaint that ranks seem to report differently often; "" when they do not.
 
     Reports are matched by their number, and nobody but the training function knows what belongs
-    together, so that it is no error. ``returned``: ranks that have reported before, and returned.
+    together, so that it is not an error. ``returned``: ranks that have reported before, and returned.
     """
     if returned:
         who, others = ranks_text(sorted(entries)), ranks_text(returned)

@@ -160,7 +160,7 @@ class TorchftConfig(TorchConfig):
 
     Raises:
         ImportError: torchft is not installed, when training begins.
-        ValueError: ``lighthouse_kwargs`` is no dict.
+        ValueError: ``lighthouse_kwargs`` is not a dict.
     """
 
     def __init__(self, lighthouse_kwargs: dict[str, Any], **kwargs: Any) -> None:

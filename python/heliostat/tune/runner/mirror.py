@@ -1,4 +1,4 @@
-"""A search whose storage is no disk: its files lie in a local folder, and a thread copies what changes.
+"""A search whose storage is not a disk: its files lie in a local folder, and a thread copies what changes.
 
 An object store cannot append. The journal goes there in *parts*, objects named by the byte at which they
 begin; the end of the search puts the whole journal in their place. Who reads takes the whole one first, then

@@ -44,7 +44,7 @@ class PB2(PopulationBasedTraining):
 
     Raises:
         TuneError: ``hyperparam_bounds`` is empty.
-        ValueError: Bounds are no pair of a lower and a higher number, or another argument makes no sense.
+        ValueError: Bounds are not a pair of a lower and a higher number, or another argument makes no sense.
     """
 
     def __init__(

@@ -329,7 +329,7 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
         policy_file: ``pbt_policy_<trial id>.txt`` in the folder of the search that ran PBT.
 
     Raises:
-        ValueError: There is no such file, or it is no policy.
+        ValueError: There is no such file, or it is not a policy.
     """
 
     def __init__(self, policy_file: str) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints that travel as objects, where a search's storage is no disk.
+"""Checkpoints that travel as objects, where a search's storage is not a disk.
 
 Where trials take over from each other, the process that has made a checkpoint hands its files on, too. On
 the same node the next one reads them out of the object store's memory, on another one they come from that

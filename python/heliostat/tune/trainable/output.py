@@ -18,7 +18,7 @@ def log_files(asked: Any) -> LogFiles | None:
     """The files that ``log_to_file`` asks for.
 
     Raises:
-        ValueError: It is no truth value, no name and no pair of names.
+        ValueError: It is not a truth value, no name and no pair of names.
     """
     if isinstance(asked, bool) or asked is None:
         return ("stdout", "stderr") if asked else None

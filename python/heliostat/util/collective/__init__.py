@@ -114,7 +114,7 @@ def init_collective_group(
         gloo_timeout: how long to wait for others, now and in each call, in milliseconds.
 
     Raises:
-        RuntimeError: this is no actor or task, the process is in such a group, or others did not come.
+        RuntimeError: this is not an actor or task, the process is in such a group, or others did not come.
         ValueError: the rank is not below the size, or there is no such backend.
     """
     if not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.WORKER_MODE:

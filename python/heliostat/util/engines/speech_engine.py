@@ -51,7 +51,7 @@ class SpeechEngine:
     ) -> tuple[str, float]:
         """The text of a recording, and how many seconds it has.
 
-        Raises ``ValueError`` for what is no recording.
+        Raises ``ValueError`` for what is not a recording.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(

@@ -78,7 +78,7 @@ def get_rllink_message(sock_: Any) -> tuple[RLlink, dict[str, Any]]:
         The kind, and the entries by their names.
 
     Raises:
-        ConnectionError: The other side is gone, or what it sent is no message.
+        ConnectionError: The other side is gone, or what it sent is not a message.
     """
     from heliostat.rllib.offline.recorded import decoded
 
@@ -91,7 +91,7 @@ def get_rllink_message(sock_: Any) -> tuple[RLlink, dict[str, Any]]:
     except (OSError, EOFError) as error:
         raise ConnectionError(f"The other side of RLlink is gone: {error}") from error
     except Exception as error:
-        raise ConnectionError(f"This is no message of RLlink: {error!r}") from error
+        raise ConnectionError(f"This is not a message of RLlink: {error!r}") from error
 
 
 def _read(sock_: Any, count: int) -> bytes:

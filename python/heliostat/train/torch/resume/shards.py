@@ -157,7 +157,7 @@ def _tensor_over(array: Any) -> torch.Tensor:
 class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here have no types
     """Reads the tensors of a state whose parts lie in memory; only parts that are needed are fetched.
 
-    What is no tensor is not read through torch, which would pickle each value: it is in ``values``.
+    What is not a tensor is not read through torch, which would pickle each value: it is in ``values``.
     """
 
     def __init__(self, headers: dict[int, Header], fetch: Callable[[int], list[Any]]) -> None:
