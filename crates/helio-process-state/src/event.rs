@@ -55,7 +55,7 @@ pub enum Event<'a> {
     /// The front did something that concerns objects, calls, actors or streams that this process owns.
     Owner(OwnerEvent),
     /// The front dropped handles of these objects.
-    Dropped(Vec<ObjectId>),
+    Dropped(&'a [ObjectId]),
     /// The last views of these pinned objects were dropped.
     Released(Vec<ObjectId>),
     /// The front asks the control service; the answer is for `request`.

@@ -21,7 +21,8 @@ impl State {
     fn apply_at(&mut self, event: Event<'_>, now: u64) {
         let actions = self.process.apply(event, now);
         self.queue(actions);
-        self.execute_actions();
+        self.wake_and_flush();
+        self.execute_queued();
         self.recount.after_event("process", || self.process.owner().check());
     }
 
@@ -36,19 +37,37 @@ impl State {
         }
     }
 
-    /// After every change of the machine: wakes threads, writes what is due, and executes actions in
+    /// After every change of the machine that was no event: wakes threads, writes what is due, and executes actions in
     /// order, also those that follow from executing one.
     pub(crate) fn execute_actions(&mut self) {
+        let actions = self.process.take_actions();
+        self.queue(actions);
+        self.wake_and_flush();
+        self.execute_queued();
+    }
+
+    /// Wakes threads, and writes what is due.
+    #[inline(always)]
+    fn wake_and_flush(&mut self) {
         let signals = self.process.take_signals();
         self.news |= signals.news;
         if signals.wake_loop || (signals.work && self.work_waiters == 0) {
             self.notify_loop();
         }
+        if self.process.links().is_due() {
+            self.flush_due();
+        }
+    }
+
+    #[inline(never)]
+    fn flush_due(&mut self) {
         for link in self.process.links().take_due() {
             self.flush_one(link);
         }
-        let actions = self.process.take_actions();
-        self.queue(actions);
+    }
+
+    #[inline]
+    fn execute_queued(&mut self) {
         if self.is_executing || self.to_do.is_empty() {
             return;
         }
@@ -59,12 +78,20 @@ impl State {
         self.is_executing = false;
     }
 
-    /// Most events have no actions: those of a value that is put and let go must not touch the queue.
-    #[inline]
+    /// Most events have no actions: those of a value that is put and let go must touch neither the queue nor memory.
+    #[inline(always)]
     fn queue(&mut self, actions: Vec<Action>) {
-        if !actions.is_empty() {
-            self.to_do.extend(actions);
+        if actions.capacity() > 0 {
+            self.queue_some(actions);
+        } else {
+            // It owns nothing. To drop it would call a function that finds that out.
+            std::mem::forget(actions);
         }
+    }
+
+    #[inline(never)]
+    fn queue_some(&mut self, actions: Vec<Action>) {
+        self.to_do.extend(actions);
     }
 
     fn execute_action(&mut self, action: Action) {

@@ -246,6 +246,7 @@ impl State {
             loop_looks: false,
             arena,
             released,
+            settling: Vec::new(),
             lacks: None,
             force_exit: false,
             on_cancel: None,

@@ -22,6 +22,9 @@ use crate::terminal::Terminal;
 /// Links are numbered from here in `epoll`; below are the descriptors of [`Watched`].
 pub(crate) const FIRST_LINK: u64 = 16;
 
+/// **LIMIT-1** Room for so many dropped handles is kept between events.
+const DROPPED_KEPT: usize = 1 << 12;
+
 /// The file descriptors that `epoll` watches besides connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watched {
@@ -60,6 +63,8 @@ pub(crate) struct State {
     pub(crate) loop_looks: bool,
     pub(crate) arena: Option<Arc<Arena>>,
     pub(crate) released: Released,
+    /// Dropped handles that are being taken into account; empty between events, kept to save allocations.
+    pub(crate) settling: Vec<ObjectId>,
     /// The first object that the wait which looked last lacks.
     pub(crate) lacks: Option<ObjectId>,
     /// The process must end even if the user's code does not let go of the main thread.
@@ -131,12 +136,19 @@ impl State {
 
     /// Takes into account handles and views that were dropped since the last time.
     pub(crate) fn settle(&mut self, dropped: &Mutex<Vec<ObjectId>>) {
-        let ids = {
+        {
             let mut dropped = dropped.lock();
-            if dropped.is_empty() { Vec::new() } else { std::mem::take(&mut *dropped) }
-        };
-        if !ids.is_empty() {
-            self.apply_timeless(Event::Dropped(ids));
+            if !dropped.is_empty() {
+                std::mem::swap(&mut *dropped, &mut self.settling);
+            }
+        }
+        if !self.settling.is_empty() {
+            let mut ids = std::mem::take(&mut self.settling);
+            self.apply_timeless(Event::Dropped(&ids));
+            if ids.capacity() <= DROPPED_KEPT {
+                ids.clear();
+                self.settling = ids;
+            }
         }
         self.return_pins();
     }

@@ -164,19 +164,35 @@ pub(crate) enum Released {
     Kept,
     /// Nobody holds it, but a remembered call took it: its bytes go if they can be made again.
     Remembered,
-    /// Nobody holds it. It has been taken out.
-    Gone(Object),
+    /// Nobody holds it. It has been taken out, and others have been told.
+    Gone(Remains),
 }
 
 /// The remains of an object that is gone, for others to see to.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    /// The references that were inside it.
-    pub(crate) contained: Vec<ObjectId>,
+    relations: Option<Box<Relations>>,
+    was_in_stores: bool,
+}
+
+impl Remains {
+    /// The references that were inside it, once.
+    #[inline]
+    pub(crate) fn take_contained(&mut self) -> Vec<ObjectId> {
+        let relations = self.relations.as_mut();
+        relations.map_or_else(Vec::new, |relations| std::mem::take(&mut relations.contained))
+    }
+
     /// The actor of ours for whose handles it stood.
-    pub(crate) handle_of: Option<ActorId>,
+    #[inline]
+    pub(crate) fn handle_of(&self) -> Option<ActorId> {
+        self.relations.as_ref()?.handle_of
+    }
+
     /// Whether its value lay in object stores.
-    pub(crate) was_in_stores: bool,
+    pub(crate) fn was_in_stores(&self) -> bool {
+        self.was_in_stores
+    }
 }
 
 /// The consequences of an object's value becoming known.
@@ -294,7 +310,12 @@ impl Objects {
 
     /// One handle fewer.
     #[inline]
-    pub(crate) fn drop_ref(&mut self, id: ObjectId) -> Released {
+    pub(crate) fn drop_ref(
+        &mut self,
+        id: ObjectId,
+        borrows: &mut Borrows,
+        ctx: &mut Context,
+    ) -> Released {
         let Entry::Occupied(mut entry) = self.all.entry(id) else { return Released::Kept };
         let object = entry.get_mut();
         assert!(object.local > 0, "a handle is dropped once");
@@ -302,7 +323,11 @@ impl Objects {
         if !object.can_go() {
             return Released::Kept;
         }
-        if object.remembered > 0 { Released::Remembered } else { Released::Gone(entry.remove()) }
+        if object.remembered > 0 {
+            return Released::Remembered;
+        }
+        let object = entry.remove();
+        Released::Gone(self.on_gone(id, object, borrows, ctx))
     }
 
     /// One more use of an object that somebody here holds already.
@@ -314,7 +339,12 @@ impl Objects {
 
     /// One use fewer.
     #[inline]
-    pub(crate) fn unhold(&mut self, id: ObjectId) -> Released {
+    pub(crate) fn unhold(
+        &mut self,
+        id: ObjectId,
+        borrows: &mut Borrows,
+        ctx: &mut Context,
+    ) -> Released {
         let Entry::Occupied(mut entry) = self.all.entry(id) else { return Released::Kept };
         let object = entry.get_mut();
         assert!(object.uses > 0, "a use ends once");
@@ -322,19 +352,29 @@ impl Objects {
         if !object.can_go() {
             return Released::Kept;
         }
-        if object.remembered > 0 { Released::Remembered } else { Released::Gone(entry.remove()) }
+        if object.remembered > 0 {
+            return Released::Remembered;
+        }
+        let object = entry.remove();
+        Released::Gone(self.on_gone(id, object, borrows, ctx))
     }
 
     /// Lets go of an object that may not be held any more.
-    pub(crate) fn let_go(&mut self, id: ObjectId) -> Released {
+    pub(crate) fn let_go(
+        &mut self,
+        id: ObjectId,
+        borrows: &mut Borrows,
+        ctx: &mut Context,
+    ) -> Released {
         let Entry::Occupied(entry) = self.all.entry(id) else { return Released::Kept };
         if !entry.get().can_go() {
             return Released::Kept;
         }
-        match entry.get().remembered {
-            0 => Released::Gone(entry.remove()),
-            _ => Released::Remembered,
+        if entry.get().remembered > 0 {
+            return Released::Remembered;
         }
+        let object = entry.remove();
+        Released::Gone(self.on_gone(id, object, borrows, ctx))
     }
 
     /// Gives back the bytes of an object that can be made again; returns the references inside them.
@@ -355,7 +395,7 @@ impl Objects {
     }
 
     /// Says to others that nobody here holds an object any more that has been taken out.
-    pub(crate) fn on_gone(
+    fn on_gone(
         &mut self,
         id: ObjectId,
         object: Object,
@@ -388,14 +428,12 @@ impl Objects {
             }
             (None, _) => {}
         }
-        let Some(relations) = relations else {
-            return Remains { contained: Vec::new(), handle_of: None, was_in_stores };
-        };
-        let Relations { contained, handle_of, strays, .. } = *relations;
-        if !strays.is_empty() {
-            ctx.push(Action::Free { id, locations: strays });
+        if let Some(relations) = &mut relations
+            && !relations.strays.is_empty()
+        {
+            ctx.push(Action::Free { id, locations: std::mem::take(&mut relations.strays) });
         }
-        Remains { contained, handle_of, was_in_stores }
+        Remains { relations, was_in_stores }
     }
 
     /// The value is known, and `held` are the references inside it. `None`: nobody wants it.

@@ -66,18 +66,6 @@ impl Owner {
     /// they are to be executed. Total: any event may come at any time.
     pub fn apply(&mut self, event: Event, now: u64) -> Vec<Action> {
         self.ctx.begin(now);
-        self.on_event(event);
-        self.ctx.finish()
-    }
-
-    /// Takes back the list of an earlier event's actions, which have been executed: the next event then allocates none.
-    #[inline]
-    pub fn reuse(&mut self, executed: Vec<Action>) {
-        self.ctx.reuse(executed);
-    }
-
-    #[inline(always)]
-    fn on_event(&mut self, event: Event) {
         match event {
             Event::Put { id, value, contained } => self.on_put(id, value, contained),
             Event::Expect { id } => self.objects.on_expect(id),
@@ -118,6 +106,13 @@ impl Owner {
             Event::Copied { id, node } => self.objects.on_copied(id, node, &mut self.ctx),
             Event::Tick => self.on_tick(),
         }
+        self.ctx.finish()
+    }
+
+    /// Takes back the list of an earlier event's actions, which have been executed: the next event then allocates none.
+    #[inline]
+    pub fn reuse(&mut self, executed: Vec<Action>) {
+        self.ctx.reuse(executed);
     }
 
     fn on_tick(&mut self) {

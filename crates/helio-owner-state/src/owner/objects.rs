@@ -8,7 +8,7 @@ use helio_types::{NodeId, ObjectId, WorkerAddress, WorkerId, mutant};
 
 use super::Owner;
 use crate::event::Action;
-use crate::objects::{Object, Released};
+use crate::objects::{Released, Remains};
 use crate::spec::{OutgoingValue, actor_of_handle};
 use crate::value::{Stored, error};
 
@@ -26,19 +26,19 @@ impl Owner {
     }
 
     pub(super) fn on_drop_ref(&mut self, id: ObjectId) {
-        let released = self.objects.drop_ref(id);
+        let released = self.objects.drop_ref(id, &mut self.borrows, &mut self.ctx);
         self.follow(id, released);
     }
 
     /// One use fewer.
     pub(super) fn unhold(&mut self, id: ObjectId) {
-        let released = self.objects.unhold(id);
+        let released = self.objects.unhold(id, &mut self.borrows, &mut self.ctx);
         self.follow(id, released);
     }
 
     /// Lets go of an object that may not be held any more.
     pub(super) fn let_go(&mut self, id: ObjectId) {
-        let released = self.objects.let_go(id);
+        let released = self.objects.let_go(id, &mut self.borrows, &mut self.ctx);
         self.follow(id, released);
     }
 
@@ -47,7 +47,7 @@ impl Owner {
         match released {
             Released::Kept => {}
             Released::Remembered => self.bytes_go(id),
-            Released::Gone(object) => self.gone(id, object),
+            Released::Gone(remains) => self.on_gone(id, remains),
         }
     }
 
@@ -63,17 +63,17 @@ impl Owner {
     }
 
     /// Nobody here held the object any more; it has been taken out.
-    fn gone(&mut self, id: ObjectId, object: Object) {
-        let remains = self.objects.on_gone(id, object, &mut self.borrows, &mut self.ctx);
-        for inner in remains.contained {
+    #[inline]
+    fn on_gone(&mut self, id: ObjectId, mut remains: Remains) {
+        for inner in remains.take_contained() {
             self.unhold(inner);
         }
-        if let Some(actor) = remains.handle_of {
+        if let Some(actor) = remains.handle_of() {
             self.on_handles_gone(actor);
         } else if let Some(actor) = actor_of_handle(id) {
             self.actors.retire(actor, &self.objects, &mut self.ctx);
         }
-        if remains.was_in_stores {
+        if remains.was_in_stores() {
             self.on_lineage_unused(id);
         }
     }

@@ -123,19 +123,13 @@ impl<M: Memory> Process<M> {
     /// first has led to: time does not go back by that.
     pub fn apply(&mut self, event: Event<'_>, now: u64) -> Vec<Action> {
         self.now = now.max(self.now);
-        self.on_event(event);
-        self.take_actions()
-    }
-
-    #[inline(always)]
-    fn on_event(&mut self, event: Event<'_>) {
         match event {
             Event::Owner(event) => self.on_owner(event),
             Event::Frame { link, bytes } => self.on_frame(link, bytes),
             Event::Finished { task, outcome } => self.on_finished(task, outcome),
             Event::ItemMade { task, index, item } => self.on_item_made(task, index, item),
             Event::Runs(task) => self.executor.on_runs(task, self.now),
-            Event::Dropped(ids) => self.on_dropped(&ids),
+            Event::Dropped(ids) => self.on_dropped(ids),
             Event::Released(ids) => self.on_released(ids),
             Event::Blocked { thread, awaited } => self.on_blocked(thread, awaited),
             Event::Unblocked { thread } => self.on_unblocked(thread),
@@ -152,6 +146,7 @@ impl<M: Memory> Process<M> {
             }
             request => self.on_request(request),
         }
+        self.take_actions()
     }
 
     /// The front asks daemons, the control service or peers for something.

@@ -18,9 +18,6 @@ use crate::links::Peer;
 use crate::requests::Pending;
 use crate::value::Memory;
 
-/// Room for so many of the owner's actions is kept between events.
-const ACTIONS_KEPT: usize = 1 << 12;
-
 impl<M: Memory> Process<M> {
     /// Tells the owner machine, and does what it wants done.
     #[inline]
@@ -48,7 +45,8 @@ impl<M: Memory> Process<M> {
             for action in actions.drain(..) {
                 self.execute(action);
             }
-            if self.owner_actions.is_empty() && actions.capacity() <= ACTIONS_KEPT {
+            // The next event hands this list to the owner, which keeps it if it is not too long.
+            if self.owner_actions.is_empty() {
                 self.owner_actions = actions;
             }
         }

@@ -340,7 +340,7 @@ impl Process {
         let stored_body = args.stored_body;
         self.send_off(core, frame, call_op, &body, args, (actor, raises));
         if let Some(id) = stored_body {
-            self.apply(core, ProcessEvent::Dropped(vec![id]));
+            self.apply(core, ProcessEvent::Dropped(&[id]));
         }
         Step::Next
     }

@@ -364,7 +364,7 @@ impl Process {
             }
         };
         if let Some(id) = id {
-            self.apply(core, ProcessEvent::Dropped(vec![id]));
+            self.apply(core, ProcessEvent::Dropped(&[id]));
         }
     }
 
