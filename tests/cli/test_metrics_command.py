@@ -108,10 +108,10 @@ def test_what_cannot_start_says_why(head: Head, place: dict[str, str], tmp_path:
     assert "metrics config" in said
     (tmp_path / "bin/prometheus").write_text("#!/bin/sh\necho no room for the data >&2\nexit 2\n")
     code, said = run(place, "launch-prometheus", url, folder)
-    assert (code, said) == (1, "RuntimeError: Prometheus has ended: no room for the data\n")
+    assert (code, said) == (1, "Prometheus has ended: no room for the data\n")
     code, said = run(place, "config", f"--address=http://127.0.0.1:{free_port()}", folder)
     assert code == 1
-    assert "ConnectionError" in said
+    assert said.startswith("Failed to connect")
 
 
 @pytest.mark.skipif(

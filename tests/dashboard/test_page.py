@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 from helpers import harness
+from helpers.answer_types import differences
 from helpers.browser import BROWSER, opened
 from helpers.web import Head
 
@@ -137,6 +138,9 @@ def test_a_real_browser_shows_a_training_run_that_goes_on(head: Head, tmp_path: 
             table = page.get_by_role("table", name="Checkpoints")
             row = table.get_by_role("row").filter(has_text="of report 1").filter(has_text="0, 1")
             row.get_by_text("on its way").wait_for(timeout=120_000)
+            told = head.get("/api/v0/training")
+            assert told["runs"][0]["seen"]["replacements"]
+            assert differences(told, "Runs<TrainingRun>") == []
             driver.process.kill()
             driver.process.wait(120)
             page.get_by_role("heading", name="ITS DRIVER HAS ENDED").wait_for(timeout=120_000)
@@ -203,6 +207,9 @@ def test_a_real_browser_shows_curves_and_two_runs_over_each_other(
             loss.get_by_role("img", name="loss over time").wait_for(timeout=120_000)
             page.get_by_text("last not finite, 20 NaN or infinite").wait_for(timeout=120_000)
             page.get_by_role("heading", name="odd ?").wait_for(timeout=120_000)
+            for run in head.get("/api/v0/training")["runs"]:
+                curves = head.get(f"/api/v0/training/{run['run_id']}/curves")
+                assert differences(curves, "RunCurves") == []
             # The other run, which was restarted.
             page.get_by_role("link", name="yesterday").click()
             page.get_by_role("heading", name="yesterday FINISHED").wait_for(timeout=120_000)

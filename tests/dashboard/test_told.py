@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from helpers import harness
+from helpers.answer_types import differences
 from helpers.harness import wait_until
 from helpers.web import Head
 
@@ -24,8 +25,14 @@ def get(head: Head, path: str) -> Any:
     return answer.json()
 
 
+TYPES = {"datasets": "DatasetRun", "tuning": "SearchRun", "serving": "ApplicationRun"}
+
+
 def runs(head: Head, kind: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = get(head, f"/api/v0/{kind}")["runs"]
+    """What is told of these runs now, which always is of the type that the page has of it."""
+    told = get(head, f"/api/v0/{kind}")
+    assert differences(told, f"Runs<{TYPES[kind]}>") == []
+    found: list[dict[str, Any]] = told["runs"]
     return found
 
 

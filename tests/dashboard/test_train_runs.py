@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from helpers import harness
+from helpers.answer_types import differences
 from helpers.harness import Driver, wait_until
 from helpers.web import Head
 
@@ -130,8 +131,9 @@ def test_what_the_page_is_told_of_a_run_that_goes_on(head: Head, tmp_path: Path)
     driver = start(head, tmp_path, "uploads", tracked=False)
 
     def told() -> dict[str, Any]:
-        runs = head.ask("GET", "/api/v0/training").json()["runs"]
-        return {run["name"]: run for run in reversed(runs)}.get("uploads", {})
+        answer = head.get("/api/v0/training")
+        assert differences(answer, "Runs<TrainingRun>") == []
+        return {run["name"]: run for run in reversed(answer["runs"])}.get("uploads", {})
 
     def is_on_its_way() -> bool:
         storing = told().get("seen", {}).get("storing", [])
@@ -141,6 +143,8 @@ def test_what_the_page_is_told_of_a_run_that_goes_on(head: Head, tmp_path: Path)
         wait_until(is_on_its_way, what="the checkpoint of both ranks", within=120)
         run = told()
         assert not run["is_left"]
+        curves = head.get(f"/api/v0/training/{run['run_id']}/curves")
+        assert differences(curves, "RunCurves") == []
         assert "Checkpoints on their way, of report 1: all ranks" in run["text"]
         assert (run["seen"]["state"], run["seen"]["workers"]) == ("running", 2)
         assert run["written_at"] >= run["seen"]["storing"][0]["since"] >= run["seen"]["started_at"]

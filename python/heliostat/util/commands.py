@@ -24,7 +24,7 @@ def exit_code(act: Callable[[], int], *also: type[Exception]) -> int:
     try:
         return int(act())
     except told as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(str(error) or type(error).__name__, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
@@ -30,6 +31,8 @@ _END = "\x01:end-of-stacks:\n"
 _REQUEST, _REQUEST_MAX = "\x02", 200
 # How long the handler may take, and then `faulthandler`; how often is looked; when its text is complete.
 _ANSWER_S, _DUMP_S, _LOOK_S, _COMPLETE_S = 3.0, 2.0, 0.02, 0.1
+# So many workers are asked at a time.
+_AT_A_TIME = 32
 # What one worker tells: characters, and coroutines.
 _CHARACTERS_MAX, _COROUTINES_MAX = 1 << 20, 100
 
@@ -79,6 +82,18 @@ def stacks_of(pid: int) -> str:
         return excuse
     text = _asked(pid)
     return dumped(pid) if text is None else text
+
+
+def stacks_of_all(pids: Iterable[int]) -> Iterator[tuple[int, str, str]]:
+    """The process id, the title and the stacks of each of these workers, in their order.
+
+    Several are asked at a time: one that does not answer takes as long as it may, and the others do
+    not wait for it.
+    """
+    with ThreadPoolExecutor(_AT_A_TIME) as threads:
+        asked = [(pid, threads.submit(stacks_of, pid)) for pid in pids]
+        for pid, text in asked:
+            yield pid, title(pid), text.result()
 
 
 def request(pid: int, request: str, within_s: float) -> str | None:

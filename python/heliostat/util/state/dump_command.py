@@ -25,6 +25,10 @@ from heliostat.util.commands import add_address, exit_code, session
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _ROWS_MAX = 10_000
+# Of the levels of gzip one that packs logs four times as quickly as the usual one, a seventh larger.
+_COMPRESSION = 3
+# So many files a node reads before they are packed.
+_AHEAD = 8
 # Of a longer file the end is packed.
 _FILE_MAX = 64 << 20
 _STATES: dict[str, Callable[..., list[Any]]] = {
@@ -94,12 +98,17 @@ def _dump(options: argparse.Namespace) -> int:
     failed: list[str] = []
     draft = f"{output}.part"  # a file that was there before stays until the new one is whole
     try:
-        with session(options.address) as address, tarfile.open(draft, "w:gz") as archive:
+        with (
+            session(options.address) as address,
+            tarfile.open(draft, "w:gz", compresslevel=_COMPRESSION) as archive,
+        ):
+            # Nodes gather what they tell while states are asked for and the nodes before them are packed.
+            nodes = {_folder(row): _ask(row, wanted) for row in heliostat.nodes() if row["Alive"]}
             _add(archive, "about.txt", _about(address).encode())
             for name, rows in _states() if options.debug_state else ():
                 _add(archive, f"state/{name}.json", rows.encode())
-            for node in (row for row in heliostat.nodes() if row["Alive"]):
-                failed += _add_node(archive, node, wanted)
+            for folder, told in nodes.items():
+                failed += _add_node(archive, folder, told)
         os.replace(draft, output)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -135,16 +144,29 @@ def _states() -> Iterator[tuple[str, str]]:
         yield name, json.dumps(told, indent=1, default=str)
 
 
-def _add_node(archive: tarfile.TarFile, node: dict[str, Any], wanted: Wanted) -> list[str]:
-    """Add what a node tells; a sentence, where it could not tell all."""
-    folder = f"{node['NodeManagerAddress']}_{node['NodeID'][:8]}"
+def _folder(node: dict[str, Any]) -> str:
+    return f"{node['NodeManagerAddress']}_{node['NodeID'][:8]}"
+
+
+def _ask(node: dict[str, Any], wanted: Wanted) -> Iterator[Any]:
+    """Have a node tell: references to what it does."""
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     task = heliostat.remote(_of_node).options(
-        num_cpus=0, scheduling_strategy=there, num_returns="streaming", max_retries=0
+        num_cpus=0,
+        scheduling_strategy=there,
+        num_returns="streaming",
+        max_retries=0,
+        _generator_backpressure_num_objects=_AHEAD,
     )
+    told: Iterator[Any] = task.remote(wanted)
+    return told
+
+
+def _add_node(archive: tarfile.TarFile, folder: str, told: Iterator[Any]) -> list[str]:
+    """Add what a node tells; a sentence, where it could not tell all."""
     print(f"{folder} …", file=sys.stderr, flush=True)
     try:
-        for ref in task.remote(wanted):
+        for ref in told:
             name, data = heliostat.get(ref)
             _add(archive, f"{folder}/{name}", data)
     except heliostat.exceptions.RayError as error:
@@ -156,8 +178,9 @@ def _of_node(wanted: Wanted) -> Iterator[tuple[str, bytes]]:
     """In a task: the files of its node, each with its name in the archive."""
     if wanted.stacks:
         pids = (pid for pid in stacks.workers() if pid != os.getpid())
-        told = (f"process {pid}, {stacks.title(pid)}\n{stacks.stacks_of(pid)}" for pid in pids)
-        yield "stacks.txt", "\n".join(told).encode()
+        told = stacks.stacks_of_all(pids)
+        text = "\n".join(f"process {pid}, {title}\n{text}" for pid, title, text in told)
+        yield "stacks.txt", text.encode()
     if wanted.pip:
         found = {
             f"{one.metadata['Name']}=={one.version}" for one in importlib.metadata.distributions()

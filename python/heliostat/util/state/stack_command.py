@@ -52,8 +52,8 @@ def _print_here(pids: list[int] | None) -> int:
     asked = known if pids is None else pids
     if not asked:
         print(f"No workers run on {platform.node()}.", file=sys.stderr)
-    for pid in asked:
-        print(_section(platform.node(), pid, stacks.title(pid), stacks.stacks_of(pid)))
+    for pid, title, text in stacks.stacks_of_all(asked):
+        print(_section(platform.node(), pid, title, text))
     return 0
 
 
@@ -91,7 +91,7 @@ def _of_node(pids: list[int]) -> list[str]:
     """In a task: the sections of those workers of its node."""
     node = platform.node()
     asked = (pid for pid in pids if pid != os.getpid())
-    return [_section(node, pid, stacks.title(pid), stacks.stacks_of(pid)) for pid in asked]
+    return [_section(node, *told) for told in stacks.stacks_of_all(asked)]
 
 
 def _section(machine: str, pid: int, title: str, text: str) -> str:
