@@ -46,7 +46,7 @@ pub(crate) fn choose(temp_dir: &Path, address: Option<&str>) -> Result<Found, St
     };
     index.map(|index| alive.swap_remove(index)).ok_or_else(|| {
         "ConnectionError: Could not find any running Ray instance. Please specify the one to connect to by setting \
-         the `--address` flag or `RAY_ADDRESS` environment variable."
+         the `--address` flag or `RAY_ADDRESS` environment variable, or start one here with `ray start --head`."
             .to_owned()
     })
 }

@@ -11,7 +11,7 @@ from heliostat.core.platform import settings
 
 _NONE_RUNNING = (
     "Could not find any running Ray instance. Please specify the one to connect to by setting "
-    "`--address` flag or `RAY_ADDRESS` environment variable."
+    "`--address` flag or `RAY_ADDRESS` environment variable, or start one here with `ray start --head`."
 )
 
 

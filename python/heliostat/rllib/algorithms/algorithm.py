@@ -63,6 +63,17 @@ class Algorithm(Checkpointable, Trainable):
 
     Raises:
         ValueError: Settings do not fit; the message says what to change.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+        >>> config = config.training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
+        >>> algo = config.build_algo()
+        >>> result = algo.train()
+        >>> result["training_iteration"], result["num_env_steps_sampled_lifetime"]
+        (1, 64)
+        >>> folder = algo.save_to_path()  # go on later: Algorithm.from_checkpoint(folder)
+        >>> algo.stop()
     """
 
     config: Any

@@ -11,6 +11,14 @@ class RLlibCallback:
     Every method gets keyword arguments and must take ``**kwargs``, for later releases pass more. Methods of
     episodes are called in runners, the others in the algorithm's process. ``metrics_logger`` takes values
     that results then have, beside the runner's own.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.callbacks import RLlibCallback
+        >>> class Steps(RLlibCallback):
+        ...     def on_episode_end(self, *, episode, metrics_logger, **kwargs):
+        ...         metrics_logger.log_value("steps_of_episodes", len(episode))
+        >>> config = PPOConfig().environment("CartPole-v1").callbacks(Steps)
     """
 
     def on_algorithm_init(

@@ -16,8 +16,27 @@ class MultiAgentEnv(gymnasium.Env):  # type: ignore[name-defined]
     """Base of environments whose ``reset`` and ``step`` take and return dicts by agent.
 
     Set ``observation_spaces`` and ``action_spaces`` (dicts by agent) and ``possible_agents``. An agent acts
-    when
-    its observation is in the dict. ``terminateds`` and ``truncateds`` have ``"__all__"`` too.
+    when its observation is in the dict. ``terminateds`` and ``truncateds`` have ``"__all__"`` too.
+
+    Examples:
+        >>> import gymnasium as gym
+        >>> from ray.rllib import MultiAgentEnv
+        >>> class TakingTurns(MultiAgentEnv):
+        ...     possible_agents = ["a", "b"]
+        ...     observation_spaces = {agent: gym.spaces.Discrete(10) for agent in possible_agents}
+        ...     action_spaces = {agent: gym.spaces.Discrete(2) for agent in possible_agents}
+        ...     def reset(self, *, seed=None, options=None):
+        ...         self.turn = 0
+        ...         return {"a": 0}, {}
+        ...     def step(self, action_dict):
+        ...         self.turn += 1
+        ...         agent = "ab"[self.turn % 2]
+        ...         rewards = {of: float(action) for of, action in action_dict.items()}
+        ...         ends = {"__all__": self.turn == 9}
+        ...         return {agent: self.turn}, rewards, ends, {"__all__": False}, {}
+        >>> env = TakingTurns()
+        >>> env.reset()[0], env.step({"a": 1})[:2]
+        ({'a': 0}, ({'b': 1}, {'a': 1.0}))
     """
 
     observation_spaces: dict[Any, Any] | None = None
@@ -128,6 +147,13 @@ def make_multi_agent(env_name_or_creator: Any) -> type[MultiAgentEnv]:
 
     Returns:
         A class whose constructor takes a config; its ``num_agents`` (default 1) agents are called 0, 1, ...
+
+    Examples:
+        >>> from ray.rllib.env import make_multi_agent
+        >>> env = make_multi_agent("CartPole-v1")({"num_agents": 2})
+        >>> observations, _ = env.reset(seed=0)
+        >>> sorted(observations)
+        [0, 1]
     """
 
     class MultiEnv(MultiAgentEnv):

@@ -38,6 +38,17 @@ class SingleAgentEpisode:
         t: How many steps it has up to this part's end.
         is_terminated: Whether it ended by its own rules.
         is_truncated: Whether it was cut off.
+
+    Examples:
+        >>> from ray.rllib.env import SingleAgentEpisode
+        >>> episode = SingleAgentEpisode()
+        >>> episode.add_env_reset(observation=0)
+        >>> episode.add_env_step(observation=1, action=1, reward=0.5)
+        >>> episode.add_env_step(observation=2, action=0, reward=1.0, terminated=True)
+        >>> len(episode), episode.get_return(), episode.is_done
+        (2, 1.5, True)
+        >>> episode.get_observations(-1)
+        2
     """
 
     def __init__(

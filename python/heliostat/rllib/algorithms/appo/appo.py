@@ -52,7 +52,14 @@ class APPOConfig(IMPALAConfig):
 
 
 class APPO(IMPALA):
-    """Keeps the last batches, and trains on each of them a few times."""
+    """Keeps the last batches, and trains on each of them a few times.
+
+    Examples:
+        >>> from ray.rllib.algorithms.appo import APPOConfig
+        >>> config = APPOConfig().environment("CartPole-v1").env_runners(num_env_runners=4)
+        >>> config.algo_class.__name__
+        'APPO'
+    """
 
     def setup(self, config: Any) -> None:
         """Make runners and learners."""

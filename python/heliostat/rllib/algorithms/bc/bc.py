@@ -26,7 +26,14 @@ class BCConfig(MARWILConfig):
 
 
 class BC(MARWIL):
-    """Imitates recorded actions, all alike."""
+    """Imitates recorded actions, all alike.
+
+    Examples:
+        >>> from ray.rllib.algorithms.bc import BCConfig
+        >>> config = BCConfig().environment("CartPole-v1").offline_data(input_=["recorded"])
+        >>> config.algo_class.__name__
+        'BC'
+    """
 
     @classmethod
     def get_default_config(cls) -> BCConfig:

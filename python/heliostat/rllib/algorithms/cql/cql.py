@@ -69,7 +69,14 @@ class CQLConfig(SACConfig):
 
 
 class CQL(OfflineAlgorithm):
-    """Trains a policy and careful values on recorded transitions."""
+    """Trains a policy and careful values on recorded transitions.
+
+    Examples:
+        >>> from ray.rllib.algorithms.cql import CQLConfig
+        >>> config = CQLConfig().environment("Pendulum-v1").offline_data(input_=["recorded"])
+        >>> config.training(bc_iters=200).algo_class.__name__
+        'CQL'
+    """
 
     @classmethod
     def get_default_config(cls) -> CQLConfig:

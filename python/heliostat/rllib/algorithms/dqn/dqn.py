@@ -77,7 +77,14 @@ class DQNConfig(ReplayingConfig):
 
 
 class DQN(ReplayingAlgorithm):
-    """Samples a little, and trains values of actions on random transitions of the buffer."""
+    """Samples a little, and trains values of actions on random transitions of the buffer.
+
+    Examples:
+        >>> from ray.rllib.algorithms.dqn import DQNConfig
+        >>> config = DQNConfig().environment("CartPole-v1").training(lr=0.0005, double_q=True)
+        >>> config.algo_class.__name__
+        'DQN'
+    """
 
     @classmethod
     def get_default_config(cls) -> DQNConfig:

@@ -81,7 +81,14 @@ class IMPALAConfig(AlgorithmConfig):
 
 
 class IMPALA(Algorithm):
-    """Trains on each batch as soon as runners have sent enough, and never waits for the slowest of them."""
+    """Trains on each batch as soon as runners have sent enough, and never waits for the slowest of them.
+
+    Examples:
+        >>> from ray.rllib.algorithms.impala import IMPALAConfig
+        >>> config = IMPALAConfig().environment("CartPole-v1").env_runners(num_env_runners=4)
+        >>> config.algo_class.__name__
+        'IMPALA'
+    """
 
     def setup(self, config: Any) -> None:
         """Make runners and learners."""

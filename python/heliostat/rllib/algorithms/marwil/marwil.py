@@ -79,7 +79,14 @@ class MARWILConfig(AlgorithmConfig):
 
 
 class MARWIL(OfflineAlgorithm):
-    """Imitates recorded actions, those with more advantage more."""
+    """Imitates recorded actions, those with more advantage more.
+
+    Examples:
+        >>> from ray.rllib.algorithms.marwil import MARWILConfig
+        >>> config = MARWILConfig().environment("CartPole-v1").offline_data(input_=["recorded"])
+        >>> config.training(beta=1.0).algo_class.__name__
+        'MARWIL'
+    """
 
     @classmethod
     def get_default_config(cls) -> MARWILConfig:

@@ -92,7 +92,19 @@ class PPOConfig(AlgorithmConfig):
 
 
 class PPO(Algorithm):
-    """Samples a batch with all runners, trains on it for some epochs, and gives runners the new weights."""
+    """Samples a batch with all runners, trains on it for some epochs, and gives runners the new weights.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> config = (
+        ...     PPOConfig()
+        ...     .environment("CartPole-v1")
+        ...     .env_runners(num_env_runners=2)
+        ...     .training(lr=0.0003, train_batch_size_per_learner=4000, num_epochs=10)
+        ... )
+        >>> config.algo_class.__name__, config.total_train_batch_size
+        ('PPO', 4000)
+    """
 
     @classmethod
     def get_default_config(cls) -> PPOConfig:

@@ -78,7 +78,14 @@ class SACConfig(ReplayingConfig):
 
 
 class SAC(ReplayingAlgorithm):
-    """Samples a little, and trains a policy that is rewarded for its entropy, too."""
+    """Samples a little, and trains a policy that is rewarded for its entropy, too.
+
+    Examples:
+        >>> from ray.rllib.algorithms.sac import SACConfig
+        >>> config = SACConfig().environment("Pendulum-v1").training(tau=0.005, initial_alpha=1.0)
+        >>> config.algo_class.__name__
+        'SAC'
+    """
 
     def _draws(self) -> bool:
         return True

@@ -25,6 +25,12 @@ class RLModuleSpec:
         model_config: A ``DefaultModelConfig``, or a dict of what the module reads.
         catalog_class: Kept for programs that pass it.
         load_state_path: A checkpoint of a module whose state it begins with.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> from ray.rllib.core.rl_module import RLModuleSpec
+        >>> narrow = RLModuleSpec(model_config={"fcnet_hiddens": [32, 32]})
+        >>> config = PPOConfig().environment("CartPole-v1").rl_module(rl_module_spec=narrow)
     """
 
     module_class: type[RLModule] | None = None
