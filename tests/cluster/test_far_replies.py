@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from helpers.shared import cluster as shared
 from ray.cluster_utils import Cluster
 
 pytestmark = pytest.mark.contract("F1.04", "F1.12", "F2.22", "F5.02")
@@ -108,11 +109,26 @@ MAKERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def far() -> Iterator[None]:
+    """A node elsewhere, for all shapes. Its workers find pytest loaded, which this file imports: there are
+    240 of them, and loading it is most of what each would do.
+    """
+    shared.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_preload_python_modules", "pytest")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        cluster.add_node(num_cpus=4, resources={"far": 4})
+    cluster.wait_for_nodes()
+    ray.init(address=cluster.address)
+    yield
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
-def test_a_far_process_ends_right_after_its_replies(
-    shape: tuple[int, int], make_cluster: Callable[..., Cluster], tmp_path: Path
-) -> None:
-    make_cluster({"num_cpus": 4, "resources": {"far": 4}})
+def test_a_far_process_ends_right_after_its_replies(shape: tuple[int, int], tmp_path: Path) -> None:
     log = tmp_path / "log"
     for read in (by_get, by_await):
         for maker, begin in MAKERS.items():

@@ -19,10 +19,6 @@ BLOCK = re.compile(
     r'^```(python|console)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL
 )
 
-# What the later steps contain as well, and which takes half of the time.
-ON_A_LAPTOP = ("python digits.py", "python train_digits.py")
-WHOLE = bool(os.environ.get("HELIOSTAT_EXTRAS"))
-
 pytestmark = [pytest.mark.heliostat_only("it is our page"), pytest.mark.timeout(1800)]
 
 

@@ -233,7 +233,8 @@ def test_a_client_that_breaks_the_protocol_is_closed(web: Client) -> None:
 
 @pytest.mark.contract("F12.04")
 def test_clients_hear_of_the_end_of_their_replica(web: Client) -> None:
-    serve.run(Sockets.bind())
+    # Its socket never hears of the client's end, and would be waited for.
+    serve.run(Sockets.options(graceful_shutdown_timeout_s=0).bind())
     with wire(web, "/pid") as one:
         kind, pid = one.hear()
         assert kind == TEXT

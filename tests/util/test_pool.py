@@ -96,7 +96,7 @@ def test_imap_reads_no_further_than_needed(pool: Any) -> None:
     found = pool.imap(double, itertools.count())
     assert [next(found) for _ in range(10)] == [2 * n for n in range(10)]
     assert sorted(pool.imap_unordered(double, range(6), chunksize=2)) == [0, 2, 4, 6, 8, 10]
-    slow = pool.imap(nap, [20.0])
+    slow = pool.imap(nap, [3.0])  # what follows may come behind it
     with pytest.raises(PoolTimeout):
         slow.next(timeout=0.1)
     failing = pool.imap(fail, [1, 2, 3])
