@@ -85,11 +85,20 @@ def _is_macro(package: dict[str, Any]) -> bool:
 
 
 def texts(package: dict[str, Any]) -> Iterator[str]:
-    """The texts of licences that a crate brings along."""
+    """The texts of licences that a crate brings along; MIT's own words for one that brings none."""
     folder = Path(package["manifest_path"]).parent
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and _FILES.match(path.name):
-            yield path.read_text(errors="replace").strip()
+    paths = [
+        path for path in sorted(folder.iterdir()) if _FILES.match(path.name) and path.is_file()
+    ]
+    yield from (path.read_text(errors="replace").strip() for path in paths)
+    if not paths:
+        if "MIT" not in (package["license"] or ""):
+            sys.exit(
+                f"{package['name']} brings no text of its licence, {package['license']}: add it here"
+            )
+        yield MIT.format(
+            holder=", ".join(package["authors"]) or f"the authors of {package['name']}"
+        )
 
 
 @cache
