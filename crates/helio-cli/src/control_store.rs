@@ -15,8 +15,8 @@ use helio_tls::{ClientFiles, Named};
 use helio_types::address::host_port;
 
 use crate::args::{Node, Store};
-use crate::daemon::Starter;
 use crate::output;
+use crate::starter::Starter;
 
 /// The flags, as variables for the daemon: a list of processes must not show a password.
 pub(crate) fn environment(flags: &Store) -> Vec<(&'static str, String)> {

@@ -116,7 +116,7 @@ pub(crate) fn scheme(url: &str, is_auto: bool) -> &'static str {
 }
 
 #[cfg(feature = "dashboard")]
-pub(crate) use served::{Server, end_jobs_of, link, watch_entry_point};
+pub(crate) use served::{Handle, Server, link};
 
 #[cfg(feature = "dashboard")]
 mod served {
@@ -125,7 +125,7 @@ mod served {
 
     use helio_config::table::DASHBOARD_NAMES;
     use helio_dashboard::Export;
-    pub(crate) use helio_dashboard::{end_jobs_of, watch_entry_point};
+    pub(crate) use helio_dashboard::Handle;
 
     use super::Serving;
     use helio_observer::history::Recorded;
@@ -183,7 +183,7 @@ mod served {
             recorded: Recorded,
             figures: Option<PathBuf>,
             own_dir: &Path,
-        ) -> Result<helio_dashboard::Handle, String> {
+        ) -> Result<Handle, String> {
             let options = helio_dashboard::PastOptions {
                 listener: self.listener,
                 token: token.to_owned(),
@@ -196,7 +196,7 @@ mod served {
         }
 
         /// Serves until the handle is told to stop.
-        pub(crate) fn serve(self, serving: Serving<'_>) -> Option<helio_dashboard::Handle> {
+        pub(crate) fn serve(self, serving: Serving<'_>) -> Option<Handle> {
             let set = helio_env::settings::text(&DASHBOARD_NAMES).unwrap_or_default();
             let names = self.names.into_iter().chain(set.split(',').map(str::to_owned));
             let names = names.map(|name| name.trim().to_owned()).chain(kubernetes::names());
@@ -228,30 +228,20 @@ mod served {
 }
 
 #[cfg(not(feature = "dashboard"))]
-pub(crate) use absent::{Server, end_jobs_of, link, watch_entry_point};
+pub(crate) use absent::{Handle, Server, link};
 
 #[cfg(not(feature = "dashboard"))]
 mod absent {
     use std::path::{Path, PathBuf};
-    use std::process::ExitCode;
 
     use helio_observer::history::Recorded;
 
     use super::Serving;
     use crate::args::DashboardAddress;
-
-    const ABSENT: &str =
-        "this build of heliostat has no dashboard (the feature `dashboard` of helio-cli is off)";
+    use crate::entry_points::ABSENT;
 
     pub(crate) fn link(_: &str, _: &str) -> Result<String, String> {
         Err(ABSENT.to_owned())
-    }
-
-    pub(crate) fn end_jobs_of(_: &Path) {}
-
-    pub(crate) fn watch_entry_point(_: &Path, _: &Path, _: &str) -> ExitCode {
-        eprintln!("heliostat: {ABSENT}");
-        ExitCode::FAILURE
     }
 
     pub(crate) struct Server {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use helio_config::table::ADDRESS;
 
+use crate::own_ip::own_ip;
 use crate::session::{self, Found};
-use crate::{daemon, folder, names, observer, output, values};
+use crate::{folder, names, observer, output, values};
 
 /// How long a node that was started a moment ago may take to join.
 const JOIN_MAX: Duration = Duration::from_secs(1);
@@ -109,7 +110,7 @@ pub(crate) fn token() -> Result<String, String> {
 
 /// Whether two addresses name the same port, as seen from this machine.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    let own = daemon::own_ip().to_string();
+    let own = own_ip().to_string();
     let here = |host: &str| host == own || matches!(host, "127.0.0.1" | "localhost" | "0.0.0.0");
     match (values::address(one), values::address(other)) {
         (Ok((one, port)), Ok((other, other_port))) => {

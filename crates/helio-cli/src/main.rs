@@ -16,6 +16,7 @@ mod control_store;
 mod daemon;
 mod dashboard;
 mod drain;
+mod entry_points;
 mod folder;
 mod health_check;
 mod history;
@@ -29,12 +30,14 @@ mod observer;
 mod old_sessions;
 mod output;
 mod overrides;
+mod own_ip;
 mod plans;
 mod port;
 mod report;
 mod session;
 mod settings;
 mod start;
+mod starter;
 mod state;
 mod status;
 mod stop;
@@ -56,7 +59,7 @@ fn main() -> ExitCode {
         // The daemon reports its own failures to whoever started it.
         Command::Node(args) => return daemon::run(&args),
         Command::JobProcess { run, end, entrypoint } => {
-            return dashboard::watch_entry_point(&run, &end, &entrypoint);
+            return entry_points::watch_entry_point(&run, &end, &entrypoint);
         }
         Command::ServeIngress { session_dir, listening } => ingress::run(&session_dir, &listening),
         Command::Job { arguments } => {

@@ -25,7 +25,7 @@ use helio_types::NodeId;
 use serde_json::Value;
 
 use crate::clock::Moment;
-use crate::{dashboard, folder};
+use crate::{entry_points, folder};
 
 /// In a session's folder: objects that the store has no room for, or a link to where they are.
 pub(crate) const SPILL: &str = "spill";
@@ -157,7 +157,7 @@ impl Found {
 
     /// Cleans up after a daemon that died.
     pub(crate) fn clean(&self) {
-        dashboard::end_jobs_of(&self.dir);
+        entry_points::end_jobs_of(&self.dir);
         clean(&self.dir);
         let _ = fs::remove_file(self.dir.join(PID_FILE));
     }

@@ -19,10 +19,11 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Signalled, SignalKind, signal};
 
 use crate::args::{Ignored, Start, Tls};
+use crate::own_ip::{ip_towards, own_ip};
 use crate::session::{self, Found};
 use crate::{
-    authority, control_store, daemon, dashboard, folder, kubernetes, leftovers, locate, names,
-    observer, output, values,
+    authority, control_store, dashboard, folder, kubernetes, leftovers, locate, names, observer,
+    output, values,
 };
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
@@ -278,10 +279,10 @@ fn resolve(address: &str) -> Result<String, String> {
 fn own_host(head: Option<&str>) -> String {
     let towards = head.and_then(|address| values::address(address).ok());
     let towards = towards.and_then(|(host, port)| {
-        (host.as_str(), port).to_socket_addrs().ok()?.find_map(|to| daemon::ip_towards(to.ip()))
+        (host.as_str(), port).to_socket_addrs().ok()?.find_map(|to| ip_towards(to.ip()))
     });
     // A head on this machine is reached by the loopback interface, by which no other machine comes.
-    towards.filter(|ip| !ip.is_loopback()).unwrap_or_else(daemon::own_ip).to_string()
+    towards.filter(|ip| !ip.is_loopback()).unwrap_or_else(own_ip).to_string()
 }
 
 fn refuse_second(sessions: &[Found], host: &str, port: u16) -> Result<(), String> {

@@ -7,7 +7,7 @@ pub const HEARTBEAT_MS: u64 = 1_000;
 pub const HEARTBEATS_MISSED_MAX: u64 = 5;
 
 /// A control service that was told nothing for so many heartbeats, not even the time, did not run (its process
-/// was stopped, its machine suspended): that nobody was heard is no sign of them.
+/// was stopped, its machine suspended): that nobody was heard does not mean that they have failed.
 pub const STALL_HEARTBEATS: u64 = 2;
 
 /// How long a node whose connection broke may take to come back, in milliseconds.

@@ -39,7 +39,7 @@ impl LogLevel {
         }
     }
 
-    /// The level that an environment asks for. A word that is no level asks for the default, and for a
+    /// The level that an environment asks for. A word that is not a level asks for the default, and for a
     /// warning: a program that Ray runs must not fail by the level of its log.
     #[must_use]
     pub fn read(environment: Environment<'_>) -> (Self, Option<String>) {

@@ -393,7 +393,7 @@ settings! {
         TRAIN_ENABLE_STATE_TRACKING = Both "TRAIN_ENABLE_STATE_TRACKING" flag(false) "", TRAIN;
         /// 0: workers and trials keep the working directory that they were started in.
         CHDIR_TO_TRIAL_DIR = Both "CHDIR_TO_TRIAL_DIR" flag(true) "", "training, trials";
-        /// 1: a metric that a trial never reports is no error.
+        /// 1: a metric that a trial never reports is not an error.
         TUNE_DISABLE_STRICT_METRIC_CHECKING = Exact "TUNE_DISABLE_STRICT_METRIC_CHECKING" flag(false) "", TUNE;
         /// 1: a tuning run writes no CSV and TensorBoard files unless its callbacks do.
         TUNE_DISABLE_AUTO_CALLBACK_LOGGERS = Exact "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS" flag(false) "", TUNE;

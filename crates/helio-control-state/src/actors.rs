@@ -70,7 +70,7 @@ pub(crate) struct Actor {
     pub(crate) is_explained: bool,
     /// The driver was warned that the actor cannot be placed.
     pub(crate) was_warned: bool,
-    /// Its last handle is gone: its end is no crash, whatever its process says.
+    /// Its last handle is gone: its end is not a crash, whatever its process says.
     pub(crate) is_ending: bool,
     /// The actor was killed in order to be restarted: its end is a crash, whatever its process says.
     pub(crate) is_reviving: bool,

@@ -127,7 +127,7 @@ pub fn gpus() -> Vec<u32> {
     }
 }
 
-/// How many GPUs the driver of AMD shows: nodes of its topology that are no CPUs.
+/// How many GPUs the driver of AMD shows: nodes of its topology that are not CPUs.
 fn present_amd(root: &Path) -> usize {
     let nodes = fs::read_dir(root.join("sys/class/kfd/kfd/topology/nodes"));
     let is_gpu = |node: &fs::DirEntry| {

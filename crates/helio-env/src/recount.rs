@@ -14,7 +14,7 @@ pub struct Recount {
 }
 
 impl Recount {
-    /// As [`RECOUNT_EVERY`] says in this process's environment; never where its text is no number.
+    /// As [`RECOUNT_EVERY`] says in this process's environment; never where its text is not a number.
     #[must_use]
     pub fn start() -> Self {
         let every = settings::read(&RECOUNT_EVERY).unwrap_or_else(|problem| {

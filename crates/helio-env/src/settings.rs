@@ -37,7 +37,7 @@ pub fn refusal() -> Option<String> {
     helio_config::refusal(&variable)
 }
 
-/// A variable of the environment that is no setting: one that another process of Heliostat sets, or one
+/// A variable of the environment that is not a setting: one that another process of Heliostat sets, or one
 /// that belongs to another program.
 #[must_use]
 pub fn variable(name: &str) -> Option<String> {

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Sleep;
 
-use crate::forward::header_map;
-use crate::grpc;
+use crate::grpc_status;
+use crate::headers::header_map;
 use crate::link::{Event, Exchange};
 use crate::spans::Span;
 use crate::table::Place;
@@ -63,7 +63,7 @@ pub(crate) enum Answer {
 fn broken(ongoing: &Ongoing, code: u8, kind: io::ErrorKind) -> Result<Frame<Bytes>, io::Error> {
     if ongoing.is_grpc {
         let say = "The answer ends before its end.";
-        return Ok(Frame::trailers(grpc::status(code, say)));
+        return Ok(Frame::trailers(grpc_status::status(code, say)));
     }
     Err(kind.into())
 }
@@ -82,7 +82,7 @@ impl Body for Answer {
             Self::Messages { is_over: true, .. } => Poll::Ready(None),
             Self::Messages { coming, is_over } => coming.poll_recv(context).map(|message| {
                 *is_over = message.is_none();
-                let status = || Frame::trailers(grpc::status(0, ""));
+                let status = || Frame::trailers(grpc_status::status(0, ""));
                 Some(Ok(message.map_or_else(status, Frame::data)))
             }),
             Self::Pieces { first, ongoing, .. } if !first.is_empty() => {
@@ -97,7 +97,7 @@ impl Body for Answer {
                     *is_over = true;
                     return Poll::Ready(Some(broken(
                         ongoing,
-                        grpc::DEADLINE_EXCEEDED,
+                        grpc_status::DEADLINE_EXCEEDED,
                         io::ErrorKind::TimedOut,
                     )));
                 }
@@ -126,7 +126,7 @@ impl Body for Answer {
                         *is_over = true;
                         Poll::Ready(Some(broken(
                             ongoing,
-                            grpc::UNAVAILABLE,
+                            grpc_status::UNAVAILABLE,
                             io::ErrorKind::ConnectionAborted,
                         )))
                     }

@@ -19,8 +19,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::ask::Ends;
 use crate::client::{Client, Heads, Peer};
-use crate::forward::{self, Ends};
+use crate::forward;
 use crate::streams::{State, Streams};
 use crate::{Door, HEAD_BYTES_MAX, Shared, grpc};
 

@@ -8,7 +8,6 @@
 //! load balancers ask.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,27 +22,22 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::answer::Answer;
+use crate::ask::{Call, Ends, ask, reply, within};
+use crate::body::{Given, read_up_to_small};
 use crate::fault::{Fault, text};
-use crate::forward::{
-    Call, Ends, Given, REQUEST_ID, ask, health, new_id, read_up_to_small, reply, within,
+use crate::forward::health;
+use crate::grpc_status::{
+    DEADLINE_EXCEEDED, INTERNAL, NOT_FOUND, RESOURCE_EXHAUSTED, UNAVAILABLE, UNIMPLEMENTED, status,
 };
+use crate::headers::{REQUEST_ID, new_id};
 use crate::reflection::{self, Descriptors, framed};
 use crate::spans::Span;
 use crate::table::Route;
 use crate::{Shared, seconds};
 
-pub(crate) const DEADLINE_EXCEEDED: u8 = 4;
-const NOT_FOUND: u8 = 5;
-const RESOURCE_EXHAUSTED: u8 = 8;
-const UNIMPLEMENTED: u8 = 12;
-const INTERNAL: u8 = 13;
-pub(crate) const UNAVAILABLE: u8 = 14;
-
 const KIND: HeaderValue = HeaderValue::from_static("application/grpc");
 /// Answers of reflection that wait for their client.
 const ANSWERS_AHEAD: usize = 8;
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const APPLICATION: HeaderName = HeaderName::from_static("application");
 /// As Ray has it in metadata; headers of HTTP have a name of their own for it.
@@ -252,32 +246,6 @@ fn ended(code: u8, say: &str) -> Response<Answer> {
     response
 }
 
-/// The trailers that end a call.
-pub(crate) fn status(code: u8, say: &str) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(STATUS, HeaderValue::from(u16::from(code)));
-    if let Ok(say) = HeaderValue::from_str(&percent_encoded(say))
-        && code != 0
-    {
-        headers.insert(MESSAGE, say);
-    }
-    headers
-}
-
-/// As gRPC has messages of a status in a header.
-fn percent_encoded(say: &str) -> String {
-    let mut encoded = String::with_capacity(say.len());
-    for byte in say.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            _ => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
-}
-
 /// `1S`, `20m`: at most eight digits and a unit.
 fn timeout_of(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -308,13 +276,6 @@ mod tests {
         for wrong in ["", "S", "5", "123456789S", "1.5S", "-1S", "1\u{fc}"] {
             assert_eq!(timeout_of(wrong), None, "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn a_message_of_a_status_is_a_header() {
-        assert_eq!(percent_encoded("50 % of \u{fc}\n"), "50 %25 of %C3%BC%0A");
-        assert_eq!(status(0, "x").len(), 1);
-        assert_eq!(status(5, "a\nb")[MESSAGE], "a%0Ab");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The HTTP server of Serve: a process of its own on a node, without Python.
 //!
 //! Reading order: [`table`] (routes, which replica is next, who waits), [`link`] (the connection to a
-//! replica), [`connection`] and [`client`] (the connection of a client), [`forward`] (one request), [`websocket`], [`grpc`],
-//! [`spans`] (traces), [`control`] (what the controller says). All of it is one thread: counts are plain numbers.
+//! replica), [`connection`] and [`client`] (the connection of a client), [`body`] and [`headers`] of a request, [`ask`] (one request to
+//! replicas), and by protocol [`forward`], [`websocket`], [`grpc`]; [`spans`] (traces), [`control`] (what the controller says). All of it is one thread: counts are plain numbers.
 //!
 //! Start: it listens, prints a line of JSON with its ports or with what went wrong, and serves. End: the
 //! controller says so, or the node's daemon has ended ([`daemon`]).
@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod ask;
+mod body;
 mod client;
 mod connection;
 mod control;
@@ -21,6 +23,8 @@ mod daemon;
 mod fault;
 mod forward;
 mod grpc;
+mod grpc_status;
+mod headers;
 mod link;
 mod reflection;
 mod spans;

@@ -12,8 +12,8 @@ use prost::Message as _;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::body::{next_frame, size};
 use crate::client::Patience;
-use crate::forward::{next_frame, size};
 
 /// The service's methods, of either version.
 pub(crate) const PATHS: [&str; 2] = [

@@ -31,8 +31,10 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::Shared;
 use crate::answer::{Answer, Ongoing};
+use crate::ask::{Call, Ends, REFUSALS_MAX, begin, place, reply};
+use crate::body::Given;
 use crate::fault::{Fault, text};
-use crate::forward::{Call, Ends, Given, REFUSALS_MAX, begin, header_map, place, reply};
+use crate::headers::header_map;
 use crate::link::{Event, Exchange};
 use crate::table::Route;
 

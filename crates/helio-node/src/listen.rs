@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     serve_client(reader, writer, role, hello, is_local, inputs).await;
 }
 
-/// A head that has taken the cluster over is no node yet, and says one thing.
+/// A head that has taken the cluster over is not a node yet, and says one thing.
 async fn hear_head(mut reader: Reader, inputs: &Inputs) {
     if let Ok(Some(NodeToNode::HeadMoved(moved))) = reader.next().await {
         // The core has ended: nobody is interested.

@@ -186,7 +186,7 @@ fn publish(draft: &Path, place: &Path) -> Result<(), Error> {
     }
 }
 
-/// A name leads nowhere else, and is no draft.
+/// A name leads nowhere else, and is not a draft.
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
     !name.is_empty()

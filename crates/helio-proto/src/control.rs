@@ -10,6 +10,8 @@ use crate::environment::RuntimeEnv;
 use crate::group::{AwaitGroup, GetGroup, GroupInfo, GroupSpec, Groups, ListGroups, RemoveGroup};
 use crate::wire::{messages, numbers};
 
+pub use crate::labels::{Label, Selectors};
+
 numbers! {
     /// Where a task or actor may go.
     pub enum StrategyKind {
@@ -71,13 +73,6 @@ messages! {
         7 labels: Vec<Label>,
         /// Selectors that are tried in turn while no node fits those before.
         8 fallbacks: Vec<Selectors>,
-    }
-    /// Selectors on several labels, all of which must fit.
-    pub struct Selectors { 1 labels: Vec<Label> }
-    /// A label of a node, or a selector on one.
-    pub struct Label {
-        1 key: String,
-        2 value: String,
     }
     /// A way to run one method at a time of several groups.
     pub struct ConcurrencyGroup {

@@ -12,7 +12,7 @@
 
 use helio_types::{ActorId, JobId, NodeId, PlacementGroupId, ResourceSet};
 
-use crate::control::Label;
+use crate::labels::Label;
 use crate::wire::{messages, numbers};
 
 numbers! {

@@ -103,7 +103,7 @@ messages! {
         /// Between drivers and workers: so many times the connector found that its connections with the other
         /// end were over, or heard that from the other end.
         13 epoch: u32,
-        /// This is no greeting yet: it only says whom the connection is for, and a TLS session follows, in which the
+        /// This is not a greeting yet: it only says whom the connection is for, and a TLS session follows, in which the
         /// greeting comes.
         14 is_encrypted: bool,
         /// The node that is meant; nil: whose port it is. The machines of drivers outside the cluster are behind the

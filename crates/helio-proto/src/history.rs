@@ -59,7 +59,7 @@ impl Batch {
     /// Gives the answers their rows again, which may take so many bytes.
     ///
     /// # Errors
-    /// When these are no rows of these answers, or are more.
+    /// When these are not rows of these answers, or are more.
     pub fn unpack(&mut self, bytes_max: usize) -> Result<(), DecodeError> {
         if self.rows.is_empty() {
             // They were written before there were columns.

@@ -34,6 +34,7 @@ pub mod group;
 pub mod hello;
 pub mod history;
 pub mod inspect;
+mod labels;
 pub mod logs;
 pub mod node;
 pub mod peer;

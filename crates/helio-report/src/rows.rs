@@ -5,57 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use helio_proto::control::{ActorInfo, JobInfo, KvPair, Label, NodeInfo};
 use helio_proto::group::{Bundle, GroupInfo};
 use helio_proto::inspect::Answer;
-use helio_scheduler::{as_asked, without_bundles};
-use helio_types::ResourceSet;
+use helio_scheduler::without_bundles;
 use serde_json::{Map, Value, json};
 
 use crate::Row;
 use crate::parts::{BundleId, DeathCause, DiedActor, GroupBundle, GroupStats};
 
-/// `None` for an id that names nothing.
-macro_rules! hex {
-    ($id:expr) => {
-        if $id.is_nil() { Value::Null } else { Value::String($id.hex()) }
-    };
-}
-
 mod calls;
+mod cells;
+
+use cells::{hex, quantities, row, text, time};
 
 pub(crate) use calls::{
     OTHERS, Told, call, call_name, constructor, outcome, parent, standing, way,
 };
 pub use calls::{more, tasks};
+pub(crate) use cells::resources;
 
 /// The variable in which a worker finds what to do to itself; of no interest to its user.
 const WORKER_SETUP: &str = "HELIOSTAT_WORKER_SETUP";
-
-fn row(value: Value) -> Row {
-    match value {
-        Value::Object(row) => row,
-        _ => Row::new(),
-    }
-}
-
-fn text(text: &str) -> Value {
-    if text.is_empty() { Value::Null } else { Value::String(text.to_owned()) }
-}
-
-fn quantities(set: &ResourceSet) -> BTreeMap<String, f64> {
-    as_asked(set).iter().map(|(name, quantity)| (name.to_owned(), quantity.to_f64())).collect()
-}
-
-pub(crate) fn resources(set: &ResourceSet) -> Value {
-    json!(quantities(set))
-}
-
-/// A time in milliseconds.
-fn time(ms: u64) -> Value {
-    if ms == 0 { Value::Null } else { json!(ms) }
-}
-
-fn ms(us: u64) -> Value {
-    if us == 0 { Value::Null } else { json!(us / 1000) }
-}
 
 /// References, of the answers about objects; made as they are taken.
 pub fn objects(answers: &[Answer]) -> impl Iterator<Item = Row> + '_ {
@@ -373,7 +341,7 @@ fn selector(labels: &[Label]) -> BTreeMap<String, String> {
 
 /// Jobs: drivers, of the control service's list, and those that were submitted, of what the head's server keeps of
 /// each (`submissions`); `drivers` are the keys `<submission id>/<job id>` of the drivers that entry points started,
-/// which are no rows of their own.
+/// which are not rows of their own.
 #[must_use]
 pub fn jobs(infos: &[JobInfo], drivers: &[Vec<u8>], submissions: &[KvPair]) -> Vec<Row> {
     let of_submissions: BTreeMap<String, String> = drivers

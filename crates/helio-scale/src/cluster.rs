@@ -16,14 +16,12 @@ use helio_proto::control::{
     ActorSpec, ControlRequest, NodeInfo, PendingDemand, StartJob, Strategy, SubscribeActor,
 };
 use helio_proto::node::ControlCall;
-use helio_types::{
-    ActorId, JobId, NodeAddress, NodeId, Quantity, ResourceSet, WorkerAddress, WorkerId,
-};
-use rustix::time::{ClockId, clock_gettime};
+use helio_types::{ActorId, JobId, NodeId, Quantity, ResourceSet, WorkerAddress, WorkerId};
 
 use crate::agenda::Agenda;
 use crate::costs::Costs;
 use crate::daemon::{Daemons, Heard};
+use crate::nodes::{NODE_CPUS, cpu_ns, describe, host, node_id};
 
 /// How many inputs control takes at a time, as its shell does.
 const BATCH_MAX: usize = 1024;
@@ -31,9 +29,6 @@ const BATCH_MAX: usize = 1024;
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// See [`Cluster::apply`].
 const PART_EVERY: u64 = 16;
-/// The CPUs of a node.
-pub const NODE_CPUS: f64 = 64.0;
-
 /// An event whose time will come.
 #[derive(Debug)]
 enum Happening {
@@ -173,21 +168,6 @@ pub struct Cluster {
     job: JobId,
     measures: bool,
     daemons: Daemons,
-}
-
-/// The id of that node.
-pub(crate) fn node_id(number: usize) -> NodeId {
-    let mut bytes = [1; NodeId::LEN];
-    // Ids are random in life: neighbours here are not neighbours in the order of ids.
-    let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bytes[..8].copy_from_slice(&mixed.to_be_bytes());
-    NodeId(bytes)
-}
-
-/// The CPU time of this thread.
-pub(crate) fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Cluster {
@@ -618,38 +598,8 @@ impl Cluster {
     }
 }
 
-/// Returns the status of a node that has nothing to do.
-pub(crate) fn describe(number: usize) -> NodeInfo {
-    let gib = f64::from(1 << 30);
-    let node_resource = format!("node:{}", host(number));
-    let resources = |store: f64| {
-        ResourceSet::from_units([
-            ("CPU", NODE_CPUS),
-            ("memory", 256.0 * gib),
-            ("object_store_memory", store),
-            (node_resource.as_str(), 1.0),
-        ])
-    };
-    NodeInfo {
-        address: NodeAddress { node_id: node_id(number), host: host(number), port: 6379 },
-        alive: true,
-        total: resources(64.0 * gib),
-        available: resources(64.0 * gib - number as f64),
-        name: host(number),
-        hostname: host(number),
-        session_dir: "/tmp/heliostat/session_2026-01-01_00-00-00_000000_1".to_owned(),
-        version: 1,
-        workers: 8,
-        ..NodeInfo::default()
-    }
-}
-
 fn driver() -> WorkerId {
     WorkerId([9; WorkerId::LEN])
-}
-
-fn host(number: usize) -> String {
-    format!("10.{}.{}.{}", number / 62_500, number / 250 % 250, number % 250 + 1)
 }
 
 fn length<M: Wire>(message: &M) -> usize {

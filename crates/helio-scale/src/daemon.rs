@@ -17,7 +17,7 @@ use helio_proto::hello::Role;
 use helio_proto::node::{ControlReply, LeaseClass, NodeToClient, Register, RequestLease};
 use helio_types::{JobId, Quantity, ResourceSet, WorkerId};
 
-use crate::cluster::{cpu_ns, describe};
+use crate::nodes::{cpu_ns, describe};
 
 /// How many times each thing is done.
 const ROUNDS: u64 = 2_000;

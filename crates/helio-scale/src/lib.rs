@@ -27,4 +27,5 @@ pub mod daemon;
 pub mod figures;
 pub mod idle;
 pub mod measure;
+mod nodes;
 pub mod scenario;

@@ -20,9 +20,9 @@ use helio_proto::{decode, encode};
 use helio_storage::{Change, Embedded, Storage};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
 
-use crate::cluster::{cpu_ns, describe, node_id};
 use crate::costs::Costs;
 use crate::idle::{self, Idle, Message, Plan};
+use crate::nodes::{cpu_ns, describe, node_id};
 
 const MESSAGES: u64 = 20_000;
 const ROUND_TRIPS: u64 = 2_000;

@@ -8,9 +8,10 @@ use helio_proto::node::LeaseClass;
 use helio_proto::template::Template;
 use helio_types::{ActorId, JobId, NodeId, TaskId, WorkerAddress, WorkerId};
 
-use crate::cluster::{Cluster, Counts, NODE_CPUS};
+use crate::cluster::{Cluster, Counts};
 use crate::costs::Costs;
 use crate::daemon::{self, Daemon};
+use crate::nodes::NODE_CPUS;
 
 /// One second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;

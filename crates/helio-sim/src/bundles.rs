@@ -8,9 +8,7 @@ use helio_proto::group::BundlesHeld;
 use helio_types::PlacementGroupId;
 
 use crate::core::Core;
-
-/// The name of the resource of most bundles, of which nodes have little.
-pub(crate) const ROOM: &str = "room";
+use crate::ops::ROOM;
 
 #[derive(Debug)]
 struct Bundle {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::ops::Op;
 use crate::plan::Plan;
-use crate::program::Op;
 
 /// One thing that a case leaves out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -12,9 +12,9 @@ use helio_types::{
 use crate::evidence::Verdict;
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
-use crate::node::GPU;
-use crate::plan::{Order, Plan, Scene, Target};
-use crate::program::{Env, Needs};
+use crate::node::labels::GPU;
+use crate::ops::{Env, Needs, Target};
+use crate::plan::{Order, Plan, Scene};
 use crate::rng::Rng;
 use crate::trace::Trace;
 

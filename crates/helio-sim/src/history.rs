@@ -7,8 +7,7 @@ mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::Target;
-use crate::program::Needs;
+use crate::ops::{Needs, Target};
 use helio_node_state::limits::WORKER_START_FAILURES_MAX;
 use helio_types::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 

@@ -44,6 +44,7 @@ mod describe;
 mod faults;
 mod holds;
 mod node;
+mod ops;
 mod process;
 mod program;
 mod questions;
@@ -54,8 +55,9 @@ use std::collections::BTreeMap;
 
 use crate::case::{Case, Part};
 use crate::core::Core;
+use crate::ops::Op;
 use crate::plan::{NODES_MAX, Plan};
-use crate::program::{Author, Op};
+use crate::program::Author;
 use crate::rng::{Rng, mix};
 use crate::trace::Trace;
 use crate::world::World;

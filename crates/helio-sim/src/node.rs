@@ -1,6 +1,6 @@
 //! A daemon's shell: what `helio-node` does around the node machine, in simulated time.
 
-mod labels;
+pub(crate) mod labels;
 mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +15,10 @@ use helio_proto::node::{ClientToNode, Liveness, NodeToClient, ObjectRefused, ove
 use helio_proto::{decode, encode};
 use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
-use crate::bundles::{Bundles, ROOM};
+use crate::bundles::Bundles;
 use crate::core::{Core, Daemon, Event as Next};
 use crate::net::{End, Kind, What};
-use crate::program::Env;
+use crate::ops::{Env, ROOM};
 use crate::questions::Questions;
 use crate::rng::hash;
 pub(crate) use labels::{GPU, HEAD_ZONE, OTHER_ZONE, ZONE, runtime_env};

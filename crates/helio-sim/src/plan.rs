@@ -4,7 +4,8 @@ mod scenes;
 
 use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
 
-use crate::program::KEPT_MAX;
+use crate::ops::KEPT_MAX;
+pub use crate::ops::Target;
 use crate::rng::Rng;
 
 /// Something that breaks.
@@ -258,56 +259,6 @@ pub enum Way {
     Out,
     /// To the head's side from the other one.
     In,
-}
-
-/// Where a task is to run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum Target {
-    /// On any node: the task has no scheduling strategy.
-    #[default]
-    Anywhere,
-    /// Anywhere, each on another node.
-    Spread,
-    /// On nodes of the head's zone.
-    Zone,
-    /// On the node of its caller and nowhere else.
-    Here,
-    /// There if that may be.
-    RatherHere,
-    /// On a node of the caller's choice and nowhere else.
-    There,
-    /// There if that may be.
-    RatherThere,
-    /// On nodes outside the head's zone.
-    OtherZone,
-    /// On nodes of some zone.
-    AnyZone,
-    /// On nodes of a zone that is nowhere, or else of the head's.
-    NoZoneOrHeads,
-    /// On nodes outside the head's zone while they have room, or else in it.
-    OtherZoneOrHeads,
-}
-
-impl Target {
-    /// The name of the count of things that go there.
-    pub(crate) fn counted(self) -> &'static str {
-        match self {
-            Self::Anywhere => "without a strategy",
-            Self::Spread => "strategies: SPREAD",
-            Self::Here => "strategies: one's own node",
-            Self::RatherHere => "strategies: rather one's own node",
-            Self::There => "strategies: another node",
-            Self::RatherThere => "strategies: rather another node",
-            Self::Zone | Self::AnyZone => "strategies: a label",
-            Self::OtherZone => "strategies: not that label",
-            Self::NoZoneOrHeads | Self::OtherZoneOrHeads => "strategies: labels in turn",
-        }
-    }
-
-    /// Whether it is one node.
-    pub(crate) fn is_node(self) -> bool {
-        matches!(self, Self::Here | Self::RatherHere | Self::There | Self::RatherThere)
-    }
 }
 
 /// The cluster, the programs and the faults of a run, drawn from its seed.

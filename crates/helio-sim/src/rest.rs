@@ -5,9 +5,8 @@ use helio_config::control::{LATE_NODES_MS, RECONNECT_MS_MAX};
 use crate::core::Event;
 use crate::net::Kind;
 use crate::node::NodeHost;
-use crate::plan::Target;
+use crate::ops::{CallOp, Job, Needs, Op, Target};
 use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
-use crate::program::{CallOp, Job, Needs, Op};
 use crate::world::World;
 
 /// How long the control service is away when it is restarted at rest.

@@ -43,7 +43,7 @@ impl Trace {
         }
     }
 
-    /// A line that is no step of its own.
+    /// A line that is not a step of its own.
     pub fn note(&mut self, now: u64, text: impl FnOnce() -> String) {
         if self.kept_max > 0 {
             self.say(now, &text());

@@ -105,7 +105,7 @@ impl Val {
     /// Reads a value; wrong padding means that somebody wrote into it.
     ///
     /// # Errors
-    /// When the bytes are no value.
+    /// When the bytes are not a value.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != VALUE {

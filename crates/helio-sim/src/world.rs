@@ -12,8 +12,8 @@ use crate::core::{Core, Event};
 use crate::holds::{Holds, Scope};
 use crate::net::{End, What};
 use crate::node::NodeHost;
+use crate::ops::{Env, Op};
 use crate::process::{Code, Process};
-use crate::program::{Env, Op};
 
 /// The simulated cluster: control service, nodes, processes, and the parts that they share.
 pub(crate) struct World {

@@ -36,7 +36,7 @@ impl Identity {
     /// Reads the files.
     ///
     /// # Errors
-    /// Names the file that cannot be read, is no PEM of its kind, or is not believed by the authority: what the other
+    /// Names the file that cannot be read, is not a PEM of its kind, or is not believed by the authority: what the other
     /// machines would refuse is refused here.
     pub fn load(files: Files) -> Result<Self, Error> {
         let paths = [&files.certificate, &files.key, &files.authority].map(Clone::clone);

@@ -1,10 +1,10 @@
-//! Requests that only a driver makes of its daemon: workers made ready ahead, and the lines that workers printed so
-//! far.
+//! What only a driver does: it has workers made ready ahead, and takes what its terminal is to show.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_process_state::Event;
-use helio_proto::node::{Expect, FlushLogs};
+use helio_proto::node::{Expect, FlushLogs, LogLine, Notice};
 
 use crate::runtime::Runtime;
 
@@ -48,5 +48,24 @@ impl Runtime {
             request
         };
         self.wait_confirmed(request, timeout);
+    }
+
+    /// Log lines of workers. Waits until there are some, a notice or an unread exception, or `timeout` has
+    /// passed. For a thread of its own.
+    #[must_use]
+    pub fn take_logs(&self, timeout: Duration) -> Vec<LogLine> {
+        self.terminal.take_lines(timeout)
+    }
+
+    /// Sentences for the driver's terminal.
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<Notice> {
+        self.terminal.take_notices()
+    }
+
+    /// Serialized exceptions of calls whose references went before anybody read them.
+    #[must_use]
+    pub fn take_unseen(&self) -> Vec<Arc<Vec<u8>>> {
+        self.terminal.take_unseen()
     }
 }

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 use helio_proto::node::{LogLine, Notice};
 use parking_lot::{Condvar, Mutex};
 
-use crate::runtime::Runtime;
-
 /// Lines of workers that are kept for a driver that does not take them; the oldest ones go first.
 const LINES_MAX: usize = 100_000;
 /// Exceptions that are kept; later ones are dropped.
@@ -66,7 +64,7 @@ impl Terminal {
     }
 
     /// Lines, once anything is there or `timeout` has passed.
-    fn take_lines(&self, timeout: Duration) -> Vec<LogLine> {
+    pub(crate) fn take_lines(&self, timeout: Duration) -> Vec<LogLine> {
         let deadline = Instant::now().checked_add(timeout);
         let mut pending = self.pending.lock();
         while pending.lines.is_empty()
@@ -93,26 +91,15 @@ impl Terminal {
         }
         pending.lines.drain(..).collect()
     }
-}
-
-impl Runtime {
-    /// Log lines of workers. Waits until there are some, a notice or an unread exception, or `timeout` has
-    /// passed. For a thread of its own.
-    #[must_use]
-    pub fn take_logs(&self, timeout: Duration) -> Vec<LogLine> {
-        self.terminal.take_lines(timeout)
-    }
 
     /// Sentences for the driver's terminal.
-    #[must_use]
-    pub fn take_notices(&self) -> Vec<Notice> {
-        std::mem::take(&mut self.terminal.pending.lock().notices)
+    pub(crate) fn take_notices(&self) -> Vec<Notice> {
+        std::mem::take(&mut self.pending.lock().notices)
     }
 
     /// Serialized exceptions of calls whose references went before anybody read them.
-    #[must_use]
-    pub fn take_unseen(&self) -> Vec<Arc<Vec<u8>>> {
-        std::mem::take(&mut self.terminal.pending.lock().unseen)
+    pub(crate) fn take_unseen(&self) -> Vec<Arc<Vec<u8>>> {
+        std::mem::take(&mut self.pending.lock().unseen)
     }
 }
 

@@ -46,7 +46,7 @@ impl Export {
     /// As the environment says; `None`: nowhere.
     ///
     /// # Errors
-    /// A sentence for the user: that is no address to which events can go.
+    /// A sentence for the user: that is not an address to which events can go.
     pub fn from_environment() -> Result<Option<Self>, String> {
         let Some(url) = settings::text(&EVENTS_EXPORT_ADDRESS) else { return Ok(None) };
         let wrong = |error| format!("{}: {error}", EVENTS_EXPORT_ADDRESS.row.name);

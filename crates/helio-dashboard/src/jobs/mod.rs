@@ -14,6 +14,7 @@
 
 pub(crate) mod entry;
 mod environment;
+mod marked;
 mod publish;
 pub(crate) mod record;
 pub(crate) mod request;
@@ -33,7 +34,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use environment::{Surroundings, usual_folder};
-use publish::Marked;
+use marked::Marked;
 use record::{End, Job, Status};
 use request::Request;
 use shelf::Shelf;

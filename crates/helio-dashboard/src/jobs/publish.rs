@@ -5,15 +5,14 @@
 //! first compares all of them: a change may have been cut short. One that has taken the cluster over on another machine
 //! takes over what is listed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helio_config::dashboard::SUBMISSIONS_NAMESPACE;
 use helio_env::clock::unix_ms;
 use helio_observer::Asker;
 use helio_proto::control::{ControlRequest, ControlResponse, KvDel, KvEntries, KvPut};
-use tokio::sync::{Notify, watch};
 
 use super::Jobs;
 use super::record::Job;
@@ -24,52 +23,10 @@ const SEEN_MAX: Duration = Duration::from_secs(2);
 /// When a write is tried again that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Default)]
-struct Marks {
-    ids: BTreeSet<String>,
-    /// How many marks there were.
-    count: u64,
-}
-
-/// The jobs whose records are to be written.
-#[derive(Debug)]
-pub(crate) struct Marked {
-    marks: Mutex<Marks>,
-    woken: Notify,
-    /// How many of the marks are done with.
-    done: watch::Sender<u64>,
-}
-
-impl Default for Marked {
-    fn default() -> Self {
-        Self { marks: Mutex::default(), woken: Notify::new(), done: watch::Sender::new(0) }
-    }
-}
-
-impl Marked {
-    pub(crate) fn add(&self, id: &str) {
-        let mut marks = self.marks();
-        marks.ids.insert(id.to_owned());
-        marks.count += 1;
-        self.woken.notify_one();
-    }
-
-    fn take(&self) -> (BTreeSet<String>, u64) {
-        let mut marks = self.marks();
-        (std::mem::take(&mut marks.ids), marks.count)
-    }
-
-    fn marks(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Jobs {
     /// Waits until others can see the changes up to now, but not for ever.
     pub(crate) async fn published(&self) {
-        let count = self.marked.marks().count;
-        let mut done = self.marked.done.subscribe();
-        let _ = tokio::time::timeout(SEEN_MAX, done.wait_for(|done| *done >= count)).await;
+        let _ = tokio::time::timeout(SEEN_MAX, self.marked.all_done()).await;
     }
 
     /// Writes changes as they come.
@@ -87,9 +44,9 @@ impl Jobs {
                     failed = Some(why);
                 }
             }
-            self.marked.done.send_replace(count);
+            self.marked.set_done(count);
             match failed {
-                None => self.marked.woken.notified().await,
+                None => self.marked.wait().await,
                 Some(why) => {
                     tracing::warn!(why, "what is known of a job cannot be listed yet");
                     tokio::time::sleep(RETRY).await;

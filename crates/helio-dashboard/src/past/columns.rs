@@ -6,7 +6,7 @@ use helio_env::usage::{self, Machine};
 use helio_proto::control::{NodeInfo, Nodes};
 
 /// The names of the columns. Quantities of the whole cluster, but those of the machine, which is the head's. Percent,
-/// bytes, bytes a second; what is not known is no number.
+/// bytes, bytes a second; what is not known is not a number.
 pub(super) const COLUMNS: [&str; 22] = [
     "nodes",
     "workers",

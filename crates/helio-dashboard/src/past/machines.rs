@@ -16,9 +16,9 @@ use helio_types::NodeId;
 use crate::answers::figures::Curves;
 
 use super::ring::Ring;
-use super::{Span, curves};
+use super::spans::{Span, curves};
 
-/// The names of the columns: percent, bytes, bytes a second; what is not known is no number.
+/// The names of the columns: percent, bytes, bytes a second; what is not known is not a number.
 pub(crate) const COLUMNS: [&str; 12] = [
     "cpu_percent",
     "memory",

@@ -2,7 +2,7 @@
 //! covers, and nothing but the row itself is written.
 //!
 //! A row is the number of its moment, the values (32-bit floats, little-endian), and a checksum. A row that was cut
-//! off by a crash, or one of a turn before, is told by its checksum and its moment, and is no row.
+//! off by a crash, or one of a turn before, is told by its checksum and its moment, and is not a row.
 
 use std::fs::{File, OpenOptions};
 use std::io;

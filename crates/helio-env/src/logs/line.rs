@@ -67,7 +67,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// `is_text`: the value is no number and no boolean.
+    /// `is_text`: the value is neither a number nor a boolean.
     fn add(&mut self, name: &str, value: &str, is_text: bool) {
         if name == FATAL {
             return;

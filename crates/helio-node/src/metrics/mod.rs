@@ -7,23 +7,23 @@
 mod cluster;
 mod machine;
 mod otlp;
+mod reader;
 mod text;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use helio_observer::Asker;
-use helio_proto::inspect;
 use helio_rpc::http::Entrance;
 use helio_types::OPEN_TOKEN;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
 use crate::gpus::Parts;
 use crate::http::{self, Answer, Answers};
-use crate::input::{Input, Inputs};
+use crate::input::Inputs;
 
 use self::machine::Watch;
+use self::reader::Reader;
 
 pub(crate) use self::otlp::Export;
 
@@ -37,16 +37,6 @@ pub(crate) struct Endpoint {
     pub(crate) is_head: bool,
     pub(crate) gpu_parts: Parts,
     pub(crate) entrance: Entrance,
-}
-
-#[derive(Clone)]
-struct Reader {
-    token: String,
-    session_name: String,
-    machine: Arc<Watch>,
-    /// On the head: whom to ask about the cluster.
-    cluster: Option<Asker>,
-    inputs: Inputs,
 }
 
 /// Serves on that listener, and sends to that collector.
@@ -114,32 +104,6 @@ fn judge(head: &str, token: &str) -> Result<(), Answer> {
 
 fn refuse(status: &'static str, more: &'static str, body: &str) -> Result<(), Answer> {
     Err(Answer { status, more, body: body.to_owned() })
-}
-
-impl Reader {
-    /// Returns the measurements of the node's processes; the daemon's come first and include the machine's usage.
-    async fn scrape(&self) -> Option<Vec<inspect::Answer>> {
-        let (reply, answers) = oneshot::channel();
-        self.inputs.send(Input::Scrape { reply }).await.ok()?;
-        let mut answers = answers.await.ok()?;
-        let watch = Arc::clone(&self.machine);
-        // Files of /proc: not on the thread that serves the node.
-        let reading = tokio::task::spawn_blocking(move || {
-            let measured = watch.measure(&answers);
-            if let Some(own) = answers.iter_mut().find(|answer| answer.is_daemon) {
-                own.metrics.extend(measured);
-            }
-            answers
-        });
-        answers = reading.await.ok()?;
-        if let Some(asker) = &self.cluster {
-            let measured = cluster::measure(asker).await;
-            if let Some(own) = answers.iter_mut().find(|answer| answer.is_daemon) {
-                own.metrics.extend(measured);
-            }
-        }
-        Some(answers)
-    }
 }
 
 #[cfg(test)]

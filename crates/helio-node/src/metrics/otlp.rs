@@ -11,7 +11,8 @@ use helio_observer::collector::{Address, Failure};
 use helio_proto::inspect::{Answer, Metric, MetricKind, Series};
 use serde_json::{Value, json};
 
-use super::{Reader, text};
+use super::reader::Reader;
+use super::text;
 
 /// Where collectors take measurements.
 const PATH: &str = "/v1/metrics";
@@ -29,7 +30,7 @@ impl Export {
     /// As the environment says; `None`: nowhere.
     ///
     /// # Errors
-    /// A sentence for the user: that is no address, or no time.
+    /// A sentence for the user: that is not an address, or not a time.
     pub(crate) fn from_environment() -> Result<Option<Self>, String> {
         let Some(url) = settings::text(&OTLP_METRICS) else { return Ok(None) };
         let wrong = |error| format!("{}: {error}", OTLP_METRICS.row.name);

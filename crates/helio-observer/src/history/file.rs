@@ -155,7 +155,7 @@ fn packed(batch: &Batch) -> io::Result<Vec<u8>> {
 /// Reads a file, batch by batch, and says what of it could not be read.
 ///
 /// # Errors
-/// A sentence: it is no file of a history, or one of a form that this release does not know.
+/// A sentence: it is not a file of a history, or one of a form that this release does not know.
 pub(super) fn read(
     path: &Path,
     mut each: impl FnMut(Batch),

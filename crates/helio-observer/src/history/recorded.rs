@@ -263,7 +263,7 @@ mod tests {
         About { session_name: "s".to_owned(), release, node_id: "n".to_owned() }
     }
 
-    /// A call as a busy driver has it: an id that nobody could guess, times that are no pattern.
+    /// A call as a busy driver has it: an id that nobody could guess, times without a pattern.
     fn call(number: u64) -> TaskRow {
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
         let at = 1_800_000_000_000_000 + number * 90 + mixed % 900;

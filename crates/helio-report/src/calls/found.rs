@@ -4,7 +4,8 @@ use helio_proto::inspect::{TaskPhase, TaskRow};
 use helio_types::{ActorId, JobId, NodeId, WorkerId};
 use serde::Serialize;
 
-use super::{Call, Calls, Key};
+use super::call::{Call, Key};
+use super::table::Calls;
 use crate::Row;
 use crate::rows::{self, Told};
 

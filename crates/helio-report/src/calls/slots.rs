@@ -9,7 +9,7 @@ use helio_proto::inspect::TaskPhase;
 use helio_types::TaskId;
 use helio_types::hash::IdMap;
 
-use super::{Call, Key};
+use super::call::{Call, Key};
 
 /// Calls of a block.
 pub(super) const BLOCK: usize = 4096;

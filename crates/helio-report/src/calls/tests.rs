@@ -1,10 +1,13 @@
-use helio_proto::control::ActorPhase;
-use helio_types::WorkerAddress;
+use std::collections::{BTreeMap, HashMap};
+
+use helio_proto::control::{ActorInfo, ActorPhase};
+use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
 use helio_types::resources::Quantity;
-use serde_json::json;
+use helio_types::{ActorId, JobId, NodeId, ResourceSet, TaskId, WorkerAddress, WorkerId};
+use serde_json::{Value, json};
 
 use super::*;
-use crate::Row;
+use crate::{Row, rows, summary};
 
 fn worker(number: u8) -> WorkerId {
     WorkerId([number; WorkerId::LEN])

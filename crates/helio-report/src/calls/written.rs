@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use helio_types::{ActorId, JobId, NodeId, ResourceSet, WorkerId};
 
-use super::Found;
+use super::found::Found;
 use crate::rows;
 
 /// Writes a text as JSON.

@@ -7,7 +7,7 @@ use helio_proto::inspect::{Answer, TaskCount, TaskPhase, TaskRow};
 use helio_types::{ActorId, DeathKind, JobId, TaskId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{ms, resources, row, text};
+use super::cells::{hex, ms, resources, row, text};
 use crate::Row;
 use crate::parts::CallStep;
 use crate::summary::More;

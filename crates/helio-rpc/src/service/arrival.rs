@@ -19,9 +19,12 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 use tokio::net::TcpStream;
 
-use super::handshake::{HANDSHAKE_MAX, connect_path};
+use super::error::{Error, HANDSHAKE_MAX};
+use super::read::Reader;
 use super::secure::Secure;
-use super::{Error, Reader, Stream, Writer};
+use super::stream::Stream;
+use super::unix::connect_path;
+use super::write::Writer;
 
 /// The longest greeting with its length, in bytes: nothing beyond it is read before the peer is let in.
 const GREETING_MAX: usize = HELLO_MAX + 4;

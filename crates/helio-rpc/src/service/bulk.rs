@@ -11,7 +11,9 @@ use std::{fmt, io};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use super::{Reader, Stream, Writer};
+use super::read::Reader;
+use super::stream::Stream;
+use super::write::Writer;
 
 /// How much is moved at a time, in bytes: what a pipe may hold without privileges.
 const STEP: usize = 1 << 20;

@@ -11,8 +11,11 @@ use helio_proto::hello::{
 use helio_tls::Identity;
 use tokio::sync::oneshot;
 
-use super::handshake::HANDSHAKE_MAX;
-use super::{Arrival, Error, Reader, Stream, Writer};
+use super::arrival::Arrival;
+use super::error::{Error, HANDSHAKE_MAX};
+use super::read::Reader;
+use super::stream::Stream;
+use super::write::Writer;
 
 /// How many peers may owe their greeting at a time. One more, and the oldest is turned away: who means it has
 /// greeted within a round trip, who only holds a place is the oldest.

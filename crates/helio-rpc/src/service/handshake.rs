@@ -1,31 +1,26 @@
 //! The first frame each way.
 
-use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use helio_proto::frame::{self, FRAME_MAX, HELLO_MAX};
 use helio_proto::hello::{Hello, VERSION, Welcome};
 use helio_tls::Identity;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::net::TcpStream;
 
+use super::arrival::Arrival;
+use super::error::{Error, HANDSHAKE_MAX};
+use super::read::Reader;
 use super::secure::Secure;
-use super::{Arrival, Error, Reader, Stream, Writer};
-
-/// The longest path that is a socket's address as it is, in bytes.
-const ADDRESS_MAX: usize = 100;
+use super::stream::Stream;
+use super::unix::connect_path;
+use super::write::Writer;
 
 /// A name in each certificate that a token has signed, beside the address of its node.
 const NAMED_BY_ALL: &str = "localhost";
-
-/// How long a peer may take to say who it is.
-pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Lets a peer in that holds the token and speaks this version; `welcome` says who this side is.
 ///
@@ -139,34 +134,6 @@ pub async fn connect_unix(path: &Path, hello: Hello) -> Result<(Reader, Writer, 
     })
     .await
     .map_err(|_| Error::Silent)?
-}
-
-/// Listens at a socket file; one of a process that was killed makes room. **AUTH-1** The folder is the owner's alone.
-///
-/// # Errors
-/// When the folder cannot be made, or the operating system refuses.
-pub fn listen_unix(path: &Path) -> io::Result<UnixListener> {
-    let folder = path.parent().unwrap_or(path);
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-    let _ = std::fs::remove_file(path);
-    let (short, _folder) = short(path)?;
-    UnixListener::bind(short)
-}
-
-pub(super) async fn connect_path(path: &Path) -> io::Result<UnixStream> {
-    let (short, _folder) = short(path)?;
-    UnixStream::connect(short).await
-}
-
-/// A socket's address holds about a hundred bytes; a longer path is reached through the folder's descriptor.
-fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
-    if path.as_os_str().len() <= ADDRESS_MAX {
-        return Ok((path.to_owned(), None));
-    }
-    let folder = File::open(path.parent().unwrap_or(path))?;
-    let through = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
-    Ok((through.join(path.file_name().unwrap_or_default()), Some(folder)))
 }
 
 /// The connecting end of an encrypted connection.

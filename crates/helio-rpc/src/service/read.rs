@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use helio_proto::{Wire, frame};
 
-use super::{Error, Stream};
+use super::error::Error;
+use super::stream::Stream;
 
 /// How much is asked of the socket at a time, in bytes.
 const READ_SIZE: usize = 64 << 10;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::net::TcpStream;
 
-use super::Error;
+use super::error::Error;
 
 /// How much is encrypted at a time, in bytes.
 const PIECE: usize = 256 << 10;

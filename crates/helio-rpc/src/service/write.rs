@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use helio_proto::{Wire, frame};
 use tokio::sync::Notify;
 
-use super::Stream;
+use super::stream::Stream;
 
 /// How many bytes may wait to be written to one peer.
 pub const QUEUE_MAX: usize = 64 << 20;

@@ -17,7 +17,7 @@ use helio_proto::{Wire, decode};
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
-use crate::cluster::{describe, node_id};
+use crate::nodes::{describe, node_id};
 
 /// The token of the measured service.
 pub(super) const TOKEN: &str = "of a measurement";

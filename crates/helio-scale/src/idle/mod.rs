@@ -19,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crowd::{Beats, Crowd};
 
-/// Descriptors of a process that are no connections of nodes.
+/// Descriptors of a process that are not connections of nodes.
 const DESCRIPTORS: usize = 64;
 
 /// How long answers may take.

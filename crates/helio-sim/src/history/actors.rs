@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
 use super::{Actor, History};
-use crate::plan::Target;
-use crate::program::Needs;
+use crate::ops::{Needs, Target};
 
 impl History {
     /// A process made an actor, which takes so many hundredths of a placement group's bundles or, without a group, of

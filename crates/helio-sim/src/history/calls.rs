@@ -8,8 +8,7 @@ use super::{Call, History};
 const OOM_DELAY_US: u64 = 1_000_000;
 const OOM_DELAY_US_MAX: u64 = 60_000_000;
 
-use crate::plan::Target;
-use crate::program::{Env, Needs};
+use crate::ops::{Env, Needs, Target};
 
 impl History {
     /// A process made a call, inside another one or in a driver's program.
@@ -266,7 +265,7 @@ impl History {
         Some((call.group, call.takes))
     }
 
-    /// How often a call may be tried again; `None`: it is no call.
+    /// How often a call may be tried again; `None`: it is not a call.
     #[must_use]
     pub fn retries(&self, task: TaskId) -> Option<i32> {
         self.calls.get(&task).map(|call| call.retries)

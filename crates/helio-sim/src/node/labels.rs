@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use helio_proto::environment::{EnvStep, RuntimeEnv};
 
-use crate::program::Env;
+use crate::ops::Env;
 
 /// The label that every node has, and its values: at the head, and where it is another one.
 pub(crate) const ZONE: &str = "zone";

@@ -6,12 +6,11 @@ use helio_proto::group::{AwaitGroup, Bundle, GroupSpec, RemoveGroup};
 use helio_types::{PlacementGroupId, ResourceSet};
 
 use super::Process;
-use super::user::{Frame, Held, Step};
-use crate::bundles::ROOM;
+use super::frames::{Frame, Held, Step};
 use crate::core::Core;
 use crate::evidence::GroupPromise;
 use crate::node::GPU;
-use crate::program::{GroupOp, Slot};
+use crate::ops::{GroupOp, ROOM, Slot};
 use crate::rng::hash;
 use crate::value::{Expect, Val};
 

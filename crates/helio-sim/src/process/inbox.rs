@@ -3,12 +3,10 @@
 
 use helio_proto::decode;
 use helio_proto::node::NodeToClient;
-use helio_proto::peer::{Args, Frame, Value};
+use helio_proto::peer::{Args, Value};
 use helio_types::TaskId;
 
-use super::Process;
-use super::submit::{group, is_unordered};
-use crate::core::Core;
+use super::actors::{group, is_unordered};
 use crate::value::Body;
 
 /// A call that came.
@@ -36,7 +34,7 @@ impl Inbox {
     }
 
     /// A call came for an actor.
-    fn came(&mut self, task: TaskId, args: &[u8]) {
+    pub(super) fn came(&mut self, task: TaskId, args: &[u8]) {
         let Ok(args) = Args::get(args) else { return };
         let is_stored = |value: &Value| matches!(value, Value::Stored { .. });
         let is_complete = !args.deps.iter().any(|dep| is_stored(&dep.value));
@@ -46,13 +44,18 @@ impl Inbox {
         self.calls.push(Came { task, group, is_complete });
     }
 
+    /// Whether every call that came has begun, or the process was told to end.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_ending || self.calls.is_empty()
+    }
+
     /// A call has begun.
     pub(super) fn begun(&mut self, task: TaskId) {
         self.calls.retain(|other| other.task != task);
     }
 
     /// A call that lacks nothing, and that nothing of its group came before.
-    fn first_open(&self, is_waiting: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+    pub(super) fn first_open(&self, is_waiting: impl Fn(TaskId) -> bool) -> Option<TaskId> {
         let waiting = || self.calls.iter().filter(|call| is_waiting(call.task));
         let is_free = |(place, call): &(usize, &Came)| {
             let mut before = waiting().take(*place);
@@ -62,38 +65,5 @@ impl Inbox {
                     || before.all(|other| other.group.is_some_and(|of| Some(of) != call.group)))
         };
         waiting().enumerate().find(is_free).map(|(_, call)| call.task)
-    }
-}
-
-impl Process {
-    /// A frame of another process came.
-    pub(super) fn frame_came(&mut self, bytes: &[u8]) {
-        match Frame::get(bytes) {
-            Ok(Frame::Call { task, lease, args, .. }) if lease.0 == 0 => {
-                self.inbox.came(task, args);
-            }
-            Ok(Frame::Cancel { task, force: true, .. })
-                if self.code.iter().any(|frame| frame.task() == task) =>
-            {
-                self.forced.insert(task);
-            }
-            _ => {}
-        }
-    }
-
-    /// All that could begin has begun: no call of an actor with room for it waits that lacks nothing, but behind one of
-    /// its own group.
-    pub(super) fn check_inbox(&self, core: &mut Core) {
-        let (Some(actor), Some(machine)) = (&self.actor, &self.machine) else { return };
-        let has_room = actor.is_open() && self.code.len() < actor.concurrency;
-        if !has_room || self.inbox.is_ending || self.exits || self.inbox.calls.is_empty() {
-            return;
-        }
-        let queued: Vec<TaskId> = machine.queued_calls().collect();
-        if let Some(task) = self.inbox.first_open(|task| queued.contains(&task)) {
-            core.violation(format!(
-                "{task:?} has all it needs, waits behind nothing, and does not begin"
-            ));
-        }
     }
 }

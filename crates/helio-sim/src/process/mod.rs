@@ -1,11 +1,15 @@
 //! A driver or worker: the machine that `helio-worker` runs (`helio_process_state::Process`) over simulated
 //! links, and user code.
 //!
-//! Reading order: this file (the shell), `observe` (what is counted), `user` (the user code's operations),
+//! Reading order: this file (the shell), `observe` (what is counted), `frames` and `user` (the user code's operations),
 //! `submit` (those that call), `read` (those that read), `table`, `groups`.
 
+mod actors;
+mod arrivals;
+mod frames;
 mod groups;
 mod inbox;
+mod memory;
 mod observe;
 mod read;
 mod submit;
@@ -18,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use helio_owner_state::{Event as OwnerEvent, Owner};
-use helio_process_state::{Action, Event, Identity, Lease, Memory, Peer};
+use helio_process_state::{Action, Event, Identity, Lease, Peer};
 use helio_proto::node::{ClientToNode, Expect, JobConfig, LeaseClass, NodeToClient, Register};
 use helio_proto::template::{CallKind, Template};
 use helio_proto::{decode, encode, frame};
@@ -28,54 +32,12 @@ use helio_types::{
 
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
-use crate::plan::Target;
-use crate::program::{Needs, Op};
+use crate::ops::{Needs, Op, Target};
+pub(crate) use frames::{ActorState, Frame as Code};
 use inbox::Inbox;
-pub(crate) use user::{ActorState, Frame as Code};
-
-/// Keeps a range of the object store from being reused; tells when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Pin {
-    id: ObjectId,
-    offset: u64,
-    size: u64,
-    returned: Rc<RefCell<Vec<ObjectId>>>,
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        self.returned.borrow_mut().push(self.id);
-    }
-}
-
-/// The node's memory file, as far as its extent goes; the bytes are the daemon's.
-#[derive(Debug)]
-pub(crate) struct Arena {
-    size: u64,
-    returned: Rc<RefCell<Vec<ObjectId>>>,
-    /// Objects that the daemon said to lie outside.
-    outside: Rc<RefCell<Vec<ObjectId>>>,
-}
-
-impl Memory for Arena {
-    type Pin = Rc<Pin>;
-
-    fn pin(&self, id: ObjectId, offset: u64, size: u64) -> Option<Rc<Pin>> {
-        if offset + size > self.size {
-            self.outside.borrow_mut().push(id);
-            return None;
-        }
-        Some(Rc::new(Pin { id, offset, size, returned: self.returned.clone() }))
-    }
-
-    fn is_shared(pin: &Rc<Pin>) -> bool {
-        Rc::strong_count(pin) > 1
-    }
-}
+use memory::Arena;
 
 type Machine = helio_process_state::Process<Arena>;
-pub(crate) type Payload = helio_process_state::Payload<Rc<Pin>>;
-
 /// The job, hundredths of a CPU, the place in a placement group, if there is one, or where else it runs, whether
 /// its worker runs no other, and what else it needs.
 type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, (Target, NodeId), bool, Needs);

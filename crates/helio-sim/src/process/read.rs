@@ -6,12 +6,13 @@ use helio_proto::control::{ControlResponse, GetNamedActor};
 use helio_proto::error::{SystemError, came_through};
 use helio_types::ObjectId;
 
+use super::Process;
+use super::frames::{Frame, Held, Step, Wait};
+use super::memory::Payload;
 use super::submit::in_space;
-use super::user::{Frame, Held, Step, Wait};
-use super::{Payload, Process};
 use crate::core::Core;
 use crate::judge::Reading;
-use crate::program::Slot;
+use crate::ops::Slot;
 use crate::value::{Body, Expect, RAISED, Val, short};
 
 impl Process {

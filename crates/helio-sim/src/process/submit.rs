@@ -17,11 +17,12 @@ use helio_proto::template::{CallKind, Template};
 use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, ResourceSet, TaskId};
 
 use super::Process;
-use super::user::{Frame, Held, Kind, Step, Wait};
+use super::actors::{PLACES, group, has_groups, is_unordered};
+use super::frames::{Frame, Held, Kind, Step, Wait};
 use crate::core::Core;
 use crate::node::{GPU, HEAD_ZONE, OTHER_ZONE, ZONE, runtime_env};
-use crate::plan::Target as Where;
-use crate::program::{AGAIN, ActorOp, CallOp, Env, InGroup, Job, Slot, returns};
+use crate::ops::{AGAIN, ActorOp, CallOp, Env, InGroup, Job, Slot, Target as Where};
+use crate::program::returns;
 use crate::rng::hash;
 use crate::value::{Body, Expect, Inner, Val};
 
@@ -61,25 +62,6 @@ fn targeted(target: Where, node_id: NodeId) -> Strategy {
     };
     let soft = matches!(target, Where::RatherHere | Where::RatherThere);
     Strategy { kind, node_id, soft, labels, fallbacks, ..Strategy::default() }
-}
-
-/// Calls that an actor of several places runs side by side: more than any program makes, because a call
-/// that overtook another may read what that one returns.
-pub(super) const PLACES: u32 = 1_000;
-
-/// Whether an actor takes its calls in any order, as everybody knows who knows its id.
-pub(super) fn is_unordered(actor: ActorId) -> bool {
-    actor.0[0] % 2 == 1
-}
-
-/// Whether an actor has a concurrency group besides the default one.
-fn has_groups(actor: ActorId) -> bool {
-    actor.0[0] % 4 == 2
-}
-
-/// The concurrency group of an actor's call of that salt.
-pub(super) fn group(actor: ActorId, salt: u64) -> &'static str {
-    if has_groups(actor) && salt.is_multiple_of(3) { "group" } else { "" }
 }
 
 /// Whether a worker that runs a task of that salt runs no other one: the task has `max_calls=1`.

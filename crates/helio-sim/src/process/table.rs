@@ -10,7 +10,7 @@ use helio_proto::control::{
 use helio_types::{ResourceSet, WorkerId};
 
 use super::Process;
-use super::user::{Frame, Step, Wait};
+use super::frames::{Frame, Step, Wait};
 use crate::core::Core;
 
 /// How long the user waits before a write for which the head had no room is tried again.

@@ -9,150 +9,23 @@ use helio_process_state::{Event as ProcessEvent, Work};
 use helio_proto::control::KillActor;
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{ActorReady, Leaving};
-use helio_types::{ActorId, DeathCause, DeathKind, ObjectId, PlacementGroupId, TaskId, WorkerId};
+use helio_types::{DeathCause, DeathKind, TaskId};
 
-use super::submit::{PLACES, group};
-use super::{Payload, Process};
+use super::Process;
+use super::actors::{PLACES, group};
+use super::frames::{ActorState, Frame, Held, Kind, Step, Wait};
+use super::memory::Payload;
 use crate::core::{Core, Event as Next};
 use crate::net::End;
+use crate::ops::Op;
 use crate::plan::WAIT_US_MAX;
-use crate::program::{Op, Slot, script};
-use crate::value::{Body, Expect, Inner, raised};
+use crate::program::script;
+use crate::value::{Body, Inner, raised};
 
 /// A worker's wait longer than this is told to the daemon.
 const BLOCKED_AFTER_US: u64 = 800;
 /// How long a program waits until it looks again whether a node hands over its objects.
 const HAND_OVER_LOOK_US: u64 = 700;
-
-/// The value of a variable.
-#[derive(Clone, Debug)]
-pub(crate) enum Held {
-    Ref { id: ObjectId, expect: Expect },
-    Actor { id: ActorId, handle: Option<ObjectId> },
-    Stream { id: ObjectId, body: Box<Body>, next: u32 },
-    Group { id: PlacementGroupId },
-}
-
-/// The code that a frame runs.
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    Main,
-    Call { task: TaskId, caller: WorkerId, returns: u32, backpressure: u32 },
-    Construct { actor: ActorId },
-}
-
-/// The thing that a frame waits for.
-#[derive(Debug, Default)]
-pub(crate) enum Wait {
-    #[default]
-    Nothing,
-    Until(u64),
-    /// Room in the object store.
-    Room(u64),
-    /// An answer of the control service.
-    Answer(u64),
-    /// The control service's word on a named actor, for that request.
-    Creation(ActorId, u64),
-    /// Values, an item, or room for one: looked for at every turn.
-    News,
-}
-
-/// One running function, method or driver: the rest of its script, its values, and what it waits for.
-#[derive(Debug)]
-pub(crate) struct Frame {
-    pub(crate) kind: Kind,
-    pub(super) body: Body,
-    /// Values of arguments, held while it runs.
-    pub(super) payloads: Vec<Payload>,
-    pub(crate) script: VecDeque<Op>,
-    pub(super) slots: BTreeMap<Slot, Held>,
-    pub(super) wait: Wait,
-    pub(super) since: u64,
-    /// When it began to read.
-    pub(super) read_since: u64,
-    /// When a read or a wait is given up.
-    pub(super) deadline: Option<u64>,
-    /// The thread that it runs on.
-    thread: u64,
-    is_blocked: bool,
-    /// Returns that are made already.
-    pub(super) made: Vec<Outgoing>,
-    pub(super) opened: Slot,
-    /// Bytes that wait for room, and what they become.
-    pub(super) writing: Option<(ObjectId, Vec<u8>)>,
-}
-
-/// The state of an actor's process.
-#[derive(Debug)]
-pub(crate) struct ActorState {
-    pub(crate) concurrency: usize,
-    is_ready: bool,
-    pub(super) kept: Vec<Held>,
-    /// The last first attempt of each caller in each concurrency group.
-    order: BTreeMap<(WorkerId, &'static str), u64>,
-}
-
-/// The outcome of an operation.
-pub(super) enum Step {
-    /// The operation is done.
-    Next,
-    /// The operation is to be tried again when something has changed.
-    Stay,
-    /// The frame ends so.
-    End(Box<Outcome>),
-    /// The frame ends and has nobody to tell.
-    Leave,
-}
-
-impl ActorState {
-    /// Whether it takes calls.
-    pub(super) fn is_open(&self) -> bool {
-        self.is_ready
-    }
-}
-
-impl Frame {
-    pub(crate) fn main(script: Vec<Op>) -> Self {
-        Self::new(Kind::Main, Body::default(), script)
-    }
-
-    fn new(kind: Kind, body: Body, script: Vec<Op>) -> Self {
-        Self {
-            kind,
-            body,
-            payloads: Vec::new(),
-            script: script.into(),
-            slots: BTreeMap::new(),
-            wait: Wait::Nothing,
-            since: 0,
-            read_since: 0,
-            deadline: None,
-            thread: 0,
-            is_blocked: false,
-            made: Vec::new(),
-            opened: crate::program::OPENED,
-            writing: None,
-        }
-    }
-
-    pub(super) fn task(&self) -> TaskId {
-        match &self.kind {
-            Kind::Call { task, .. } => *task,
-            Kind::Main | Kind::Construct { .. } => TaskId::NIL,
-        }
-    }
-
-    /// Returns the place at which the frame is, for reports of hangs.
-    pub(crate) fn whereabouts(&self) -> String {
-        format!(
-            "{:?} at {:?} waiting for {:?} since {} us",
-            self.kind,
-            self.script.front(),
-            self.wait,
-            self.since
-        )
-    }
-}
 
 /// Returns the error of a call that was cancelled while it ran.
 fn cancelled(task: TaskId) -> Vec<u8> {

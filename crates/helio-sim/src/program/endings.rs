@@ -2,9 +2,9 @@
 
 use helio_proto::group::GroupStrategy;
 
-use super::{Author, Env, GroupOp, InGroup, Job, Op, Slot};
-use crate::bundles::ROOM;
-use crate::plan::{Target, WAIT_US_MAX};
+use super::Author;
+use crate::ops::{Env, GroupOp, InGroup, Job, Op, ROOM, Slot, Target};
+use crate::plan::WAIT_US_MAX;
 
 /// As much as no node has, also where nodes have slots for all actors.
 pub(super) const TOO_MUCH: u32 = 1_000;

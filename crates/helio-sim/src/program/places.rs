@@ -1,10 +1,9 @@
 //! Scenes of where tasks and actors go: scheduling strategies, and GPUs in placement groups.
 
+use crate::ops::{GroupOp, InGroup, Job, Op, ROOM, Slot, Target};
 use helio_proto::group::GroupStrategy;
 
-use super::{Author, GroupOp, InGroup, Job, Op, Slot};
-use crate::bundles::ROOM;
-use crate::plan::Target;
+use super::Author;
 
 /// The time by which every node knows of the others, or every call has begun, in microseconds.
 const APART_AFTER_US: u64 = 4_000_000;

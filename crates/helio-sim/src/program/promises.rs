@@ -3,10 +3,10 @@
 
 use helio_proto::group::GroupStrategy;
 
+use super::Author;
 use super::endings::TOO_MUCH;
-use super::{Author, GroupOp, InGroup, Job, Op, Slot};
-use crate::bundles::ROOM;
-use crate::plan::{Target, WAIT_US_MAX};
+use crate::ops::{GroupOp, InGroup, Job, Op, ROOM, Slot, Target};
+use crate::plan::WAIT_US_MAX;
 
 /// When all that waits is known to be demand, in microseconds.
 const DEMAND_AFTER_US: u64 = 4_000_000;

@@ -2,9 +2,9 @@
 
 use helio_proto::group::GroupStrategy;
 
-use super::{ActorOp, Author, CallOp, Env, GroupOp, InGroup, Job, Needs, Op, Slot};
-use crate::bundles::ROOM;
-use crate::plan::{Scene, Target, WAIT_US_MAX};
+use super::Author;
+use crate::ops::{ActorOp, CallOp, Env, GroupOp, InGroup, Job, Needs, Op, ROOM, Slot, Target};
+use crate::plan::{Scene, WAIT_US_MAX};
 
 impl Author<'_> {
     pub(super) fn scene(&mut self, scene: Scene) {

@@ -1,11 +1,10 @@
 //! The script of each kind of call.
 
-use super::Job::{
+use crate::ops::Job::{
     Ask, Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Hire, Keep, Leaf, Look, Nest,
     Raise, Read, Slow, Spawn, Stream, Wrap,
 };
-use super::{AGAIN, ActorOp, CHILD, CallOp, Job, KEPT, Needs, Op, PUT, Slot};
-use crate::plan::Target;
+use crate::ops::{AGAIN, ActorOp, CHILD, CallOp, Job, KEPT, Needs, Op, PUT, Slot, Target};
 use crate::rng::Rng;
 use crate::value::Body;
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 use helio_tls::ClientFiles;
 use helio_types::address::{host_port, split_host_port};
 
-use super::etcd::Etcd;
-use super::redis::Redis;
-use super::{Backend, Failure, REACH_MAX};
+use super::backend::Failure;
 use crate::Error;
+
+/// How long a head that starts tries to reach a store that does not answer.
+pub(super) const REACH_MAX: Duration = Duration::from_secs(30);
 
 const REDIS_PORT: u16 = 6379;
 const ETCD_PORT: u16 = 2379;
@@ -141,13 +142,6 @@ impl Target {
         let places: Vec<String> =
             std::iter::once(host_port(&self.host, self.port)).chain(others).collect();
         format!("{scheme}{secured}://{} (namespace {})", places.join(","), self.namespace)
-    }
-
-    pub(super) fn backend(&self) -> Box<dyn Backend> {
-        match self.kind {
-            Kind::Redis => Box::new(Redis::new(self.clone())),
-            Kind::Etcd => Box::new(Etcd::new(self.clone())),
-        }
     }
 
     /// How long an operation may take: where there are several members, each its part of the lease.

@@ -1,7 +1,7 @@
 //! Copies of files beside the state: a head that takes over finds what the one before had on its disk, packages of code
 //! and logs of jobs.
 //!
-//! The copies lie in the store in parts, under names that are no entries of the state: nobody holds them in memory.
+//! The copies lie in the store in parts, under names that are not entries of the state: nobody holds them in memory.
 //! An index for each kind says which are whole; it is written after their parts.
 
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Backend, Done, Target};
+use super::address::Target;
+use super::backend::{Backend, Done};
+use super::connect::connect;
 use crate::Error;
 
 /// **LIMIT-1** A file that is larger stays on the head's disk alone, and of all copies of a kind the oldest go.
@@ -66,7 +68,7 @@ impl Copies {
             return Err(self.target.refused(&format!("{name} has {has} MiB; {most} MiB are kept")));
         }
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut backend = self.target.backend();
+        let mut backend = connect(&self.target);
         let mut all = self.index(&mut *backend)?;
         if all.contains(&new) {
             return Ok(());
@@ -97,7 +99,7 @@ impl Copies {
         if path.is_file() {
             return Ok(true);
         }
-        let mut backend = self.target.backend();
+        let mut backend = connect(&self.target);
         let all = self.index(&mut *backend)?;
         let Some(listed) = all.into_iter().find(|listed| listed.name == name) else {
             return Ok(false);

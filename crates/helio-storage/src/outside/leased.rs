@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Backend, Copies, Done, Failure, Outcome, Target};
+use super::address::Target;
+use super::backend::{Backend, Done, Failure, Outcome};
+use super::connect::connect;
+use super::copies::Copies;
 use crate::{Change, Entry, Error, Standing, Storage};
 
 /// The part of a lease after which it is renewed, and the part of it that is left for clocks that differ.
@@ -81,7 +84,7 @@ impl Leased {
         let keep = {
             let (shared, holder, target) = (Arc::clone(&shared), holder.to_owned(), target.clone());
             move || {
-                let mut backend = target.backend();
+                let mut backend = connect(&target);
                 let every = target.lease / RENEWALS;
                 let mut wait = every;
                 while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {

@@ -20,6 +20,8 @@
 //! operations.
 
 mod address;
+mod backend;
+mod connect;
 mod copies;
 mod etcd;
 mod leased;
@@ -32,10 +34,10 @@ pub use address::{Kind, Target, parse};
 pub use copies::Copies;
 pub use leased::Leased;
 
-use crate::{Change, Entry, Error};
-
-/// How long a head that starts tries to reach a store that does not answer.
-const REACH_MAX: Duration = Duration::from_secs(30);
+use self::address::REACH_MAX;
+use self::backend::{Attempt, Failure, Followed};
+use self::connect::connect;
+use crate::Error;
 
 /// The pause between two tries.
 const REACH_PAUSE: Duration = Duration::from_millis(200);
@@ -46,80 +48,6 @@ const REASONS_MAX: usize = 4;
 /// How often a head that waits looks whether the lease is free.
 const LOOK_MIN: Duration = Duration::from_millis(10);
 const LOOK_MAX: Duration = Duration::from_millis(100);
-
-/// The outcome of asking for the lease.
-#[derive(Debug)]
-enum Attempt {
-    /// The lease is ours, under this epoch; so many writes were numbered before.
-    Won { epoch: u64, number: u64 },
-    /// Another head has it, for that long unless it renews it.
-    Held { by: String, left: Duration },
-    /// The state is another cluster's.
-    Foreign,
-}
-
-/// The outcome of a conditional operation.
-#[derive(Debug)]
-enum Done<T> {
-    /// The operation took effect; with its result.
-    Ours(T),
-    /// The epoch is another head's, which is named, if it still has its lease.
-    Lost(String),
-}
-
-impl<T> Done<T> {
-    fn map<U>(self, change: impl FnOnce(T) -> U) -> Done<U> {
-        match self {
-            Self::Ours(done) => Done::Ours(change(done)),
-            Self::Lost(to) => Done::Lost(to),
-        }
-    }
-}
-
-/// The state of a waiting head's copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Followed {
-    /// The copy is being read, or behind.
-    Behind,
-    /// The copy has so many entries, and is as new as the lease that was seen.
-    Even(usize),
-}
-
-/// Why the store did not do it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Failure {
-    /// The store does not answer, or not at the moment; whether the operation took effect is unknown.
-    Away(String),
-    /// The store has no room.
-    Full,
-    /// The store refuses the operation and would refuse it again; with its words.
-    Refused(String),
-}
-
-type Outcome<T> = Result<T, Failure>;
-
-/// A connection to a store, made when it is needed and again when it broke. Each operation is atomic in the store.
-trait Backend: Send {
-    /// Asks for the lease.
-    fn acquire(&mut self, holder: &str, lease: Duration) -> Outcome<Attempt>;
-    /// Renews it, also after it has run out, unless another head has taken it.
-    fn renew(&mut self, epoch: u64, holder: &str, lease: Duration) -> Outcome<Done<()>>;
-    /// While another head leads: takes a step towards a copy of the entries, or follows the changes for about so long.
-    /// [`Backend::read`] does not read again what the copy has when the lease is won.
-    fn follow(&mut self, within: Duration) -> Outcome<Followed>;
-    /// Reads all entries, by key, after a first write under this epoch.
-    fn read(&mut self, epoch: u64) -> Outcome<Done<Vec<Entry>>>;
-    /// Makes the changes, unless a write of this or a higher number was made before: one that arrives late.
-    fn write(&mut self, epoch: u64, number: u64, changes: &[Change]) -> Outcome<Done<()>>;
-    /// Reads the value under a name beside the entries.
-    fn get_beside(&mut self, epoch: u64, name: &str) -> Outcome<Done<Option<Vec<u8>>>>;
-    /// Writes or deletes that.
-    fn put_beside(&mut self, epoch: u64, name: &str, value: Option<&[u8]>) -> Outcome<Done<()>>;
-    /// Gives the lease up.
-    fn release(&mut self, epoch: u64) -> Outcome<()>;
-    /// Deletes the state; whether there was any.
-    fn clean(&mut self) -> Outcome<bool>;
-}
 
 /// The reason for which a head has to wait; it is told each time that the reason changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -142,7 +70,7 @@ pub fn open(
     holder: &str,
     mut on_wait: impl FnMut(&Waiting),
 ) -> Result<Leased, Error> {
-    let mut backend = target.backend();
+    let mut backend = connect(target);
     let mut said: Vec<Waiting> = Vec::new();
     let mut say = |waiting: Waiting| {
         if said.contains(&waiting) {
@@ -201,5 +129,5 @@ pub fn open(
 /// # Errors
 /// When the store refuses or does not answer.
 pub fn clean(target: &Target) -> Result<bool, Error> {
-    target.backend().clean().map_err(|failure| target.failed(failure))
+    connect(target).clean().map_err(|failure| target.failed(failure))
 }

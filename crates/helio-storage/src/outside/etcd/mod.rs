@@ -19,8 +19,10 @@
 //! as made, then carried out; who finds the mark carries it out again.
 
 mod copy;
+mod follow;
 mod http;
 mod journal;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,22 +35,16 @@ use serde_json::{Value, json};
 use self::copy::Copy;
 use self::http::{Connection, Lines};
 use self::journal::{Op, PIECE_MAX, groups};
-use super::{Attempt, Backend, Done, Failure, Followed, Outcome, Target};
+use self::words::{
+    Found, LARGE_MAX, PAGE_MAX, Told, delete, delete_range, digits, failure, get, holder, is_less,
+    is_still, is_value, number, operation, put,
+};
+use super::address::Target;
+use super::backend::{Attempt, Backend, Done, Failure, Followed, Outcome};
 use crate::{Change, Entry};
 
 /// A longer value is cut into parts.
 const PART_MAX: usize = 512 << 10;
-
-/// How many entries are read at a time, and how long that may take; large commits have as long. While entries are small there
-/// are more at a time, for each page is a round trip, of which a head that takes over has no time for hundreds.
-const PAGE: usize = 200;
-const PAGE_MAX: usize = 10_000;
-const PAGE_BYTES: usize = 4 << 20;
-const LARGE_MAX: Duration = Duration::from_secs(20);
-
-/// Parts of etcd's messages about failures that pass.
-const PASSING: [&str; 6] =
-    ["leader", "timed out", "too many requests", "unavailable", "raft", "server stopped"];
 
 /// A connection to etcd.
 #[derive(Debug)]
@@ -70,34 +66,6 @@ pub(super) struct Etcd {
     watch: Option<Lines>,
     /// The revision of the newest write.
     fence: u64,
-}
-
-/// A key with its value and revision.
-struct Found {
-    key: Vec<u8>,
-    value: Vec<u8>,
-    revision: u64,
-}
-
-impl Found {
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.value).unwrap_or_default()
-    }
-}
-
-/// The outcome of a transaction: whether its conditions held, and what its reads found.
-struct Told {
-    is_done: bool,
-    /// The revision of the store, and the store's id.
-    revision: u64,
-    cluster: String,
-    found: Vec<Vec<Found>>,
-}
-
-impl Told {
-    fn first(&self, read: usize) -> Option<&Found> {
-        self.found.get(read)?.first()
-    }
 }
 
 impl Etcd {
@@ -357,97 +325,6 @@ impl Etcd {
     }
 }
 
-/// A number as the gateway writes it.
-fn number(value: &Value) -> u64 {
-    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-/// Digits that compare as the number does.
-fn digits(number: u64) -> String {
-    format!("{number:020}")
-}
-
-/// Returns the leader, of "epoch lease name".
-fn holder(leader: Option<&Found>) -> String {
-    leader.and_then(|found| found.text().splitn(3, ' ').nth(2)).unwrap_or_default().to_owned()
-}
-
-fn is_value(key: &[u8], value: &[u8]) -> Value {
-    json!({ "key": encode(key), "target": "VALUE", "result": "EQUAL", "value": encode(value) })
-}
-
-fn is_less(key: &[u8], value: &[u8]) -> Value {
-    json!({ "key": encode(key), "target": "VALUE", "result": "LESS", "value": encode(value) })
-}
-
-/// The key is as it was found.
-fn is_still(key: &[u8], found: Option<&Found>) -> Value {
-    match found {
-        Some(Found { revision, .. }) => {
-            json!({ "key": encode(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string() })
-        }
-        None => {
-            json!({ "key": encode(key), "target": "VERSION", "result": "EQUAL", "version": "0" })
-        }
-    }
-}
-
-fn get(key: &[u8]) -> Value {
-    json!({ "request_range": { "key": encode(key) } })
-}
-
-fn page(from: &[u8], end: &[u8], limit: usize) -> Value {
-    json!({ "request_range": { "key": encode(from), "range_end": encode(end), "limit": limit.to_string() } })
-}
-
-/// How many entries the next page has, after one of so many with these bytes in all.
-fn next_limit(limit: usize, bytes: usize) -> usize {
-    let fits = limit.saturating_mul(PAGE_BYTES) / bytes.max(1);
-    fits.min(4 * limit).clamp(PAGE, PAGE_MAX)
-}
-
-fn put(key: &[u8], value: &[u8]) -> Value {
-    json!({ "request_put": { "key": encode(key), "value": encode(value) } })
-}
-
-fn delete(key: &[u8]) -> Value {
-    json!({ "request_delete_range": { "key": encode(key) } })
-}
-
-fn delete_range(from: &[u8], end: &[u8]) -> Value {
-    json!({ "request_delete_range": { "key": encode(from), "range_end": encode(end) } })
-}
-
-fn operation(op: &Op) -> Value {
-    match op {
-        Op::Put(key, value) => put(key, value),
-        Op::Delete(key) => delete(key),
-        Op::DeleteRange(from, end) => delete_range(from, end),
-    }
-}
-
-/// An error that etcd answered.
-fn failure(status: u16, answer: &Value) -> Failure {
-    let text = answer["error"].as_str().or(answer["message"].as_str()).or(answer.as_str());
-    let text = format!("{} (HTTP {status})", text.unwrap_or("no reason was given").trim());
-    if text.contains("space exceeded") {
-        return Failure::Full;
-    }
-    if status == 503 || PASSING.iter().any(|word| text.contains(word)) {
-        return Failure::Away(text);
-    }
-    let hint = if status == 404 {
-        ". It is to be etcd 3.4 or newer, whose gateway of JSON is at /v3"
-    } else if text.contains("user name") || text.contains("authentication failed") {
-        ". The user and the password go before the host: etcd://USER:PASSWORD@HOST:PORT"
-    } else if text.contains("permission denied") {
-        ". The user needs to read and write the keys that begin with heliostat/"
-    } else {
-        ""
-    };
-    Failure::Refused(format!("{text}{hint}"))
-}
-
 impl Backend for Etcd {
     fn acquire(&mut self, holder_name: &str, lease: Duration) -> Outcome<Attempt> {
         let names = ["cluster", "epoch", "leader", "number"].map(|name| self.key(name));
@@ -611,39 +488,4 @@ impl Backend for Etcd {
 
 fn leading(epoch: u64, lease: Duration, holder: &str) -> String {
     format!("{epoch} {} {holder}", lease.as_millis())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_have_more_entries_while_those_are_small() {
-        let mut limit = PAGE;
-        for grown in [800, 3_200, PAGE_MAX, PAGE_MAX] {
-            limit = next_limit(limit, limit * 100);
-            assert_eq!(limit, grown);
-        }
-        assert_eq!(next_limit(limit, limit * PART_MAX), PAGE);
-        assert_eq!(next_limit(400, 400 * 10_000), 419, "about 4 MiB");
-        assert_eq!(next_limit(PAGE, 0), 4 * PAGE);
-    }
-
-    #[test]
-    fn errors_of_etcd_say_what_to_do() {
-        let say = |text: &str| failure(400, &json!({ "error": text, "code": 3 }));
-        assert_eq!(say("etcdserver: mvcc: database space exceeded"), Failure::Full);
-        assert!(matches!(say("etcdserver: no leader"), Failure::Away(_)));
-        assert!(matches!(failure(503, &json!("busy")), Failure::Away(_)));
-        for (text, part) in [
-            ("etcdserver: user name is empty", "etcd://USER:PASSWORD@"),
-            ("etcdserver: authentication failed, invalid user ID or password", "etcd://USER"),
-            ("etcdserver: permission denied", "heliostat/"),
-        ] {
-            let Failure::Refused(why) = say(text) else { panic!("{text}") };
-            assert!(why.contains(part) && why.contains(text), "{why}");
-        }
-        let Failure::Refused(why) = failure(404, &json!("404 page not found")) else { panic!() };
-        assert!(why.contains("etcd 3.4"));
-    }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use helio_env::clock::unix_ms;
 
 use self::resp::{Connection, Reply};
-use super::{Attempt, Backend, Done, Failure, Followed, Outcome, Target};
+use super::address::Target;
+use super::backend::{Attempt, Backend, Done, Failure, Followed, Outcome};
 use crate::{Change, Entry};
 
 /// The bounds of a whole state's way over the network.
