@@ -116,3 +116,48 @@ def test_one_seed_makes_one_sample_and_a_listener_is_heard() -> None:
     first.module.pi[-1].register_forward_hook(lambda *given: heard.append(1))
     first.sample_rollout(num_timesteps=10)
     assert len(heard) == 2
+
+
+@pytest.mark.parametrize("use_kl_loss", [True, False])
+def test_the_loss_of_discrete_actions_has_the_gradient_of_its_formula(use_kl_loss: bool) -> None:
+    from ray.rllib.algorithms.ppo.ppo_torch_learner import CategoricalLoss
+
+    torch.manual_seed(1)
+    rows, count = 200, 5
+    config = PPOConfig().training(
+        clip_param=0.2, vf_clip_param=1.0, vf_loss_coeff=0.7, use_kl_loss=use_kl_loss
+    )
+    before = torch.randn(rows, count)
+    before[:, 4] = -1e9  # masked
+    actions = torch.distributions.Categorical(logits=before).sample()
+    logits = (before + 0.5 * torch.randn(rows, count)).requires_grad_()
+    values = torch.randn(rows).requires_grad_()
+    then = torch.distributions.Categorical(logits=before)
+    batch = {
+        Columns.ACTIONS: actions,
+        Columns.ACTION_LOGP: then.log_prob(actions),
+        Columns.ACTION_DIST_INPUTS: before,
+        Columns.ADVANTAGES: torch.randn(rows),
+        Columns.VALUE_TARGETS: torch.randn(rows),
+    }
+    found = CategoricalLoss.apply(logits, values, batch, config, 0.02, 0.3)
+    found[0].backward()
+
+    again, values_again = (x.detach().clone().requires_grad_() for x in (logits, values))
+    now = torch.distributions.Categorical(logits=again)
+    ratio = (now.log_prob(actions) - batch[Columns.ACTION_LOGP]).exp()
+    assert 0.1 < float(((ratio < 0.8) | (ratio > 1.2)).float().mean()) < 0.9  # some are clipped
+    advantage = batch[Columns.ADVANTAGES]
+    policy = -torch.minimum(advantage * ratio, advantage * ratio.clamp(0.8, 1.2)).mean()
+    value_loss = (values_again - batch[Columns.VALUE_TARGETS]).pow(2).clamp(max=1.0).mean()
+    entropy = now.entropy().mean()
+    loss = policy - 0.02 * entropy + 0.7 * value_loss
+    divergence = torch.zeros(())
+    if use_kl_loss:
+        divergence = torch.distributions.kl_divergence(then, now).mean()
+        loss = loss + 0.3 * divergence
+    loss.backward()
+    for got, expected in zip(found, (loss, policy, entropy, value_loss, divergence), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(logits.grad, again.grad, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(values.grad, values_again.grad, rtol=1e-4, atol=1e-7)

@@ -15,11 +15,12 @@ from heliostat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from heliostat.rllib.core.rl_module.rl_module import RLModuleSpec
 from heliostat.rllib.utils.checkpoints import Checkpointable, chosen
 from heliostat.rllib.utils.metrics.metrics_logger import MetricsLogger
-from heliostat.rllib.utils.nest import at, first
+from heliostat.rllib.utils.nest import at, first, leaves
 from heliostat.rllib.utils.schedules import Scheduler
 from heliostat.rllib.utils.threads import threads_for, work_of
 
 DEFAULT_OPTIMIZER = "default_optimizer"
+GATHERED_MB = 64  # of a batch whose rows are put into an epoch's order at once
 POLICY_LOSS_KEY, VF_LOSS_KEY = "policy_loss", "vf_loss"
 ENTROPY_KEY, LR_KEY = "entropy", "learning_rate"
 
@@ -454,21 +455,27 @@ class Learner(Checkpointable):
             for _ in range(epochs):
                 yield tensors
             return
+        # One gather an epoch costs less than one for each minibatch, and as much memory as the batch has.
+        whole = {n: _megabytes(columns) <= GATHERED_MB for n, columns in tensors.items()}
         for _ in range(epochs):
             order = {n: self._order(rows[n], shuffle) for n in tensors}
+            gathered = {
+                n: _rows_of(columns, order[n]) if shuffle else columns
+                for n, columns in tensors.items()
+                if whole[n] or not shuffle
+            }
             for index in range(number):
                 part = {}
                 for n, columns in tensors.items():
                     begin = index * wanted[n]
-                    chosen_rows = order[n][begin : begin + wanted[n]]
-                    if not len(chosen_rows):  # another module, or learner, has more
-                        chosen_rows = order[n][: wanted[n]]
-                    part[n] = {
-                        key: [value[int(row)] for row in chosen_rows]
-                        if isinstance(value, list)
-                        else at(value, chosen_rows)
-                        for key, value in columns.items()
-                    }
+                    if begin >= rows[n]:  # another module, or learner, has more
+                        begin = 0
+                    taken = slice(begin, begin + wanted[n])
+                    part[n] = (
+                        {key: at(value, taken) for key, value in gathered[n].items()}
+                        if n in gathered
+                        else _rows_of(columns, order[n][taken])
+                    )
                 yield part
 
     def _order(self, rows: int, shuffle: bool) -> Any:
@@ -625,6 +632,23 @@ class Learner(Checkpointable):
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
         """Return the modules."""
         return [("rl_module", self.module)]
+
+
+def _rows_of(columns: dict[str, Any], rows: Any) -> dict[str, Any]:
+    return {
+        key: [value[int(row)] for row in rows] if isinstance(value, list) else at(value, rows)
+        for key, value in columns.items()
+    }
+
+
+def _megabytes(columns: dict[str, Any]) -> float:
+    sizes = [
+        leaf.nbytes
+        for value in columns.values()
+        if not isinstance(value, list)
+        for _, leaf in leaves(value)
+    ]
+    return sum(sizes) / 1e6
 
 
 def _steps(columns: dict[str, Any]) -> int:

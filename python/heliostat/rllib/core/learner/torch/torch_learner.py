@@ -106,10 +106,12 @@ class TorchLearner(Learner):
             return module_gradients_dict
         clip, by = config.grad_clip, config.grad_clip_by
         if by == "global_norm" or clip is None:
-            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
             key = (module_id, f"gradients_{optimizer_name}_global_norm")
-            self._later(key, norm)
-            if clip is not None:
+            if clip is None:
+                self._later(key, lambda: _norm(gradients))
+            else:
+                norm = _norm(gradients)
+                self._later(key, norm)
                 torch._foreach_mul_(gradients, (clip / (norm + 1e-6)).clamp(max=1.0))
         elif by == "norm":
             for gradient in gradients:
@@ -139,13 +141,19 @@ class TorchLearner(Learner):
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Log what losses said: their last values."""
         for key, values in self._pending.items():
-            self.metrics.log_value(key, float(values[-1]), reduce="mean")
+            last = values[-1]
+            self.metrics.log_value(key, float(last() if callable(last) else last), reduce="mean")
         self._pending = {}
 
     def _later(self, key: Any, value: Any) -> None:
-        """Log a tensor when the update is over, so that nothing waits for it meanwhile."""
+        """Log a tensor when the update is over, so that nothing waits for it meanwhile; a function is called
+        then, of the last minibatch alone.
+        """
         value = value.detach() if hasattr(value, "detach") else value
-        self.__dict__.setdefault("_pending", {}).setdefault(key, []).append(value)
+        kept = self.__dict__.setdefault("_pending", {}).setdefault(key, [])
+        if callable(value):
+            kept.clear()
+        kept.append(value)
 
     def _update(self, batch: dict[str, Any], **kwargs: Any) -> None:
         fwd_out = self.module.forward_train(batch)
@@ -248,6 +256,10 @@ class Followers:
             self._pairs[name] = held
         with torch.no_grad():
             torch._foreach_lerp_(held[1], held[2], tau)
+
+
+def _norm(gradients: list[Any]) -> Any:
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
 
 
 def _averaged(gradients: dict[Any, Any], world_size: int) -> dict[Any, Any]:
