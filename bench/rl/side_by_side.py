@@ -14,7 +14,8 @@ leaves, the seconds until then, and the mean return that was reached: a bound, n
 actors, and one memcpy of 100 MB.
 
 Each row has two figures: by the clock, and by the seconds of CPU of all processes that took part, which a
-busy machine changes less. Each row of each side is a process of its own, and is tried twice. `--ray`
+busy machine changes less. Each row of each side is a process of its own, and is tried twice unless
+`--tries` says otherwise. `--ray`
 names the interpreter of an environment that has `ray[rllib]`, torch and gymnasium (`RL_BENCH_RAY_PATH`:
 its PYTHONPATH); without it, only Heliostat's figures are taken. `--baselines` is a folder with
 stable_baselines3, which takes `ppo` and `sac` as well, with the same networks and settings. Prints a line
@@ -181,21 +182,29 @@ def impala() -> dict[str, float]:
         .learners(num_learners=0)
         .training(train_batch_size_per_learner=500, lr=5e-4)
         .rl_module(model_config={"fcnet_hiddens": [64, 64]})
-        .reporting(min_time_s_per_iteration=2)
+        .reporting(min_time_s_per_iteration=1)
         .debugging(seed=1)
     ).build_algo()
+    until = time.perf_counter() + float(os.environ.get(_LIMIT, "inf"))
+    heard: Any = {}
 
     def learned(before: float) -> float:
-        found = algo.train().get("learners", {}).get("__all_modules__", {})
+        heard.update(algo.train())
+        found = heard.get("learners", {}).get("__all_modules__", {})
         return found.get("num_env_steps_trained_lifetime", before)
 
     first = 0.0
     while not first:  # an iteration of a busy machine may end before its first update
+        if time.perf_counter() > until:
+            said = {key: heard.get(key) for key in ("env_runners", "learners")}
+            raise RuntimeError(f"IMPALA learned from nothing within the limit: {said}")
         first = learned(0.0)
-    last = first
+    last, rounds = first, 0
     with Taken() as taken:
-        for _ in range(3):
-            last = learned(last)
+        while rounds < 6 or last == first:
+            last, rounds = learned(last), rounds + 1
+            if rounds > 1 and time.perf_counter() > until:
+                break
     algo.stop()
     return taken.rate(last - first)
 
@@ -388,6 +397,7 @@ def main() -> None:
         help="seconds of a side's round, of which training to a return takes 0.6",
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tries", type=int, default=2, help="how often a side's row is tried")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -405,9 +415,10 @@ def main() -> None:
         found: dict[str, dict[str, list[float]]] = {side: {} for side in own}
         for _ in range(given.rounds):
             for side, (interpreter, what, path) in own.items():
-                values = asked(interpreter, what, path, given.limit)
-                if values is None:  # a node may not have come up
-                    values = asked(interpreter, what, path, given.limit) or {}
+                values = None
+                for _ in range(given.tries):  # a node may not have come up
+                    values = values or asked(interpreter, what, path, given.limit)
+                values = values or {}
                 for name, value in values.items():
                     found[side].setdefault(name, []).append(value)
         for name in found["heliostat"]:

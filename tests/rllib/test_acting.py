@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import gymnasium as gym
@@ -161,3 +163,47 @@ def test_the_loss_of_discrete_actions_has_the_gradient_of_its_formula(use_kl_los
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(logits.grad, again.grad, rtol=1e-4, atol=1e-7)
     torch.testing.assert_close(values.grad, values_again.grad, rtol=1e-4, atol=1e-7)
+
+
+ADAM = """
+import sys
+import numpy as np, torch
+from ray.rllib.algorithms.ppo import PPOConfig
+from heliostat.rllib.core.learner.torch.adam import Adam
+
+config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+algo = config.training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1).build_algo()
+algo.train()
+assert "torch._dynamo" not in sys.modules, "an optimizer loads the compiler"
+algo.stop()
+
+made = []
+for kind in (Adam, torch.optim.Adam, Adam):
+    torch.manual_seed(1)
+    weights = [torch.randn(3, 4, requires_grad=True), torch.randn(5, requires_grad=True)]
+    optimizer = kind(weights, lr=0.01, weight_decay=0.1, eps=1e-6)
+    if len(made) == 2:  # goes on with the state of torch's
+        optimizer.load_state_dict(half)
+        with torch.no_grad():
+            for weight, value in zip(weights, values): weight.copy_(value)
+    for number in range(5 if len(made) == 2 else 10):
+        if len(made) == 1 and number == 5:
+            half = optimizer.state_dict()
+            own = half["state"].items()
+            half = {**half, "state": {k: {n: t.clone() for n, t in v.items()} for k, v in own}}
+            values = [weight.detach().clone() for weight in weights]
+        optimizer.zero_grad()
+        (weights[0].pow(2).sum() + weights[1].exp().sum()).backward()
+        optimizer.step()
+    made.append([weight.detach().numpy() for weight in weights])
+for other in made[1:]:
+    for own, theirs in zip(made[0], other): np.testing.assert_allclose(own, theirs, rtol=1e-5)
+print("the same")
+"""
+
+
+def test_adam_is_torchs_and_loads_no_compiler() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ADAM], check=False, capture_output=True, text=True, timeout=280
+    )
+    assert done.stdout.strip().endswith("the same"), done.stderr[-2000:]

@@ -12,6 +12,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 LARGE = ("torch",)
+# Libraries that load one of them, by the first words of their modules' names.
+_LOADERS = {"ray.rllib": "torch", "heliostat.rllib": "torch"}
 
 
 def mentioned(code: type | FunctionType) -> list[str]:
@@ -50,5 +52,10 @@ def _code_names(code: CodeType) -> Iterator[str]:
 
 
 def _large(names: Iterable[str]) -> set[str]:
-    roots = {name.partition(".")[0] for name in names}
+    roots = set()
+    for name in names:
+        root, _, rest = name.partition(".")
+        roots.add(root)
+        if rest:
+            roots.add(_LOADERS.get(f"{root}.{rest.partition('.')[0]}", root))
     return roots.intersection(LARGE)

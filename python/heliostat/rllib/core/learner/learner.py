@@ -293,6 +293,42 @@ class Learner(Checkpointable):
         own = {id(p) for held in optimizer.param_groups for p in held["params"]}
         return {param: value for param, value in param_dict.items() if id(param) in own}
 
+    def postprocess_gradients_for_module(
+        self,
+        *,
+        module_id: str,
+        config: Any = None,
+        module_gradients_dict: dict[Any, Any],
+        optimizer_name: str = DEFAULT_OPTIMIZER,
+    ) -> dict[Any, Any]:
+        """Return the gradients of one optimizer of a module as they are applied.
+
+        Args:
+            module_id: The module.
+            config: Its settings. Default: those of the algorithm.
+            module_gradients_dict: Gradients by parameter.
+            optimizer_name: The optimizer's name.
+        """
+        return module_gradients_dict
+
+    def update_from_batch(self, batch: dict[str, Any], **how: Any) -> dict[Any, Any]:
+        """The same as :meth:`update` with a batch, by its name of before.
+
+        Args:
+            batch: As of :meth:`update`.
+            **how: As of :meth:`update`.
+        """
+        return self.update(batch, **how)
+
+    def update_from_episodes(self, episodes: list[Any], **how: Any) -> dict[Any, Any]:
+        """The same as :meth:`update` with episodes, by its name of before.
+
+        Args:
+            episodes: As of :meth:`update`.
+            **how: As of :meth:`update`.
+        """
+        return self.update(episodes=episodes, **how)
+
     def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Return ``func(this learner, ...)``.
 
@@ -648,7 +684,7 @@ def _megabytes(columns: dict[str, Any]) -> float:
         if not isinstance(value, list)
         for _, leaf in leaves(value)
     ]
-    return sum(sizes) / 1e6
+    return float(sum(sizes)) / 1e6
 
 
 def _steps(columns: dict[str, Any]) -> int:

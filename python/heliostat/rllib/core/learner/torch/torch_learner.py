@@ -11,6 +11,7 @@ from heliostat.core.platform.extras import required
 from heliostat.rllib.core.columns import Columns
 from heliostat.rllib.core.learner.batches import flat_of_episodes, flat_of_rollouts
 from heliostat.rllib.core.learner.learner import DEFAULT_OPTIMIZER, Learner
+from heliostat.rllib.core.learner.torch.adam import Adam
 from heliostat.rllib.utils.nest import mapped
 
 torch = required("torch", "ray.rllib", "rllib")
@@ -231,8 +232,9 @@ def adam(params: list[Any], **how: Any) -> Any:
         params: The parameters.
         **how: As of ``torch.optim.Adam``. The learning rate is what a schedule sets.
     """
-    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in params)
-    return torch.optim.Adam(params, lr=1e-3, fused=fused, **how)
+    devices = {p.device.type if p.is_floating_point() else "" for p in params}
+    kind = Adam if devices in ({"cpu"}, {"cuda"}) else torch.optim.Adam
+    return kind(params, lr=1e-3, **how)
 
 
 class Followers:
