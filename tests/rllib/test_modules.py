@@ -544,3 +544,43 @@ def test_models_and_algorithms_that_there_are_not_say_what_there_is(ray_start: A
         config.rl_module(model_config={"use_attention": True}).build_algo()
     with pytest.raises(TuneError, match=r"Unknown trainable: PPOO\. Did you mean 'PPO'\?"):
         registry.registered("PPOO")
+
+
+def test_names_of_learners_logs_and_buffers() -> None:
+    from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+    from ray.rllib.utils.replay_buffers import (
+        MultiAgentPrioritizedEpisodeReplayBuffer,
+        PrioritizedEpisodeReplayBuffer,
+        multi_agent_prioritized_episode_buffer,
+        prioritized_episode_buffer,
+    )
+    from ray.rllib.utils.schedules.scheduler import Scheduler
+
+    assert (
+        prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer is PrioritizedEpisodeReplayBuffer
+    )
+    assert (
+        multi_agent_prioritized_episode_buffer.MultiAgentPrioritizedEpisodeReplayBuffer
+        is MultiAgentPrioritizedEpisodeReplayBuffer
+    )
+    logger = MetricsLogger()
+    logger.log_value(("learner", "loss"), 0.5, reduce="mean")
+    logger.log_value("steps", 3, reduce="sum")
+    assert MetricsLogger.peek_results(logger.reduce()) == {"learner": {"loss": 0.5}, "steps": 3}
+    how = {"setting_name": "lr", "description": "learning rate"}
+    for given in (0.1, [[0, 0.1], [100, 0.01]]):
+        Scheduler.validate(fixed_value_or_schedule=given, **how)
+    for given in ([[1, 0.1], [100, 0.01]], [[0, 0.1]], "fast"):
+        with pytest.raises(ValueError, match="lr"):
+            Scheduler.validate(fixed_value_or_schedule=given, **how)
+
+    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+    config = config.training(train_batch_size_per_learner=16, minibatch_size=16, num_epochs=1)
+    algo = config.rl_module(model_config={"fcnet_hiddens": [8]}).build_algo()
+    group = algo.learner_group
+    assert set(group.get_stats().values()) == {0}
+    episodes = algo.env_runner.sample(num_timesteps=16)
+    found = group.update_from_episodes(episodes, timesteps={"num_env_steps_sampled_lifetime": 16})
+    assert MetricsLogger.peek_results(found[0])["default_policy"]["num_module_steps_trained"] == 16
+    assert algo.restore_env_runners(algo.env_runner_group) == []
+    algo.stop()

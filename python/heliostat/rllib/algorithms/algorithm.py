@@ -337,6 +337,14 @@ class Algorithm(Checkpointable, Trainable):
                 self.learner_group, self._seq_no, self._timesteps
             )
 
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """Start runners of a group whose pause is over, and return the numbers of all that began anew.
+
+        Args:
+            env_runner_group: ``env_runner_group`` or ``eval_env_runner_group``.
+        """
+        return list(env_runner_group.restore())
+
     def _restore_runners(self) -> None:
         for group, evaluation in (
             (self.env_runner_group, False),
@@ -344,7 +352,7 @@ class Algorithm(Checkpointable, Trainable):
         ):
             if group is None:
                 continue
-            indices = group.restore()
+            indices = self.restore_env_runners(group)
             if indices:
                 self.callbacks.call(
                     "on_env_runners_recreated",

@@ -127,6 +127,33 @@ class LearnerGroup(Checkpointable):
             ) from error
         return found
 
+    def update_from_batch(self, batch: Any, **how: Any) -> list[dict[Any, Any]]:
+        """The same as :meth:`update` with ``batch``, by its name of before.
+
+        Args:
+            batch: As of :meth:`update`.
+            **how: As of :meth:`update`.
+        """
+        return self.update(batch=batch, **how)
+
+    def update_from_episodes(self, episodes: list[Any], **how: Any) -> list[dict[Any, Any]]:
+        """The same as :meth:`update` with ``episodes``, by its name of before.
+
+        Args:
+            episodes: As of :meth:`update`.
+            **how: As of :meth:`update`.
+        """
+        return self.update(episodes=episodes, **how)
+
+    def get_stats(self) -> dict[str, int]:
+        """Return how much waits for the learners and how much was dropped: nothing, because
+        :meth:`update` waits.
+        """
+        return {
+            "learner_group_ts_dropped_lifetime": 0,
+            "actor_manager_num_outstanding_async_reqs": 0,
+        }
+
     def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> list[Any]:
         """Return ``func(learner)`` of each learner.
 

@@ -262,6 +262,30 @@ class MetricsLogger:
             return default
         return _nested({name: stats.peek() for name, stats in below.items()})
 
+    @staticmethod
+    def peek_results(results: Any, compile: bool = True) -> Any:
+        """Return the values of what :meth:`reduce` returned, as a nested dict.
+
+        Args:
+            results: What a logger handed on, or a part of it.
+            compile: Has no effect: values are those of a result.
+        """
+        if isinstance(results, Stats):
+            return results.peek()
+        if not isinstance(results, dict):
+            return results
+        found = {_key(name): MetricsLogger.peek_results(own) for name, own in results.items()}
+        return _nested(found)
+
+    def merge_and_log_n_dicts(self, stats_dicts: list[dict[Any, Any]], *, key: Any = None) -> None:
+        """The same as :meth:`aggregate`, by its name of before.
+
+        Args:
+            stats_dicts: As of :meth:`aggregate`.
+            key: As of :meth:`aggregate`.
+        """
+        self.aggregate(stats_dicts, key=key)
+
     def reduce(self, compile: bool = False) -> dict[Any, Any]:
         """Return what was logged, for :meth:`aggregate` of another logger, and begin anew.
 

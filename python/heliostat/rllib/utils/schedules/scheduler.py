@@ -17,6 +17,33 @@ class Scheduler:
         self._given = fixed_value_or_schedule
         self._value = self.value_at(0)
 
+    @staticmethod
+    def validate(
+        *, fixed_value_or_schedule: Any, setting_name: str, description: str = "value"
+    ) -> None:
+        """Check what a scheduler is made of.
+
+        Args:
+            fixed_value_or_schedule: The number, or the pairs.
+            setting_name: The setting that has it.
+            description: What its values are, for the error.
+
+        Raises:
+            ValueError: It is neither; the message says what it should be.
+        """
+        given = fixed_value_or_schedule
+        if given is None or isinstance(given, (int, float)):
+            return
+        try:
+            pairs = [(float(at), float(value)) for at, value in given]
+        except (TypeError, ValueError):
+            pairs = []
+        if len(pairs) < 2 or pairs[0][0] != 0 or pairs != sorted(pairs, key=lambda pair: pair[0]):
+            raise ValueError(
+                f"{setting_name}={given!r}: a {description} is a number, or two or more pairs "
+                "[timestep, value] in their order, the first of timestep 0."
+            )
+
     def value_at(self, timestep: int) -> float:
         """Return the value at a timestep."""
         if not isinstance(self._given, (list, tuple)):

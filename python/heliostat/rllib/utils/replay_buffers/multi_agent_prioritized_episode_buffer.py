@@ -1,0 +1,9 @@
+"""Where programs import the class from."""
+
+from __future__ import annotations
+
+from heliostat.rllib.utils.replay_buffers.multi_agent_episode_buffer import (
+    MultiAgentPrioritizedEpisodeReplayBuffer,
+)
+
+__all__ = ["MultiAgentPrioritizedEpisodeReplayBuffer"]

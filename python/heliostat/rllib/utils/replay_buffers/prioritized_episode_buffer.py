@@ -1,0 +1,9 @@
+"""Where programs import the class from."""
+
+from __future__ import annotations
+
+from heliostat.rllib.utils.replay_buffers.episode_replay_buffer import (
+    PrioritizedEpisodeReplayBuffer,
+)
+
+__all__ = ["PrioritizedEpisodeReplayBuffer"]
