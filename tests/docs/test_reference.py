@@ -245,6 +245,26 @@ def kinds(call: Call, name: str) -> set[str]:
     return {name, *(cls.__name__ for cls in above)} - {"Exception", "BaseException", "object"}
 
 
+def broken(doc: str) -> list[str]:
+    """Entries of a docstring that begin with no name, or end in the middle of a sentence."""
+    found = []
+    for title in ("Args", "Attributes", "Raises"):
+        text = sections(doc).get(title, "").strip("\n")
+        for entry in re.split(r"\n+(?= {4}\S)", text) if text else ():
+            if ENTRY.match(entry) is None or not entry.rstrip().endswith(
+                (".", ":", "…", ")", "``", '"')
+            ):
+                found.append(entry)
+    return found
+
+
+def test_entries_that_were_torn_apart_are_found() -> None:
+    whole = "Of.\n\nArgs:\n    a: One that goes\n        on.\n    b: Two."
+    assert not broken(whole)
+    assert broken(whole.replace("        on.\n    b: Two.", "    b: Two.\n        on."))
+    assert broken(whole.replace("        on.", "    on."))
+
+
 def gaps(call: Call) -> list[str]:
     """What its docstring leaves out."""
     parts = sections(call.doc)
@@ -252,6 +272,7 @@ def gaps(call: Call) -> list[str]:
     says = {"Returns", "Yields"} & set(parts) or call.doc.startswith(("Return ", "Yield "))
     if gives(call) and not says:
         missing.append("Returns")
+    missing += [f"torn apart: {entry.strip()}" for entry in broken(call.doc)]
     told = set(re.findall(r"\w+", parts.get("Raises", "")))
     missing += [f"Raises: {name}" for name in sorted(raised(call)) if not told & kinds(call, name)]
     return missing

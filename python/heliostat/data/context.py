@@ -157,6 +157,7 @@ class DataContext(UnusedSettings):
     Args:
         execution_options: Limits of resources, order of results, and further ``ExecutionOptions``.
         target_max_block_size: Outputs of tasks are cut into blocks of about this size. Smaller where
+            the object store is small, so that several fit. None: never cut.
         target_min_block_size: Reads are not split into less than this.
         read_op_min_num_blocks: Blocks that a large read is split into at least.
         min_parallelism: Its older name.
@@ -169,20 +170,19 @@ class DataContext(UnusedSettings):
         enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
         enable_stats_summary_collection: Keep the figures of finished executions for ``list_stats_summaries``.
         checkpoint_config: Remember in a folder which rows a write has written, so that the same program, run
+            again, goes on there: a ``CheckpointConfig`` of ``heliostat.data.checkpoint``, or its arguments
+            as a dict.
         enable_arrow_backed_pandas_conversion: DataFrames made of blocks have columns of Arrow types
             ("int64[pyarrow]"), which hold missing values; False: numpy's types, where integers with
             missing values become floats. Columns of ``from_pandas`` keep their own types.
         actor_task_retry_on_errors: Errors of a callable class after which its task is begun again, as
+            often as after a death: a list of classes, or True for all.
         retried_io_errors: Parts of classes and messages of errors, or patterns of them, after which a read
             goes on where it was and the write of a file is begun again.
         max_errored_blocks: Blocks that may fail before an execution does; -1: any number.
         scheduling_strategy: Where tasks go in a cluster of several nodes.
         store_fraction: Part of the object store that one execution keeps full at most.
         max_task_retries_on_death: How often a task is begun again whose process died.
-            the object store is small, so that several fit. None: never cut.
-            again, goes on there: a ``CheckpointConfig`` of ``heliostat.data.checkpoint``, or its arguments
-            as a dict.
-            often as after a death: a list of classes, or True for all.
 
     Raises:
         ValueError: While setting, ``shuffle_strategy`` is none of ``ShuffleStrategy``.

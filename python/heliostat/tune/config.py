@@ -121,8 +121,8 @@ class RunConfig:
         progress_reporter: A ``CLIReporter``, or another ``ProgressReporter``, that is called instead of the
             lines that a search prints; not with ``verbose=0``.
         log_to_file: What a trial prints goes into files of its folder, too: True: "stdout" and "stderr";
-        local_dir: Refused (DeprecationWarning): pass ``storage_path``.
             a name: one file; two names: one for each.
+        local_dir: Refused (DeprecationWarning): pass ``storage_path``.
     """
 
     name: str | None = None
@@ -189,11 +189,11 @@ class TuneConfig:
         max_concurrent_trials: How many trials run at a time. Default, and below 1: as many as fit.
         time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
         reuse_actors: A process runs one trial after the other: functions always, class trainables if
+            their ``reset_config`` returns True. False: each trial has a new process, so that variables
+            of the environment, globals, threads and memory of a GPU end with it.
         trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and
             its folder's.
         chdir_to_trial_dir: Refused (DeprecationWarning): set RAY_CHDIR_TO_TRIAL_DIR.
-            their ``reset_config`` returns True. False: each trial has a new process, so that variables
-            of the environment, globals, threads and memory of a GPU end with it.
 
     Examples:
         >>> import ray

@@ -499,6 +499,7 @@ class DataIterator(abc.ABC):
         Args:
             label_column: The label's column; None: the label is None.
             feature_columns: Names of the columns of one tensor, side by side; a list or a dict of such
+                lists: as many tensors. Default: all but the label's.
             label_column_dtype: The label's torch dtype. Default: as the data is.
             feature_column_dtypes: One torch dtype for the features, or one for each of several tensors.
             batch_size: Rows of a batch.
@@ -509,7 +510,6 @@ class DataIterator(abc.ABC):
             local_shuffle_seed: Makes that repeatable. Default: another order each time.
             unsqueeze_label_tensor: The label has the shape (rows, 1) rather than (rows,).
             unsqueeze_feature_tensors: The same for each column of the features.
-                lists: as many tensors. Default: all but the label's.
 
         Raises:
             TypeError: The dtypes do not have the form of the columns.

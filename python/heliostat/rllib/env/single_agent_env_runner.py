@@ -83,8 +83,7 @@ class SingleAgentEnvRunner(EnvRunner):
 
         Args:
             num_timesteps: How many steps at least, over all environments. Default: of each environment as
-            many
-                as ``rollout_fragment_length`` says.
+                many as ``rollout_fragment_length`` says.
             num_episodes: How many episodes that ended, in the place of steps.
             explore: Whether actions are drawn. Default: the setting.
             random_actions: Whether actions are drawn from the space, without the module.

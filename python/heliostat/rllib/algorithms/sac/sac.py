@@ -14,8 +14,7 @@ class SACConfig(ReplayingConfig):
 
     Besides those of every algorithm, ``training()`` takes ``twin_q``, ``tau``, ``initial_alpha``,
     ``target_entropy`` (``"auto"`` or a number), ``n_step``, ``actor_lr``, ``critic_lr``, ``alpha_lr``
-    (numbers or
-    schedules), ``target_network_update_freq``, ``replay_buffer_config``, ``training_intensity``,
+    (numbers or schedules), ``target_network_update_freq``, ``replay_buffer_config``, ``training_intensity``,
     ``num_steps_sampled_before_learning_starts`` and ``store_buffer_in_checkpoints``.
     """
 

@@ -29,8 +29,7 @@ class Learner(Checkpointable):
     """Base of learners: batches of samples, losses, gradients, optimizers.
 
     Override :meth:`compute_loss_for_module` for a loss of your own. A batch is a dict of tensors by column
-    and
-    of shape ``(batch, ...)``, for each module id.
+    and of shape ``(batch, ...)``, for each module id.
 
     Args:
         config: The algorithm's settings.
@@ -382,8 +381,8 @@ class Learner(Checkpointable):
         Args:
             batch: Arrays by column, for each module id.
             how: ``rollouts`` or ``episodes`` in the place of a batch; ``timesteps``, how many steps were
-            sampled so
-                far (``num_env_steps_sampled_lifetime``); ``num_epochs``, how often all of it is gone through;
+                sampled so far (``num_env_steps_sampled_lifetime``); ``num_epochs``, how often all of it is
+                gone through;
                 ``minibatch_size``, steps of one gradient (default: all); ``shuffle_batch_per_epoch``, whether
                 steps are in another order each time; ``num_total_minibatches``, how many gradients at most.
 

@@ -93,7 +93,7 @@ class LearnerGroup(Checkpointable):
             rollouts: What runners sampled.
             episodes: Episodes, or parts of them.
             async_update: Refused: algorithms that learn while they sample keep references of calls
-            themselves.
+                themselves.
             how: As of ``Learner.update``.
 
         Returns:

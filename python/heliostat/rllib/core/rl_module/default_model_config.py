@@ -13,7 +13,7 @@ class DefaultModelConfig:
     Attributes:
         fcnet_hiddens: Units of the encoder's layers.
         fcnet_activation: ``"tanh"``, ``"relu"``, ``"silu"`` (``"swish"``), ``"elu"``, ``"gelu"``,
-        ``"linear"``.
+            ``"linear"``.
         fcnet_use_layernorm: Whether a layer norm follows each layer.
         conv_filters: Layers of image observations: lists ``[channels, kernel, stride]``. Default for boxes of
             three dimensions: three or four layers by the image's size.

@@ -127,7 +127,7 @@ class MetricsLogger:
 
     Args:
         root: Whether results are reported from here: sums over the lifetime stay, elsewhere they are handed
-        on.
+            on.
         stats_cls_lookup: Kept for programs that pass it.
     """
 

@@ -239,8 +239,7 @@ class Encoder(nn.Module):  # type: ignore[name-defined]
         """Return features and the next state.
 
         Observations are of shape ``(batch, ...)``; of an encoder with a state ``(batch, time, ...)``, with
-        the
-        state before the first step in ``Columns.STATE_IN``.
+        the state before the first step in ``Columns.STATE_IN``.
         """
         observations = batch[Columns.OBS]
         if not self.stateful:
