@@ -93,16 +93,18 @@ def why_no_gpu() -> str:
     """Why there is no GPU to check; empty when there is one."""
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed"
-    import torch
-
-    if not torch.backends.cuda.is_built():
-        return f"torch {torch.__version__} is built without CUDA"
     # In a process of its own: it makes a context that would count as memory in use.
-    probe = "import torch; print(torch.cuda.is_available() and torch.cuda.device_count())"
+    probe = (
+        "import torch; print(torch.__version__, torch.backends.cuda.is_built(), "
+        "torch.cuda.is_available() and torch.cuda.device_count())"
+    )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     if done.returncode:
         return done.stderr.strip().splitlines()[-1]
-    return "torch finds no device" if done.stdout.strip() in ("False", "0") else ""
+    version, is_built, devices = done.stdout.split()
+    if is_built == "False":
+        return f"torch {version} is built without CUDA"
+    return "torch finds no device" if devices in ("False", "0") else ""
 
 
 # ---- one process for each check ----
