@@ -39,6 +39,7 @@ pub mod logs;
 pub mod node;
 pub mod peer;
 pub mod reader;
+pub mod references;
 pub mod serve;
 pub mod tally;
 pub mod template;

@@ -12,7 +12,7 @@ use crate::codec::{self, Purpose};
 use crate::gil::{GilSite, detached};
 use crate::ids::ActorID;
 use crate::object_ref::ObjectRef;
-use crate::{errors, rows, session};
+use crate::{errors, exceptions, rows, session};
 
 /// Asks, without the GIL; a refusal is raised.
 pub(crate) fn ask(py: Python<'_>, request: ControlRequest) -> PyResult<ControlResponse> {
@@ -30,7 +30,7 @@ pub(crate) fn ask(py: Python<'_>, request: ControlRequest) -> PyResult<ControlRe
 }
 
 pub(crate) fn unexpected(py: Python<'_>, response: &ControlResponse) -> PyErr {
-    errors::named(
+    exceptions::named(
         py,
         "RaySystemError",
         &format!("the control service gave an unexpected answer: {response:?}"),

@@ -18,7 +18,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::rows;
 use crate::session::{self, Session};
-use crate::worker::{RunningCall, devices};
+use crate::worker::devices;
 
 /// A call that runs here.
 pub(crate) struct Running {
@@ -53,6 +53,18 @@ impl Running {
     }
 }
 
+/// What the `ContextVar` of an async actor holds: the base of `_RunningCall`.
+#[pyclass(frozen, subclass, name = "_PresentCall", module = "heliostat._heliostat")]
+pub(crate) struct PresentCall {
+    running: Arc<Running>,
+}
+
+impl PresentCall {
+    pub(crate) fn new(running: Arc<Running>) -> Self {
+        Self { running }
+    }
+}
+
 /// The actor that this process is.
 pub(crate) struct Actor {
     pub(crate) spec: ActorSpec,
@@ -69,7 +81,7 @@ thread_local! {
 static MAIN: RwLock<Option<Arc<Running>>> = RwLock::new(None);
 static ACTOR: RwLock<Option<Arc<Actor>>> = RwLock::new(None);
 static INSTANCE: RwLock<Option<Py<PyAny>>> = RwLock::new(None);
-/// In an async actor, the `ContextVar` that holds the task's `RunningCall`.
+/// In an async actor, the `ContextVar` that holds the task's [`PresentCall`].
 static VARIABLE: RwLock<Option<Py<PyAny>>> = RwLock::new(None);
 
 /// Makes `running` the present call of this thread until the guard goes.
@@ -103,9 +115,9 @@ pub(crate) fn running_here(py: Python<'_>) -> Option<Arc<Running>> {
     let variable = VARIABLE.read().as_ref().map(|variable| variable.clone_ref(py));
     if let Some(variable) = variable
         && let Ok(call) = variable.bind(py).call_method1(intern!(py, "get"), (py.None(),))
-        && let Ok(call) = call.cast::<RunningCall>()
+        && let Ok(call) = call.cast::<PresentCall>()
     {
-        return Some(call.get().running());
+        return Some(Arc::clone(&call.get().running));
     }
     CURRENT.with_borrow(Clone::clone)
 }

@@ -6,23 +6,12 @@ use helio_types::DeathCause;
 use helio_worker::{Error, Payload, sites};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyModule};
+use pyo3::types::PyDict;
 
-use crate::codec::{self, Source};
-
-fn exceptions(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    MODULE
-        .get_or_try_init(py, || PyModule::import(py, "heliostat.exceptions").map(Bound::unbind))
-        .map(|module| module.bind(py))
-}
-
-/// An exception of `heliostat.exceptions`, by name, with a message.
-pub(crate) fn named(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    let made = exceptions(py).and_then(|module| module.getattr(class)?.call1((message,)));
-    made.map_or_else(|error| error, PyErr::from_value)
-}
+use crate::codec::read::decode;
+use crate::codec::source::Source;
+use crate::exceptions::{module, named};
+use crate::worker::leftovers;
 
 /// Returns the exception for a failed call of the runtime.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
@@ -61,7 +50,7 @@ pub(crate) fn from_payload(py: Python<'_>, payload: &Payload) -> PyErr {
 
 /// Returns the exception that reading a stored exception raises: an instance of its cause's class too.
 pub(crate) fn from_bytes(py: Python<'_>, source: Source) -> PyErr {
-    crate::worker::_note_error();
+    leftovers::_note_error();
     let as_cause = exception_of(py, source).and_then(|stored| {
         let convert = stored.getattr_opt(pyo3::intern!(py, "as_instanceof_cause"))?;
         convert.map_or(Ok(stored), |convert| convert.call0())
@@ -79,17 +68,17 @@ pub(crate) fn exception_of(py: Python<'_>, source: Source) -> PyResult<Bound<'_,
             .call1((error, name));
     }
     if let Some((_, error)) = was_told(&source) {
-        return codec::decode(py, Source::copied(error));
+        return decode(py, Source::copied(error));
     }
     match SystemError::from_payload(&source) {
         Some(error) => from_system(py, &error),
-        None => codec::decode(py, source),
+        None => decode(py, source),
     }
 }
 
 fn from_system<'py>(py: Python<'py>, error: &SystemError) -> PyResult<Bound<'py, PyAny>> {
     let hex = |is_nil: bool, hex: String| if is_nil { String::new() } else { hex };
-    exceptions(py)?.getattr("from_system_error")?.call1((
+    module(py)?.getattr("from_system_error")?.call1((
         error.kind as u32,
         &error.message,
         cause(py, &error.cause)?,
@@ -116,7 +105,7 @@ fn cause<'py>(py: Python<'py>, cause: &DeathCause) -> PyResult<Bound<'py, PyDict
         from_system(py, &system)?
     } else {
         // An exception that cannot be read here must not hide the death that it explains.
-        codec::decode(py, Source::copied(&cause.error))
+        decode(py, Source::copied(&cause.error))
             .unwrap_or_else(|error| error.into_value(py).into_bound(py).into_any())
     };
     dict.set_item("error", error)?;

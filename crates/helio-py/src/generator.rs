@@ -13,7 +13,7 @@ use crate::gil::{GilSite, detached};
 use crate::ids::TaskID;
 use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
-use crate::{errors, objects};
+use crate::{errors, exceptions, timeouts};
 
 /// Item 0's index among the call's returns; the generator itself has index 1.
 pub(crate) const FIRST_ITEM: u32 = 2;
@@ -76,7 +76,7 @@ impl ObjectRefGenerator {
 
     fn session(&self, py: Python<'_>) -> PyResult<std::sync::Arc<Session>> {
         session::of_epoch(self.epoch).ok_or_else(|| {
-            errors::named(py, "RaySystemError", "the session of this generator has ended")
+            exceptions::named(py, "RaySystemError", "the session of this generator has ended")
         })
     }
 
@@ -257,7 +257,7 @@ impl ObjectRefGenerator {
         py: Python<'py>,
         timeout_s: Option<f64>,
     ) -> PyResult<Bound<'py, ObjectRef>> {
-        match self.step(py, objects::timeout(timeout_s)?)? {
+        match self.step(py, timeouts::timeout(timeout_s)?)? {
             Step::Item(reference) => Ok(reference),
             Step::NotYet => ObjectRef::uncounted(py, ObjectId::NIL),
             Step::End => Err(PyStopIteration::new_err(())),

@@ -15,7 +15,8 @@ use pyo3::prelude::*;
 use crate::gil::{GilSite, detached};
 use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
-use crate::{control, errors, groups, worker};
+use crate::worker::blocking::warn_if_blocking;
+use crate::{control, errors, exceptions, groups, timeouts};
 
 /// How long a `get` that has timed out asks around for the reason, at most.
 const REASON_MAX: Duration = Duration::from_millis(300);
@@ -57,7 +58,7 @@ pub(crate) fn fetch(
     got.map_err(|(error, reason)| match error {
         Error::Timeout => {
             let text = format!("Get timed out: some object(s) not ready. {reason}");
-            errors::named(py, "GetTimeoutError", text.trim_end())
+            exceptions::named(py, "GetTimeoutError", text.trim_end())
         }
         error => errors::raise(py, error),
     })
@@ -82,8 +83,8 @@ pub(crate) fn fetch_for_user(
     ids: &[ObjectId],
     seconds: Option<f64>,
 ) -> PyResult<Vec<Payload>> {
-    worker::warn_if_blocking(py, "get", seconds)?;
-    let timeout = crate::objects::timeout(seconds)?;
+    warn_if_blocking(py, "get", seconds)?;
+    let timeout = timeouts::timeout(seconds)?;
     session.runtime.begin_read(ids);
     fetch(py, session, ids, timeout)
 }
@@ -159,7 +160,7 @@ pub(crate) fn object_places(
     let me = session.runtime.address().worker_id;
     let ids: Vec<ObjectId> =
         refs.iter().map(|one| one.get().known(&session)).collect::<PyResult<_>>()?;
-    let timeout = crate::objects::timeout(timeout)?;
+    let timeout = timeouts::timeout(timeout)?;
     let mut places: HashMap<ObjectId, Place> = HashMap::new();
     for part in ids.chunks(PLACES_MAX) {
         let question =
@@ -168,7 +169,7 @@ pub(crate) fn object_places(
             Ok(told) => told,
             Err(Error::Timeout) => {
                 let text = "The owners of the objects did not say in time where they are.";
-                return Err(errors::named(py, "GetTimeoutError", text));
+                return Err(exceptions::named(py, "GetTimeoutError", text));
             }
             Err(error) => return Err(errors::raise(py, error)),
         };

@@ -10,6 +10,7 @@ mod control;
 mod current;
 mod environment;
 mod errors;
+mod exceptions;
 mod generator;
 mod gil;
 mod groups;
@@ -27,6 +28,7 @@ mod session;
 mod settings;
 mod sites;
 mod terminal;
+mod timeouts;
 mod worker;
 
 use pyo3::prelude::*;

@@ -1,5 +1,6 @@
 //! `ObjectRef`: one counted reference to an object.
 
+use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 
 use helio_config::table::ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION;
@@ -13,10 +14,9 @@ use pyo3::pyclass::CompareOp;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
-use crate::codec::refs;
 use crate::ids::{self, JobID, TaskID};
 use crate::session::Session;
-use crate::{errors, session};
+use crate::{exceptions, session};
 
 /// A reference to an object, which may not be there yet. ``ray.get`` gives its value.
 ///
@@ -105,6 +105,46 @@ impl ObjectRef {
     }
 }
 
+thread_local! {
+    /// One list per value that this thread is pickling; an object's `__reduce__` may put another.
+    static COLLECTING: RefCell<Vec<Vec<Py<ObjectRef>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Proof that a collector is open, and a way to take back what a failed attempt collected.
+pub(crate) struct Collected(());
+
+impl Collected {
+    /// How many references there are so far.
+    pub(crate) fn mark(&self) -> usize {
+        COLLECTING.with_borrow(|stack| stack.last().map_or(0, Vec::len))
+    }
+
+    /// Forgets what came after the mark.
+    pub(crate) fn back_to(&self, mark: usize) {
+        // Dropped outside of the borrow: a reference's end may run code that pickles.
+        let dropped =
+            COLLECTING.with_borrow_mut(|stack| stack.last_mut().map(|list| list.split_off(mark)));
+        drop(dropped);
+    }
+}
+
+/// Opens a collector around `pickle`; what it collected comes out too, in order.
+pub(crate) fn collecting<T>(pickle: impl FnOnce(&Collected) -> T) -> (T, Vec<Py<ObjectRef>>) {
+    COLLECTING.with_borrow_mut(|stack| stack.push(Vec::new()));
+    let value = pickle(&Collected(()));
+    let refs = COLLECTING.with_borrow_mut(Vec::pop).unwrap_or_default();
+    (value, refs)
+}
+
+/// Hands a reference to the thread's collector and returns its position; `None` when none is open.
+pub(crate) fn collect(reference: &Bound<'_, ObjectRef>) -> Option<usize> {
+    COLLECTING.with_borrow_mut(|stack| {
+        let list = stack.last_mut()?;
+        list.push(reference.clone().unbind());
+        Some(list.len() - 1)
+    })
+}
+
 fn parse(id: &Bound<'_, PyAny>) -> PyResult<ObjectId> {
     let Ok(bytes) = id.cast::<PyBytes>() else {
         return Err(PyTypeError::new_err(format!("Unsupported type: {}", id.get_type())));
@@ -148,7 +188,7 @@ fn reduce_out_of_band<'py>(
              forever in the lifetime of the worker process and can cause Ray object leaks.",
             this.id.hex()
         );
-        return Err(errors::named(py, "OufOfBandObjectRefSerializationException", &message));
+        return Err(exceptions::named(py, "OufOfBandObjectRefSerializationException", &message));
     }
     let data = if session::of_epoch(this.epoch).is_some() {
         this.pin();
@@ -306,7 +346,7 @@ impl ObjectRef {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         static TAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = slf.py();
-        match refs::collect(slf) {
+        match collect(slf) {
             Some(position) => {
                 Ok((function(py, &TAKE, "_take_ref")?.clone(), PyTuple::new(py, [position])?))
             }

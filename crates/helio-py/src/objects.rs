@@ -14,7 +14,8 @@ use crate::gil::{GilSite, detached};
 use crate::inspect::{fetch, fetch_for_user};
 use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
-use crate::{errors, sites, worker};
+use crate::worker::blocking::warn_if_blocking;
+use crate::{errors, exceptions, sites, timeouts};
 
 /// The value of an object, or what reading it raises.
 fn value(py: Python<'_>, payload: Payload) -> PyResult<Bound<'_, PyAny>> {
@@ -23,15 +24,6 @@ fn value(py: Python<'_>, payload: Payload) -> PyResult<Bound<'_, PyAny>> {
     } else {
         codec::decode(py, Source::Shared(payload.bytes))
     }
-}
-
-/// Seconds as users give them; too many are no bound at all.
-pub(crate) fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
-    let Some(seconds) = seconds else { return Ok(None) };
-    if seconds.is_nan() {
-        return Err(PyValueError::new_err("the timeout is not a number"));
-    }
-    Ok(Duration::try_from_secs_f64(seconds.max(0.0)).ok())
 }
 
 /// Flags may be anything that is true or false.
@@ -275,8 +267,8 @@ pub(crate) fn wait<'py>(
             "num_returns cannot be greater than the number of ray_waitables provided to ray.wait.",
         ));
     }
-    worker::warn_if_blocking(py, "wait", timeout)?;
-    let within = self::timeout(timeout)?;
+    warn_if_blocking(py, "wait", timeout)?;
+    let within = timeouts::timeout(timeout)?;
     let flags = if streams.is_empty() {
         wait_for(py, &session, &ids, count, within, fetch_local)?
     } else {
@@ -434,7 +426,7 @@ pub(crate) fn cancel(
 /// The value of the one object that was read.
 fn only(py: Python<'_>, payloads: Vec<Payload>) -> PyResult<Bound<'_, PyAny>> {
     let payload = payloads.into_iter().next();
-    value(py, payload.ok_or_else(|| errors::named(py, "RaySystemError", "get gave no value"))?)
+    value(py, payload.ok_or_else(|| exceptions::named(py, "RaySystemError", "get gave no value"))?)
 }
 
 /// The value of an object that `is_ready`, `watch` or `take_ready` has named; raises its error, and the one

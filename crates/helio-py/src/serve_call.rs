@@ -338,7 +338,7 @@ impl _ServeResponse {
         Self { _call: call.map(Bound::unbind) }
     }
 
-    /// The answer, if the call was sent, nobody's event loop would be held up, and it is no error; else what `slowly`
+    /// The answer, if the call was sent, nobody's event loop would be held up, and it is not an error; else what `slowly`
     /// returns, which gets the error, too.
     fn _result<'py>(
         slf: &Bound<'py, Self>,

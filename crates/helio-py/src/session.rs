@@ -25,7 +25,7 @@ use pyo3::types::PyDict;
 use crate::gil::{GilSite, detached};
 use crate::ids;
 use crate::rows;
-use crate::{environment, errors};
+use crate::{environment, exceptions};
 
 /// One session of this process.
 pub(crate) struct Session {
@@ -111,7 +111,7 @@ pub(crate) fn active(py: Python<'_>) -> PyResult<Arc<Session>> {
 pub(crate) fn connected(py: Python<'_>) -> PyResult<Arc<Session>> {
     present().ok_or_else(|| {
         let message = "Ray has not been started yet. You can start Ray with 'ray.init()'.";
-        errors::named(py, "RaySystemError", message)
+        exceptions::named(py, "RaySystemError", message)
     })
 }
 

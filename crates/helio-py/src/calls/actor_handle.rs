@@ -6,7 +6,7 @@ use helio_types::ActorId;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::errors;
+use crate::exceptions;
 use crate::ids::ActorID;
 use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
@@ -31,7 +31,7 @@ impl ActorHandleBase {
              or look it up by name, in the present session.",
             self.id.hex()
         );
-        Err(errors::named(py, "ActorHandleNotFoundError", &message))
+        Err(exceptions::named(py, "ActorHandleNotFoundError", &message))
     }
 }
 

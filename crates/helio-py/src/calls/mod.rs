@@ -8,7 +8,6 @@ mod actor_method;
 mod arity;
 mod creation;
 mod definition;
-mod method_slot;
 mod options;
 mod plan;
 mod returns;
@@ -16,12 +15,11 @@ mod spans;
 mod task_caller;
 
 pub(crate) use actor_handle::ActorHandleBase;
-pub(crate) use actor_method::ActorMethod;
+pub(crate) use actor_method::{ActorMethod, MethodSlot};
 pub(crate) use creation::{
     actor_pending_calls, create_actor, expect, kill_actor, know_actor, new_actor_id,
 };
 pub(crate) use definition::Definition;
-pub(crate) use method_slot::MethodSlot;
 pub(crate) use options::{ActorOptions, MethodOptions, Placement, TaskOptions};
 pub(crate) use spans::{call, set_tracer};
 pub(crate) use task_caller::TaskCaller;

@@ -3,20 +3,24 @@
 //! that is itself a reference. The table of references inside others comes last, as in documents.
 
 use helio_proto::frame::INLINE_MAX;
+use helio_proto::references;
 use helio_types::ObjectId;
 use helio_worker::{CallArgs, Payload};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use super::read::{Cursor, damaged};
-use super::refs::{self, Collected};
+use super::layout::damaged;
+use super::purpose::Purpose;
+use super::read::{Cursor, decode};
+use super::refs;
 use super::sink::Sink;
 use super::source::Source;
-use super::write::{Purpose, Ready, plain, ready};
-use super::{put, tag};
+use super::tag;
+use super::values::put;
+use super::write::{Ready, plain, ready};
 use crate::errors;
 use crate::gil::GilSite;
-use crate::object_ref::ObjectRef;
+use crate::object_ref::{Collected, ObjectRef, collecting};
 use crate::session::Session;
 
 const KEYWORDS: u8 = 1;
@@ -57,7 +61,7 @@ pub(crate) fn pack(session: &Session, passed: &Passed<'_, '_>) -> PyResult<Packe
             sink.bytes(name.as_bytes());
         }
     }
-    let (packed, held) = refs::collecting(|collected| {
+    let (packed, held) = collecting(|collected| {
         let mut values =
             Values { sink: &mut sink, deps: &mut deps, collected, name: passed.name, session };
         passed.args.iter().try_for_each(|arg| values.pack(&arg))?;
@@ -132,7 +136,7 @@ pub(crate) fn unpack<'py>(
     if flags & REFS == 0 {
         return read(py, &body, flags, deps);
     }
-    let table = refs::read_table(&body).ok_or_else(damaged)?;
+    let table = references::get(&body).ok_or_else(damaged)?;
     refs::reading(py, table, || read(py, &body, flags, deps))
 }
 
@@ -162,7 +166,7 @@ fn read<'py>(
         if dep.is_error {
             Err(PyErr::from_value(errors::exception_of(py, source)?))
         } else {
-            super::decode(py, source)
+            decode(py, source)
         }
     };
     let args = (0..n_args).map(|_| next()).collect::<PyResult<Vec<_>>>()?;

@@ -16,9 +16,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString};
 
 use super::exported::Exported;
-use super::refs::Collected;
+use super::purpose::Purpose;
 use super::view::View;
-use super::write::Purpose;
+use crate::object_ref::Collected;
 
 /// A pickle and the buffers beside it.
 pub(super) struct Pickled<'py> {

@@ -1,12 +1,13 @@
 //! Bytes to values.
 
-use pyo3::exceptions::PyValueError;
+use helio_proto::references;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
+use super::layout::{ALIGNMENT, damaged};
 use super::source::Source;
 use super::view::View;
-use super::{ALIGNMENT, ndarray, pickle, refs, tag, tree};
+use super::{ndarray, pickle, refs, tag, tree};
 
 /// Smaller pickles are copied for the unpickler, which is quicker than a view.
 const VIEW_MIN: usize = 1 << 10;
@@ -28,12 +29,8 @@ pub(crate) fn decode(py: Python<'_>, source: Source) -> PyResult<Bound<'_, PyAny
         return cursor.value(py);
     }
     cursor.at = 1;
-    let table = refs::read_table(&source).ok_or_else(damaged)?;
+    let table = references::get(&source).ok_or_else(damaged)?;
     refs::reading(py, table, || cursor.value(py))
-}
-
-pub(super) fn damaged() -> PyErr {
-    PyValueError::new_err("the serialized value is damaged: it ends early or has an unknown tag")
 }
 
 impl<'a> Cursor<'a> {

@@ -4,8 +4,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::ALIGNMENT;
 use super::exported::Exported;
+use super::layout::ALIGNMENT;
 use super::{tag, tree};
 
 /// Larger parts are remembered instead of copied.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use helio_worker::Bytes;
 
-use super::ALIGNMENT;
+use super::layout::ALIGNMENT;
 
 /// The runtime's bytes, or a copy of our own.
 #[derive(Clone)]

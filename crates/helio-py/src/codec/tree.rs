@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::read::damaged;
+use super::layout::damaged;
 
 mod kind {
     pub(super) const NONE: u8 = 0;

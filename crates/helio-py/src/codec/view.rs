@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::Source;
+use super::source::Source;
 
 /// Bytes of an object, for the buffer protocol.
 #[pyclass(frozen, module = "heliostat._heliostat", name = "_View")]

@@ -7,21 +7,11 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::ndarray;
 use super::pickle::{self, Pickled};
-use super::refs::{self, Collected};
+use super::purpose::Purpose;
+use super::refs;
 use super::sink::{Held, Sink};
 use super::{tag, tree};
-use crate::object_ref::ObjectRef;
-
-/// The purpose of an encoding, for the message of a failure.
-#[derive(Clone, Copy)]
-pub(crate) enum Purpose<'a> {
-    Put,
-    /// An argument of the function or method of that name.
-    Argument(&'a str),
-    /// A result of it.
-    Result(&'a str),
-    Value,
-}
+use crate::object_ref::{Collected, ObjectRef, collect, collecting};
 
 /// A value on its way out, and the references inside it, which are held until it is gone.
 pub(crate) struct Encoded {
@@ -60,7 +50,7 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult
     if plain(value, &mut sink) {
         return Ok(Encoded { sink, refs: Vec::new() });
     }
-    let (ready, refs) = refs::collecting(|collected| ready(value, collected, purpose));
+    let (ready, refs) = collecting(|collected| ready(value, collected, purpose));
     let (ready, refs) = (ready?, refs);
     if refs.is_empty() {
         ready.write(py, &mut sink);
@@ -106,7 +96,7 @@ fn list_of_refs<'py>(value: &Bound<'py, PyAny>, collected: &Collected) -> Option
             collected.back_to(begin);
             return None;
         };
-        refs::collect(reference);
+        collect(reference);
     }
     Some(Ready::Refs(begin, collected.mark() - begin))
 }

@@ -3,8 +3,8 @@
 use helio_types::ActorId;
 use pyo3::prelude::*;
 
-use super::JobID;
 use super::base::id_class;
+use super::job::JobID;
 
 id_class! {
     /// An actor, through all its restarts.

@@ -2,13 +2,18 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 
 /// The longest id.
 const LONGEST: usize = 28;
+
+/// Fills `bytes` with randomness.
+pub(crate) fn random(bytes: &mut [u8]) -> PyResult<()> {
+    getrandom::fill(bytes).map_err(|error| PyOSError::new_err(format!("no randomness: {error}")))
+}
 
 /// A fixed-size byte string. Equality and hash go by class and bytes.
 #[pyclass(subclass, frozen, module = "heliostat._heliostat")]
@@ -100,7 +105,7 @@ impl BaseID {
     #[classmethod]
     fn from_random<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
         let mut bytes = [0; LONGEST];
-        super::random(&mut bytes)?;
+        random(&mut bytes)?;
         cls.call1((PyBytes::new(cls.py(), &bytes[..Self::class_size(cls)?]),))
     }
 

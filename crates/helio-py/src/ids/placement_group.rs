@@ -3,8 +3,8 @@
 use helio_types::PlacementGroupId;
 use pyo3::prelude::*;
 
-use super::JobID;
-use super::base::id_class;
+use super::base::{id_class, random};
+use super::job::JobID;
 
 id_class! {
     /// A placement group.
@@ -17,7 +17,7 @@ id_class! {
         #[pyo3(name = "of")]
         fn of_job<'py>(job_id: &Bound<'py, JobID>) -> PyResult<Bound<'py, Self>> {
             let mut id = PlacementGroupId::default();
-            super::random(&mut id.0[..14])?;
+            random(&mut id.0[..14])?;
             id.0[14..].copy_from_slice(&JobID::id(job_id).0);
             Self::of(job_id.py(), id)
         }

@@ -3,8 +3,9 @@
 use helio_types::TaskId;
 use pyo3::prelude::*;
 
+use super::actor::ActorID;
 use super::base::id_class;
-use super::{ActorID, JobID};
+use super::job::JobID;
 
 id_class! {
     /// One call of a task or of an actor's method, through all its attempts.

@@ -15,12 +15,13 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::execute::{self, apply, is_actor_exit};
 use super::failure::{self, Failure};
+use super::flow::Flow;
 use super::functions::{self, Entry};
-use super::main_loop::Flow;
+use super::printing::end_lines;
 use super::title::{self, Shown};
-use super::{ending, leftovers, results, stream};
+use super::{ending, leftovers, outcomes, results, stream};
 use crate::codec::args;
-use crate::current::Running;
+use crate::current::{PresentCall, Running};
 use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session;
@@ -47,7 +48,7 @@ pub(super) fn serve(py: Python<'_>) -> PyResult<Flow> {
 }
 
 /// A call of an async actor's method, from its arrival to its answer.
-#[pyclass(frozen, name = "_RunningCall", module = "heliostat._heliostat")]
+#[pyclass(frozen, extends = PresentCall, name = "_RunningCall", module = "heliostat._heliostat")]
 pub(crate) struct RunningCall {
     running: Arc<Running>,
     entry: Arc<Entry>,
@@ -59,24 +60,18 @@ pub(crate) struct RunningCall {
 }
 
 impl RunningCall {
-    pub(crate) fn running(&self) -> Arc<Running> {
-        Arc::clone(&self.running)
-    }
-
-    fn make(py: Python<'_>, call: Call) -> PyResult<Self> {
+    fn make(py: Python<'_>, call: Call) -> PyResult<Bound<'_, Self>> {
         let entry = functions::method(py, &call.template)?;
         let template = Arc::clone(&call.template);
-        Ok(Self {
-            running: Running::new(call.task, template, None),
-            entry,
-            returns: call.returns,
-            call: Mutex::new(Some(call)),
-            shown: Mutex::default(),
-        })
+        let running = Running::new(call.task, template, None);
+        let present = PresentCall::new(Arc::clone(&running));
+        let returns = call.returns;
+        let (call, shown) = (Mutex::new(Some(call)), Mutex::default());
+        Bound::new(py, (Self { running, entry, returns, call, shown }, present))
     }
 
     fn finish_with(&self, py: Python<'_>, outcome: Outcome) -> PyResult<()> {
-        super::end_lines(py);
+        end_lines(py);
         let left = self.running.has_left().then(|| ending::outcome(&self.running, self.returns));
         let (task, outcome) = (self.running.task, left.unwrap_or(outcome));
         let session = session::connected(py)?;
@@ -152,7 +147,7 @@ impl RunningCall {
             // An exception that would end the process is not stored in place of an item.
             let judged = failure::judge(py, &session, &self.running, entry, error, self.returns);
             let Failure::Failed(outcome) = judged else { return Ok(()) };
-            return self.finish_with(py, results::after(returns, outcome));
+            return self.finish_with(py, outcomes::after(returns, outcome));
         }
         self.finish_with(py, Outcome { returns, ..Outcome::default() })
     }
@@ -194,7 +189,7 @@ pub(crate) fn _next_call(py: Python<'_>, waits: bool) -> PyResult<Bound<'_, PyAn
         session.runtime.next_work(Some(Duration::ZERO), &mut || false)
     };
     match work {
-        Ok(Some(Work::Call(call))) => Ok(Bound::new(py, RunningCall::make(py, *call)?)?.into_any()),
+        Ok(Some(Work::Call(call))) => Ok(RunningCall::make(py, *call)?.into_any()),
         Ok(Some(Work::Cancel(task))) => Ok(PyBytes::new(py, &task.0).into_any()),
         Ok(Some(Work::Exit { drain, .. })) => {
             Ok(pyo3::types::PyBool::new(py, drain).to_owned().into_any())

@@ -6,11 +6,11 @@ use helio_types::TaskId;
 use helio_worker::Construct;
 use pyo3::prelude::*;
 
+use super::blocking::{ASYNC, THREADED};
 use super::execute::is_actor_exit;
+use super::printing::end_lines;
 use super::title::Title;
-use super::{
-    ASYNC, THREADED, asynchronous, devices, failure, functions, job, pool, process, threads, title,
-};
+use super::{asynchronous, devices, failure, functions, job, pool, process, threads, title};
 use crate::calls;
 use crate::codec::args;
 use crate::current::{self, Actor, Running};
@@ -55,7 +55,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     session::forget_plans();
     let scope = current::enter(Arc::clone(&running), true);
     let made = instance(py, &template, &body, &deps, is_async);
-    super::end_lines(py);
+    end_lines(py);
     drop((scope, shown));
     title::rest();
     match made {

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use helio_config::table::ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS;
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_types::DeathCause;
+use helio_types::{DeathCause, DeathKind};
 use helio_worker::Outcome;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
-use super::{pool, results};
+use super::blocking::is_concurrent;
+use super::{outcomes, pool};
 use crate::current::{self, Running};
 use crate::session::{self, Session};
 
@@ -52,7 +53,7 @@ pub(super) fn outcome(running: &Running, returns: u32) -> Outcome {
         cause: cause.clone(),
         ..SystemError::new(ErrorKind::ActorDied, cause.message)
     };
-    results::failed(error.to_payload(), returns, false)
+    outcomes::failed(error.to_payload(), returns, false)
 }
 
 /// The code to leave with, if somebody asked for the end.
@@ -68,12 +69,25 @@ pub(super) fn announce(session: &Session) {
     session.runtime.leaving(ending.cause.clone());
 }
 
+/// Why the process has ended, if it ends with that code.
+pub(super) fn exit_cause(code: i32) -> (DeathKind, String) {
+    let is_actor = current::actor().is_some();
+    let kind = if is_actor && code == 0 { DeathKind::UserExit } else { DeathKind::Exited };
+    let message = if kind == DeathKind::UserExit {
+        "Worker exits by an user request. Worker exits with an exit code 0.".to_owned()
+    } else {
+        let signal = if code == 128 + libc::SIGTERM { " (SIGTERM)" } else { "" };
+        format!("Worker exits unexpectedly. Worker exits with an exit code {code}{signal}.")
+    };
+    (kind, message)
+}
+
 /// End with `code` once the calls that run are over, if this is an actor that runs several at once;
 /// whether it is.
 #[pyfunction]
 pub(crate) fn _ask_to_leave(code: i32) -> bool {
-    let (true, Some(session)) = (super::is_concurrent(), session::present()) else { return false };
-    let (kind, message) = super::execute::exit_cause(code);
+    let (true, Some(session)) = (is_concurrent(), session::present()) else { return false };
+    let (kind, message) = exit_cause(code);
     ask(&session, DeathCause { code, ..DeathCause::new(kind, message) });
     true
 }

@@ -12,10 +12,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::blocking::{ASYNC, is_concurrent};
+use super::ending::exit_cause;
 use super::failure::{self, Failure};
+use super::flow::{Flow, leaving, linger};
 use super::functions::{self, Callable, Entry, Target};
-use super::main_loop::{Flow, leaving, linger};
-use super::{cancel, ending, job, leftovers, results, stream, title};
+use super::printing::end_lines;
+use super::{cancel, ending, job, leftovers, outcomes, results, stream, title};
 use crate::calls;
 use crate::codec::args::{self, Unpacked};
 use crate::current::{self, Running};
@@ -184,7 +187,7 @@ fn finish(
             Err(_) => 1,
         });
     }
-    super::end_lines(py);
+    end_lines(py);
     let (outcome, held) = match outcome {
         Ok((outcome, mut held)) => match held.broken.take() {
             None => (Ok(outcome), held),
@@ -196,7 +199,7 @@ fn finish(
     let mut outcome = match outcome {
         outcome if running.has_left() || is_exit(py, &outcome) => {
             // Others may go on for long; without them the end is near and tells all callers.
-            if super::is_concurrent() {
+            if is_concurrent() {
                 session.runtime.finish(call.task, ending::outcome(running, call.returns));
             }
             return Flow::Leave(0);
@@ -204,7 +207,7 @@ fn finish(
         Ok(outcome) => outcome,
         Err((error, before)) => {
             match failure::judge(py, session, running, entry, error, call.returns) {
-                Failure::Failed(outcome) => results::after(before, outcome),
+                Failure::Failed(outcome) => outcomes::after(before, outcome),
                 Failure::Exit(code) => return exit(session, code, call.task),
             }
         }
@@ -230,20 +233,7 @@ pub(super) fn exit(session: &Session, code: i32, by: TaskId) -> Flow {
     Flow::Leave(code)
 }
 
-/// Why the process has ended, if it ends with that code.
-pub(super) fn exit_cause(code: i32) -> (DeathKind, String) {
-    let is_actor = current::actor().is_some();
-    let kind = if is_actor && code == 0 { DeathKind::UserExit } else { DeathKind::Exited };
-    let message = if kind == DeathKind::UserExit {
-        "Worker exits by an user request. Worker exits with an exit code 0.".to_owned()
-    } else {
-        let signal = if code == 128 + libc::SIGTERM { " (SIGTERM)" } else { "" };
-        format!("Worker exits unexpectedly. Worker exits with an exit code {code}{signal}.")
-    };
-    (kind, message)
-}
-
-/// Marks `SystemExit` of `exit_actor()`, which is no error of the process.
+/// Marks `SystemExit` of `exit_actor()`, which is not an error of the process.
 const ACTOR_EXIT: &str = "_heliostat_actor_exit";
 
 pub(super) fn is_actor_exit(py: Python<'_>, error: &PyErr) -> bool {
@@ -267,7 +257,7 @@ pub(crate) fn exit_actor(py: Python<'_>) -> PyResult<()> {
     let by = running.map_or(TaskId::NIL, |call| call.task);
     let cause = DeathCause { by, method, ..DeathCause::new(DeathKind::UserExit, message) };
     ending::ask(&*session::connected(py)?, cause);
-    let class = if super::ASYNC.load(Ordering::Relaxed) {
+    let class = if ASYNC.load(Ordering::Relaxed) {
         py.import("heliostat.exceptions")?.getattr("AsyncioActorExit")?
     } else {
         py.get_type::<PySystemExit>().into_any()

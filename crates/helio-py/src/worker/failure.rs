@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 
 use super::functions::Entry;
-use super::{leftovers, results};
+use super::{leftovers, outcomes};
 use crate::codec::{self, Purpose};
 use crate::current::Running;
 use crate::session::Session;
@@ -35,7 +35,7 @@ pub(super) fn judge(
     let cancelled = session.runtime.is_cancelled(running.task);
     if cancelled && (error.is_instance_of::<PyKeyboardInterrupt>(py) || is_cancellation(py, &error))
     {
-        return Failure::Failed(results::failed(cancelled_payload(running), returns, false));
+        return Failure::Failed(outcomes::failed(cancelled_payload(running), returns, false));
     }
     let retryable = entry.is_some_and(|entry| is_retryable(py, entry, &error));
     let line = error.to_string();
@@ -43,7 +43,7 @@ pub(super) fn judge(
         system if system.first() == Some(&TAG) => system,
         raised => told(line.lines().next().unwrap_or_default(), &raised),
     };
-    Failure::Failed(results::failed(payload, returns, retryable))
+    Failure::Failed(outcomes::failed(payload, returns, retryable))
 }
 
 fn cancelled_payload(running: &Running) -> Vec<u8> {

@@ -4,25 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helio_types::{DeathCause, DeathKind, TaskId, WorkerId};
+use helio_types::WorkerId;
 use helio_worker::{Error, Options, Work};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 
-use super::{asynchronous, cancel, construct, devices, ending, execute, pool, rehearsal, title};
+use super::flow::Flow;
+use super::{
+    asynchronous, cancel, construct, devices, ending, execute, pool, threaded, title, warm_up,
+};
 use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
-
-/// How the loop goes on after a piece of work.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    Next,
-    /// The process ends with this code; what Python has registered with `atexit` runs.
-    Leave(i32),
-    /// The process ends now.
-    Die(i32),
-}
 
 /// How calls reach the user's code here.
 enum Mode {
@@ -69,7 +62,7 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
 
 fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
     let mut mode = Mode::Here;
-    let mut first = rehearsal::unless_work_comes(py, session)?;
+    let mut first = warm_up::unless_work_comes(py, session)?;
     loop {
         // The pools' threads hold the GIL: to let go of it for each call would be to wait for each.
         let here = match mode {
@@ -90,7 +83,7 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
             Work::Call(call) => match mode {
                 Mode::Here => execute::run(py, session, *call)?,
                 Mode::Pools => {
-                    pool::submit(py, session, *call)?;
+                    threaded::submit(py, session, *call)?;
                     Flow::Next
                 }
             },
@@ -139,28 +132,6 @@ fn next(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
             Ok(Err(error)) => return Err(errors::raise(py, error)),
             Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => {}
             Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Tells the daemon that the process ends by its own will, and in which call.
-pub(super) fn leaving(session: &Session, kind: DeathKind, code: i32, message: String, by: TaskId) {
-    let pid = std::process::id();
-    session.runtime.leaving(DeathCause { kind, code, pid, message, by, ..DeathCause::default() });
-}
-
-/// Takes no work any more, and ends when nobody needs what the process owns or has begun.
-pub(super) fn linger(py: Python<'_>, session: &Session, message: &str) -> Flow {
-    loop {
-        let pid = std::process::id();
-        let cause = DeathCause { pid, ..DeathCause::new(DeathKind::Intended, message) };
-        let lingered =
-            detached(py, GilSite::Linger, |interrupt| session.runtime.linger(cause, interrupt));
-        match lingered {
-            Ok(Ok(())) => return Flow::Leave(0),
-            Ok(Err(Error::Disconnected(_))) => return Flow::Die(0),
-            // Nothing runs here that could be interrupted.
-            Ok(Err(_)) | Err(_) => {}
         }
     }
 }

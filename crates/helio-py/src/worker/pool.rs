@@ -1,5 +1,4 @@
-//! The pools of a threaded actor: one queue and up to so many threads per concurrency group. The main
-//! thread hands out; a thread is started when a call comes and none is idle.
+//! The pools of a threaded actor: one queue and up to so many threads per concurrency group.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,17 +9,15 @@ use parking_lot::{Condvar, Mutex};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use super::main_loop::Flow;
-use super::{ending, execute, title};
+use super::title;
 use crate::current;
 use crate::gil::{GilSite, detached};
-use crate::session::{self, Session};
 
 /// A thread that was idle for so long is called what the actor is.
 const REST_AFTER: Duration = Duration::from_millis(100);
 
 /// A concurrency group.
-struct Pool {
+pub(super) struct Pool {
     max: usize,
     state: Mutex<State>,
     /// A call came, or the pool is closed.
@@ -63,69 +60,37 @@ pub(super) fn open() -> PyResult<()> {
     Ok(())
 }
 
-fn find(name: &str) -> Option<Arc<Pool>> {
+/// The pool of a concurrency group, or the default one; `None` outside of threaded actors.
+pub(super) fn find(name: &str) -> Option<Arc<Pool>> {
     let pools = POOLS.lock();
     let pools = pools.as_ref()?;
     pools.get(name).or_else(|| pools.get("")).cloned()
 }
 
-/// Hands a call to its group.
-pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<()> {
-    let group = call.template.concurrency_group.clone();
-    let Some(pool) = find(&group) else {
-        session.runtime.runs(call.task);
-        return execute::run_method(py, session, call, true).map(drop);
-    };
-    let start = {
-        let mut state = pool.state.lock();
+impl Pool {
+    /// Queues a call, unless nothing begins any more; whether one more thread is to be started for it.
+    pub(super) fn push(&self, call: Call) -> bool {
+        let mut state = self.state.lock();
         if state.closed {
-            return Ok(());
+            return false;
         }
         state.queue.push_back(call);
-        let start = state.idle < state.queue.len() && state.threads < pool.max;
+        let start = state.idle < state.queue.len() && state.threads < self.max;
         state.threads += usize::from(start);
-        pool.wake_one(&mut state);
+        self.wake_one(&mut state);
         start
-    };
-    if start {
-        py.import("heliostat.core.worker.main_loop")?
-            .getattr("start_pool_thread")?
-            .call1((group,))?;
     }
-    Ok(())
-}
 
-/// A pool thread's life.
-#[pyfunction]
-pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
-    let (Some(pool), Some(session)) = (find(group), session::present()) else { return Ok(()) };
-    loop {
-        // A thread that keeps the GIL between two calls runs both without a change of threads.
-        let call = match pool.try_next() {
-            Some(call) => call,
-            None => match detached(py, GilSite::Pool, |_| pool.next())? {
-                Some(call) => call,
-                None => return Ok(()),
-            },
-        };
-        session.runtime.runs(call.task);
-        let flow = execute::run_method(py, &session, call, false);
-        pool.done();
-        if let Flow::Leave(code) | Flow::Die(code) = flow? {
-            ending::ask_announced(&session, code);
-        }
-    }
-}
-
-impl Pool {
-    fn try_next(&self) -> Option<Call> {
+    /// The next call, if one is queued.
+    pub(super) fn try_next(&self) -> Option<Call> {
         let mut state = self.state.lock();
         let call = state.queue.pop_front()?;
         state.running += 1;
         Some(call)
     }
 
-    fn next(&self) -> Option<Call> {
+    /// Waits for the next call; `None`: the pool is closed.
+    pub(super) fn next(&self) -> Option<Call> {
         let mut state = self.state.lock();
         let mut is_resting = false;
         loop {
@@ -161,7 +126,8 @@ impl Pool {
         }
     }
 
-    fn done(&self) {
+    /// A call is over.
+    pub(super) fn done(&self) {
         let mut state = self.state.lock();
         state.running -= 1;
         if state.running == 0 && state.queue.is_empty() {

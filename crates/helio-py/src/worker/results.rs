@@ -1,7 +1,7 @@
 //! Values on their way back to the caller.
 
 use helio_types::ObjectId;
-use helio_worker::{Outcome, Outgoing, OutgoingValue};
+use helio_worker::{Outgoing, OutgoingValue};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,6 +13,7 @@ use crate::current;
 use crate::errors;
 use crate::gil::GilSite;
 use crate::object_ref::ObjectRef;
+use crate::objects;
 use crate::session::Session;
 
 /// Values that are ready to be sent; the references in them are held until they are.
@@ -138,7 +139,7 @@ fn dynamic<'py>(
     let mut refs = Vec::new();
     for item in items.try_iter()? {
         let purpose = Purpose::Result(&entry.template.front.function_name);
-        match item.and_then(|item| crate::objects::store(py, session, &item, purpose)) {
+        match item.and_then(|item| objects::store(py, session, &item, purpose)) {
             Ok(item) => refs.push(item),
             Err(error) if ends_here(entry, items, &error) => {
                 let Some(running) = current::running(py) else { return Err(error) };
@@ -152,19 +153,4 @@ fn dynamic<'py>(
         }
     }
     py.import("heliostat.core.worker.main_loop")?.getattr("dynamic_refs")?.call1((refs,))
-}
-
-/// The outcome of a call that raised: the error in place of each value.
-pub(super) fn failed(error: Vec<u8>, returns: u32, retryable: bool) -> Outcome {
-    let n = if returns == helio_proto::peer::STREAMING { 1 } else { returns as usize };
-    let value = Outgoing { value: OutgoingValue::Error(error), contained: Vec::new() };
-    Outcome { returns: vec![value; n], failed: true, retryable, ..Outcome::default() }
-}
-
-/// The outcome of a call that raised after it had made the values `before`.
-pub(super) fn after(before: Vec<Outgoing>, mut failed: Outcome) -> Outcome {
-    for (place, value) in failed.returns.iter_mut().zip(before) {
-        *place = value;
-    }
-    failed
 }

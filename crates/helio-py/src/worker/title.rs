@@ -57,7 +57,7 @@ struct Area {
     running: usize,
 }
 
-/// `None`: the process is no worker, or the kernel does not say where its command line is.
+/// `None`: the process is not a worker, or the kernel does not say where its command line is.
 static AREA: Mutex<Option<Area>> = Mutex::new(None);
 /// The title between two calls of a worker of tasks.
 static IDLE: OnceLock<Title> = OnceLock::new();

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{IntoPyObjectExt as _, PyTraverseError, PyVisit};
 
+use super::common::{dict, resource_set, unknown};
 use super::table::{Actor, Shared};
-use super::{dict, resource_set, unknown};
 
 /// The options of an actor, each given or by default.
 #[pyclass(frozen, module = "heliostat._heliostat")]

@@ -4,9 +4,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{IntoPyObjectExt as _, PyTraverseError, PyVisit};
 
+use super::actor::ActorOptions;
+use super::common::unknown;
 use super::table::{self, Method};
 use super::value::Value as _;
-use super::{ActorOptions, unknown};
 use crate::calls::returns::Returns;
 
 /// The options of an actor's method, each given, the actor's, or by default.

@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{IntoPyObjectExt as _, PyTraverseError, PyVisit};
 
+use super::common::{dict, resource_set, unknown};
 use super::table::{self, Shared, Task};
 use super::value::Value as _;
-use super::{dict, resource_set, unknown};
 use crate::calls::returns::Returns;
 
 /// The options of a task, each given or by default.
