@@ -36,9 +36,10 @@ impl AsRef<[u8]> for Pin {
     }
 }
 
-/// See the module; `None`: the process has no object store.
+/// The memory file of the node's object store as it is mapped here.
 #[derive(Debug)]
 pub(crate) struct MappedStore {
+    /// `None`: the process has no object store.
     pub(crate) arena: Option<Arc<Arena>>,
     pub(crate) released: Released,
 }
