@@ -53,7 +53,7 @@ impl Running {
     }
 }
 
-/// What the `ContextVar` of an async actor holds: the base of `_RunningCall`.
+/// The value in the `ContextVar` of an async actor: the base of `_RunningCall`.
 #[pyclass(frozen, subclass, name = "_PresentCall", module = "heliostat._heliostat")]
 pub(crate) struct PresentCall {
     running: Arc<Running>,

@@ -1,4 +1,4 @@
-//! What only a driver does: it has workers made ready ahead, and takes what its terminal is to show.
+//! The calls that only a driver makes: for workers made ready ahead, and for the lines of its terminal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What the daemon was told: its arguments and settings, checked before any file is made.
+//! The arguments and settings of the daemon, checked before any file is made.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::{folder, kubernetes, overrides, settings, values};
 
 /// The arguments and settings of the start.
 pub(super) struct Given {
-    /// What the node offers, after overrides.
+    /// The resources that the node offers, after overrides.
     pub(super) offer: Offer,
     pub(super) resources: BTreeMap<String, f64>,
     pub(super) labels: BTreeMap<String, String>,

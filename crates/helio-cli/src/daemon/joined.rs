@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::starter::Starter;
 use crate::{afar, authority, control_store, names};
 
-/// What the node has joined, and by which ways it is reached.
+/// The cluster that the node has joined, and the ways by which the node is reached.
 pub(super) struct Joined {
     pub(super) control: Control,
     pub(super) guest_node: Option<GuestNode>,

@@ -1,4 +1,4 @@
-//! Which jobs have changed since their records were written.
+//! The jobs that have changed since their records were written.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -10,7 +10,7 @@ use super::cluster;
 use super::machine::Watch;
 use crate::input::{Input, Inputs};
 
-/// What is asked for measurements.
+/// The places that measurements are read from.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) token: String,

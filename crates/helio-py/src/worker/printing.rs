@@ -1,4 +1,4 @@
-//! What user code prints: which call prints it, and whether its last line has ended.
+//! The output of user code: which call prints it, and whether its last line has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What comes from other processes, and the check that what could begin has begun.
+//! Frames of other processes, and the check that each call which could begin has begun.
 
 use helio_proto::peer::Frame;
 use helio_types::TaskId;

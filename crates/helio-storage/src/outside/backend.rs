@@ -1,4 +1,4 @@
-//! What a store has to do for its leader: a few conditional operations, and how each may end.
+//! The conditional operations of a store, and how each may end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the options of tasks and of actors share.
+//! Functions that the options of tasks and of actors share.
 
 use helio_types::{Quantity, ResourceSet};
 use pyo3::exceptions::PyKeyError;
