@@ -20,17 +20,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 NAMED = "filter_keys=name&filter_predicates=%3D&filter_values="
-# What the page of tasks asks for at each change, and what the overview does.
+# What the page of tasks asks for at each change, and the overview when one of these lists has changed.
 TASKS = f"/api/v0/tasks?age=400&detail=1&why=1&limit=100&order=creation_time_ms&{NAMED}"
 SUMMARY = "/api/v0/tasks/summarize?age=400"
-OVERVIEW = [
-    "/api/cluster_status",
-    "/api/jobs/",
-    SUMMARY,
-    "/api/v0/actors/summarize",
-    "/api/v0/tasks/errors?age=400",
-    "/api/v0/tasks/activity?age=400&most=800&since=",
-]
+OVERVIEW = {
+    "tasks": [
+        SUMMARY,
+        "/api/v0/tasks/errors?age=400",
+        "/api/v0/tasks/activity?age=400&most=400&since=",
+    ],
+    "actors,jobs,nodes": ["/api/cluster_status", "/api/jobs/", "/api/v0/actors/summarize"],
+    "nodes": ["/nodes?view=summary"],
+}
 STEP_S = 0.02
 LISTS = {
     "by name": TASKS + "short",
@@ -143,16 +144,17 @@ class Head:
 
 
 class Page:
-    """A page that is open: it follows, and asks for what it shows at each change."""
+    """A page that is open: it follows lists, and asks for what it shows of those that have changed."""
 
-    def __init__(self, head: Head, of: str, asks: list[str]) -> None:
+    def __init__(self, head: Head, asks: dict[str, list[str]]) -> None:
         self.events, self.took, self.is_over = 0, [], False
         self.bytes = 0
-        self.thread = threading.Thread(target=self.follow, args=(head, of, asks), daemon=True)
+        self.thread = threading.Thread(target=self.follow, args=(head, asks), daemon=True)
         self.thread.start()
 
-    def follow(self, head: Head, of: str, asks: list[str]) -> None:
+    def follow(self, head: Head, asks: dict[str, list[str]]) -> None:
         events, link = head.link(), head.link()
+        of = ",".join(sorted({one for names in asks for one in names.split(",")}))
         events.request(
             "GET", f"/api/v0/changes?of={of}", headers={"Authorization": f"Bearer {head.token}"}
         )
@@ -161,7 +163,9 @@ class Page:
             line = answer.readline()
             if line.startswith(b"data: "):
                 self.events += 1
-                for path in asks:
+                changed = set(json.loads(line.removeprefix(b"data: ")))
+                due = [paths for names, paths in asks.items() if changed & set(names.split(","))]
+                for path in (path for paths in due for path in paths):
                     now = str(int((time.time() - 1) * 1000)) if path.endswith("since=") else ""
                     began = time.monotonic()
                     self.bytes += len(head.get(link, path + now))
@@ -303,11 +307,11 @@ def main() -> None:
         for turn in range(args.turns):
             time.sleep(2)
             phase(head, load, "nobody looks", args.seconds)
-            page = Page(head, "tasks", [TASKS + "short", SUMMARY])
+            page = Page(head, {"tasks": [TASKS + "short", SUMMARY]})
             time.sleep(2)
             phase(head, load, "tasks and summary", args.seconds, page)
             page.close()
-            page = Page(head, "actors,jobs,nodes,tasks", OVERVIEW)
+            page = Page(head, OVERVIEW)
             time.sleep(2)
             phase(head, load, "overview", args.seconds, page)
             page.close()
@@ -318,7 +322,7 @@ def main() -> None:
         if args.idle:
             time.sleep(62)
             phase(head, load, "nothing runs, nobody looks", args.seconds)
-            page = Page(head, "actors,jobs,nodes,tasks", OVERVIEW)
+            page = Page(head, OVERVIEW)
             time.sleep(2)
             phase(head, load, "nothing runs, overview", args.seconds, page)
             page.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -44,6 +45,26 @@ def run(tmp_path: Path, ray_fresh: Callable[..., Any]) -> Run:
     return command
 
 
+def in_terminal(columns: int, folder: Path, *args: str) -> list[str]:
+    """The lines that a command prints into a terminal of that width."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        env = clean_env({"RAY_TMPDIR": str(folder), "TERM": "xterm"})
+        env.pop("COLUMNS", None)
+        sized = 'stty cols "$0"; exec "$@"'
+        os.execve("/bin/sh", ["sh", "-c", sized, str(columns), CLI, *args], env)
+    shown = b""
+    try:
+        while part := os.read(terminal, 65536):
+            shown += part
+    except OSError:  # its other end is closed
+        pass
+    finally:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown
+    return shown.decode().splitlines()
+
+
 @ray.remote(num_cpus=0)
 def until(path: str) -> None:
     while not os.path.exists(path):
@@ -78,6 +99,12 @@ def test_tasks_are_listed_got_counted_and_explained(run: Run, tmp_path: Path) ->
     assert re.match(r"TASK_ID +ATTEMPT_NUMBER +NAME +STATE", table)
     assert pending.task_id().hex() in table
     assert task not in table.replace(f"ObjectRef({task}", "")
+    for columns in (80, 120):
+        shown = in_terminal(columns, tmp_path, "list", "tasks")
+        assert max(map(len, shown)) <= columns, shown
+        assert any(pending.task_id().hex() in line and "after" in line for line in shown), shown
+    whole = in_terminal(80, tmp_path, "list", "tasks", "--wide")
+    assert re.match(r"TASK_ID +ATTEMPT_NUMBER +.* +ERROR_TYPE", whole[0]), whole
     detail = run("get", "tasks", pending.task_id().hex())
     assert "waits for its argument" in detail
     summary = json.loads(run("summary", "tasks", "--format", "json"))

@@ -58,10 +58,23 @@ try:
     ray.get(fails.remote())
 except ValueError:
     pass
+@ray.remote
+def step(n):
+    return n
+
 held = waits.remote()
 print("ready", flush=True)
 sys.stdin.readline()
+import itertools, time
+for n in itertools.count():
+    ray.get(step.remote(n))
+    print(n, flush=True)
+    time.sleep(0.01)
 """
+
+
+# A history's folder, its head, the tasks that the head had shown, the last call of `step` that it must have.
+Past = tuple[Path, Head, list[dict[str, Any]], int]
 
 
 class Opened:
@@ -152,8 +165,8 @@ def refused(place: Path, env: dict[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def driver_on(head: Head) -> Iterator[None]:
-    """A driver that has run its tasks and is there still."""
+def driver_on(head: Head) -> Iterator[subprocess.Popen[str]]:
+    """A driver that has run its tasks and is there still; told to, it calls `step` on and on."""
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER, f"127.0.0.1:{head.port}"],
         stdin=subprocess.PIPE,
@@ -164,7 +177,7 @@ def driver_on(head: Head) -> Iterator[None]:
         try:
             assert driver.stdout is not None
             assert driver.stdout.readline().strip() == "ready"
-            yield
+            yield driver
         finally:
             driver.kill()
 
@@ -180,13 +193,29 @@ def written(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.history"))
 
 
+def kill_head_while_calls_run(head: Head, driver: subprocess.Popen[str]) -> tuple[Path, int]:
+    """Kill the head when it has written twice after a call was over; its session's folder, and that call."""
+    folder = head.session() / "history"
+    assert driver.stdin is not None
+    assert driver.stdout is not None
+    driver.stdin.write("go on\n")
+    driver.stdin.flush()
+    last = [int(driver.stdout.readline()) for _ in range(20)][-1]
+    # What was asked for before the call may be written after it, and what is asked for then has it.
+    for _ in range(2):
+        size = written(folder)
+        while written(folder) == size:
+            assert driver.stdout.readline(), "the driver has ended"
+    return kill_head(head), last
+
+
 @pytest.fixture(scope="module")
-def past() -> Iterator[tuple[Path, Head, list[dict[str, Any]]]]:
-    """The history of a head that was killed, and the tasks that it had shown before."""
+def past() -> Iterator[Past]:
+    """The history of a head that was killed, and the tasks that it had to have."""
     head = web.new()
     head.start()
     try:
-        with driver_on(head):
+        with driver_on(head) as driver:
             history = head.session() / "history"
 
             def shown() -> list[dict[str, Any]]:
@@ -215,19 +244,19 @@ def past() -> Iterator[tuple[Path, Head, list[dict[str, Any]]]]:
                 return len(rows) >= len(before) and any(row["name"] == "waits" for row in rows)
 
             wait_until(is_kept, what="the tasks in the history", within=WAIT_S)
-            session = kill_head(head)
+            session, last = kill_head_while_calls_run(head, driver)
         copy = Path(head.home) / "copy"
         shutil.copytree(session / "history", copy / "history")
         shutil.copytree(session / "metrics", copy / "metrics")
-        yield copy, head, before
+        yield copy, head, before, last
     finally:
         web.end(head)
 
 
 def test_the_page_of_a_head_that_was_killed_is_as_it_was(
-    past: tuple[Path, Head, list[dict[str, Any]]],
+    past: Past,
 ) -> None:
-    folder, head, before = past
+    folder, head, before, last = past
     with opened(folder, head.env) as told:
         assert "<noscript>" in told.ask("/").text
         after = {(row["task_id"], row["attempt_number"]): row for row in told.rows("tasks")}
@@ -239,6 +268,8 @@ def test_the_page_of_a_head_that_was_killed_is_as_it_was(
         assert len(told.rows("tasks", name="square", state="FINISHED")) == 300
         assert len(told.rows("tasks", name="Counter.add")) == 20
         assert [row["state"] for row in told.rows("tasks", name="waits")] == ["RUNNING"]
+        # What was over before the last but one question is there, however the head ended.
+        assert len(told.rows("tasks", name="step", state="FINISHED")) > last
         (failed,) = told.rows("tasks", state="failed")
         assert "no such column" in failed["error_message"]
         (one,) = told.rows("tasks", task_id=failed["task_id"])
@@ -265,10 +296,10 @@ def test_the_page_of_a_head_that_was_killed_is_as_it_was(
 
 @pytest.mark.skipif(not BROWSER, reason="HELIOSTAT_BROWSER names no Chromium")
 def test_the_page_says_that_the_cluster_is_gone(
-    past: tuple[Path, Head, list[dict[str, Any]]],
+    past: Past,
 ) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    folder, head, _ = past
+    folder, head, *_ = past
     with opened(folder, head.env) as told, playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page()
@@ -292,9 +323,9 @@ def test_the_page_says_that_the_cluster_is_gone(
 
 
 def test_pages_of_the_past_go_on_where_they_ended(
-    past: tuple[Path, Head, list[dict[str, Any]]],
+    past: Past,
 ) -> None:
-    folder, head, _ = past
+    folder, head, *_ = past
     with opened(folder, head.env) as told:
         for order in ("", "&order=took"):
             seen: list[tuple[str, int]] = []
@@ -308,8 +339,8 @@ def test_pages_of_the_past_go_on_where_they_ended(
             assert len(seen) == len(set(seen)) == page["total"]
 
 
-def test_what_a_history_has_not_is_said(past: tuple[Path, Head, list[dict[str, Any]]]) -> None:
-    folder, head, _ = past
+def test_what_a_history_has_not_is_said(past: Past) -> None:
+    folder, head, *_ = past
     with opened(folder, head.env) as told:
         (node,) = told.rows("nodes")
         for path in (
@@ -326,9 +357,9 @@ def test_what_a_history_has_not_is_said(past: tuple[Path, Head, list[dict[str, A
 
 
 def test_a_history_that_is_cut_or_of_another_form_opens_with_what_is_there(
-    past: tuple[Path, Head, list[dict[str, Any]]], tmp_path: Path
+    past: Past, tmp_path: Path
 ) -> None:
-    folder, head, _ = past
+    folder, head, *_ = past
     cut = tmp_path / "cut"
     shutil.copytree(folder / "history", cut)
     (file,) = cut.glob("*.history")

@@ -506,6 +506,9 @@ pub(crate) struct List {
     /// Show all columns.
     #[arg(long)]
     pub(crate) detail: bool,
+    /// Show tables whole, however narrow the terminal is; elsewhere they always are.
+    #[arg(long)]
+    pub(crate) wide: bool,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
     /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
@@ -523,6 +526,9 @@ pub(crate) struct Get {
     /// Format of the output.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
+    /// Show tables whole, however narrow the terminal is; elsewhere they always are.
+    #[arg(long)]
+    pub(crate) wide: bool,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
     /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].

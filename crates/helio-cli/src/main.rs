@@ -42,6 +42,7 @@ mod state;
 mod status;
 mod stop;
 mod symmetric_run;
+mod table;
 mod values;
 mod why;
 mod why_deployment;

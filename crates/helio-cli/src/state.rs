@@ -10,7 +10,7 @@ use helio_report::{Resource, Row, summary, trace};
 use serde_json::{Value, json};
 
 use crate::args::{Format, Get, List, Summary, Timeline};
-use crate::{folder, locate, observer, output};
+use crate::{folder, locate, observer, output, table};
 
 /// How a cluster is asked: through the daemon of this machine.
 pub(crate) struct Cluster {
@@ -102,7 +102,7 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
         Format::Yaml => output::print(&yaml(&shown, &columns)),
         Format::Default | Format::Table if args.detail => output::print(&yaml(&shown, &columns)),
         Format::Default | Format::Table => {
-            output::print(&table(&shown, &columns));
+            output::print(&table(&shown, &columns, args.wide));
             output::line(&format!("{} of {of} {}", shown.len(), resource.name()));
         }
     }
@@ -125,7 +125,7 @@ pub(crate) fn get(args: &Get) -> Result<(), String> {
     let columns = resource.names(true);
     match args.format {
         Format::Json => output::line(&json(&found, &columns).to_string()),
-        Format::Table => output::print(&table(&found, &columns)),
+        Format::Table => output::print(&table(&found, &columns, args.wide)),
         Format::Default | Format::Yaml => output::print(&yaml(&found, &columns)),
     }
     Ok(())
@@ -204,7 +204,7 @@ fn summary_table(resource: Resource, summary: &Value) -> String {
         })
         .collect();
     let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
-    let mut text = table(&rows, &titles);
+    let mut text = table::whole(&rows, &titles);
     for (name, value) in summary.as_object().into_iter().flatten() {
         if name.starts_with("total_") || name == "note" {
             let name = name.replace('_', " ");
@@ -259,25 +259,12 @@ fn yaml(rows: &[Row], columns: &[&str]) -> String {
     if rows.is_empty() { "[]\n".to_owned() } else { text }
 }
 
-fn table(rows: &[Row], columns: &[&str]) -> String {
-    let mut lines: Vec<Vec<String>> =
-        vec![columns.iter().map(|name| name.to_uppercase()).collect()];
-    for row in rows {
-        lines.push(
-            columns.iter().map(|name| row.get(*name).map(shown).unwrap_or_default()).collect(),
-        );
+/// A table for whoever reads the output.
+fn table(rows: &[Row], columns: &[&str], is_wide: bool) -> String {
+    match table::terminal().filter(|_| !is_wide) {
+        Some(width) => table::within(width, rows, columns),
+        None => table::whole(rows, columns),
     }
-    let width =
-        |place: usize| lines.iter().map(|line| line[place].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -300,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_three_forms() {
+    fn rows_have_forms_for_programs() {
         let rows: Vec<Row> = [
             json!({"id": "ab", "n": 1, "x": null}),
             json!({"id": "abcd", "n": 22, "x": {"a": 1.5}}),
@@ -308,7 +295,6 @@ mod tests {
         .iter()
         .filter_map(|row| row.as_object().cloned())
         .collect();
-        assert_eq!(table(&rows, &["id", "n"]), "ID    N\nab    1\nabcd  22\n");
         assert_eq!(json(&rows[..1], &["n", "missing"]), json!([{"n": 1, "missing": null}]));
         assert_eq!(
             yaml(&rows, &["id", "x"]),

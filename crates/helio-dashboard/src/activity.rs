@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use helio_proto::inspect::TaskPhase;
 use helio_report::Row;
 use helio_report::calls::{Calls, Found};
 use helio_types::JobId;
@@ -23,28 +22,17 @@ fn number(row: &Row, column: &str) -> u64 {
     row.get(column).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// The calls that run, or have begun or ended since a moment, in milliseconds since 1970, of one job or (`""`)
-/// of all; the latest last, `most` of them. An `end` of 0 is of what runs.
+/// The calls that run, or were over since a moment, in milliseconds since 1970, of one job or (`""`) of all; the
+/// latest last, `most` of them. An `end` of 0 is of what runs.
 pub(crate) fn bars(calls: &Calls, since_ms: u64, job: &str, most: usize, now_ms: u64) -> Activity {
     let job_id = JobId::from_hex(job).ok();
-    let is_seen = |call: &Found<'_>| {
-        let (start, end) = call.times_us();
-        let runs = end == 0 && call.phase() == TaskPhase::Sent;
-        start > 0
-            && (runs || end / 1000 >= since_ms.max(1))
-            && (job.is_empty() || call.job() == job_id)
-    };
-    let since = calls.since(since_ms.max(1).saturating_mul(1000));
-    let mut seen: Vec<Found<'_>> = since.filter(is_seen).collect();
-    let place = |call: &Found<'_>| (call.times_us().0, call.key);
-    let left_out = seen.len().saturating_sub(most);
-    if left_out > 0 {
-        seen.select_nth_unstable_by_key(left_out - 1, place);
-        seen.drain(..left_out);
+    if job_id.is_none() && !job.is_empty() {
+        // No job has that name.
+        return Activity { now: now_ms, bars: Vec::new(), is_cut: false };
     }
-    seen.sort_unstable_by_key(place);
-    let bars = seen.iter().map(Found::bar).collect();
-    Activity { now: now_ms, bars, left_out: left_out as u64 }
+    let stream = calls.stream(since_ms.max(1).saturating_mul(1000), job_id, most);
+    let bars = stream.calls.iter().map(Found::bar).collect();
+    Activity { now: now_ms, bars, is_cut: stream.is_cut }
 }
 
 struct Group<'row> {
@@ -88,7 +76,7 @@ fn last_line(message: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use helio_proto::inspect::{Answer, TaskRow};
+    use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
     use helio_types::{ActorId, TaskId};
     use serde_json::json;
 
@@ -133,7 +121,7 @@ mod tests {
         ]);
         let told = bars(&calls, 100, "", BARS_MAX, 200);
         assert_eq!(starts(&told), [5, 90]);
-        assert_eq!((told.now, told.left_out), (200, 0));
+        assert_eq!((told.now, told.is_cut), (200, false));
         let job = JobId([1; JobId::LEN]).hex();
         assert_eq!(starts(&bars(&calls, 0, &job, BARS_MAX, 200)), [5, 10, 90]);
         assert!(bars(&calls, 0, "02", BARS_MAX, 200).bars.is_empty());
@@ -143,7 +131,7 @@ mod tests {
     fn of_too_many_bars_the_latest_are_told() {
         let many = (1..=BARS_MAX as u64 + 5).map(|at| call(at, TaskPhase::Finished, at, at));
         let told = bars(&table(many.collect()), 0, "", BARS_MAX, 9);
-        assert_eq!(told.left_out, 5);
+        assert!(told.is_cut);
         assert_eq!(starts(&told), (6..=BARS_MAX as u64 + 5).collect::<Vec<_>>());
     }
 

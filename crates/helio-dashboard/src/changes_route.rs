@@ -41,6 +41,8 @@ const ROUND: Duration = Duration::from_millis(400);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// So much a byte takes of what drivers tell of their runs, which is read to see whether it has changed.
 const FOR_EACH_BYTE: Duration = Duration::from_nanos(5);
+/// What of nodes changes with each call (how much of them is used) is said no more often.
+const USE_EVERY: Duration = Duration::from_secs(1);
 /// These change by being told.
 const VOLATILE: [&str; 2] = ["end_time_ms", "time"];
 
@@ -83,8 +85,23 @@ struct Seen {
     /// When it may be looked at again.
     next: Option<Instant>,
     print: u64,
+    /// The print of how much is used, and when it was looked at last.
+    use_print: u64,
+    use_at: Option<Instant>,
     /// How often it has changed.
     version: u64,
+}
+
+impl Seen {
+    /// Notes what a list has now, and how much is used.
+    fn note(&mut self, print: u64, use_print: u64, now: Instant) {
+        let is_other = print != self.print;
+        let is_due = self.use_at.is_none_or(|at| now >= at + USE_EVERY);
+        if is_other || (use_print != self.use_print && is_due) {
+            (self.print, self.use_print, self.use_at) = (print, use_print, Some(now));
+            self.version += 1;
+        }
+    }
 }
 
 /// The lists that pages follow, and the cost of following them.
@@ -122,44 +139,51 @@ async fn version(app: &App, of: Followed, verdict: Verdict) -> Result<u64, Refus
     if seen.next.is_some_and(|next| next > began) {
         return Ok(seen.version);
     }
-    let (print, takes) = match of {
+    let (print, use_print, takes) = match of {
         Followed::List(Resource::Tasks) => {
-            let told = app.answers.calls(app, ROUND).await?;
+            let told = app.answers.calls(app, Some(ROUND)).await?;
             let version = told.calls.as_ref().map_or(0, |calls| read(calls).version());
-            (print(&(version, told.silent)), Duration::ZERO)
+            (print(&(version, told.silent)), 0, Duration::ZERO)
         }
         // Of nodes pages show more than the list has.
         Followed::List(Resource::Nodes) => {
             let told = app.answers.nodes(app).await?;
-            let node = |node: &NodeInfo| {
-                helio_proto::encode(&NodeInfo { version: 0, pending: Vec::new(), ..node.clone() })
+            let whole =
+                |node: &NodeInfo| NodeInfo { version: 0, pending: Vec::new(), ..node.clone() };
+            let lasting = |node: &NodeInfo| NodeInfo {
+                available: Default::default(),
+                object_store_used: 0,
+                workers: 0,
+                gpus: Vec::new(),
+                is_idle: false,
+                ..whole(node)
+            };
+            let encoded = |of: &dyn Fn(&NodeInfo) -> NodeInfo| {
+                told.nodes.iter().map(|node| helio_proto::encode(&of(node))).collect::<Vec<_>>()
             };
             let pending = told.pending.iter().chain(told.nodes.iter().flat_map(|one| &one.pending));
             let waiting = pending.map(|one| (one.count, one.why.as_str())).collect::<Vec<_>>();
-            let nodes = told.nodes.iter().map(node).collect::<Vec<_>>();
-            (print(&(nodes, waiting)), FOR_EACH * told.nodes.len() as u32)
+            let lasting = print(&(encoded(&lasting), waiting));
+            (lasting, print(&encoded(&whole)), FOR_EACH * told.nodes.len() as u32)
         }
         Followed::List(Resource::Jobs) => {
             let rows = job_routes::details(app, verdict).await?;
             let takes = FOR_EACH * rows.len() as u32;
-            (print(&json!(rows).to_string()), takes)
+            (print(&json!(rows).to_string()), 0, takes)
         }
         Followed::List(other) => {
             let told = app.answers.rows(app, other).await?;
-            (print_rows(&told.rows), FOR_EACH * told.rows.len() as u32)
+            (print_rows(&told.rows), 0, FOR_EACH * told.rows.len() as u32)
         }
         Followed::Runs(_, namespace) => {
             let entries = KvEntries { namespace: namespace.to_owned(), ..KvEntries::default() };
             let pairs = app.asker.entries(entries).await.map_err(Refusal::unavailable)?;
             let bytes: usize = pairs.iter().map(|pair| pair.value.len()).sum();
             let pairs = pairs.iter().map(|pair| (&pair.key, &pair.value)).collect::<Vec<_>>();
-            (print(&pairs), FOR_EACH_BYTE * bytes as u32)
+            (print(&pairs), 0, FOR_EACH_BYTE * bytes as u32)
         }
     };
-    if print != seen.print {
-        seen.print = print;
-        seen.version += 1;
-    }
+    seen.note(print, use_print, began);
     // A little less, so that who looks each time sees something new each time.
     seen.next = Some(began + (EVERY / 2).max(takes * SHARE));
     Ok(seen.version)
@@ -275,4 +299,25 @@ pub(crate) async fn changes(
     // A proxy that gathers answers would keep them.
     reply.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_much_is_used_is_said_once_a_second_and_everything_else_at_once() {
+        let mut seen = Seen::default();
+        let begun = Instant::now();
+        let mut at = |ms: u64, print, use_print| {
+            seen.note(print, use_print, begun + Duration::from_millis(ms));
+            seen.version
+        };
+        assert_eq!(at(0, 1, 1), 1);
+        assert_eq!(at(200, 1, 2), 1);
+        assert_eq!(at(400, 2, 3), 2, "a node has come");
+        assert_eq!(at(1_200, 2, 4), 2);
+        assert_eq!(at(1_400, 2, 5), 3);
+        assert_eq!(at(2_400, 2, 5), 3, "nothing is other");
+    }
 }

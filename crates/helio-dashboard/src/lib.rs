@@ -35,6 +35,7 @@ mod page;
 mod page_routes;
 mod past;
 mod past_routes;
+mod patience;
 mod reply;
 mod serve_routes;
 mod server;
@@ -258,8 +259,11 @@ pub fn start(options: Options) -> io::Result<Handle> {
     });
     let session_dir = options.session_dir;
     let (listener, entrance) = (options.listener, options.entrance);
+    let recording = record(recorder)?;
     let run = move || {
         runtime.block_on(async move {
+            // It ends with this.
+            let _recording = recording;
             let listener = match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => listener,
                 Err(error) => return tracing::error!(%error, "the HTTP server cannot listen"),
@@ -269,7 +273,6 @@ pub fn start(options: Options) -> io::Result<Handle> {
             if let Some(past) = past {
                 tokio::spawn(past.keep(asker.clone()));
             }
-            tokio::spawn(history::keep(recorder));
             tokio::spawn(discovery::keep_file(asker.clone(), session_dir));
             tokio::spawn(Arc::clone(&jobs).publish(asker, address));
             let exporting = async {
@@ -292,6 +295,23 @@ pub fn start(options: Options) -> io::Result<Handle> {
     };
     let thread = std::thread::Builder::new().name("dashboard".to_owned()).spawn(run)?;
     Ok(Handle { stop, thread })
+}
+
+/// Keeps the cluster's history and the calls that pages see, on a thread of its own: what ten thousand processes tell at once is
+/// read and written there while requests are answered. It ends when what this returns is dropped.
+fn record(recorder: Recorder) -> io::Result<oneshot::Sender<()>> {
+    let (end, ended) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let run = move || {
+        runtime.block_on(async move {
+            tokio::select! {
+                () = history::keep(recorder) => {}
+                _ = ended => {}
+            }
+        });
+    };
+    std::thread::Builder::new().name("history".to_owned()).spawn(run)?;
+    Ok(end)
 }
 
 /// Serves the page of a cluster that is gone, on a thread of its own.

@@ -113,7 +113,10 @@ impl Wanted {
             ));
         }
         if let Some(calls) = &told.calls {
-            return Ok(self.answer(told, self.of_calls(&read(calls), &self.columns(resource))));
+            // Locked once: a second time while a writer waits would be for ever.
+            let calls = read(calls);
+            let chosen = self.of_calls(&calls, &self.columns(resource));
+            return Ok(self.answer(told, calls.len(), chosen));
         }
         let mut chosen: Vec<(String, &Row)> = rows
             .iter()
@@ -138,7 +141,8 @@ impl Wanted {
             Value::Object(columns.iter().map(|&name| (name.to_owned(), value(name))).collect())
         };
         let rows = chosen.into_iter().map(cut).collect::<Value>().to_string();
-        Ok(self.answer(told, Chosen { rows, filtered, next }))
+        let looked_at = told.rows.len();
+        Ok(self.answer(told, looked_at, Chosen { rows, filtered, next, looked_at }))
     }
 
     /// The columns that are shown.
@@ -148,18 +152,18 @@ impl Wanted {
         columns
     }
 
-    fn answer(&self, told: &Told, chosen: Chosen) -> Page {
-        let Chosen { rows, filtered, next } = chosen;
+    fn answer(&self, told: &Told, known: usize, chosen: Chosen) -> Page {
+        let Chosen { rows, filtered, next, looked_at } = chosen;
         let about = ListingAbout {
             total: told.total,
-            num_after_truncation: told.len() as u64,
+            num_after_truncation: known as u64,
             // Of what there are no rows, nobody knows whether a filter would hold.
             num_filtered: if self.filters.is_empty() { told.total } else { filtered },
             next,
             partial_failure_warning: warning(told),
             warnings: None,
         };
-        Page { about, rows }
+        Page { about, rows, looked_at }
     }
 
     /// The groups of calls for which all filters hold; none: the filters ask for more than groups say.
@@ -187,10 +191,11 @@ impl Wanted {
         let after = self.after.as_deref().map(|after| parse_place(after, order.is_some()));
         let groups = of_id.is_none().then(|| self.groups_of(calls)).flatten();
         let wanted = groups.as_ref().map(|groups| calls.wanted(groups));
-        let mut filtered = 0;
+        let (mut filtered, mut looked_at) = (0, 0);
         // The first ones after that place, and one more, the last of them on top: of a million calls no more are kept.
         let mut kept: BinaryHeap<Placed<'_>> = BinaryHeap::new();
         let mut look_at = |call: Found<'a>, kept: &mut BinaryHeap<Placed<'a>>| {
+            looked_at += 1;
             if !filters.iter_mut().all(|filter| filter.holds(&call)) {
                 return;
             }
@@ -248,7 +253,7 @@ impl Wanted {
             kept.call.write(columns, &mut rows);
         }
         rows.push(']');
-        Chosen { rows, filtered, next }
+        Chosen { rows, filtered, next, looked_at }
     }
 }
 
@@ -259,6 +264,8 @@ pub(crate) struct Page {
     about: ListingAbout,
     /// A list, as JSON.
     rows: String,
+    /// How many rows were looked at for it.
+    pub(crate) looked_at: usize,
 }
 
 impl Page {
@@ -277,6 +284,7 @@ struct Chosen {
     /// How many there are on all pages.
     filtered: u64,
     next: Option<String>,
+    looked_at: usize,
 }
 
 /// A call and where it stands.
@@ -654,5 +662,60 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Sixteen blocks of calls as a cluster makes them: nearly all are of one function, and the latest ended last.
+    #[test]
+    fn of_a_table_that_a_filter_does_not_narrow_a_block_or_two_are_looked_at() {
+        let task = |n: u64| TaskRow {
+            task_id: TaskId::new(n, ActorId([3; ActorId::LEN])),
+            name: if n == 9 { "rare" } else { "often" }.to_owned(),
+            phase: if n == 9 { TaskPhase::Failed } else { TaskPhase::Finished },
+            created_ms: 1 + n,
+            started_us: 1_000 * (1 + n),
+            // One in ten thousand takes long.
+            ended_us: 1_000 * (2 + n) + if n % 10_000 == 5 { 1_000_000 } else { 0 },
+            ..TaskRow::default()
+        };
+        let tasks = (0..65_536).map(task).collect();
+        let mut calls = Calls::default();
+        calls.add(&[Answer { tasks, ..Answer::default() }], true);
+        let told = Told::of_calls(Arc::new(RwLock::new(calls)), 0, Vec::new());
+        let looked_at = |query: &str| {
+            let page = Wanted::parse(query).unwrap().page(Resource::Tasks, &told).unwrap();
+            assert!(page.about.num_filtered > 0);
+            page.looked_at
+        };
+        let of = |column: &str, value: &str| {
+            format!("&filter_keys={column}&filter_predicates=%3D&filter_values={value}")
+        };
+        for order in ["creation_time_ms", "start_time_ms", "end_time_ms"] {
+            for filter in [String::new(), of("name", "often"), of("state", "FINISHED")] {
+                let query = format!("limit=100&order={order}{filter}");
+                assert!(looked_at(&query) <= 2 * 4_096, "{query}: {}", looked_at(&query));
+            }
+        }
+        let slowest = format!("limit=5&order=took{}", of("name", "often"));
+        assert!(looked_at(&slowest) <= 8 * 4_096, "{}", looked_at(&slowest));
+        assert!(looked_at(&of("name", "rare")) <= 4_096);
+        assert!(looked_at(&of("state", "FAILED")) <= 4_096);
+        let id = TaskId::new(40_000, ActorId([3; ActorId::LEN])).hex();
+        assert_eq!(looked_at(&of("task_id", &id)), 1);
+    }
+
+    #[test]
+    fn pages_are_made_while_the_table_is_written_to() {
+        let told = table();
+        let written = Arc::clone(told.calls.as_ref().unwrap());
+        let writer = std::thread::spawn(move || {
+            for _ in 0..2_000 {
+                drop(written.write().unwrap());
+            }
+        });
+        while !writer.is_finished() {
+            let page = Wanted::parse("limit=1&order=took").unwrap().page(Resource::Tasks, &told);
+            assert_eq!(page.unwrap().about.num_after_truncation, 10_007);
+        }
+        writer.join().unwrap();
     }
 }

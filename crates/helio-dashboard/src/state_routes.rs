@@ -71,26 +71,32 @@ impl Answers {
         Ok(told)
     }
 
-    /// The calls, as they were when the question came or up to `fresh` before.
-    pub(crate) async fn calls(&self, app: &App, fresh: Duration) -> Result<Arc<Told>, Refusal> {
-        let told = match app.asker.past() {
-            Some(_) => app.asker.rows(Resource::Tasks).await,
-            None => app.mirror.told(fresh).await,
+    /// The calls, as they were when the question came or up to [`FRESH`] before; with an `age`, as they were told up to so
+    /// long before.
+    pub(crate) async fn calls(
+        &self,
+        app: &App,
+        age: Option<Duration>,
+    ) -> Result<Arc<Told>, Refusal> {
+        let told = match (app.asker.past(), age) {
+            (Some(_), _) => app.asker.rows(Resource::Tasks).await,
+            (None, Some(age)) => app.mirror.heard(age).await,
+            (None, None) => app.mirror.told(FRESH).await,
         };
         told.map(Arc::new).map_err(Refusal::unavailable)
     }
 
     /// The rows of a resource, as they were when the question came or up to [`FRESH`] before.
     pub(crate) async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
-        self.rows_of_age(app, resource, FRESH).await
+        self.rows_of_age(app, resource, None).await
     }
 
-    /// The rows of a resource, as they were when the question came or, of calls, up to `age` before.
+    /// The same, of calls as in [`Answers::calls`].
     async fn rows_of_age(
         &self,
         app: &App,
         resource: Resource,
-        age: Duration,
+        age: Option<Duration>,
     ) -> Result<Arc<Told>, Refusal> {
         if resource == Resource::Tasks {
             return self.calls(app, age).await;
@@ -112,10 +118,10 @@ impl Answers {
 const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How old an answer about calls may be: a page that follows them asks at each change, and needs no other round of questions.
-fn age_of(query: &str) -> Result<Duration, Refusal> {
-    let Some(text) = Fields::parse(query).get("age").map(str::to_owned) else { return Ok(FRESH) };
+fn age_of(query: &str) -> Result<Option<Duration>, Refusal> {
+    let Some(text) = Fields::parse(query).get("age").map(str::to_owned) else { return Ok(None) };
     let age = text.parse().ok().map(Duration::from_millis).filter(|age| *age <= AGE_MAX);
-    age.ok_or_else(|| {
+    age.map(Some).ok_or_else(|| {
         let most = AGE_MAX.as_millis();
         Refusal::bad(format!("`age` is a number of milliseconds up to {most}, not {text:?}."))
     })
@@ -146,7 +152,10 @@ pub(crate) async fn list(
     });
     listed.map_or_else(
         |refusal| reply::enveloped_refusal(&refusal),
-        |page| app.changes.counted(|| reply::enveloped_text(&page.text())),
+        |page| {
+            tracing::debug!(list = name, looked_at = page.looked_at, "list answered");
+            app.changes.counted(|| reply::enveloped_text(&page.text()))
+        },
     )
 }
 
@@ -154,7 +163,7 @@ async fn rows_of(
     app: &App,
     name: &str,
     verdict: Verdict,
-    age: Duration,
+    age: Option<Duration>,
 ) -> Result<(Resource, Arc<Told>), Refusal> {
     let resource = Resource::named(name).ok_or_else(|| {
         let known: Vec<String> =

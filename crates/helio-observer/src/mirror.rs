@@ -1,6 +1,7 @@
 //! The calls of a living cluster, kept up to date for as long as somebody looks at them (decision 57).
 //!
-//! A reader says that it wants them ([`Mirror::told`]) and gets the table as it is after the next round of questions,
+//! A reader says that it wants them ([`Mirror::told`]) and gets the table as it is after the next round of questions (one that was
+//! told of a round [`Mirror::heard`] what that said),
 //! which [`crate::history::keep`] asks for the history, too. What has changed since the round before is told then, and
 //! now and then all that is not over: why a call waits changes by itself. How often that is depends on how much there is, and
 //! where there is little it is each time. All that there is is told at first, and when something was missed.
@@ -41,6 +42,8 @@ const REMEMBERED_MAX: usize = 4 * CALLS_MAX;
 struct Round {
     /// When the first of them was asked.
     began: Instant,
+    /// When the answers were in the table.
+    ended: Instant,
     /// How many did not answer in time, or why nobody did.
     told: Result<u32, String>,
 }
@@ -103,15 +106,34 @@ impl Mirror {
     /// A sentence for the user: the daemon does not answer.
     pub async fn told(&self, fresh: Duration) -> Result<Told, String> {
         let asked = Instant::now();
+        self.of_round(asked, |round| round.began + fresh > asked).await
+    }
+
+    /// The calls as the round of questions told them that ended last, if that was up to `age` ago: where a round takes
+    /// long nobody waits for the next one who has just been told of this.
+    ///
+    /// # Errors
+    /// As of [`Mirror::told`].
+    pub async fn heard(&self, age: Duration) -> Result<Told, String> {
+        let asked = Instant::now();
+        self.of_round(asked, |round| round.ended + age > asked).await
+    }
+
+    /// The calls after a round that is new enough.
+    async fn of_round(
+        &self,
+        asked: Instant,
+        is_new: impl Fn(&Round) -> bool,
+    ) -> Result<Told, String> {
         let mut rounds = self.rounds.subscribe();
         loop {
             let last = rounds.borrow_and_update().clone();
             match last {
-                Some(Round { began, told: Ok(silent) }) if began + fresh > asked => {
+                Some(round @ Round { told: Ok(silent), .. }) if is_new(&round) => {
                     self.lock().at = Some(asked);
                     return Ok(Told::of_calls(Arc::clone(&self.table), silent, Vec::new()));
                 }
-                Some(Round { began, told: Err(why) }) if began >= asked => return Err(why),
+                Some(Round { began, told: Err(why), .. }) if began >= asked => return Err(why),
                 _ => {}
             }
             *self.lock() = Wanted { is_now: true, at: Some(asked) };
@@ -312,7 +334,7 @@ impl Keeper {
     pub(crate) fn end_round(&self, began: Instant, told: Result<u32, String>) {
         if told.is_ok() || self.is_wanted() {
             let before = match &*self.mirror.rounds.borrow() {
-                Some(Round { began, told: Ok(_) }) => Some(*began),
+                Some(Round { began, told: Ok(_), .. }) => Some(*began),
                 _ => None,
             };
             // All that there is may have been asked for before what has changed.
@@ -321,7 +343,7 @@ impl Keeper {
                 self.mirror.lock().is_now = false;
             }
             let began = before.filter(|_| !is_newest).unwrap_or(began);
-            self.mirror.rounds.send_replace(Some(Round { began, told }));
+            self.mirror.rounds.send_replace(Some(Round { began, ended: Instant::now(), told }));
         }
     }
 }
@@ -387,6 +409,25 @@ mod tests {
         mirror.is_wanted().await;
         keeper.end_round(Instant::now(), Err("nobody".to_owned()));
         assert_eq!(reader.await.unwrap(), "nobody");
+    }
+
+    #[tokio::test]
+    async fn who_was_told_of_a_round_does_not_wait_for_another_however_long_it_took() {
+        let mirror = Arc::new(Mirror::default());
+        let mut keeper = Keeper::new(Arc::clone(&mirror));
+        keeper.begin_whole();
+        let began = Instant::now() - 100 * FRESH;
+        let told = told(1, 0..3, TaskPhase::Sent);
+        let (processes, actors) = (Vec::new(), Vec::new());
+        keeper.add_whole(&Whole { began, is_open: false, told, processes, actors });
+        let heard = mirror.heard(Duration::from_secs(600)).await.unwrap();
+        assert_eq!((heard.len(), keeper.is_wanted()), (3, false));
+        // Who asks for what is true now waits for a round that is asked after that.
+        let of_reader = Arc::clone(&mirror);
+        let reader = tokio::spawn(async move { of_reader.told(FRESH).await.map(|all| all.len()) });
+        mirror.is_wanted().await;
+        keeper.end_round(Instant::now(), Ok(0));
+        assert_eq!(reader.await.unwrap(), Ok(3));
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 //! [`crate::rows::tasks`]. Calls are in the order in which they were told of first: `slots.rs`.
 //!
 //! A frequent question costs what it shows, not what there is: calls are counted by function and phase as they are
-//! added ([`Calls::groups`]), and those that are not over, that have failed, that are over since a moment, or that stand first in an
+//! added ([`Calls::groups`]), and those that have failed, that run or are over since a moment ([`Calls::stream`]), or that stand first in an
 //! order ([`Calls::blocks`]) are found without looking at most of the others.
 //!
 //! **LIMIT-1** Of more calls than [`CALLS_MAX`] those that are over and were told of first are only counted, and of error texts
@@ -15,12 +15,14 @@ mod call;
 mod find;
 mod found;
 mod slots;
+mod stream;
 mod table;
 mod written;
 
 pub use call::Key;
 pub use find::{Block, Wanted};
 pub use found::{Bar, Field, Found, Of};
+pub use stream::Stream;
 pub use table::{CALLS_MAX, Calls, ERROR_BYTES_MAX, Group};
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ export type Activity = {
   /** Milliseconds since 1970, by the head's clock. */
   now: number;
   bars: Array<Bar>;
-  /** Earlier ones that are not told. */
-  left_out: number;
+  /** Earlier ones are not told. */
+  is_cut: boolean;
 };
 
 /** How many actors of each class are in which state, by Ray's names. */

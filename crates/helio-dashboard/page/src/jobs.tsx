@@ -24,7 +24,7 @@ export function Jobs(): JSX.Element {
           columns={[
             { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(idOf(job))}`}>{idOf(job)}</a> },
             { title: "State", of: (job) => <State of={job.status} /> },
-            { title: "Command", of: (job) => <code class="clip short" title={job.entrypoint}>{job.entrypoint}</code> },
+            { title: "Command", of: (job) => <code class="clip" title={job.entrypoint}>{shortCommand(job.entrypoint)}</code> },
             { title: "Why", of: (job) => (job.status === "FAILED" ? <span class="lines" title={job.message ?? ""}>{lastOf(job.message)}</span> : "") },
             { title: "Kind", of: (job) => job.type.toLowerCase() },
             { title: "Began", of: (job) => moment(job.start_time) },
@@ -119,4 +119,9 @@ export function Job({ id }: { id: string }): JSX.Element {
       )}
     </>
   );
+}
+
+/** A command by what tells it from others: without the folders of its program and of its first file. */
+function shortCommand(command: string): string {
+  return command.replace(/^\S*\//, "").replace(/(^\S+(?: -\S+)* )\/?(?:[^\s/]+\/){2,}/, "$1…/");
 }

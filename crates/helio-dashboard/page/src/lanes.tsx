@@ -11,7 +11,8 @@ export interface Known {
   calls: Call[];
   /** The head's clock less this machine's, in milliseconds. */
   ahead: number;
-  leftOut: number;
+  /** Earlier calls are not among them. */
+  isCut: boolean;
   /** The head has answered. */
   isTold: boolean;
   error: string | undefined;
@@ -21,15 +22,15 @@ export interface Known {
 const OVERLAP_MS = 3000;
 // As many calls as an answer has: at first, and in those that come several times a second.
 const FIRST_MOST = 4000;
-const LATER_MOST = 800;
+const LATER_MOST = 400;
 
 /** Follows the calls of the last `pastMs`, of one job or (`""`) of all: the first answer has all, the others what is new. */
 export function useCalls(pastMs: number, job = ""): Known {
-  const kept = useRef({ of: "", calls: new Map<string, Call>(), now: 0, ahead: 0, leftOut: 0 });
+  const kept = useRef({ of: "", calls: new Map<string, Call>(), now: 0, ahead: 0, isCut: false });
   const of = `${pastMs} ${job}`;
   const { error } = useAsked(
     async () => {
-      if (kept.current.of !== of) kept.current = { of, calls: new Map(), now: 0, ahead: 0, leftOut: 0 };
+      if (kept.current.of !== of) kept.current = { of, calls: new Map(), now: 0, ahead: 0, isCut: false };
       const all = kept.current;
       const began = now();
       const since = all.now ? all.now - OVERLAP_MS : began + all.ahead - pastMs;
@@ -47,15 +48,15 @@ export function useCalls(pastMs: number, job = ""): Known {
       }
       for (const call of told.bars) all.calls.set(`${call.task_id}.${call.attempt}`, call);
       all.now = told.now;
-      all.leftOut = told.left_out;
+      all.isCut = told.is_cut;
       return told.now;
     },
     1000,
     [of],
     ["tasks"],
   );
-  const { calls, ahead, leftOut, now: told } = kept.current;
-  return { calls: [...calls.values()], ahead, leftOut, isTold: told > 0, error };
+  const { calls, ahead, isCut, now: told } = kept.current;
+  return { calls: [...calls.values()], ahead, isCut, isTold: told > 0, error };
 }
 
 const LANE = 14;
@@ -248,7 +249,7 @@ export function Lanes({ label, known, widthMs, agoMs = 0, lanesMax }: Props): JS
           </span>
         ))}
         {lanes.size > shown && <span>{lanes.size - shown} more processes are not drawn.</span>}
-        {known.leftOut > 0 && <span>{known.leftOut} earlier calls are not drawn.</span>}
+        {known.isCut && <span>Earlier calls are not drawn.</span>}
       </p>
     </div>
   );

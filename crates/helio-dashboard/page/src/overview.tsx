@@ -11,18 +11,26 @@ const EVERY_MS = 1000;
 const STREAM_MS = 60_000;
 
 async function cluster() {
-  const [status, jobs, tasks, actors, errors] = await Promise.all([
+  const [status, jobs, actors] = await Promise.all([
     json("/api/cluster_status"),
     json("/api/jobs/"),
-    json("/api/v0/tasks/summarize", { age: AGE_MS }),
     json("/api/v0/actors/summarize"),
-    json("/api/v0/tasks/errors", { age: AGE_MS }),
   ]);
   return {
     report: status.data.clusterStatus.loadMetricsReport,
     jobs,
-    tasks: states(tasks.data.result.result.node_id_to_summary.cluster.summary),
     actors: states(actors.data.result.result.node_id_to_summary.cluster.summary),
+  };
+}
+
+/** Asked for several times a second while calls run, and nothing else with it. */
+async function calls() {
+  const [tasks, errors] = await Promise.all([
+    json("/api/v0/tasks/summarize", { age: AGE_MS }),
+    json("/api/v0/tasks/errors", { age: AGE_MS }),
+  ]);
+  return {
+    tasks: states(tasks.data.result.result.node_id_to_summary.cluster.summary),
     errors: errors.groups,
   };
 }
@@ -83,11 +91,13 @@ function Libraries({ of }: { of: Awaited<ReturnType<typeof libraries>> }): JSX.E
 }
 
 export function Overview(): JSX.Element {
-  const { value, error } = useAsked(cluster, EVERY_MS, [], ["tasks", "actors", "jobs", "nodes"]);
+  const around = useAsked(cluster, EVERY_MS, [], ["actors", "jobs", "nodes"]);
+  const told = useAsked(calls, EVERY_MS, [], ["tasks"]);
   const runs = useAsked(libraries, EVERY_MS, [], ["training", "tuning", "datasets", "serving", "jobs"]);
   const machines = useMachines();
   const known = useCalls(STREAM_MS);
-  if (!value || !machines.value) {
+  const error = around.error ?? told.error;
+  if (!around.value || !told.value || !machines.value) {
     return (
       <>
         <h1>Overview</h1>
@@ -95,11 +105,13 @@ export function Overview(): JSX.Element {
       </>
     );
   }
+  const { report, jobs, actors } = around.value;
+  const { tasks, errors } = told.value;
   const alive = machines.value.filter((node) => node.raylet.state === "ALIVE").length;
   const gone = machines.value.length - alive;
-  const failed = value.jobs.filter((job) => job.status === "FAILED").slice(-5).reverse();
-  const running = value.jobs.filter((job) => job.status === "RUNNING").length;
-  const { usage, resourceDemand: demand } = value.report;
+  const failed = jobs.filter((job) => job.status === "FAILED").slice(-5).reverse();
+  const running = jobs.filter((job) => job.status === "RUNNING").length;
+  const { usage, resourceDemand: demand } = report;
   const of = (all: Map<string, number>, state: string) => all.get(state) ?? 0;
   return (
     <>
@@ -109,11 +121,11 @@ export function Overview(): JSX.Element {
         of={[
           ["Nodes", <>{count(alive)} <small><State of="ALIVE" />{gone > 0 && `, ${count(gone)} gone`}</small></>],
           ["Jobs running", count(running), running ? "runs" : undefined],
-          ["Tasks running", count(of(value.tasks, "RUNNING")), of(value.tasks, "RUNNING") ? "runs" : undefined],
-          ["Tasks waiting", count(pending(value.tasks)), pending(value.tasks) ? "other" : undefined],
-          ["Tasks finished", count(of(value.tasks, "FINISHED"))],
-          ["Tasks failed", count(of(value.tasks, "FAILED")), of(value.tasks, "FAILED") ? "bad" : undefined],
-          ["Actors alive", <>{count(of(value.actors, "ALIVE"))} <small>{pending(value.actors) > 0 && `${pending(value.actors)} wait`}</small></>],
+          ["Tasks running", count(of(tasks, "RUNNING")), of(tasks, "RUNNING") ? "runs" : undefined],
+          ["Tasks waiting", count(pending(tasks)), pending(tasks) ? "other" : undefined],
+          ["Tasks finished", count(of(tasks, "FINISHED"))],
+          ["Tasks failed", count(of(tasks, "FAILED")), of(tasks, "FAILED") ? "bad" : undefined],
+          ["Actors alive", <>{count(of(actors, "ALIVE"))} <small>{pending(actors) > 0 && `${pending(actors)} wait`}</small></>],
         ]}
       />
       <div class="grid two">
@@ -162,7 +174,7 @@ export function Overview(): JSX.Element {
           />
         </Card>
         <Card title="What has failed" more={<a href="#/errors">errors</a>}>
-          {value.errors.length === 0 && failed.length === 0 && <p class="empty">No job or task has failed.</p>}
+          {errors.length === 0 && failed.length === 0 && <p class="empty">No job or task has failed.</p>}
           {failed.length > 0 && (
             <Table
               label="Failed jobs"
@@ -174,11 +186,11 @@ export function Overview(): JSX.Element {
               ]}
             />
           )}
-          {value.errors.length > 0 && (
+          {errors.length > 0 && (
             <Table
               label="Failed tasks"
               empty=""
-              rows={value.errors.slice(0, 5)}
+              rows={errors.slice(0, 5)}
               columns={[
                 { title: "Many", of: (row) => row.count, number: true },
                 { title: "Function", of: (row) => <a href={`#/tasks/${row.task_id}`}>{row.function}</a> },

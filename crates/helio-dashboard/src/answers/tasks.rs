@@ -60,8 +60,8 @@ pub(crate) struct Activity {
     /// Milliseconds since 1970, by the head's clock.
     pub(crate) now: u64,
     pub(crate) bars: Vec<Bar>,
-    /// Earlier ones that are not told.
-    pub(crate) left_out: u64,
+    /// Earlier ones are not told.
+    pub(crate) is_cut: bool,
 }
 
 /// Tasks that failed: one function's with the same error.

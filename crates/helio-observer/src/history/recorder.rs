@@ -303,12 +303,13 @@ impl Recorder {
             self.written.clear();
         }
         let mut batch = Batch { at_ms: unix_ms(), ..Batch::default() };
+        // Calls first: somebody may wait for them.
+        let count = self.add_calls(&mut batch, begins).await?;
         let rest_is_due = self.asked_rest.is_none_or(|at| at.elapsed() >= REST_EVERY);
         if begins || rest_is_due {
             self.asked_rest = Some(Instant::now());
             self.add_rest(&mut batch).await?;
         }
-        let count = self.add_calls(&mut batch, begins).await?;
         let is_new = batch != Batch { at_ms: batch.at_ms, ..Batch::default() };
         if (is_new || begins)
             && let Some(writer) = &mut self.writer

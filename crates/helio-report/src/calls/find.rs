@@ -68,17 +68,6 @@ impl Calls {
         self.all.blocks().map(move |block| Block { table: self, block })
     }
 
-    /// The calls that are not over, and those that are over since a moment, in microseconds since 1970.
-    pub fn since(&self, us: u64) -> impl Iterator<Item = Found<'_>> {
-        let is_near =
-            move |block: &&slots::Block| block.ended_us >= us || block.phases() & slots::OPEN > 0;
-        let is_wanted = move |call: &&Call| {
-            !call.phase.is_over() || (call.ended_us >= us && !call.is_constructor)
-        };
-        let near = self.all.blocks().filter(is_near).flat_map(slots::Block::calls);
-        near.filter(is_wanted).map(|call| self.found(call))
-    }
-
     /// The latest `most` of the calls that have failed, the latest first.
     #[must_use]
     pub fn failed(&self, most: usize) -> Vec<Found<'_>> {

@@ -200,6 +200,11 @@ fn what_a_process_has_forgotten_is_counted_once() {
     assert_eq!(counts(&calls), BTreeMap::from(expected));
 }
 
+/// How many calls are not over.
+fn open(calls: &Calls) -> usize {
+    calls.all().filter(|call| !call.phase().is_over()).count()
+}
+
 /// A million calls, of which a tenth are here: none is looked at but those that are wanted.
 #[test]
 fn what_failed_and_what_ended_lately_is_found_by_its_time() {
@@ -213,9 +218,9 @@ fn what_failed_and_what_ended_lately_is_found_by_its_time() {
     calls.add(&[Answer { worker_id: worker(1), tasks, ..Answer::default() }], true);
     let failed: Vec<u64> = calls.failed(2).iter().map(|call| call.times_us().1).collect();
     assert_eq!(failed, [3_099_000, 3_098_000]);
-    let late = calls.since(3_099_990).filter(|call| call.times_us().1 > 0).count();
-    let open = calls.since(u64::MAX).count();
-    assert_eq!((late, open), (10, 100));
+    let late = calls.stream(3_099_990, None, 4_000).calls;
+    let late = late.iter().filter(|call| call.times_us().1 > 0).count();
+    assert_eq!((late, open(&calls)), (10, 100));
     let all = [("f FAILED", 100), ("f FINISHED", 99_800), ("f RUNNING", 100)];
     assert_eq!(counts(&calls), BTreeMap::from(all.map(|(name, count)| (name.to_owned(), count))));
     // Told once more, it is no news.
@@ -229,8 +234,8 @@ fn what_failed_and_what_ended_lately_is_found_by_its_time() {
 fn of_too_many_those_that_are_over_are_counted_and_what_is_open_stays() {
     let answer = |tasks| [Answer { worker_id: worker(1), tasks, ..Answer::default() }];
     let mut calls = Calls::default();
-    let open = |n| task(n, "waits", TaskPhase::WaitsForWorker);
-    calls.add(&answer((0..10).map(open).collect()), true);
+    let waits = |n| task(n, "waits", TaskPhase::WaitsForWorker);
+    calls.add(&answer((0..10).map(waits).collect()), true);
     let many = CALLS_MAX as u64 * 2;
     for from in (10..many).step_by(10_000) {
         let to = many.min(from + 10_000);
@@ -240,8 +245,8 @@ fn of_too_many_those_that_are_over_are_counted_and_what_is_open_stays() {
     }
     let all = [("f FINISHED", many - 10), ("waits PENDING_NODE_ASSIGNMENT", 10)];
     assert_eq!(counts(&calls), BTreeMap::from(all.map(|(name, n)| (name.to_owned(), n))));
-    assert_eq!(calls.since(u64::MAX).count(), 10);
-    assert!(calls.of(open(3).task_id).next().is_some());
+    assert_eq!(open(&calls), 10);
+    assert!(calls.of(waits(3).task_id).next().is_some());
     assert!(calls.of(task(11, "f", TaskPhase::Finished).task_id).next().is_none());
     assert_eq!(calls.all().count(), calls.len());
     // Each attempt has a slot of its own.
@@ -252,9 +257,9 @@ fn of_too_many_those_that_are_over_are_counted_and_what_is_open_stays() {
     assert_eq!(attempts.into_values().collect::<Vec<_>>(), [TaskPhase::Finished; 3]);
     // The ninth of those that wait is not told of any more.
     calls.begin_round();
-    calls.add_open(&answer((0..8).map(open).collect()));
-    assert_eq!(calls.since(u64::MAX).count(), 7, "the fifth is over, and so is its news");
-    assert!(calls.of(open(9).task_id).next().is_none());
+    calls.add_open(&answer((0..8).map(waits).collect()));
+    assert_eq!(open(&calls), 7, "the fifth is over, and so is its news");
+    assert!(calls.of(waits(9).task_id).next().is_none());
 }
 
 #[test]
@@ -290,4 +295,26 @@ fn written_rows_are_the_rows() {
             |name: &&str| ((*name).to_owned(), row.get(*name).cloned().unwrap_or_default());
         assert_eq!(written, columns.iter().map(column).collect::<Row>());
     }
+}
+
+/// A busy minute: 100,000 calls that ended one after the other, and one that runs since its beginning.
+#[test]
+fn the_task_stream_is_what_runs_and_the_latest_and_nothing_else_is_looked_at() {
+    let answer = |tasks| [Answer { worker_id: worker(1), tasks, ..Answer::default() }];
+    let phase = |n| if n == 7 { TaskPhase::Sent } else { TaskPhase::Finished };
+    let mut calls = Calls::default();
+    calls.add(&answer((0..100_000).map(|n| task(n, "f", phase(n))).collect()), true);
+    let numbers = |stream: &Stream<'_>| -> Vec<u64> {
+        stream.calls.iter().map(|call| call.times_us().0 - 2_000_000).collect()
+    };
+    let stream = calls.stream(1, None, 4);
+    assert_eq!((numbers(&stream), stream.is_cut), (vec![7, 99_997, 99_998, 99_999], true));
+    assert!(stream.looked_at <= 2 * slots::BLOCK, "{}", stream.looked_at);
+    // What is not left out: all that ended since then, and what runs.
+    let stream = calls.stream(3_099_998, None, 4);
+    assert_eq!((numbers(&stream), stream.is_cut), (vec![7, 99_998, 99_999], false));
+    let other = calls.stream(1, Some(JobId([9; JobId::LEN])), 4);
+    assert!(other.calls.is_empty() && !other.is_cut);
+    let none = calls.stream(1, None, 0);
+    assert!(none.calls.is_empty() && none.is_cut);
 }

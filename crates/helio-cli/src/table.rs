@@ -1,0 +1,190 @@
+//! Rows as a table: whole for a program or a file, and as wide as the terminal for people.
+
+use std::fs::File;
+use std::io::IsTerminal as _;
+use std::process::{Command, Stdio};
+
+use helio_report::Row;
+use helio_report::select::shown;
+
+/// The width of a terminal that does not say its own.
+const WIDTH: usize = 80;
+/// What is left of an id that is not the row's own, in characters.
+const ID: usize = 9;
+/// Other cells are made no narrower than that before columns are left out.
+const NARROW: usize = 10;
+const BETWEEN: usize = 2;
+
+/// The width of the terminal that the output goes to, in characters; `None`: it goes into a file or a pipe.
+pub(crate) fn terminal() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let is_width = |width: &usize| *width > 0;
+    let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(is_width);
+    Some(set.or_else(|| said().filter(is_width)).unwrap_or(WIDTH))
+}
+
+/// What the terminal says of itself: lines and columns.
+fn said() -> Option<usize> {
+    let terminal = Stdio::from(File::open("/proc/self/fd/1").ok()?);
+    let told = Command::new("stty").arg("size").stdin(terminal).stderr(Stdio::null()).output();
+    let told = String::from_utf8(told.ok()?.stdout).ok()?;
+    told.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A line for each row below the names of the columns, and nothing cut.
+pub(crate) fn whole(rows: &[Row], columns: &[&str]) -> String {
+    written(&cells(rows, columns))
+}
+
+/// The same within so many characters: what is the same in another column or empty in all rows is left out, then ids of other
+/// things and long texts are cut, and then columns are left out from the right. A last line says which, if any
+/// of these have values.
+pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
+    let mut lines = cells(rows, columns);
+    if wide(&lines) <= width {
+        return written(&lines);
+    }
+    let mut names: Vec<&str> = columns.to_vec();
+    let mut place = 1;
+    while place < names.len() {
+        let values = |place: usize| lines[1..].iter().map(move |line| &line[place]);
+        let says_nothing = values(place).all(String::is_empty);
+        if says_nothing || (0..place).any(|before| values(before).eq(values(place))) {
+            lines.iter_mut().for_each(|line| drop(line.remove(place)));
+            names.remove(place);
+        } else {
+            place += 1;
+        }
+    }
+    for (place, name) in names.iter().enumerate().skip(1) {
+        if name.ends_with("_id") && wide(&lines) > width {
+            lines.iter_mut().skip(1).for_each(|line| cut(&mut line[place], ID));
+        }
+    }
+    // The widest of the others give way first, each down to the width of its name.
+    while wide(&lines) > width {
+        let of = widths(&lines);
+        let least = |place: usize| NARROW.max(names[place].chars().count());
+        let widest = (1..of.len()).filter(|place| of[*place] > least(*place));
+        let Some(place) = widest.max_by_key(|place| of[*place]) else { break };
+        let over = wide(&lines) - width;
+        let to = least(place).max(of[place].saturating_sub(over));
+        lines.iter_mut().for_each(|line| cut(&mut line[place], to));
+    }
+    let mut left_out = Vec::new();
+    while wide(&lines) > width && names.len() > 1 {
+        lines.iter_mut().for_each(|line| drop(line.pop()));
+        left_out.extend(names.pop());
+    }
+    let mut text = written(&lines);
+    if !left_out.is_empty() {
+        left_out.reverse();
+        let said = format!("Not shown for want of room, but by --wide: {}.", left_out.join(", "));
+        text.push_str(&folded(&said, width));
+    }
+    text
+}
+
+/// A sentence in lines of so many characters.
+fn folded(sentence: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut used = 0;
+    for word in sentence.split(' ') {
+        let long = word.chars().count();
+        if used > 0 && used + 1 + long > width {
+            text.push('\n');
+            used = 0;
+        } else if used > 0 {
+            text.push(' ');
+            used += 1;
+        }
+        text.push_str(word);
+        used += long;
+    }
+    text.push('\n');
+    text
+}
+
+fn cells(rows: &[Row], columns: &[&str]) -> Vec<Vec<String>> {
+    let names = columns.iter().map(|name| name.to_uppercase()).collect();
+    let cells = |row: &Row| {
+        columns.iter().map(|name| row.get(*name).map(shown).unwrap_or_default()).collect()
+    };
+    std::iter::once(names).chain(rows.iter().map(cells)).collect()
+}
+
+fn cut(cell: &mut String, width: usize) {
+    if cell.chars().count() > width {
+        *cell = cell.chars().take(width.saturating_sub(1)).chain(['…']).collect();
+    }
+}
+
+fn widths(lines: &[Vec<String>]) -> Vec<usize> {
+    let width =
+        |place: usize| lines.iter().map(|line| line[place].chars().count()).max().unwrap_or(0);
+    (0..lines[0].len()).map(width).collect()
+}
+
+fn wide(lines: &[Vec<String>]) -> usize {
+    let widths = widths(lines);
+    widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1)
+}
+
+fn written(lines: &[Vec<String>]) -> String {
+    let widths = widths(lines);
+    let mut text = String::new();
+    for line in lines {
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join(&" ".repeat(BETWEEN)).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rows(values: &[serde_json::Value]) -> Vec<Row> {
+        values.iter().filter_map(|row| row.as_object().cloned()).collect()
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_its_cells() {
+        let rows = rows(&[json!({"id": "ab", "n": 1}), json!({"id": "abcd", "n": 22})]);
+        let text = "ID    N\nab    1\nabcd  22\n";
+        assert_eq!(whole(&rows, &["id", "n"]), text);
+        assert_eq!(within(8, &rows, &["id", "n"]), text);
+    }
+
+    #[test]
+    fn a_table_fits_into_a_terminal_and_its_first_column_is_whole() {
+        let id = "c8ef45ccd0112571ffffffffffffffffffffffff01000000";
+        let call = |name: &str, node: &str| {
+            json!({
+                "task_id": id, "name": name, "state": "FINISHED", "func": name, "node_id": node, "error": null,
+                "why": "It waits for one CPU more than there is on any of the nodes.",
+            })
+        };
+        let rows = rows(&[
+            call("short", "ffeeddccbbaa99887766554433221100"),
+            call("a_name_that_is_long", "00112233445566778899"),
+        ]);
+        let columns = ["task_id", "name", "state", "func", "node_id", "error", "why"];
+        for width in [200, 120, 100, 90, 80, 60] {
+            let text = within(width, &rows, &columns);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            assert_eq!(text.contains("for want of room"), width <= 90, "{width}: {text}");
+            assert!(text.contains(id), "{text}");
+            assert!(!text.contains("FUNC") && !text.contains("ERROR"), "{text}");
+        }
+        let text = within(120, &rows, &columns);
+        assert!(text.contains("ffeeddcc…") && text.contains("It waits for"), "{text}");
+        assert!(whole(&rows, &columns).contains("FUNC"));
+    }
+}
