@@ -146,7 +146,20 @@ fn cargo() -> Command {
     cargo
 }
 
-/// All tests of Rust; documentation has none, and asking each crate takes a minute.
+/// The crates whose documentation has examples: asking each of the others for theirs takes a minute.
+const WITH_EXAMPLES: [&str; 4] = ["helio-types", "helio-turns", "helio-returns", "helio-scheduler"];
+
+/// The examples in the documentation of Rust.
+fn examples_of_rust() -> Command {
+    let mut cargo = cargo();
+    cargo.args(["test", "--quiet", "--doc"]);
+    for name in WITH_EXAMPLES {
+        cargo.args(["-p", name]);
+    }
+    cargo
+}
+
+/// All tests of Rust but the examples.
 fn tests_of_rust(mut cargo: Command) -> Command {
     cargo.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
     cargo
@@ -180,6 +193,7 @@ fn test_rust() -> Outcome<Vec<String>> {
     }
     let seeds = ["test", "--workspace", "--quiet", "--test", "seeds", OF_SEEDS];
     sh::run(cargo().args(seeds))?;
+    sh::run(&mut examples_of_rust())?;
     Ok(failed)
 }
 

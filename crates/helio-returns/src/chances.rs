@@ -9,7 +9,23 @@
 /// The number of the first place that the tree does not have; those before it have theirs.
 ///
 /// # Panics
-/// Where there is neither one chance nor as many as places, or the slice is no tree.
+/// Where there is neither one chance nor as many as places, or the slice is not a tree.
+///
+/// # Examples
+/// ```
+/// use helio_returns::{draw, set};
+///
+/// // A tree of four places: a slice twice as long.
+/// let mut sums = [0.0; 8];
+/// set(&mut sums, &[0, 1, 2], &[1.0, 0.0, 3.0]).unwrap();
+/// assert_eq!(sums[1], 4.0, "the sum of all");
+/// assert_eq!(set(&mut sums, &[4], &[1.0]), Err(0), "there is no fifth place");
+///
+/// let (mut places, mut weights) = ([0; 2], [0.0; 2]);
+/// draw(&sums, &[0.0, 0.5], 3, 0.0, &mut places, &mut weights);
+/// assert_eq!(places, [0, 2]);
+/// assert_eq!(weights, [1.0, 1.0]);
+/// ```
 pub fn set(sums: &mut [f64], places: &[i64], chances: &[f64]) -> Result<(), usize> {
     let first = leaves(sums);
     assert!(chances.len() == places.len() || chances.len() == 1);
@@ -33,7 +49,7 @@ pub fn set(sums: &mut [f64], places: &[i64], chances: &[f64]) -> Result<(), usiz
 ///
 /// # Panics
 /// Where there are not as many places and weights as numbers, `size` is 0 or more than there are places, or
-/// the slice is no tree.
+/// the slice is not a tree.
 pub fn draw(
     sums: &[f64],
     randoms: &[f64],

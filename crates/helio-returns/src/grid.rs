@@ -11,6 +11,15 @@ pub struct Grid<'a, T> {
 impl<'a, T: Copy> Grid<'a, T> {
     /// A view of `shape` (steps, environments), whose neighbours lie `strides` numbers apart; `None` where
     /// it reaches beyond `numbers`.
+    ///
+    /// ```
+    /// use helio_returns::Grid;
+    ///
+    /// // Three steps of two environments, each environment's steps one after the other.
+    /// let numbers = [1, 2, 3, 4, 5, 6];
+    /// assert_eq!(Grid::new(&numbers, (3, 2), (1, 3)).unwrap().shape(), (3, 2));
+    /// assert!(Grid::new(&numbers, (3, 3), (1, 3)).is_none(), "it would reach beyond the numbers");
+    /// ```
     #[must_use]
     pub fn new(numbers: &'a [T], shape: (usize, usize), strides: (usize, usize)) -> Option<Self> {
         let reach = |count: usize, stride: usize| count.checked_sub(1)?.checked_mul(stride);

@@ -92,6 +92,20 @@ pub fn advantages(
 ///
 /// # Panics
 /// Where shapes differ.
+///
+/// # Examples
+/// ```
+/// use helio_returns::{Grid, n_step};
+///
+/// // One environment, whose episode ends with the second step.
+/// let (rewards, over) = ([1.0, 2.0, 4.0], [0, 1, 0]);
+/// let (mut sums, mut counts) = ([0.0; 3], [0; 3]);
+/// let rewards = Grid::rows(&rewards, (3, 1)).unwrap();
+/// let over = Grid::rows(&over, (3, 1)).unwrap();
+/// n_step(rewards, over, 0.5, 2, &mut sums, &mut counts);
+/// assert_eq!(sums, [2.0, 2.0, 4.0]);
+/// assert_eq!(counts, [2, 1, 1]);
+/// ```
 pub fn n_step(
     rewards: Grid<'_, f32>,
     over: Grid<'_, u8>,

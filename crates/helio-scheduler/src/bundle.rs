@@ -127,6 +127,18 @@ pub fn in_bundles(set: &ResourceSet) -> ResourceSet {
 }
 
 /// Returns the resources of a request under the names that its user gave: those of a group's bundles are translated.
+///
+/// ```
+/// use helio_scheduler::{as_asked, in_bundles, lent_by_bundle, without_bundles};
+/// use helio_types::{PlacementGroupId, ResourceSet};
+///
+/// let bundle = ResourceSet::from_units([("CPU", 2.0)]);
+/// let mut node = ResourceSet::from_units([("CPU", 6.0)]);
+/// node.add(&lent_by_bundle(PlacementGroupId::NIL, 0, &bundle));
+/// assert_eq!(without_bundles(&node), ResourceSet::from_units([("CPU", 6.0)]));
+/// assert_eq!(in_bundles(&node), bundle);
+/// assert_eq!(as_asked(&lent_by_bundle(PlacementGroupId::NIL, 0, &bundle)), bundle);
+/// ```
 #[must_use]
 pub fn as_asked(set: &ResourceSet) -> ResourceSet {
     let mut plain = ResourceSet::default();

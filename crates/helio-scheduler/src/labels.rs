@@ -41,6 +41,16 @@ impl Selector {
     }
 
     /// Whether a node whose label has `value` (`None`: no such label) is selected.
+    ///
+    /// ```
+    /// use helio_scheduler::Selector;
+    ///
+    /// let zones = Selector::parse("in(a, b)");
+    /// assert!(zones.matches(Some("a")) && !zones.matches(Some("c")) && !zones.matches(None));
+    /// // A node without the label passes a negated selector.
+    /// assert!(Selector::parse("!a").matches(None));
+    /// assert!(Selector::parse("*").matches(Some("anything")));
+    /// ```
     #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
         let is_one = |value: &str| match &self.values {

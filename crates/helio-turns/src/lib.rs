@@ -15,6 +15,16 @@ impl Turns {
     ///
     /// `ongoing` says how many the replica at a place has, `None` for one that takes none. It is asked for each place
     /// at most once, and not beyond a replica that has no request.
+    ///
+    /// ```
+    /// use helio_turns::Turns;
+    ///
+    /// let mut turns = Turns::default();
+    /// // The replica in the middle is ending; none may have more than five requests.
+    /// let ongoing = [Some(2), None, Some(1)];
+    /// assert_eq!(turns.pick(3, 5, |place| ongoing[place]), Some(2));
+    /// assert_eq!(turns.pick(3, 1, |place| ongoing[place]), None, "all are full");
+    /// ```
     pub fn pick(
         &mut self,
         count: usize,

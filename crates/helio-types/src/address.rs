@@ -3,12 +3,27 @@
 use crate::id::{NodeId, WorkerId};
 
 /// `host:port`, with an IPv6 address in brackets.
+///
+/// ```
+/// use helio_types::address::host_port;
+///
+/// assert_eq!(host_port("10.0.0.1", 6379), "10.0.0.1:6379");
+/// assert_eq!(host_port("::1", 6379), "[::1]:6379");
+/// ```
 #[must_use]
 pub fn host_port(host: &str, port: impl std::fmt::Display) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// The host, without brackets, and the rest behind the last colon.
+///
+/// ```
+/// use helio_types::address::split_host_port;
+///
+/// assert_eq!(split_host_port("head:6379"), Some(("head", "6379")));
+/// assert_eq!(split_host_port("[::1]:6379"), Some(("::1", "6379")));
+/// assert_eq!(split_host_port("::1"), None, "a bare IPv6 address has no port");
+/// ```
 #[must_use]
 pub fn split_host_port(text: &str) -> Option<(&str, &str)> {
     let (host, port) = text.rsplit_once(':')?;

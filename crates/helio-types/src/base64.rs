@@ -3,6 +3,13 @@
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The text of these bytes, padded.
+///
+/// ```
+/// use helio_types::base64::{decode, encode};
+///
+/// assert_eq!(encode(b"etcd"), "ZXRjZA==");
+/// assert_eq!(decode("ZXRjZA=="), Some(b"etcd".to_vec()));
+/// ```
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -17,7 +24,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// `None`: that is no Base64.
+/// `None`: that is not Base64.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let letters = text.trim_end_matches('=').as_bytes();

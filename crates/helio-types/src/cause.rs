@@ -93,6 +93,16 @@ impl DeathCause {
     }
 
     /// How the process ended, in the words of Ray's state API.
+    ///
+    /// ```
+    /// use helio_types::{DeathCause, DeathKind};
+    ///
+    /// let killed = DeathCause::new(DeathKind::Intended, "ray.kill was called");
+    /// assert_eq!(killed.exit_type(), "INTENDED_SYSTEM_EXIT");
+    /// assert!(killed.is_intended());
+    /// let crashed = DeathCause { code: 11, ..DeathCause::new(DeathKind::Signaled, "SIGSEGV") };
+    /// assert_eq!(crashed.exit_type(), "SYSTEM_ERROR");
+    /// ```
     #[must_use]
     pub fn exit_type(&self) -> &'static str {
         match self.kind {

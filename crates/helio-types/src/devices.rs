@@ -100,6 +100,15 @@ pub const INTEL_GPU: DeviceKind =
 
 impl DeviceKind {
     /// The names in a value of the variable. One that names none (`NoDevFiles` stands for that) hides all.
+    ///
+    /// ```
+    /// use helio_types::DEVICE_KINDS;
+    ///
+    /// let gpu = DEVICE_KINDS.iter().find(|kind| kind.resource == "GPU").unwrap();
+    /// assert_eq!(gpu.names("0, 2"), ["0", "2"]);
+    /// assert!(gpu.names("NoDevFiles").is_empty());
+    /// assert_eq!(gpu.value(&["0".to_owned(), "2".to_owned()]), "0,2");
+    /// ```
     #[must_use]
     pub fn names(&self, value: &str) -> Vec<String> {
         let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());

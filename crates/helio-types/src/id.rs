@@ -155,6 +155,18 @@ impl PlacementGroupId {
 
 impl TaskId {
     /// A call of `actor`'s method; for a plain task `actor` is the caller's stand-in.
+    ///
+    /// ```
+    /// use helio_types::{ActorId, JobId, TaskId};
+    ///
+    /// let actor = ActorId::new([7; 12], JobId([0, 0, 0, 1]));
+    /// let call = TaskId::new(5, actor);
+    /// let value = call.object(1);
+    /// // Each id has in it the ids of what it belongs to.
+    /// assert_eq!((value.task(), value.index()), (call, 1));
+    /// assert_eq!((call.actor(), call.job()), (actor, JobId([0, 0, 0, 1])));
+    /// assert_eq!(JobId::from_hex(&call.job().hex()).unwrap(), call.job());
+    /// ```
     #[must_use]
     pub fn new(unique: u64, actor: ActorId) -> Self {
         let mut bytes = [0; 24];

@@ -7,6 +7,20 @@ use crate::IdMap;
 /// A cache of two generations: entries used since the last turn, and entries used only before it. When the young
 /// generation is full it becomes the old one, whose entries are forgotten: an entry that is used all the time stays,
 /// and a use costs one look-up.
+///
+/// ```
+/// use helio_types::Recent;
+///
+/// let mut table = Recent::new(2, 1_000);
+/// table.add(1, "a", 10);
+/// table.add(2, "b", 10);
+/// assert_eq!(table.find(&1).0, Some("a"));
+/// // The third entry begins a new generation. 2 is not used in it, and goes when that one is full, too.
+/// table.add(3, "c", 10);
+/// assert_eq!(table.find(&1).0, Some("a"));
+/// table.add(4, "d", 10);
+/// assert_eq!(table.find(&2).0, None);
+/// ```
 #[derive(Debug)]
 pub struct Recent<K, V> {
     young: IdMap<K, (V, usize)>,

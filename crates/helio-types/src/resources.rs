@@ -9,6 +9,14 @@ use crate::devices::Devices;
 pub const UNIT: i64 = 10_000;
 
 /// A quantity in ten-thousandths.
+///
+/// ```
+/// use helio_types::Quantity;
+///
+/// let (a, b) = (Quantity::from_f64(0.1), Quantity::from_f64(0.2));
+/// assert_eq!(Quantity(a.0 + b.0), Quantity::from_f64(0.3));
+/// assert_eq!(Quantity::from_f64(0.000_04), Quantity::default(), "finer than can be named");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Quantity(pub i64);
 
@@ -34,6 +42,21 @@ impl fmt::Display for Quantity {
 
 /// Named quantities; a name that is absent counts as zero. `CPU`, `GPU`, `memory` and
 /// `object_store_memory` (bytes) are the predefined names, all others are custom.
+///
+/// ```
+/// use helio_types::ResourceSet;
+///
+/// let mut free = ResourceSet::from_units([("CPU", 4.0), ("GPU", 0.5)]);
+/// let need = ResourceSet::from_units([("CPU", 3.0)]);
+/// assert!(free.covers(&need));
+/// free.subtract(&need);
+/// assert!(!free.covers(&need));
+/// assert_eq!(free.to_string(), "{CPU: 1, GPU: 0.5}");
+/// // Lent twice while its first user is blocked: there is less than nothing, and `without` stops at nothing.
+/// assert_eq!(free.without(&need), ResourceSet::from_units([("GPU", 0.5)]));
+/// free.subtract(&need);
+/// assert_eq!(free.get("CPU").to_f64(), -2.0);
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug, PartialOrd, Ord)]
 pub struct ResourceSet(pub BTreeMap<String, Quantity>);
 
