@@ -673,8 +673,8 @@ mod tests {
             phase: if n == 9 { TaskPhase::Failed } else { TaskPhase::Finished },
             created_ms: 1 + n,
             started_us: 1_000 * (1 + n),
-            // One in ten thousand takes long.
-            ended_us: 1_000 * (2 + n) + if n % 10_000 == 5 { 1_000_000 } else { 0 },
+            // One in ten thousand takes long, a later one longer.
+            ended_us: 1_000 * (2 + n) + if n % 10_000 == 5 { 1_000_000 + n } else { 0 },
             ..TaskRow::default()
         };
         let tasks = (0..65_536).map(task).collect();
@@ -695,8 +695,8 @@ mod tests {
                 assert!(looked_at(&query) <= 2 * 4_096, "{query}: {}", looked_at(&query));
             }
         }
-        let slowest = format!("limit=5&order=took{}", of("name", "often"));
-        assert!(looked_at(&slowest) <= 8 * 4_096, "{}", looked_at(&slowest));
+        let slowest = format!("limit=1&order=took{}", of("name", "often"));
+        assert!(looked_at(&slowest) <= 4 * 4_096, "{}", looked_at(&slowest));
         assert!(looked_at(&of("name", "rare")) <= 4_096);
         assert!(looked_at(&of("state", "FAILED")) <= 4_096);
         let id = TaskId::new(40_000, ActorId([3; ActorId::LEN])).hex();
@@ -708,7 +708,7 @@ mod tests {
         let told = table();
         let written = Arc::clone(told.calls.as_ref().unwrap());
         let writer = std::thread::spawn(move || {
-            for _ in 0..2_000 {
+            for _ in 0..200 {
                 drop(written.write().unwrap());
             }
         });
