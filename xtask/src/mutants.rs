@@ -6,7 +6,7 @@ use crate::sh::{self, Outcome, command, root};
 const PAGE: &str = "docs/internals/mutants.md";
 
 /// Hunts for mutants, and writes each row of the page as it is found. Arguments go to the program: `--only NAME`,
-/// `--known`, `--jobs J`; with `--seeds N`, `--from SEED` or `--clean` the page stays.
+/// `--known`, `--scenarios`, `--jobs J`; with `--seeds N`, `--from SEED` or `--clean` the page stays.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     // As the simulator's test builds the machines: their debug assertions are among what finds bugs.
     let build = ["build", "--profile", "test", "--quiet", "-p", "helio-sim"];

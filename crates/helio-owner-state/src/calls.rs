@@ -329,11 +329,20 @@ impl Calls {
     /// A generator has yielded an item.
     pub(crate) fn on_item(&mut self, id: TaskId, index: u32, is_stored: bool) {
         let Some(task) = self.all.get_mut(&id) else { return };
+        if index > task.yielded {
+            // Those between were lost on the way, and may lie there.
+            task.stray();
+        }
         task.yielded = task.yielded.max(index + 1);
         // Nobody holds what comes when the reader has left.
         if is_stored && !task.past.earlier.is_left {
             task.past.earlier.items = task.past.earlier.items.max(index + 1);
         }
+    }
+
+    /// Whether a generator that has yielded so many items has yielded some of which nobody has heard.
+    pub(crate) fn has_unheard(&self, id: TaskId, items: u32) -> bool {
+        self.all.get(&id).is_some_and(|task| task.yielded < items)
     }
 
     /// Whether a generator that its reader has left runs once more, and has made all that was lost with that item.

@@ -332,6 +332,13 @@ pub enum Action {
         /// The nodes that have copies.
         locations: Vec<NodeAddress>,
     },
+    /// The items of a generator from that one on can go: nobody has heard of them.
+    FreeRest {
+        /// The first such item.
+        id: ObjectId,
+        /// The nodes where the generator ran.
+        locations: Vec<NodeAddress>,
+    },
     /// Nobody here holds the object any more, and nothing of it is to be freed from here.
     Forget(ObjectId),
     /// A copy that was made for a reader is to stay until it is freed: there is no other.

@@ -167,7 +167,11 @@ messages! {
     pub struct PullChunk { 1 request_id: u64, 2 offset: u64, 3 bytes: Vec<u8> }
     pub struct PullFailed { 1 request_id: u64, 2 reason: String }
     pub struct CancelPull { 1 request_id: u64 }
-    pub struct DropObject { 1 object_id: ObjectId }
+    pub struct DropObject {
+        1 object_id: ObjectId,
+        /// Not nil: and all items of the same generator that come after it and belong to this process.
+        2 rest_of: WorkerId,
+    }
     /// A copy that was made for a reader there is to stay until it is dropped.
     pub struct KeepCopy { 1 object_id: ObjectId }
     /// The sender leaves: the object is to be fetched from it and kept.

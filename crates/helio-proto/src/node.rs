@@ -137,7 +137,12 @@ messages! {
     /// The client's last view of the object is gone: `pins` of its pins end.
     pub struct ReleaseObject { 1 object_id: ObjectId, 2 pins: u32 }
     /// The owner's last reference is gone.
-    pub struct FreeObject { 1 object_id: ObjectId, 2 locations: Vec<NodeAddress> }
+    pub struct FreeObject {
+        1 object_id: ObjectId,
+        2 locations: Vec<NodeAddress>,
+        /// Not nil: and all items of the same generator that come after it and belong to this process.
+        3 rest_of: WorkerId,
+    }
     /// A copy that the node made for a reader is to stay until it is freed: its owner knows no other.
     pub struct KeepObject { 1 object_id: ObjectId, 2 at: NodeAddress }
     pub struct ControlCall { 1 request_id: u64, 2 request: ControlRequest }

@@ -207,6 +207,7 @@ impl ControlHost {
                         let told = ["nodes told to leave", "nodes told to stay"];
                         core.facts.count(told[usize::from(order.is_cancelled)]);
                         core.daemons[node].is_draining = !order.is_cancelled;
+                        core.daemons[node].stays_since = order.is_cancelled.then_some(core.now);
                         core.facts.history.node_drained(node_id);
                     }
                 }

@@ -157,6 +157,8 @@ pub(crate) struct Daemon {
     pub(crate) is_alive: bool,
     /// The daemon was told to leave.
     pub(crate) is_draining: bool,
+    /// When the control service told it the last time to stay after all, and not to leave since.
+    pub(crate) stays_since: Option<u64>,
     /// Calls on the node are ended after a time, however long they would take.
     pub(crate) is_hurried: bool,
     /// The node has offered objects to another one, and has not ended.

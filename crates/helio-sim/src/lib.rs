@@ -33,6 +33,7 @@ pub mod mutants;
 pub mod net;
 pub mod plan;
 pub mod rng;
+pub mod scenarios;
 pub mod shrink;
 pub mod trace;
 pub mod value;
@@ -90,14 +91,27 @@ pub fn run(seed: u64, lines_max: usize) -> Report {
 /// Runs a case and keeps the last `lines_max` lines of what happened.
 #[must_use]
 pub fn run_case(case: &Case, lines_max: usize) -> Report {
-    run_changed(case, lines_max, |_| {})
+    run_changed(case, lines_max, |_| {}, None)
 }
 
 /// Runs a case with a changed plan.
 #[must_use]
 pub fn run_with(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
-    run_changed(case, lines_max, change)
+    run_changed(case, lines_max, change, None)
 }
+
+/// Runs the cluster of a seed with a changed plan, and for a driver, the only one, what is written here.
+fn run_play(
+    seed: u64,
+    change: impl FnOnce(&mut Plan),
+    write: impl FnOnce(&mut Author<'_>),
+) -> Report {
+    let write = |plan: &Plan| vec![Author::play(&mut Rng::new(mix(seed)), plan, write)];
+    run_changed(&Case::of(seed), 0, change, Some(Box::new(write)))
+}
+
+/// Writes the drivers' programs of a plan.
+type Write<'a> = Box<dyn FnOnce(&Plan) -> Vec<Vec<Op>> + 'a>;
 
 /// The number of the random stream that decides on scenes.
 const SCENES: u64 = 0x7363_656e_6573;
@@ -176,8 +190,16 @@ fn parts(case: &Case) -> Vec<Part> {
     faults.chain(scripts.iter().enumerate().flat_map(of_driver)).collect()
 }
 
-fn run_changed(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
+fn run_changed(
+    case: &Case,
+    lines_max: usize,
+    change: impl FnOnce(&mut Plan),
+    write: Option<Write<'_>>,
+) -> Report {
     let (mut plan, mut scripts, mut rng) = draw(case.seed, case.edition, change);
+    if let Some(write) = write {
+        scripts = write(&plan);
+    }
     case.reduce(&mut plan, &mut scripts);
     if case.schedule > 0 {
         rng = Rng::new(mix(case.seed) ^ case.schedule);

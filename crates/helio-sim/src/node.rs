@@ -143,6 +143,7 @@ impl NodeHost {
             address,
             is_alive: true,
             is_draining: false,
+            stays_since: None,
             is_hurried: false,
             hands_over: false,
             cpus,
@@ -255,7 +256,10 @@ impl NodeHost {
                 }
             }
             Action::Ask { to, message } => {
-                self.has_offered |= matches!(message, NodeToNode::Inherit(_));
+                if matches!(message, NodeToNode::Inherit(_)) && !self.has_offered {
+                    self.check_stay(core, "hands its objects over");
+                    self.has_offered = true;
+                }
                 if let NodeToNode::Inherited(done) = &message
                     && done.refused.is_empty()
                 {
@@ -379,6 +383,9 @@ impl NodeHost {
                 if self.is_to_stay {
                     core.violation(format!("node {} leaves, and was told to stay", self.index));
                 }
+                if !self.has_offered {
+                    self.check_stay(core, "leaves");
+                }
                 if let Some(control) = self.control {
                     let leaving = NodeToControl::Leaving(NodeLeaving { reason, heir });
                     core.send(control, self.me(), encode(&leaving));
@@ -452,6 +459,10 @@ impl NodeHost {
             format!("node {} disk: write {is_write} {object:?} {offset}+{size}", self.index)
         });
         core.facts.count(if is_write { "written to disk" } else { "read from disk" });
+        let refused_at = self.disk_refused_at.filter(|_| is_write);
+        if refused_at.is_some_and(|at| core.now >= at + DISK_RETRY_MS * 1_000) {
+            core.facts.count("disks tried again");
+        }
         core.after(delay, Next::Disk { node: self.index, object, offset, size, is_write });
     }
 
@@ -472,6 +483,9 @@ impl NodeHost {
             matches!(refused.failure.kind, FailureKind::StoreFull | FailureKind::OutOfDisk);
         let lasts_us = (DISK_RETRY_MS + ROOM_MS_MAX + READ_ROOM_MS_MAX) * 1000;
         let is_fresh = self.disk_refused_at.is_some_and(|at| core.now - at <= lasts_us);
+        if is_of_room {
+            core.facts.count("reads refused for want of room");
+        }
         if is_of_room && !is_fresh {
             core.violation(format!(
                 "node {} has no room for an object, and its disk took all that it was given: {}",

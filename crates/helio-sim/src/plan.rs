@@ -261,6 +261,23 @@ pub enum Way {
     In,
 }
 
+/// The end of a run, when all programs are done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The drivers end.
+    Drivers,
+    /// Somebody asks for the end of the cluster.
+    Stop,
+    /// The same, right after a restart of the control service.
+    StopAfterRestart,
+    /// The same, while a daemon has no connection.
+    StopWhileCut,
+    /// The same, while a daemon stands still, which goes on when another cluster is at the address.
+    StopWhileHung,
+    /// The same, and that daemon's connection is broken, so that it never hears of the stop.
+    StopUnheard,
+}
+
 /// The cluster, the programs and the faults of a run, drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -306,6 +323,8 @@ pub struct Plan {
     /// How long a process tries at most to reach one on the other side of a partition, in microseconds; 0: until that is
     /// over.
     pub reach_us_max: u64,
+    /// The end of the run, when all programs are done; `None`: it is drawn then.
+    pub ending: Option<Ending>,
 }
 
 /// How many nodes a cluster has at most.
@@ -355,6 +374,7 @@ impl Plan {
             drift_ppm_max: 0,
             kill_us_max: 500,
             reach_us_max: 0,
+            ending: None,
         };
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {

@@ -26,7 +26,7 @@ const READ_MAX: usize = 3;
 /// Draws a driver's program.
 pub(crate) struct Author<'a> {
     rng: &'a mut Rng,
-    plan: &'a Plan,
+    pub(crate) plan: &'a Plan,
     driver: usize,
     next: Slot,
     /// Slots that hold references, as far as one can know beforehand.
@@ -36,12 +36,12 @@ pub(crate) struct Author<'a> {
     names: Vec<String>,
     /// Groups that are left for others to remove.
     kept: u32,
-    ops: Vec<Op>,
+    pub(crate) ops: Vec<Op>,
 }
 
 impl<'a> Author<'a> {
-    pub(crate) fn write(rng: &'a mut Rng, plan: &'a Plan, driver: usize) -> Vec<Op> {
-        let mut author = Self {
+    fn begin(rng: &'a mut Rng, plan: &'a Plan, driver: usize) -> Self {
+        Self {
             rng,
             plan,
             driver,
@@ -52,7 +52,19 @@ impl<'a> Author<'a> {
             names: Vec::new(),
             kept: 0,
             ops: Vec::new(),
-        };
+        }
+    }
+
+    /// The program of the first driver, written elsewhere; it lets go of everything.
+    pub(crate) fn play(rng: &'a mut Rng, plan: &'a Plan, write: impl FnOnce(&mut Self)) -> Vec<Op> {
+        let mut author = Self::begin(rng, plan, 0);
+        write(&mut author);
+        author.ops.push(Op::DropAll);
+        author.ops
+    }
+
+    pub(crate) fn write(rng: &'a mut Rng, plan: &'a Plan, driver: usize) -> Vec<Op> {
+        let mut author = Self::begin(rng, plan, driver);
         match plan.scene {
             Some(Scene::Apart) => author.apart(),
             Some(Scene::Placed) => author.placed_first(),
@@ -72,7 +84,12 @@ impl<'a> Author<'a> {
         author.finish()
     }
 
-    fn slot(&mut self) -> Slot {
+    /// Returns a number that makes a value differ from others.
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.rng.draw()
+    }
+
+    pub(crate) fn slot(&mut self) -> Slot {
         self.next += 1;
         self.next
     }
@@ -318,7 +335,7 @@ impl<'a> Author<'a> {
         self.streams.push(to);
     }
 
-    fn read_stream(&mut self, stream: Slot) {
+    pub(crate) fn read_stream(&mut self, stream: Slot) {
         for _ in 0..self.rng.range(1, 4) {
             let to = self.slot();
             self.ops.push(Op::Next { stream, to });

@@ -3,10 +3,10 @@
 use helio_config::control::{LATE_NODES_MS, RECONNECT_MS_MAX};
 
 use crate::core::Event;
-use crate::net::Kind;
+use crate::net::{End, Kind};
 use crate::node::NodeHost;
 use crate::ops::{CallOp, Job, Needs, Op, Target};
-use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
+use crate::plan::{Ending, REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
 use crate::world::World;
 
 /// How long the control service is away when it is restarted at rest.
@@ -41,8 +41,9 @@ impl World {
         if !self.core.facts.violations.is_empty() {
             return;
         }
-        if self.core.plan.edition > 7 && self.core.rng.one_in(4) {
-            return self.stop_cluster();
+        let ending = self.core.plan.ending.unwrap_or_else(|| self.draw_ending());
+        if ending != Ending::Drivers {
+            return self.stop_cluster(ending);
         }
         let drivers: Vec<usize> = self.drivers.iter().map(|(pid, _)| *pid).collect();
         for pid in drivers {
@@ -53,19 +54,42 @@ impl World {
         self.check_empty();
     }
 
+    fn draw_ending(&mut self) -> Ending {
+        if self.core.plan.edition < 8 || !self.core.rng.one_in(4) {
+            return Ending::Drivers;
+        }
+        match self.core.rng.below(if self.core.plan.edition > 8 { 4 } else { 3 }) {
+            0 => Ending::StopAfterRestart,
+            1 => Ending::StopWhileCut,
+            3 => Ending::StopWhileHung,
+            _ => Ending::Stop,
+        }
+    }
+
     /// Somebody asks for the end of the cluster while drivers and what they left idle are there: every node ends, and
     /// with it all that lives on it; also where the control service has just started anew, or a node has no connection.
-    fn stop_cluster(&mut self) {
+    fn stop_cluster(&mut self, ending: Ending) {
         let mut late = None;
-        match self.core.rng.below(if self.core.plan.edition > 8 { 4 } else { 3 }) {
-            0 => {
+        match ending {
+            Ending::StopAfterRestart => {
                 self.restart_control("restarts before a stop", RESTART_US);
                 let until = self.core.now + 2 * RESTART_US;
                 self.run_until(until, |world| world.control.is_some());
             }
-            1 => self.cut_some(Kind::Control),
-            3 => late = self.hang_for_long(LATE_US),
-            _ => {}
+            Ending::StopWhileCut => self.cut_some(Kind::Control),
+            Ending::StopWhileHung => late = self.hang_for_long(LATE_US),
+            Ending::StopUnheard => {
+                late = self.hang_for_long(LATE_US);
+                let is_its = |end: &End| matches!(end, End::Node(node) if Some(*node) == late);
+                let found = self
+                    .core
+                    .net
+                    .find(|link| link.kind == Kind::Control && link.ends.iter().any(is_its));
+                for link in found {
+                    self.core.cut_link(link);
+                }
+            }
+            Ending::Stop | Ending::Drivers => {}
         }
         let delay = self.core.rng.below(STOP_LATER_US);
         self.run_until(self.core.now + delay, |_| false);
@@ -178,11 +202,25 @@ impl World {
                 found.push(format!("STATE-1: node {} disagrees with itself: {text}", host.index));
             }
             // An object goes with its owner's last reference, wherever it was written or copied, and with its owner.
-            // What a generator had made whose connection broke for good stays until its owner ends: nobody knows of it.
-            let mut objects = host.node.objects();
-            objects.retain(|(id, _)| !self.core.facts.history.has_failed_item(id.task()));
+            let objects = host.node.objects();
             if !has_keeper && !objects.is_empty() {
                 found.push(format!("a leak: node {} has {objects:?} of nobody", host.index));
+            }
+        }
+        for host in self.nodes.iter().flatten().filter(|_| !has_keeper) {
+            let (census, idle_max) = (host.node.census(), self.core.plan.idle_max);
+            if census.requests > 0 {
+                let (index, requests) = (host.index, census.requests);
+                found.push(format!(
+                    "a leak: {requests} workers are asked for on node {index} at rest"
+                ));
+            }
+            let n_idle = census.workers - census.leases.min(census.workers) - census.actors;
+            if n_idle > idle_max {
+                found.push(format!(
+                    "a leak: node {} keeps {n_idle} idle workers, and may keep {idle_max}",
+                    host.index
+                ));
             }
         }
         found.extend(self.check_bundles());

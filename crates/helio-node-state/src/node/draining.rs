@@ -96,11 +96,22 @@ impl Node {
 
     /// The owner frees an object, which the heir may have by now.
     pub(super) fn on_free_object(&mut self, free: FreeObject) {
-        self.drop_at_heir(free.object_id);
-        self.with_store(|store, env| store.on_free(free, env));
+        let FreeObject { object_id, locations, rest_of } = free;
+        let dropped = DropObject { object_id, rest_of };
+        self.on_drop_object(&dropped);
+        self.with_store(|store, env| store.tell_freed(&dropped, locations, env));
     }
 
-    pub(super) fn on_drop_object(&mut self, object_id: ObjectId) {
+    pub(super) fn on_drop_object(&mut self, dropped: &DropObject) {
+        if dropped.rest_of.is_nil() {
+            return self.drop_one(dropped.object_id);
+        }
+        for object_id in self.store.end_items(dropped.object_id, dropped.rest_of) {
+            self.drop_one(object_id);
+        }
+    }
+
+    fn drop_one(&mut self, object_id: ObjectId) {
         self.drop_at_heir(object_id);
         self.with_store(|store, env| store.on_drop(object_id, env));
     }
@@ -109,7 +120,10 @@ impl Node {
         let heir =
             self.drain.has_taken(object_id).filter(|_| !mutant!("heir-not-told-what-was-freed"));
         if let Some(heir) = heir.cloned() {
-            self.ctx.ask_node(heir, NodeToNode::Drop(DropObject { object_id }));
+            self.ctx.ask_node(
+                heir,
+                NodeToNode::Drop(DropObject { object_id, ..DropObject::default() }),
+            );
         }
     }
 }

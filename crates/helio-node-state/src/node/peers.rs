@@ -23,7 +23,7 @@ impl Node {
             NodeToNode::PullFailed(failed) => {
                 self.with_store(|store, env| store.on_pull_failed(node_id, failed, env))
             }
-            NodeToNode::Drop(drop) => self.on_drop_object(drop.object_id),
+            NodeToNode::Drop(drop) => self.on_drop_object(&drop),
             NodeToNode::Inherit(offer) => {
                 self.with_store(|store, env| store.on_inherit(offer, env))
             }

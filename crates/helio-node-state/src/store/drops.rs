@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use helio_types::{NodeId, ObjectId};
+use helio_proto::cluster::DropObject;
+use helio_types::NodeId;
 
 /// **LIMIT-1** How many are kept; the oldest is forgotten first, and an object that its owner has freed may stay.
 const DROPS_MAX: usize = 10_000;
@@ -15,28 +16,28 @@ const DROPS_MS: u64 = 30_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Drops {
-    told: VecDeque<(u64, NodeId, ObjectId)>,
+    told: VecDeque<(u64, NodeId, DropObject)>,
 }
 
 impl Drops {
-    pub(super) fn add(&mut self, to: NodeId, object_id: ObjectId, now: u64) {
+    pub(super) fn add(&mut self, to: NodeId, dropped: DropObject, now: u64) {
         self.forget_old(now);
         if self.told.len() == DROPS_MAX {
             self.told.pop_front();
         }
         let is_last = self.told.back().is_none_or(|(at, _, _)| *at <= now);
         assert!(is_last, "what was told long ago would be told again");
-        self.told.push_back((now, to, object_id));
+        self.told.push_back((now, to, dropped));
         assert!(self.told.len() <= DROPS_MAX, "LIMIT-1");
     }
 
-    /// Takes the objects that a node was told to drop, once it has left.
-    pub(super) fn take(&mut self, node_id: NodeId, now: u64) -> Vec<ObjectId> {
+    /// Takes what a node was told to drop, once it has left.
+    pub(super) fn take(&mut self, node_id: NodeId, now: u64) -> Vec<DropObject> {
         self.forget_old(now);
-        let told: Vec<ObjectId> =
-            self.told.iter().filter(|(_, to, _)| *to == node_id).map(|(_, _, id)| *id).collect();
-        self.told.retain(|(_, to, _)| *to != node_id);
-        told
+        let all = std::mem::take(&mut self.told).into_iter();
+        let (taken, kept): (VecDeque<_>, VecDeque<_>) = all.partition(|(_, to, _)| *to == node_id);
+        self.told = kept;
+        taken.into_iter().map(|(_, _, dropped)| dropped).collect()
     }
 
     fn forget_old(&mut self, now: u64) {
@@ -48,12 +49,15 @@ impl Drops {
 
 #[cfg(test)]
 mod tests {
+    use helio_types::ObjectId;
+
     use super::*;
 
     #[test]
     fn what_a_node_was_told_is_taken_once_and_forgotten_in_time() {
         let mut drops = Drops::default();
-        let (node, object) = (|n| NodeId([n; 28]), |n| ObjectId([n; 28]));
+        let node = |n| NodeId([n; 28]);
+        let object = |n| DropObject { object_id: ObjectId([n; 28]), ..DropObject::default() };
         drops.add(node(1), object(1), 0);
         drops.add(node(1), object(2), DROPS_MS);
         drops.add(node(2), object(3), DROPS_MS + 1);

@@ -18,6 +18,7 @@
 mod allocator;
 mod disk_file;
 mod drops;
+mod ended;
 mod env;
 mod explain;
 mod objects;
@@ -33,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use helio_proto::cluster::{DropObject, Inherit, Inherited, KeepCopy, NodeToNode};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{
-    CreateObject, FetchObject, FreeObject, KeepObject, ObjectFetched, ObjectRefused, ReleaseObject,
+    CreateObject, FetchObject, KeepObject, ObjectFetched, ObjectRefused, ReleaseObject,
 };
 use helio_types::{JobId, NodeAddress, ObjectId, WorkerId, mutant};
 
@@ -41,6 +42,7 @@ use crate::context::Violation;
 use crate::event::Conn;
 use crate::limits::{FETCHES_MAX, OBJECTS_MAX, ROOM_WAITS_MAX};
 use drops::Drops;
+use ended::Ended;
 use objects::Objects;
 pub(crate) use objects::Owner;
 use pins::Pins;
@@ -59,6 +61,7 @@ pub(crate) struct Store {
     serves: Serves,
     pins: Pins,
     drops: Drops,
+    ended: Ended,
     /// Objects that come from nodes that leave, to be kept here.
     inherits: BTreeMap<ObjectId, NodeAddress>,
     count_inherits: u64,
@@ -89,6 +92,7 @@ impl Store {
             serves: Serves::default(),
             pins: Pins::default(),
             drops: Drops::default(),
+            ended: Ended::default(),
             inherits: BTreeMap::new(),
             count_inherits: 0,
         }
@@ -207,6 +211,12 @@ impl Store {
             return Err(Violation("an object is sealed that was not created"));
         }
         self.serve_readers(object_id, env);
+        if !self.ended.is_empty()
+            && let Some(object) = self.objects.get(object_id)
+            && self.ended.has(object_id, object.owner().worker_id)
+        {
+            self.objects.free(object_id);
+        }
         self.objects.settle(object_id);
         self.give_new_room(env);
         self.spill_ahead(env);
@@ -294,17 +304,29 @@ impl Store {
         Ok(())
     }
 
-    /// The owner frees an object, which other nodes may have, too.
-    pub(crate) fn on_free(&mut self, free: FreeObject, env: &mut Env<'_>) {
-        self.on_drop(free.object_id, env);
-        for to in free.locations {
+    /// The owner frees what other nodes have, or may have.
+    pub(crate) fn tell_freed(
+        &mut self,
+        dropped: &DropObject,
+        locations: Vec<NodeAddress>,
+        env: &mut Env<'_>,
+    ) {
+        for to in locations {
             let to = env.node.heir(to.node_id).unwrap_or(to);
             if to.node_id != env.ctx.node_id() {
-                self.drops.add(to.node_id, free.object_id, env.ctx.now());
-                let message = NodeToNode::Drop(DropObject { object_id: free.object_id });
-                env.ctx.ask_node(to, message);
+                self.drops.add(to.node_id, dropped.clone(), env.ctx.now());
+                env.ctx.ask_node(to, NodeToNode::Drop(dropped.clone()));
             }
         }
+    }
+
+    /// Nobody wants that item of a generator, nor those after it, as far as they belong to that process. Returns those that
+    /// are here.
+    pub(crate) fn end_items(&mut self, first: ObjectId, owner: WorkerId) -> Vec<ObjectId> {
+        self.ended.add(first, owner);
+        let mut items = self.objects.owned(|of| of.worker_id == owner);
+        items.retain(|id| id.task() == first.task() && id.index() >= first.index());
+        items
     }
 
     /// The owner knows no other copy than the one that `keep.at` made for a reader.

@@ -1,8 +1,6 @@
 //! Objects on their way: brought here for readers, and read out by other daemons.
 
-use helio_proto::cluster::{
-    CancelPull, DropObject, NodeToNode, PullChunk, PullFailed, PullObject, PullStart,
-};
+use helio_proto::cluster::{CancelPull, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
 use helio_proto::control::Failure;
 use helio_proto::node::{ObjectMissing, ObjectRefused};
 use helio_types::{NodeAddress, NodeId, ObjectId, mutant};
@@ -351,13 +349,17 @@ impl Store {
     /// A node has died: the objects that come from it are pulled from other nodes.
     pub(crate) fn on_node_died(&mut self, node_id: NodeId, env: &mut Env<'_>) {
         let heir = env.node.heir(node_id);
-        for object_id in self.drops.take(node_id, env.ctx.now()) {
+        for dropped in self.drops.take(node_id, env.ctx.now()) {
             let told = heir.as_ref().filter(|_| !mutant!("late-free-not-told-the-heir"));
             match told.filter(|_| !mutant!("heir-not-told-what-was-freed")) {
-                Some(heir) if heir.node_id == env.ctx.node_id() => self.on_drop(object_id, env),
-                Some(heir) => {
-                    let message = NodeToNode::Drop(DropObject { object_id });
-                    env.ctx.ask_node(heir.clone(), message);
+                Some(heir) if heir.node_id != env.ctx.node_id() => {
+                    env.ctx.ask_node(heir.clone(), NodeToNode::Drop(dropped));
+                }
+                Some(_) if dropped.rest_of.is_nil() => self.on_drop(dropped.object_id, env),
+                Some(_) => {
+                    for object_id in self.end_items(dropped.object_id, dropped.rest_of) {
+                        self.on_drop(object_id, env);
+                    }
                 }
                 None => {}
             }

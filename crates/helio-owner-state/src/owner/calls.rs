@@ -91,6 +91,12 @@ impl Owner {
         // another attempt, in another process.
         let is_current = task.is_at(from);
         let (state, spec, cancelled) = (task.state(), task.spec().clone(), task.is_cancelled());
+        if spec.returns == STREAMING
+            && is_current
+            && (self.calls.has_unheard(id, items) || self.streams.has_lost_items(id, items))
+        {
+            self.calls.stray(id);
+        }
         // The items of a generator may have brought references long before its reply, and for those of
         // an attempt that is given up nobody else lets go.
         let brings =
@@ -193,6 +199,7 @@ impl Owner {
         for object in spec.made(past.earlier.items) {
             self.objects.strayed(object, &past.earlier.strays, &mut self.ctx);
         }
+        self.free_unheard(&task);
         if spec.returns == STREAMING {
             self.stream_finished(id, failed, items, returns);
             for (item, value) in wanted {

@@ -25,7 +25,7 @@ impl Owner {
     }
 
     pub(super) fn cancel(&mut self, id: TaskId, force: bool, recursive: bool) {
-        if recursive || mutant!("children-cancelled-though-not-asked") {
+        if recursive {
             self.cancel_children(id, force);
         }
         self.stop(id, force, recursive, false);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_proto::peer::Frame;
-use helio_types::{WorkerAddress, WorkerId};
+use helio_types::{WorkerAddress, WorkerId, mutant};
 
 use super::Owner;
 use crate::event::Action;
@@ -50,7 +50,7 @@ impl Owner {
                 self.cancel(task, force && !is_method, recursive);
             }
             Frame::Cancel { task, force, recursive } => {
-                if recursive {
+                if recursive || mutant!("children-cancelled-though-not-asked") {
                     self.cancel_children(task, force);
                 }
                 self.ctx.push(Action::CancelRunning { task, force });

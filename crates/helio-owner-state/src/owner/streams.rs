@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
-use helio_proto::peer::{Frame, Returned, Value};
+use helio_proto::peer::{Frame, Returned, STREAMING, Value};
 use helio_types::{ObjectId, TaskId, WorkerAddress, mutant};
 
 use super::Owner;
@@ -105,6 +105,17 @@ impl Owner {
         let value = end
             .map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
         self.set_value(id.object(1), value, &[]);
+    }
+
+    /// A generator has ended. Large items that it has written where an attempt was given up, and of which the news was lost
+    /// with that, are nobody's.
+    pub(super) fn free_unheard(&mut self, task: &Task) {
+        let (spec, earlier) = (task.spec(), &task.past().earlier);
+        if spec.returns != STREAMING || earlier.strays.is_empty() || mutant!("unheard-items-stay") {
+            return;
+        }
+        let id = spec.id.object(FIRST_ITEM + earlier.items);
+        self.ctx.push(Action::FreeRest { id, locations: earlier.strays.clone() });
     }
 
     /// A generator has ended: those of its items that were lost and that this attempt did not bring again.

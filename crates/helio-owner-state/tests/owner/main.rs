@@ -227,6 +227,9 @@ fn show(action: &Action) -> Option<String> {
             format!("return {}{}", lease.0, if *discard { " for good" } else { "" })
         }
         Action::Free { id, locations } => format!("free {} on {}", o(*id), locations.len()),
+        Action::FreeRest { id, locations } => {
+            format!("free {} and what follows on {}", o(*id), locations.len())
+        }
         Action::Keep { id, at } => format!("n{}: keep {}", at.node_id.0[0], o(*id)),
         Action::CreateActor { .. } => "create actor".into(),
         Action::Control(request) => {

@@ -9,7 +9,7 @@ use helio_proto::node::{
     CancelLease, ControlCall, FreeObject, KeepObject, Liveness, Register, RequestLease, ReturnLease,
 };
 use helio_proto::peer::{CallFlags, Frame, Returned, Value};
-use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress, mutant};
+use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress, WorkerId, mutant};
 
 use super::Process;
 use crate::event::Action;
@@ -111,7 +111,12 @@ impl<M: Memory> Process<M> {
             }
             OwnerAction::Free { id, locations } => {
                 self.store.unpin(id);
-                self.links.tell_node(FreeObject { object_id: id, locations });
+                let rest_of = WorkerId::NIL;
+                self.links.tell_node(FreeObject { object_id: id, locations, rest_of });
+            }
+            OwnerAction::FreeRest { id, locations } => {
+                let rest_of = self.owner.address().worker_id;
+                self.links.tell_node(FreeObject { object_id: id, locations, rest_of });
             }
             OwnerAction::Forget(id) => {
                 if !mutant!("forgotten-object-stays-pinned") {

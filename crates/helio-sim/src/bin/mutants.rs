@@ -1,14 +1,17 @@
-//! `cargo xtask mutants`: plants bugs in the machines, one at a time, and looks for the first seed that shows each.
+//! `cargo xtask mutants`: plants bugs in the machines, one at a time, and looks for the first seed that shows each, or,
+//! where no seed does, for a scenario.
 //! Keeps the page with the table up to date row by row, or prints it; whoever is not found is named on stderr.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Parser;
-use helio_sim::mutants::{Found, MUTANTS, Mutant, hunt};
+use helio_sim::mutants::{Found, MUTANTS, Mutant, hunt, play};
+use helio_sim::scenarios::{SCENARIOS, Scenario};
 
 /// Looks for planted bugs.
 #[derive(Parser)]
@@ -22,9 +25,12 @@ struct Options {
     /// The page with the table: a row is written as soon as its mutant is found, and the other rows stay.
     #[arg(long)]
     page: Option<PathBuf>,
-    /// Begin with the seed that the page has, and look for another one only where that does not fail any more.
+    /// Begin with the seed or the scenario that the page has, and look for another one only where that does not fail any more.
     #[arg(long, requires = "page")]
     known: bool,
+    /// Look among the scenarios alone.
+    #[arg(long)]
+    scenarios: bool,
     /// Begin with this seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -36,8 +42,11 @@ struct Options {
     jobs: usize,
 }
 
-/// The seed and the sentence of each row, by the name of its mutant.
-type Rows = BTreeMap<String, (String, String)>;
+/// The seed or the scenario that shows a mutant, and the sentence about it.
+type Row = (String, String);
+
+/// The rows, by the name of their mutant.
+type Rows = BTreeMap<String, Row>;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -57,13 +66,14 @@ fn main() -> ExitCode {
             scope.spawn(|| {
                 while let Some(mutant) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = options.known.then(|| known(mutant, &before)).flatten();
-                    let found = found.or_else(|| hunt(mutant, options.from..options.seeds));
-                    let row = match found {
-                        Some(Found { seed, says }) => (seed.to_string(), shown(&says)),
-                        None => ("not found".to_owned(), String::new()),
-                    };
+                    let found = found.or_else(|| {
+                        let seeds = options.from..options.seeds;
+                        let by_seed = (!options.scenarios).then(|| by_seed(mutant, seeds));
+                        by_seed.flatten().or_else(|| by_scenario(mutant, SCENARIOS))
+                    });
+                    let row = found.unwrap_or_else(|| ("not found".to_owned(), String::new()));
                     missed.fetch_add(usize::from(row.1.is_empty()), Ordering::Relaxed);
-                    eprintln!("{}: seed {}", mutant.name, row.0);
+                    eprintln!("{}: {}", mutant.name, row.0);
                     let Ok(mut rows) = rows.lock() else { continue };
                     rows.insert(mutant.name.to_owned(), row);
                     if let Some(path) = &options.page
@@ -94,10 +104,26 @@ fn read(page: &Path) -> Rows {
     rows.collect()
 }
 
-/// Runs the seed alone that the page has for the mutant.
-fn known(mutant: &Mutant, rows: &Rows) -> Option<Found> {
-    let seed: u64 = rows.get(mutant.name)?.0.parse().ok()?;
-    hunt(mutant, seed..seed + 1)
+/// Runs the seed or the scenario alone that the page has for the mutant.
+fn known(mutant: &Mutant, rows: &Rows) -> Option<Row> {
+    let by = &rows.get(mutant.name)?.0;
+    if let Ok(seed) = by.parse() {
+        return by_seed(mutant, seed..seed + 1);
+    }
+    let place = SCENARIOS.iter().position(|one| *by == scenario(one.name))?;
+    by_scenario(mutant, &SCENARIOS[place..=place])
+}
+
+fn by_seed(mutant: &Mutant, seeds: Range<u64>) -> Option<Row> {
+    hunt(mutant, seeds).map(|found| (found.by.to_string(), shown(&found.says)))
+}
+
+fn by_scenario(mutant: &Mutant, scenarios: &[Scenario]) -> Option<Row> {
+    play(mutant, scenarios).map(|found| (scenario(found.by), shown(&found.says)))
+}
+
+fn scenario(name: &str) -> String {
+    format!("scenario `{name}`")
 }
 
 /// Runs the seeds without a bug, in so many parts at a time.
@@ -109,7 +135,7 @@ fn run_clean(seeds: u64, jobs: u64) -> ExitCode {
             let (failed, nothing) = (&failed, &nothing);
             scope.spawn(move || {
                 let (mut at, end) = (part * seeds / jobs, (part + 1) * seeds / jobs);
-                while let Some(Found { seed, says }) = hunt(nothing, at..end) {
+                while let Some(Found { by: seed, says }) = hunt(nothing, at..end) {
                     failed.fetch_add(1, Ordering::Relaxed);
                     eprintln!("seed {seed}: {says}");
                     at = seed + 1;
@@ -127,9 +153,11 @@ fn page(rows: &Rows, seeds: u64) -> String {
         "# Planted bugs\n\n\
          `cargo xtask mutants` writes this page. It builds the machines with switches for the bugs below, plants one \
          after the other, and runs the simulator's seeds from 0 on until one fails ([simulator](simulator.md)): the \
-         first {seeds} are those that `make test` runs. `--only WORD` looks for some of them. `--known` begins with the \
-         seeds below, which may not be the first ones any more.\n\n\
-         | area | mutant | what it breaks | first failing seed | what finds it |\n|---|---|---|---|---|\n"
+         first {seeds} are those that `make test` runs. Where none fails, one of the scenarios with names does, which \
+         `make test` plays, too (`crates/helio-sim/src/scenarios`). `--only WORD` looks for some of them. `--known` begins \
+         with the seeds and scenarios below, which may not be the first ones any more; `--scenarios` plays scenarios \
+         alone.\n\n\
+         | area | mutant | what it breaks | first failing seed, or scenario | what finds it |\n|---|---|---|---|---|\n"
     );
     for Mutant { name, area, breaks } in MUTANTS {
         let Some((seed, says)) = rows.get(*name) else { continue };

@@ -6,6 +6,9 @@ use helio_proto::encode;
 use super::NodeHost;
 use crate::core::Core;
 
+/// How long an order takes at most that is given again after it was lost with its connection, in microseconds.
+const HEARD_US: u64 = 8_000_000;
+
 impl NodeHost {
     /// The control service orders it to leave, or to stay after all: which it does unless it hands over what it has.
     pub(super) fn told_to_leave(&mut self, core: &Core, order: &Drain) {
@@ -18,6 +21,17 @@ impl NodeHost {
         } else if !self.has_offered {
             (self.is_to_leave, self.is_to_stay) = (false, true);
             self.due_ms = None;
+        }
+    }
+
+    /// The node begins to leave: not where the control service said long ago that it is to stay, also where that order was lost
+    /// with its connection.
+    pub(super) fn check_stay(&self, core: &mut Core, what: &str) {
+        let is_away = core.facts.control_restarts > 0 || core.facts.silenced.contains(&self.index);
+        let since = core.daemons[self.index].stays_since.filter(|_| !is_away);
+        if since.is_some_and(|since| core.now - since > HEARD_US) {
+            let index = self.index;
+            core.violation(format!("node {index} {what}, and the control service had it stay"));
         }
     }
 

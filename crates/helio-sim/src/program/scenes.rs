@@ -68,7 +68,7 @@ impl Author<'_> {
     }
 
     /// A task of that kind; its first result goes where the call says.
-    pub(super) fn call(&mut self, job: Job, retries: i32, target: Target) -> CallOp {
+    pub(crate) fn call(&mut self, job: Job, retries: i32, target: Target) -> CallOp {
         CallOp {
             job,
             salt: self.rng.draw(),
@@ -88,27 +88,27 @@ impl Author<'_> {
         }
     }
 
-    pub(super) fn submit_op(&mut self, call_op: CallOp) -> Slot {
+    pub(crate) fn submit_op(&mut self, call_op: CallOp) -> Slot {
         let to = call_op.to.first().copied().unwrap_or_default();
         self.ops.push(Op::Submit(Box::new(call_op)));
         to
     }
 
-    pub(super) fn read(&mut self, slots: &[Slot]) {
+    pub(crate) fn read(&mut self, slots: &[Slot]) {
         for some in slots.chunks(super::READ_MAX) {
             self.ops.push(Op::Get { slots: some.to_vec(), open: false });
         }
     }
 
-    pub(super) fn wait(&mut self, us_max: u64) {
+    pub(crate) fn wait(&mut self, us_max: u64) {
         self.ops.push(Op::Sleep(self.rng.range(us_max / 4, us_max)));
     }
 
-    pub(super) fn drop_all(&mut self, slots: &[Slot]) {
+    pub(crate) fn drop_all(&mut self, slots: &[Slot]) {
         self.ops.extend(slots.iter().map(|slot| Op::Drop(*slot)));
     }
 
-    pub(super) fn new_actor(&mut self, max_restarts: i64, name: Option<String>) -> Slot {
+    pub(crate) fn new_actor(&mut self, max_restarts: i64, name: Option<String>) -> Slot {
         let to = self.slot();
         let actor_op = ActorOp { name: name.clone(), ..ActorOp::plain(self.rng, max_restarts, to) };
         self.ops.push(Op::Actor(Box::new(actor_op)));

@@ -71,7 +71,10 @@ fn a_node_that_leaves_hands_its_objects_over_first() {
     world.inherited(2, one, "");
     world.inherited(2, two, "its store is full");
     assert_eq!(world.offers(2), [two], "it is offered again");
-    world.say(driver, FreeObject { object_id: one, locations: vec![address(1)] });
+    world.say(
+        driver,
+        FreeObject { object_id: one, locations: vec![address(1)], ..FreeObject::default() },
+    );
     let dropped = world.asked.pop();
     assert!(
         matches!(dropped, Some((to, NodeToNode::Drop(_))) if to == node_id(2)),
@@ -175,8 +178,14 @@ fn what_is_freed_as_its_node_leaves_is_freed_at_the_heir() {
         });
         drops.collect::<Vec<_>>()
     };
-    world.say(driver, FreeObject { object_id: of_left, locations: vec![address(2)] });
-    world.say(driver, FreeObject { object_id: of_dead, locations: vec![address(3)] });
+    world.say(
+        driver,
+        FreeObject { object_id: of_left, locations: vec![address(2)], ..FreeObject::default() },
+    );
+    world.say(
+        driver,
+        FreeObject { object_id: of_dead, locations: vec![address(3)], ..FreeObject::default() },
+    );
     assert_eq!(drops(&mut world), [(node_id(2), of_left), (node_id(3), of_dead)]);
     let left = helio_proto::control::NodeInfo {
         address: address(2),

@@ -112,7 +112,14 @@ fn an_object_is_read_only_when_sealed_and_stays_until_freed_and_unpinned() {
     world.say(writer, SealObject { object_id: id });
     let fetched = world.fetched(reader).unwrap();
     assert_eq!((fetched.request_id, fetched.offset, fetched.size), (7, offset, 1000));
-    world.say(writer, FreeObject { object_id: id, locations: vec![address(1), address(2)] });
+    world.say(
+        writer,
+        FreeObject {
+            object_id: id,
+            locations: vec![address(1), address(2)],
+            ..FreeObject::default()
+        },
+    );
     assert!(matches!(world.asked.pop(), Some((to, NodeToNode::Drop(_))) if to == node_id(2)));
     assert!(world.used() >= 1000, "SHM-1: a reader has it pinned");
     world.say(reader, ReleaseObject { object_id: id, pins: 1 });
@@ -122,6 +129,28 @@ fn an_object_is_read_only_when_sealed_and_stays_until_freed_and_unpinned() {
         world.closed.iter().any(|(conn, _)| *conn == reader),
         "released more often than fetched"
     );
+}
+
+#[test]
+fn what_a_generator_made_goes_from_one_item_on() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let (owner, runner) = (world.driver(), world.driver());
+    for index in 2..6 {
+        world.put_for(owner, runner, object(1, 1, index));
+    }
+    world.put_for(owner, runner, object(1, 2, 4));
+    world.put(runner, object(1, 1, 7), 100);
+    let rest_of = world.node.clients.get(owner).unwrap().worker_id();
+    let locations = vec![address(2)];
+    world.say(owner, FreeObject { object_id: object(1, 1, 4), locations, rest_of });
+    let mut left: Vec<ObjectId> = world.node.objects().into_iter().map(|(id, _)| id).collect();
+    left.sort_unstable();
+    assert_eq!(left, [object(1, 1, 2), object(1, 1, 3), object(1, 1, 7), object(1, 2, 4)]);
+    world.put_for(owner, runner, object(1, 1, 8));
+    assert_eq!(world.node.objects().len(), left.len(), "it came too late");
+    let told = world.asked.pop();
+    assert!(matches!(told, Some((to, NodeToNode::Drop(drop))) if to == node_id(2)
+        && (drop.object_id, drop.rest_of) == (object(1, 1, 4), rest_of)));
 }
 
 #[test]
@@ -203,7 +232,8 @@ fn a_dead_clients_extents_and_pins_come_back() {
     world.close(client);
     assert_eq!(world.missing(owner), Some(vec![node_id(1)]), "its writer died");
     assert_eq!(world.used(), 1024, "SHM-1");
-    world.say(owner, FreeObject { object_id: kept, locations: Vec::new() });
+    world
+        .say(owner, FreeObject { object_id: kept, locations: Vec::new(), ..FreeObject::default() });
     assert_eq!(world.used(), 0);
     world.assert_nothing_leaked();
 }
@@ -218,7 +248,7 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
         world.fetch(client, 4, id, &[]).unwrap();
     }
     assert_eq!(world.create(client, c, STORE / 4), None);
-    world.say(client, FreeObject { object_id: a, locations: Vec::new() });
+    world.say(client, FreeObject { object_id: a, locations: Vec::new(), ..FreeObject::default() });
     assert_eq!(world.created(client), None, "it is pinned");
     world.say(client, ReleaseObject { object_id: a, pins: 1 });
     assert!(world.created(client).is_some(), "room came in time");
@@ -280,7 +310,10 @@ fn what_is_read_while_others_keep_the_memory_is_laid_on_disk_until_its_readers_a
     world.say(client, ReleaseObject { object_id: spilled, pins: 2 });
     assert_eq!(world.punched, [fetched.offset]);
     assert!(world.node.store.is_on_disk_only(spilled) && world.files.contains(&spilled));
-    world.say(client, FreeObject { object_id: spilled, locations: Vec::new() });
+    world.say(
+        client,
+        FreeObject { object_id: spilled, locations: Vec::new(), ..FreeObject::default() },
+    );
     assert!(!world.files.contains(&spilled));
     world.close(client);
     world.assert_nothing_leaked();
@@ -366,7 +399,10 @@ fn more_than_the_memory_holds_goes_to_disk_and_comes_back() {
     world.peer(2, PullObject { request_id: 4, object_id: spilled });
     assert_eq!(world.served, [(Conn(902), 4)]);
     for id in &ids {
-        world.say(client, FreeObject { object_id: *id, locations: Vec::new() });
+        world.say(
+            client,
+            FreeObject { object_id: *id, locations: Vec::new(), ..FreeObject::default() },
+        );
     }
     world.feed(Event::Served { conn: Conn(902), request_id: 4 });
     assert_eq!(world.files.len(), 0);
@@ -468,7 +504,10 @@ fn a_writer_has_the_room_that_comes_while_store_and_disk_are_full() {
         assert_eq!(world.create(client, object(1, 2, 1), 100), None);
         world.pass(ROOM_MS_MAX - 1);
         assert_eq!((world.created(client), world.refused(client)), (None, None));
-        world.say(client, FreeObject { object_id: kept, locations: Vec::new() });
+        world.say(
+            client,
+            FreeObject { object_id: kept, locations: Vec::new(), ..FreeObject::default() },
+        );
         assert!(world.created(client).is_some());
         assert_eq!(world.refused(client), None);
     }
@@ -505,7 +544,7 @@ fn a_file_that_cannot_be_read_is_a_lost_copy() {
     world.put(client, b, STORE);
     assert!(world.node.store.is_on_disk_only(a));
     world.disk = Some(DiskError { is_full: false, text: "input/output error".into() });
-    world.say(client, FreeObject { object_id: b, locations: Vec::new() });
+    world.say(client, FreeObject { object_id: b, locations: Vec::new(), ..FreeObject::default() });
     assert_eq!(world.fetch(client, 1, a, &[1]), None);
     assert_eq!(world.missing(client), Some(vec![node_id(1)]));
     assert_eq!((world.files.len(), world.used()), (0, 0));
@@ -613,7 +652,10 @@ fn a_copy_that_is_to_be_kept_does_not_give_way() {
     assert_eq!(world.fetch(client, 62, other, &[]), None);
     world.say(client, KeepObject { object_id: kept, at: address(2) });
     assert!(matches!(world.asked.pop(), Some((to, NodeToNode::Keep(_))) if to == node_id(2)));
-    world.say(client, FreeObject { object_id: kept, locations: Vec::new() });
+    world.say(
+        client,
+        FreeObject { object_id: kept, locations: Vec::new(), ..FreeObject::default() },
+    );
     world.close(client);
     world.assert_nothing_leaked();
 }
@@ -691,7 +733,7 @@ fn an_object_that_is_being_sent_stays() {
         matches!(world.answered.pop(), Some((_, NodeToNode::PullStart(start))) if start.size == 100)
     );
     assert_eq!(world.served, [(Conn(902), 4)]);
-    world.say(client, FreeObject { object_id: id, locations: Vec::new() });
+    world.say(client, FreeObject { object_id: id, locations: Vec::new(), ..FreeObject::default() });
     assert!(world.used() > 0, "SHM-1");
     world.feed(Event::Served { conn: Conn(902), request_id: 4 });
     assert_eq!(world.used(), 0);
@@ -715,7 +757,10 @@ fn what_finds_no_room_in_memory_is_written_on_disk_and_stays_there() {
     // The objects stay, read or not, although there is room in memory now, and they are not spilled again.
     for id in kept {
         world.say(client, ReleaseObject { object_id: id, pins: 1 });
-        world.say(client, FreeObject { object_id: id, locations: Vec::new() });
+        world.say(
+            client,
+            FreeObject { object_id: id, locations: Vec::new(), ..FreeObject::default() },
+        );
     }
     let files = world.files.clone();
     for (n, (id, offset)) in [(beside, first), (large, second)].into_iter().enumerate() {
@@ -726,7 +771,10 @@ fn what_finds_no_room_in_memory_is_written_on_disk_and_stays_there() {
     assert_eq!(world.files, files);
     assert!(world.punched.is_empty(), "{:?}", world.punched);
     for id in [beside, large] {
-        world.say(client, FreeObject { object_id: id, locations: Vec::new() });
+        world.say(
+            client,
+            FreeObject { object_id: id, locations: Vec::new(), ..FreeObject::default() },
+        );
     }
     assert_eq!(world.punched, [first, second]);
     world.close(client);

@@ -155,7 +155,10 @@ impl History {
                     ..FetchObject::default()
                 },
             ),
-            21 => self.world.say(conn, FreeObject { object_id, locations: vec![address(2)] }),
+            21 => self.world.say(
+                conn,
+                FreeObject { object_id, locations: vec![address(2)], ..FreeObject::default() },
+            ),
             22 => self.world.say(conn, ReleaseObject { object_id, pins: 1 }),
             _ => {
                 let worker = WorkerAddress {
