@@ -560,10 +560,8 @@ class EnvRunnerGroup:
             self._failures = self._raised = 0
         elif failed:
             self._failures += 1
-            raised = [
-                e for e in failed.values() if not isinstance(e, (RayActorError, GetTimeoutError))
-            ]
-            self._raised = self._raised + 1 if len(raised) == len(failed) else 0
+            raised = all(_is_of_code(error) for error in failed.values())
+            self._raised = self._raised + 1 if raised else 0
             if (
                 self._raised >= 3
                 or self._failures > self.config.num_consecutive_env_runner_failures_tolerance
@@ -616,7 +614,7 @@ class EnvRunnerGroup:
                 raise error
             self.restarts += 1
             # Code that raises again and again is given time between; a process that died is replaced at once.
-            dead = isinstance(error, RayActorError)
+            dead = isinstance(error, RayActorError) and not error.actor_init_failed
             since = time.monotonic() - self._last_restart.get(index, -1e9)
             pause = config.delay_between_env_runner_restarts_s
             if not dead and since < pause and len(self._actors):
@@ -664,6 +662,13 @@ class EnvRunnerGroup:
         for actor in self._actors.values():
             heliostat.kill(actor)
         self._actors.clear()
+
+
+def _is_of_code(error: Exception) -> bool:
+    """Whether code raised, which will do so again: of a runner's calls, or as it was made."""
+    if isinstance(error, RayActorError):
+        return error.actor_init_failed
+    return not isinstance(error, GetTimeoutError)
 
 
 def _sample(runner: Any, weights: Any, how: dict[str, Any]) -> Any:
