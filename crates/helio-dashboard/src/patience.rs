@@ -25,7 +25,7 @@ pub(crate) struct Patience {
     pub(crate) bytes_per_s: u64,
 }
 
-/// A quarter of what a modem of 1998 takes.
+/// Slower than the lines over which people look at pages.
 pub(crate) const USUAL: Patience =
     Patience { first: Duration::from_secs(30), bytes_per_s: 16 << 10 };
 
