@@ -111,6 +111,18 @@ def test_a_path_that_is_missing_is_said_to_be(rd: Any, tmp_path: Path) -> None:
         rd.read_parquet(str(path))
 
 
+@pytest.mark.contract("F10.03")
+@pytest.mark.heliostat_only("Ray says no more than the path")
+def test_a_file_that_vanished_after_planning_is_told(rd: Any, tmp_path: Path) -> None:
+    gone = files(tmp_path)[2]
+    dataset = rd.read_parquet(tmp_path)
+    gone.unlink()
+    said = sentence(dataset.take_all)
+    assert (
+        f"{gone} is not there any more: it was when the files of the dataset were listed." in said
+    )
+
+
 # --- functions -------------------------------------------------------------------------------------
 
 
@@ -348,3 +360,24 @@ def test_files_whose_types_do_not_fit_are_named(rd: Any, tmp_path: Path) -> None
     said = sentence(lambda: rd.read_parquet(str(tmp_path)))
     assert f"'id' is of type int64 in {tmp_path / '0.parquet'}" in said
     assert f"of type string in {tmp_path / '1.parquet'}: no type holds both" in said
+
+
+@pytest.mark.contract("F10.04")
+@pytest.mark.heliostat_only("Ray fails at an attribute of its own")
+def test_what_is_no_dataset_aggregation_or_list_is_told_at_the_call(rd: Any) -> None:
+    dataset = rd.range(3)
+    for wrong, said in (
+        (
+            lambda: dataset.union([dataset]),
+            r"union() takes datasets, got list. Write union(*datasets)",
+        ),
+        (lambda: dataset.mix(1), "mix() takes datasets, got int."),
+        (lambda: dataset.aggregate("sum"), "aggregate() takes aggregations of ray.data.aggregate"),
+        (
+            lambda: dataset.groupby("id").aggregate([1]),
+            "Write aggregate(*aggregations) for a list.",
+        ),
+        (lambda: rd.from_items(5), "from_items() takes a list of rows, got int."),
+        (lambda: dataset.map_batches(len, batch_sise=3), "'batch_size'"),
+    ):
+        assert said in sentence(wrong)

@@ -190,3 +190,35 @@ def test_an_execution_that_does_not_move(rd: Any, tmp_path: Any) -> None:
     next(rows)
     time.sleep(2)
     assert len(list(rows)) == 1
+
+
+@pytest.mark.contract("F10.28")
+def test_amounts_of_resources() -> None:
+    from ray.data import ExecutionOptions, ExecutionResources
+
+    some = ExecutionResources(cpu=1, gpu=2, memory=3e9, object_store_memory=4)
+    assert repr(some) == (
+        "ExecutionResources(cpu=1, gpu=2, object_store_memory=4.0B, memory=2.8GiB)"
+    )
+    assert some == ExecutionResources(1, 2, 4, 3e9)
+    assert some.to_resource_dict() == {"CPU": 1, "GPU": 2, "object_store_memory": 4, "memory": 3e9}
+    assert ExecutionResources.from_resource_dict({"CPU": 1, "x": 2}) == ExecutionResources(cpu=1)
+    assert ExecutionResources(1).gpu == 0.0
+    assert some.add(ExecutionResources(1, 1)) == ExecutionResources(2, 3, 4, 3e9)
+    assert some.subtract(ExecutionResources(2)).is_non_negative() is False
+    assert some.max(ExecutionResources(0, 5)) == ExecutionResources(1, 5, 4, 3e9)
+    assert some.min(ExecutionResources(0, 5)) == ExecutionResources(0, 2)
+    assert some.scale(2).cpu == 2
+    assert some.floordiv(ExecutionResources(2, 1)).gpu == 2
+    assert some.copy(gpu=7) == ExecutionResources(1, 7, 4, 3e9)
+    assert ExecutionResources.combine_sum([some, some]) == some.scale(2)
+    assert ExecutionResources.combine([], max) is None
+    assert ExecutionResources.zero().is_zero()
+    assert some.satisfies_limit(ExecutionResources.for_limits(cpu=1))
+    assert not some.satisfies_limit(ExecutionResources.for_limits(cpu=1, object_store_memory=3))
+    limits = ExecutionResources.for_limits(object_store_memory=3)
+    assert some.satisfies_limit(limits, ignore_object_store_memory=True)
+    options = ExecutionOptions(resource_limits=ExecutionResources(cpu=1))
+    assert options.resource_limits == ExecutionResources.for_limits(cpu=1)
+    with pytest.raises(AttributeError):
+        some.cpu = 3  # type: ignore[misc]

@@ -274,3 +274,14 @@ def test_more_names() -> None:
     assert issubclass(LineSink, Datasink)
     both = WriteResult.combine(WriteResult(1, 2, [3]), WriteResult(4, 5, [6]))
     assert (both.num_rows, both.size_bytes, both.write_returns) == (5, 7, [3, 6])
+
+
+@pytest.mark.contract("F10.32")
+def test_rows_of_random_numbers(rd: Any) -> None:
+    from ray.data.datasource import RandomIntRowDatasource
+
+    source = RandomIntRowDatasource(10, num_columns=2)
+    assert source.get_name() == "RandomInt"
+    rows = rd.read_datasource(source, override_num_blocks=3).take_all()
+    assert [list(row) for row in rows] == [["c_0", "c_1"]] * 10
+    assert len({row["c_0"] for row in rows}) == 10

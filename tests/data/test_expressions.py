@@ -483,3 +483,58 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest(rd: Any) -> None:
     ):
         with pytest.raises(Exception, match=r"no column 'prise' \(did you mean 'price'\?\)"):
             wrong()
+
+
+@pytest.mark.contract("F10.09")
+def test_the_nodes_of_expressions() -> None:
+    from ray.data import expressions as nodes
+    from ray.data.expressions import Operation, col
+
+    both = (col("a") + 1 > 2) & ~col("b").is_null()
+    assert isinstance(both, nodes.BinaryExpr)
+    assert (both.op, type(both.left), type(both.right)) == (
+        Operation.AND,
+        nodes.BinaryExpr,
+        nodes.UnaryExpr,
+    )
+    assert both.left.op is Operation.GT
+    assert both.right.op is Operation.NOT
+    assert both.right.operand.op is Operation.IS_NULL
+    assert isinstance(both.left.left.left, nodes.ColumnExpr)
+    assert isinstance(both.left.right, nodes.LiteralExpr)
+    assert both.left.right.value == 2
+    made = nodes.BinaryExpr(
+        Operation.AND, col("a") + 1 > 2, nodes.UnaryExpr(Operation.NOT, col("b").is_null())
+    )
+    assert made.structurally_equals(both)
+    among = col("a").is_in([1, 2])
+    assert (among.op, among.right.value) == (Operation.IN, [1, 2])
+    named = col("a").alias("b")
+    assert isinstance(named, nodes.AliasExpr)
+    assert named.expr.name == "a"
+    for one, kind in (
+        (nodes.star(), nodes.StarExpr),
+        (nodes.unnest(col("a")), nodes.UnnestExpr),
+        (nodes.uuid(), nodes.UUIDExpr),
+        (nodes.random(), nodes.RandomExpr),
+        (nodes.monotonically_increasing_id(), nodes.MonotonicallyIncreasingIdExpr),
+        (nodes.download("a"), nodes.DownloadExpr),
+    ):
+        assert isinstance(one, kind)
+    assert [(o.name, o.value) for o in Operation][:3] == [
+        ("ADD", "add"),
+        ("SUB", "sub"),
+        ("MUL", "mul"),
+    ]
+
+
+@pytest.mark.heliostat_only("Ray makes such expressions and fails where they are evaluated")
+def test_operations_with_other_operands_are_refused() -> None:
+    from ray.data.expressions import BinaryExpr, Operation, UnaryExpr, col
+
+    with pytest.raises(TypeError, match="has not two operands"):
+        BinaryExpr(Operation.NOT, col("a"), col("b"))
+    with pytest.raises(TypeError, match="has not one operand"):
+        UnaryExpr(Operation.ADD, col("a"))
+    with pytest.raises(TypeError, match="a literal of one"):
+        BinaryExpr(Operation.IN, col("a"), col("b"))

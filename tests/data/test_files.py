@@ -13,6 +13,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+import ray
 
 CLUSTER = {"num_cpus": 4}
 
@@ -193,9 +194,30 @@ def test_rows_of_a_file(rd: Any, tmp_path: Path) -> None:
     dataset = rd.range(20, override_num_blocks=10)
     dataset.write_parquet(str(tmp_path / "few"), min_rows_per_file=10)
     assert len(list((tmp_path / "few").iterdir())) == 2
+    dataset.write_parquet(
+        str(tmp_path / "large"), min_bytes_per_file=5 * 2 * 8
+    )  # five blocks' 2 rows
+    assert len(list((tmp_path / "large").iterdir())) == 2
+    with pytest.raises(ValueError, match="min_bytes_per_file is 0; it has to be 1 or more"):
+        dataset.write_parquet(str(tmp_path / "none"), min_bytes_per_file=0)
+    few = sorted((tmp_path / "few").iterdir())
+    assert rd.read_parquet(str(tmp_path / "few"), skip_paths=str(few[0])).count() == 10
+    given = [str(few[1]), str(tmp_path / "not there")]
+    assert rd.read_parquet(given, skip_paths=given[1:]).count() == 10
     one = rd.range(20, override_num_blocks=1)
     one.write_parquet(str(tmp_path / "many"), max_rows_per_file=5)
     assert sorted(pq.read_table(p).num_rows for p in (tmp_path / "many").iterdir()) == [5] * 4
+
+
+@pytest.mark.contract("F10.03", "F10.29")
+@pytest.mark.heliostat_only("how many tasks read many small files is ours to say")
+def test_small_neighbouring_files_share_a_task(rd: Any, tmp_path: Path) -> None:
+    for i in range(40):
+        pq.write_table(pa.table({"id": [2 * i, 2 * i + 1]}), tmp_path / f"{i:02}.parquet")
+    few = rd.read_parquet(str(tmp_path)).materialize()
+    assert [row["id"] for row in few.take_all()] == list(range(80))
+    assert few.num_blocks() == 4 * int(ray.cluster_resources()["CPU"])
+    assert rd.read_parquet(str(tmp_path), override_num_blocks=40).materialize().num_blocks() == 40
 
 
 @pytest.mark.contract("F10.20")

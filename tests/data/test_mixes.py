@@ -70,7 +70,9 @@ def test_sources_whose_turn_comes_later_do_not_fill_the_store(rd: Any, how: str)
 
     several = [rd.range(60, override_num_blocks=60).map_batches(widen) for _ in range(3)]
     for dataset in several:
-        dataset.context.execution_options.resource_limits.object_store_memory = 24 << 20
+        dataset.context.execution_options.resource_limits = rd.ExecutionResources(
+            object_store_memory=24 << 20
+        )
     first, *others = several
     whole = getattr(first, how)(*others)
     assert sum(len(b["id"]) for b in whole.iter_batches(batch_size=None)) == 180

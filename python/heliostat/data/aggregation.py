@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -12,6 +12,26 @@ from heliostat.data.missing import no_columns
 
 A = TypeVar("A")  # an accumulator
 R = TypeVar("R")  # a result
+
+
+def checked(aggs: Iterable[object]) -> None:
+    """Refuse what ``aggregate`` does not take.
+
+    Raises:
+        ValueError: There is nothing.
+        TypeError: Something is no aggregation.
+    """
+    some = False
+    for one in aggs:
+        some = True
+        if not isinstance(one, AggregateFnV2):
+            hint = " Write aggregate(*aggregations) for a list." if isinstance(one, list) else ""
+            raise TypeError(
+                "aggregate() takes aggregations of ray.data.aggregate, such as Sum('x'), got "
+                f"{type(one).__name__}.{hint}"
+            )
+    if not some:
+        raise ValueError("aggregate() needs at least one aggregation.")
 
 
 class AggregateFnV2(abc.ABC, Generic[A, R]):

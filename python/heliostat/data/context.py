@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core.platform import settings
+from heliostat.data.amounts import ExecutionResources
 from heliostat.data.unused_settings import (
     MIB,
     TRANSIENT_S3_ERRORS,
@@ -39,56 +40,6 @@ __all__ = [
 
 
 @dataclass
-class ExecutionResources:
-    """An amount of each resource; memory in bytes. ``for_limits`` gives infinity where unset.
-
-    Args:
-        cpu: CPUs.
-        gpu: GPUs.
-        object_store_memory: Bytes of the object store.
-        memory: Bytes of heap.
-    """
-
-    cpu: float | None = None
-    gpu: float | None = None
-    object_store_memory: float | None = None
-    memory: float | None = None
-
-    @classmethod
-    def for_limits(
-        cls,
-        cpu: float | None = None,
-        gpu: float | None = None,
-        object_store_memory: float | None = None,
-        memory: float | None = None,
-    ) -> ExecutionResources:
-        """Return limits: what is not given is unlimited.
-
-        Args:
-            cpu: CPUs.
-            gpu: GPUs.
-            object_store_memory: Bytes of the object store.
-            memory: Bytes of heap.
-        """
-        given = (cpu, gpu, object_store_memory, memory)
-        return cls(*(math.inf if value is None else value for value in given))
-
-    @classmethod
-    def zero(cls) -> ExecutionResources:
-        """None of anything."""
-        return cls(0.0, 0.0, 0.0, 0.0)
-
-    @classmethod
-    def inf(cls) -> ExecutionResources:
-        """No limit on anything."""
-        return cls.for_limits()
-
-    def copy(self) -> ExecutionResources:
-        """An independent copy."""
-        return copy.copy(self)
-
-
-@dataclass
 class ExecutionOptions:
     """How one dataset is executed.
 
@@ -108,6 +59,13 @@ class ExecutionOptions:
     verbose_progress: bool = True
     label_selector: dict[str, str] | None = None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "resource_limits":
+            value = ExecutionResources.for_limits() if value is None else value.as_limits()
+        elif name == "exclude_resources" and value is None:
+            value = ExecutionResources.zero()
+        super().__setattr__(name, value)
+
     def validate(self) -> None:
         """Refuse limits that contradict each other.
 
@@ -115,8 +73,8 @@ class ExecutionOptions:
             ValueError: A resource has a limit and is excluded in part.
         """
         for name in ("cpu", "gpu", "object_store_memory"):
-            limit = getattr(self.resource_limits, name)
-            if getattr(self.exclude_resources, name) and limit is not None and limit != math.inf:
+            is_limited = getattr(self.resource_limits, name) != math.inf
+            if getattr(self.exclude_resources, name) and is_limited:
                 raise ValueError(
                     f"resource_limits and exclude_resources cannot both be set for {name}."
                 )

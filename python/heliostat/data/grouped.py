@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.data import aggregate as aggregations
 from heliostat.data import block
+from heliostat.data.aggregation import checked
 from heliostat.data.block import with_columns
 from heliostat.data.dataset.options import CALL, CallOptions, takes
 from heliostat.data.dataset.placement import Options
@@ -180,6 +181,7 @@ class GroupedData:
 
         Raises:
             ValueError: There is none.
+            TypeError: One is no aggregation.
 
         Examples:
             >>> import ray
@@ -187,8 +189,7 @@ class GroupedData:
             >>> ray.data.from_items([1, 1, 2]).groupby("item").aggregate(Count()).take_all()
             [{'item': 1, 'count()': 2}, {'item': 2, 'count()': 1}]
         """
-        if not aggs:
-            raise ValueError("aggregate() needs at least one aggregation.")
+        checked(aggs)
         if not self._keys or not all(map(aggregations.has_parts, aggs)):
             return self._sorted("Aggregate", _Aggregated(self._keys, list(aggs)))
         keys, several = self._keys, list(aggs)

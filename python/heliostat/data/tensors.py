@@ -21,13 +21,13 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
     """One array a row, all with the same number of dimensions; shapes may differ.
 
     Args:
-        value_type: The Arrow type of the entries.
+        dtype: The Arrow type of the entries.
         ndim: How many dimensions.
     """
 
-    def __init__(self, value_type: pa.DataType, ndim: int) -> None:
+    def __init__(self, dtype: pa.DataType, ndim: int) -> None:
         self._ndim = ndim
-        storage = pa.struct([("data", pa.large_list(value_type)), ("shape", pa.list_(pa.int64()))])
+        storage = pa.struct([("data", pa.large_list(dtype)), ("shape", pa.list_(pa.int64()))])
         super().__init__(storage, "heliostat.variable_shaped_tensor")
 
     @property

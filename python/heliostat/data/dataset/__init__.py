@@ -173,6 +173,7 @@ class Dataset(Writers):
 
         Raises:
             ValueError: There is none.
+            TypeError: One is no aggregation.
 
         Examples:
             >>> import ray

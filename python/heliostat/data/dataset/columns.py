@@ -7,7 +7,7 @@ from typing import Any
 
 from heliostat.data.dataset import maps
 from heliostat.data.dataset.placement import Options
-from heliostat.data.expressions.expr import Expr, Unnest
+from heliostat.data.expressions.expr import Expr, UnnestExpr
 from heliostat.data.plan import analysis
 from heliostat.data.plan.columns import AddColumn, DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import Map, Operator
@@ -29,13 +29,13 @@ def added(
 
 
 def computed(
-    plan: Operator, given: Iterable[Mapping[str, Expr] | Unnest | None], options: Options
+    plan: Operator, given: Iterable[Mapping[str, Expr] | UnnestExpr | None], options: Options
 ) -> Map:
     """Columns more, whose values expressions give."""
     items = _projected([one for one in given if one is not None])
     schema = analysis.schema(plan)
     for _, expr in items:
-        if isinstance(expr, Unnest) and (kind := expr.type_in(schema)) is not None:
+        if isinstance(expr, UnnestExpr) and (kind := expr.type_in(schema)) is not None:
             expr.check(kind)
     keeps_state = any(expr.keeps_state for _, expr in items)
     name = "an expression with classes in it"
@@ -87,11 +87,11 @@ def _of_tables(
     return options.step(plan, MapTables(function, name), name, keeps_rows=True)
 
 
-def _projected(given: list[Mapping[str, Expr] | Unnest]) -> list[tuple[str, Expr]]:
+def _projected(given: list[Mapping[str, Expr] | UnnestExpr]) -> list[tuple[str, Expr]]:
     """(column, expression) of the arguments of ``with_columns``; of ``unnest`` the name is empty."""
     items: list[tuple[str, Expr]] = []
     for one in given:
-        if isinstance(one, Unnest):
+        if isinstance(one, UnnestExpr):
             items.append(("", one))
         elif isinstance(one, Mapping):
             items.extend(one.items())
@@ -101,7 +101,7 @@ def _projected(given: list[Mapping[str, Expr] | Unnest]) -> list[tuple[str, Expr
                 f"{type(one).__name__}."
             )
     for name, expr in items:
-        if name and isinstance(expr, Unnest):
+        if name and isinstance(expr, UnnestExpr):
             expr.alias(name)  # raises
         if not isinstance(expr, Expr):
             raise TypeError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,6 +11,25 @@ from heliostat.data.dataset.base import Base
 from heliostat.data.execute import joins
 from heliostat.data.missing import require
 from heliostat.data.plan.operators import Exchange, Mix, MixStoppingCondition, Operator
+
+
+def plans(method: str, others: Iterable[Any]) -> list[Operator]:
+    """The plans of other datasets.
+
+    Args:
+        method: What they were given to, for the error.
+        others: The datasets.
+
+    Raises:
+        TypeError: One is no dataset.
+    """
+    found = []
+    for other in others:
+        if not isinstance(other, Base):
+            hint = f" Write {method}(*datasets) for a list." if isinstance(other, list) else ""
+            raise TypeError(f"{method}() takes datasets, got {type(other).__name__}.{hint}")
+        found.append(other._plan)
+    return found
 
 
 def mixed(

@@ -433,8 +433,12 @@ class Consumers(Transforms):
         """Return what the last execution did, operator by operator, in words."""
         return self._stats.text() if self._stats is not None else ""
 
-    def get_stats_summary(self) -> DatasetStatsSummary:
-        """Return what :meth:`stats` says as numbers; without operators if it was not executed."""
+    def get_stats_summary(self, detail: bool = False) -> DatasetStatsSummary:
+        """Return what :meth:`stats` says as numbers; without operators if it was not executed.
+
+        Args:
+            detail: Has no effect: the figures are the same.
+        """
         from heliostat.data.execute.stats_summary import summary_of
 
         return summary_of(self._stats, self._id, self._name or "Dataset")

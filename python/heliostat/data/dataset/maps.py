@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from heliostat.data import block
 from heliostat.data.dataset.placement import Options
 from heliostat.data.expressions import text
-from heliostat.data.expressions.expr import Expr, Unnest
+from heliostat.data.expressions.expr import Expr, UnnestExpr
 from heliostat.data.plan import analysis
 from heliostat.data.plan.columns import RandomSample
 from heliostat.data.plan.operators import Limit, Map, Operator
@@ -59,7 +59,7 @@ def chosen(plan: Operator, fn: Function | None, expr: Expr | str | None, options
             stacklevel=3,
         )
         expr = text.parse(expr)
-    if not isinstance(expr, Expr) or isinstance(expr, Unnest):
+    if not isinstance(expr, Expr) or isinstance(expr, UnnestExpr):
         raise TypeError(
             "filter(expr=...) takes an expression with one truth value a row, such as "
             f"col('x') > 5, not {expr!r}."

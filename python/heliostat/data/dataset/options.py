@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 
-PLACE = ("num_cpus", "num_gpus", "memory")
+PLACE = (
+    "num_cpus",
+    "num_gpus",
+    "memory",
+    "label_selector",
+    "fallback_strategy",
+    "max_calls",
+    "resources",
+    "accelerator_type",
+    "runtime_env",
+)
 ARGUMENTS = ("fn_args", "fn_kwargs", "fn_constructor_args", "fn_constructor_kwargs")
 CALL = ("compute", *ARGUMENTS, *PLACE, "concurrency", "ray_remote_args_fn")
 
@@ -28,6 +38,12 @@ class RemoteOptions(TypedDict, total=False):
         num_cpus: CPUs of each task or actor. Default 1.
         num_gpus: GPUs of each task or actor. Default 0.
         memory: Heap bytes of each task or actor, for scheduling. Default: not counted.
+        label_selector: Labels that the node of a task or actor must have. Default: none.
+        fallback_strategy: What to ask for where no node has them, in this order. Default: wait.
+        max_calls: Tasks after which a worker is replaced. Default 0: any number.
+        resources: Amounts of the cluster's own resources, by name. Default: none.
+        accelerator_type: The kind of accelerator that the node must have. Default: any.
+        runtime_env: The environment of the tasks or actors, on top of the job's. Default: the job's.
         compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks for functions, an actor
             pool for classes.
         concurrency: Tasks or actors at a time; ``(min, max)`` for a pool of actors that grows. Default: as
@@ -41,19 +57,19 @@ class RemoteOptions(TypedDict, total=False):
     compute: Compute | None
     concurrency: int | tuple[int, ...] | None
     ray_remote_args: dict[str, object] | None
+    label_selector: dict[str, str] | None
+    fallback_strategy: list[dict[str, object]] | None
+    max_calls: int | None
+    resources: dict[str, float] | None
+    accelerator_type: str | None
+    runtime_env: dict[str, object] | None
     # What `ray_remote_args` may have besides.
-    accelerator_type: str
-    fallback_strategy: list[dict[str, object]]
-    label_selector: dict[str, str]
-    max_calls: int
     max_concurrency: int
     max_restarts: int
     max_retries: int
     max_task_retries: int
     name: str
-    resources: dict[str, float]
     retry_exceptions: bool | list[type[BaseException]]
-    runtime_env: dict[str, object]
     scheduling_strategy: object
 
 

@@ -21,6 +21,8 @@ from heliostat.data.plan.udf import Udf
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Function, RemoteArgs
+# What the methods take besides, for those who misspell it.
+OWN = ("batch_size", "batch_format", "zero_copy_batch", "udf_modifying_row_count", "expr")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Options:
         left = {name: value for name, value in {**left, **more}.items() if value is not None}
         for name in left:
             if name not in CallOptions.__annotations__ and name not in ALL:
-                near = did_you_mean(name, [*CallOptions.__annotations__, *ALL])
+                near = did_you_mean(name, [*CallOptions.__annotations__, *ALL, *OWN])
                 raise ValueError(
                     f"{name!r} is not an option of a step of a dataset, nor of ray.remote.{near}"
                 )

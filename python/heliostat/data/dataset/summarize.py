@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heliostat.data import aggregate
+from heliostat.data.aggregation import checked
 from heliostat.data.dataset.base import Base
 from heliostat.data.plan.operators import Map
 from heliostat.data.plan.transforms import MapStream
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 
 def total(dataset: Base, aggs: Sequence[Aggregation]) -> dict[str, Any]:
     """The results of aggregations by name; each task gives the parts of its rows."""
-    if not aggs:
-        raise ValueError("aggregate() needs at least one aggregation.")
+    checked(aggs)
     partials = MapStream(aggregate.Partials(list(aggs)), "Aggregate")
     return aggregate.total(dataset._tables(Map(dataset._plan, partials)), list(aggs))
 

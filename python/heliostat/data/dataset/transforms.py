@@ -11,7 +11,7 @@ from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.dataset.options import CALL, PLACE, CallOptions, RemoteOptions, takes
 from heliostat.data.dataset.placement import Options
 from heliostat.data.execute import exchanges, joins
-from heliostat.data.expressions.expr import Expr, Unnest
+from heliostat.data.expressions.expr import Expr, UnnestExpr
 from heliostat.data.missing import require
 from heliostat.data.plan.columns import TrainTestPart
 from heliostat.data.plan.operators import Exchange, MixStoppingCondition, Union
@@ -195,15 +195,14 @@ class Transforms(Base):
 
     # --- columns ---
 
+    @takes(("compute", "concurrency", *PLACE))
     def add_column(
         self,
         col: str,
         fn: Callable[[Any], object],
         *,
         batch_format: str | None = "pandas",
-        compute: object = None,
-        concurrency: int | None = None,
-        **ray_remote_args: object,
+        **options: Unpack[RemoteOptions],
     ) -> Dataset:
         """Return the dataset with a column more, or with other values in it: what ``fn(batch)`` gives.
 
@@ -211,9 +210,6 @@ class Transforms(Base):
             col: The column's name.
             fn: Takes a batch; returns a value for each row: an array, a series or a list.
             batch_format: Of the batch: ``"pandas"`` (the default), ``"numpy"`` or ``"pyarrow"``.
-            compute: ``TaskPoolStrategy``. Default: tasks.
-            concurrency: Tasks at a time. Default: as many as there is room for.
-            **ray_remote_args: Further options of ``ray.remote`` for the tasks or actors.
 
         Raises:
             ValueError: ``batch_format`` is none of the three, or ``fn`` cannot be called.
@@ -223,8 +219,7 @@ class Transforms(Base):
             >>> ray.data.range(2).add_column("twice", lambda df: df["id"] * 2).take_all()
             [{'id': 0, 'twice': 0}, {'id': 1, 'twice': 2}]
         """
-        options = Options.of({"compute": compute, "concurrency": concurrency, **ray_remote_args})
-        return self._derive(columns.added(self._plan, col, fn, batch_format, options))
+        return self._derive(columns.added(self._plan, col, fn, batch_format, Options.of(options)))
 
     @takes(("compute", *PLACE))
     def with_column(
@@ -251,8 +246,8 @@ class Transforms(Base):
     @takes(("compute", *PLACE))
     def with_columns(
         self,
-        exprs: Mapping[str, Expr] | Unnest | None = None,
-        *more_exprs: Mapping[str, Expr] | Unnest,
+        exprs: Mapping[str, Expr] | UnnestExpr | None = None,
+        *more_exprs: Mapping[str, Expr] | UnnestExpr,
         **options: Unpack[RemoteOptions],
     ) -> Dataset:
         """Return the dataset with columns more. All expressions see the columns as they were before.
@@ -430,12 +425,15 @@ class Transforms(Base):
         Args:
             *other: The other datasets.
 
+        Raises:
+            TypeError: One is no dataset.
+
         Examples:
             >>> import ray
             >>> ray.data.range(1).union(ray.data.range(2)).take_all()
             [{'id': 0}, {'id': 0}, {'id': 1}]
         """
-        return self._derive(Union((self._plan, *(o._plan for o in other))))
+        return self._derive(Union((self._plan, *combine.plans("union", other))))
 
     def mix(
         self,
@@ -456,7 +454,7 @@ class Transforms(Base):
         Raises:
             ValueError: There is not one weight for each dataset, or one is not positive.
         """
-        plans = (self._plan, *(o._plan for o in other))
+        plans = (self._plan, *combine.plans("mix", other))
         return self._derive(combine.mixed(plans, weights, stopping_condition))
 
     def zip(self, *other: Dataset) -> Dataset:
@@ -473,7 +471,7 @@ class Transforms(Base):
             >>> ray.data.range(1).zip(ray.data.from_items(["a"])).take_all()
             [{'id': 0, 'item': 'a'}]
         """
-        plans = (self._plan, *(o._plan for o in other))
+        plans = (self._plan, *combine.plans("mix", other))
         return self._derive(Exchange(plans, "Zip", joins.Zip()))
 
     def join(

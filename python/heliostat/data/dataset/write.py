@@ -9,12 +9,12 @@ from heliostat.data import tfrecords
 from heliostat.data.catalog import Catalog, CatalogAccessMode, ReaderFormat, resolved
 from heliostat.data.dataset import writing
 from heliostat.data.dataset.consume import Consumers
-from heliostat.data.dataset.writing import FileOptions
+from heliostat.data.dataset.writing import OF_FILES, FileOptions
 from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import Datasink
 from heliostat.data.sinks.files import SaveMode
 from heliostat.data.sinks.sql import SqlSink
-from heliostat.data.sources.options import spelled_methods
+from heliostat.data.sources.options import shows, spelled_methods
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +28,7 @@ class Writers(Consumers):
 
     # --- files ---
 
+    @shows(OF_FILES, "arrow_parquet_args", min_bytes_per_file=None)
     def write_parquet(
         self,
         path: str,
@@ -46,14 +47,15 @@ class Writers(Consumers):
             arrow_parquet_args_fn: Gives options of ``pyarrow.parquet.write_table`` in the task.
             max_rows_per_file: Larger blocks become several files.
             catalog: A ``Catalog`` that knows where the table is whose name is ``path``.
-            **options: ``filesystem``, ``mode`` (a ``SaveMode``), ``min_rows_per_file``,
+            **options: ``filesystem``, ``mode`` (a ``SaveMode``), ``min_rows_per_file`` and
+                ``min_bytes_per_file`` (in memory): blocks are joined until a file has as many of both;
                 ``filename_provider``, ``concurrency``, ``ray_remote_args``, ``try_create_dir``,
                 ``arrow_open_stream_args``; ``schema``, a ``pyarrow.Schema`` that says the columns'
                 order and types; the others go to ``pyarrow.parquet.write_table``.
 
         Raises:
             ValueError: The folder is there and ``mode`` forbids that, or ``min_rows_per_file`` is
-                more than ``max_rows_per_file``.
+                more than ``max_rows_per_file``; ``min_bytes_per_file`` is below 1.
 
         Examples:
             >>> import ray
@@ -78,6 +80,7 @@ class Writers(Consumers):
             self, "Parquet", path, ours, "parquet", encode, partition_cols=columns, max_rows=rows
         )
 
+    @shows(OF_FILES, "arrow_csv_args")
     def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: object) -> None:
         """Write CSV files into a folder.
 
@@ -98,6 +101,7 @@ class Writers(Consumers):
         encode = files.CsvBytes(theirs, arrow_csv_args_fn)
         writing.to_files(self, "CSV", path, ours, "csv", encode)
 
+    @shows(OF_FILES, "arrow_orc_args")
     def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: object) -> None:
         """Write ORC files into a folder.
 
@@ -120,6 +124,7 @@ class Writers(Consumers):
         encode = files.OrcBytes(theirs, arrow_orc_args_fn)
         writing.to_files(self, "ORC", path, ours, "orc", encode)
 
+    @shows(OF_FILES, "pandas_json_args")
     def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: object) -> None:
         """Write files with a JSON object a line into a folder.
 
@@ -136,6 +141,7 @@ class Writers(Consumers):
         encode = files.JsonBytes(theirs, pandas_json_args_fn)
         writing.to_files(self, "JSON", path, ours, "json", encode)
 
+    @shows(OF_FILES)
     def write_numpy(self, path: str, *, column: str, **options: object) -> None:
         """Write a column as ``.npy`` files into a folder.
 
@@ -153,6 +159,7 @@ class Writers(Consumers):
         ours, _ = FileOptions.of("write_numpy", options)
         writing.to_files(self, "Numpy", path, ours, "npy", files.NumpyBytes(column))
 
+    @shows(OF_FILES)
     def write_tfrecords(self, path: str, *, tf_schema: object = None, **options: object) -> None:
         """Write TFRecord files, a ``tf.train.Example`` a row; needs no TensorFlow.
 
@@ -169,6 +176,7 @@ class Writers(Consumers):
         encode = files.TfRecordBytes(tfrecords.kinds_of(tf_schema))
         writing.to_files(self, "TFRecords", path, ours, "tfrecords", encode)
 
+    @shows(OF_FILES)
     def write_webdataset(self, path: str, *, encoder: object = True, **options: object) -> None:
         """Write tar archives with a file for each value, named by the row's key and the column.
 
@@ -185,6 +193,7 @@ class Writers(Consumers):
         encode = files.WebDatasetBytes(encoder)
         writing.to_files(self, "WebDataset", path, ours, "tar", encode)
 
+    @shows(OF_FILES)
     def write_images(
         self, path: str, column: str, file_format: str = "png", **options: object
     ) -> None:
@@ -615,18 +624,18 @@ class Writers(Consumers):
             ImportError: turbopuffer is not installed.
             ValueError: There are both or neither of the namespaces or of the places, or there is no key.
         """
-        from heliostat.data.sinks.turbopuffer import TurbopufferSink
+        from heliostat.data.sinks.turbopuffer import TurbopufferDatasink
 
-        sink = TurbopufferSink(
+        sink = TurbopufferDatasink(
             namespace,
-            namespace_column,
-            region,
-            base_url,
-            api_key,
-            schema,
-            id_column,
-            vector_column,
-            batch_size,
-            distance_metric,
+            namespace_column=namespace_column,
+            region=region,
+            base_url=base_url,
+            api_key=api_key,
+            schema=schema,
+            id_column=id_column,
+            vector_column=vector_column,
+            batch_size=batch_size,
+            distance_metric=distance_metric,
         )
         writing.to_sink(self, sink, ray_remote_args, concurrency)

@@ -39,6 +39,12 @@ _NAMES = (
     "concurrency",
     "arrow_open_stream_args",
 )
+# What `inspect` and `help` show in the place of ``**options``, with the defaults.
+OF_FILES: dict[str, object] = {
+    **{name: None for name in _NAMES if name != "min_bytes_per_file"},
+    "try_create_dir": True,
+    "mode": SaveMode.APPEND,
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class FileOptions:
     mode: SaveMode = SaveMode.APPEND
     try_create_dir: bool = True
     min_rows: int = 0
+    min_bytes: int = 0
     names: FilenameProvider | None = None
     remote_args: dict[str, object] = field(default_factory=dict)
     concurrency: int | None = None
@@ -70,17 +77,22 @@ class FileOptions:
 
         Raises:
             TypeError: Neither takes one of the keywords.
+            ValueError: ``min_bytes_per_file`` is below 1.
         """
         left = dict(given)
         ours = {name: left.pop(name) for name in _NAMES if name in left}
         if left:
             known = set(theirs())
             refuse(writer, [k for k in left if k not in known], (*_NAMES, *known), ())
+        least = ours.get("min_bytes_per_file")
+        if least is not None and least < 1:
+            raise ValueError(f"{writer}: min_bytes_per_file is {least}; it has to be 1 or more.")
         made = cls(
             ours.get("filesystem"),
             SaveMode(ours.get("mode", SaveMode.APPEND)),
             ours.get("try_create_dir", True),
             ours.get("min_rows_per_file") or ours.get("num_rows_per_file") or 0,
+            least or 0,
             ours.get("filename_provider"),
             dict(ours.get("ray_remote_args") or {}),
             ours.get("concurrency"),
@@ -112,9 +124,9 @@ def to_files(
         logger.warning("[SaveMode=%s] Skipping %s", SaveMode.IGNORE, path)
         return
     to = Sink(*place, ending, encode, names=options.names, open_args=options.open_args, **form)
-    source = dataset._plan
+    source, joins = dataset._plan, bool(options.min_rows or options.min_bytes)
     stream: resume.Stream = (
-        _OneFile(to) if options.min_rows else to
+        _OneFile(to) if joins else to
     )  # each task then joins its blocks into one file
     resumed = None
     if checkpoint is not None:
@@ -127,7 +139,8 @@ def to_files(
         TaskPoolStrategy(options.concurrency),
         options.remote_args,
         options.min_rows,
-        begins_stage=bool(options.min_rows),
+        begins_stage=joins,
+        min_bytes=options.min_bytes,
     )
     bundles = dataset._bundles(plan)
     try:

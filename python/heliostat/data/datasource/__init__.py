@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from heliostat.data.block import BlockMetadata
 from heliostat.data.sinks.datasink import (
     Datasink,
@@ -11,6 +13,13 @@ from heliostat.data.sinks.datasink import (
 )
 from heliostat.data.sinks.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
 from heliostat.data.sinks.files import FilenameProvider, SaveMode
+from heliostat.data.sinks.turbopuffer import TurbopufferDatasink
+from heliostat.data.sources.classes import (
+    DeltaSharingDatasource,
+    LeRobotDatasource,
+    MCAPDatasource,
+    RandomIntRowDatasource,
+)
 from heliostat.data.sources.datasource import Datasource, Reader, ReadTask
 from heliostat.data.sources.file_datasource import FileBasedDatasource
 from heliostat.data.sources.file_metadata import (
@@ -27,6 +36,8 @@ from heliostat.data.sources.partitioning import (
     PathPartitionParser,
 )
 
+Connection = Any  # of a database, as PEP 249 has it
+
 __all__ = [
     "BaseFileMetadataProvider",
     "BlockBasedFileDatasink",
@@ -34,20 +45,25 @@ __all__ = [
     "Datasink",
     "Datasource",
     "DefaultFileMetadataProvider",
+    "DeltaSharingDatasource",
     "DummyOutputDatasink",
     "FileBasedDatasource",
     "FileMetadataProvider",
     "FileShuffleConfig",
     "FilenameProvider",
+    "LeRobotDatasource",
+    "MCAPDatasource",
     "PartitionStyle",
     "Partitioning",
     "PathPartitionFilter",
     "PathPartitionParser",
+    "RandomIntRowDatasource",
     "ReadTask",
     "Reader",
     "RowBasedFileDatasink",
     "SaveMode",
     "TimeRange",
+    "TurbopufferDatasink",
     "WriteResult",
     "WriteReturnType",
 ]

@@ -30,18 +30,16 @@ class Limits:
         self.nodes = len(nodes)
         limit, excluded = options.resource_limits, options.exclude_resources
         self.store_bytes = _least(
-            store * context.store_fraction - (excluded.object_store_memory or 0.0),
+            store * context.store_fraction - excluded.object_store_memory,
             limit.object_store_memory,
         )
-        self._cpu_limit = _least(self.cpus - (excluded.cpu or 0.0), limit.cpu)
-        self.gpus = _least(self.resources.get("GPU", 0.0) - (excluded.gpu or 0.0), limit.gpu)
-        self.memory = _least(
-            self.resources.get("memory", 0.0) - (excluded.memory or 0.0), limit.memory
-        )
+        self._cpu_limit = _least(self.cpus - excluded.cpu, limit.cpu)
+        self.gpus = _least(self.resources.get("GPU", 0.0) - excluded.gpu, limit.gpu)
+        self.memory = _least(self.resources.get("memory", 0.0) - excluded.memory, limit.memory)
         smallest = min(stores, default=1e9)
-        given = context.target_max_block_size
+        wanted = context.target_max_block_size
         fits = int(smallest / BLOCKS_IN_STORE_MIN)
-        self.block_bytes: int | None = None if given is None else max(1, min(given, fits))
+        self.block_bytes: int | None = None if wanted is None else max(1, min(wanted, fits))
         self._looked = -math.inf
         self._free = self.cpus
 
@@ -70,5 +68,5 @@ def _cpus_of_actors() -> float:
     return sum((row.required_resources or {}).get("CPU", 0.0) for row in living)
 
 
-def _least(amount: float, limit: float | None) -> float:
-    return amount if limit is None or math.isinf(limit) else min(amount, limit)
+def _least(amount: float, limit: float) -> float:
+    return amount if math.isinf(limit) else min(amount, limit)

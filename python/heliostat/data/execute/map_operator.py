@@ -54,13 +54,14 @@ class MapOperator(Physical):
         *,
         reads: list[ReadPart] | None = None,
         min_rows: int = 0,
+        min_bytes: int = 0,
         exact_rows: int = 0,
     ) -> None:
         super().__init__(name, sources)
         self.cpus, self.gpus, self.memory = launcher.cpus, launcher.gpus, launcher.memory
         self._launcher, self._limits, self._context = launcher, limits, context
         self._reads = deque(reads or ())
-        self._min_rows, self._exact_rows = min_rows, exact_rows
+        self._min_rows, self._exact_rows, self._min_bytes = min_rows, exact_rows, min_bytes
         self._tasks: deque[Running] = deque()
         self._by_id: dict[int, Running] = {}
         self._made_bytes, self._ended_tasks = 0.0, 0
@@ -88,18 +89,19 @@ class MapOperator(Physical):
             return False
         wanted = self._exact_rows or self._min_rows
         rows = sum(b.rows for b in self.inboxes[0]) if wanted else 0
-        return self.inputs_done or rows >= wanted
+        size = sum(b.size for b in self.inboxes[0]) if self._min_bytes else 0
+        return self.inputs_done or (rows >= wanted and size >= self._min_bytes)
 
     def _group(self) -> list[Any]:
         if self._reads:
             return [self._reads.popleft()]
         inbox = self.inboxes[0]
         group = [inbox.popleft()]
-        rows = group[0].rows
+        rows, size = group[0].rows, group[0].size
         wanted = self._exact_rows or self._min_rows
-        while inbox and rows < wanted:
+        while inbox and (rows < wanted or size < self._min_bytes):
             group.append(inbox.popleft())
-            rows += group[-1].rows
+            rows, size = rows + group[-1].rows, size + group[-1].size
         if self._exact_rows and rows > self._exact_rows:
             last = group.pop()
             kept = last.rows - (rows - self._exact_rows)
@@ -248,6 +250,11 @@ class MapOperator(Physical):
             if inbox and wanted:
                 rows = sum(b.rows for b in inbox)
                 return f"{super().waits_for()}: it has {rows} of the {wanted} rows of a batch"
+            if inbox and self._min_bytes:
+                size = sum(b.size for b in inbox)
+                return (
+                    f"{super().waits_for()}: it has {size} of the {self._min_bytes} bytes of a file"
+                )
             return super().waits_for()
         if self.over_budget:
             return (

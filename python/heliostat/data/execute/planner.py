@@ -112,6 +112,7 @@ class Planner:
             self._limits,
             self._context,
             min_rows=steps[0].min_rows,
+            min_bytes=steps[0].min_bytes,
         )
 
 

@@ -23,8 +23,10 @@ class Spread:
         """Count one more."""
         self.count += 1
         self.total += value
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
+        if value < self.least:  # `min` would be a call for each batch
+            self.least = value
+        if value > self.most:
+            self.most = value
 
     @property
     def mean(self) -> float:

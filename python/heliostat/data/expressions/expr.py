@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from heliostat.data.datatype import as_arrow
 from heliostat.data.expressions import arithmetic, fields
 from heliostat.data.expressions.nested import Arrays, Lists, Maps, Structs
+from heliostat.data.expressions.operation import BINARY, UNARY, Operation
 from heliostat.data.expressions.strings import Strings
 from heliostat.data.expressions.times import Times
 from heliostat.data.missing import no_columns
@@ -55,7 +56,7 @@ class Expr:
         Args:
             name: The name.
         """
-        return Alias(self, name)
+        return AliasExpr(self, name)
 
     # --- for the library: evaluating ---
 
@@ -191,12 +192,11 @@ class Expr:
     ) -> Expr:
         return Call(function, name, (self,), args, kwargs)
 
-    def _with(self, other: object, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
-        right = other if isinstance(other, Expr) else lit(other)
-        return Call(function, sign, (self, right), infix=True)
+    def _with(self, other: object, op: Operation) -> Expr:
+        return BinaryExpr(op, self, other if isinstance(other, Expr) else lit(other))
 
-    def _after(self, other: object, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
-        return lit(other)._with(self, function, sign)
+    def _after(self, other: object, op: Operation) -> Expr:
+        return BinaryExpr(op, lit(other), self)
 
     def text(self) -> Text:
         """Return the expression as its author wrote it.
@@ -210,11 +210,11 @@ class Expr:
 
     def is_null(self) -> Expr:
         """Return whether the value is missing."""
-        return self._call(pc.is_null, "is_null")
+        return UnaryExpr(Operation.IS_NULL, self)
 
     def is_not_null(self) -> Expr:
         """Return whether the value is there."""
-        return self._call(pc.is_valid, "is_not_null")
+        return UnaryExpr(Operation.IS_NOT_NULL, self)
 
     def is_in(self, values: Any) -> Expr:
         """Return whether the value is one of a list, or of a literal that is a list.
@@ -225,11 +225,9 @@ class Expr:
         Raises:
             TypeError: It is an expression, and no literal of a list.
         """
-        if isinstance(values, Expr):
-            if not isinstance(values, Literal) or not isinstance(values.scalar, pa.ListScalar):
-                raise TypeError(f"is_in() takes a list or a literal of one, not {values!r}.")
-            values = values.scalar.as_py()
-        return self._call(fields.is_in, "is_in", list(values))
+        return BinaryExpr(
+            Operation.IN, self, values if isinstance(values, Expr) else lit(list(values))
+        )
 
     def not_in(self, values: object) -> Expr:
         """Return whether the value is none of a list.
@@ -287,7 +285,8 @@ class Expr:
         Args:
             exponent: The number or the expression.
         """
-        return self._with(exponent, pc.power, "**")
+        right = exponent if isinstance(exponent, Expr) else lit(exponent)
+        return Call(pc.power, "**", (self, right), infix=True)
 
     def exp(self) -> Expr:
         """Return e to the power of the values."""
@@ -364,40 +363,40 @@ class Expr:
     # --- operators ---
 
     def __add__(self, other: object) -> Expr:
-        return self._with(other, arithmetic.add, "+")
+        return self._with(other, Operation.ADD)
 
     def __radd__(self, other: object) -> Expr:
-        return self._after(other, arithmetic.add, "+")
+        return self._after(other, Operation.ADD)
 
     def __sub__(self, other: object) -> Expr:
-        return self._with(other, pc.subtract, "-")
+        return self._with(other, Operation.SUB)
 
     def __rsub__(self, other: object) -> Expr:
-        return self._after(other, pc.subtract, "-")
+        return self._after(other, Operation.SUB)
 
     def __mul__(self, other: object) -> Expr:
-        return self._with(other, pc.multiply, "*")
+        return self._with(other, Operation.MUL)
 
     def __rmul__(self, other: object) -> Expr:
-        return self._after(other, pc.multiply, "*")
+        return self._after(other, Operation.MUL)
 
     def __truediv__(self, other: object) -> Expr:
-        return self._with(other, pc.divide, "/")
+        return self._with(other, Operation.DIV)
 
     def __rtruediv__(self, other: object) -> Expr:
-        return self._after(other, pc.divide, "/")
+        return self._after(other, Operation.DIV)
 
     def __floordiv__(self, other: object) -> Expr:
-        return self._with(other, arithmetic.floor_divide, "//")
+        return self._with(other, Operation.FLOORDIV)
 
     def __rfloordiv__(self, other: object) -> Expr:
-        return self._after(other, arithmetic.floor_divide, "//")
+        return self._after(other, Operation.FLOORDIV)
 
     def __mod__(self, other: object) -> Expr:
-        return self._with(other, arithmetic.modulo, "%")
+        return self._with(other, Operation.MOD)
 
     def __rmod__(self, other: object) -> Expr:
-        return self._after(other, arithmetic.modulo, "%")
+        return self._after(other, Operation.MOD)
 
     def __pow__(self, other: object) -> Expr:
         return self.power(other)
@@ -406,31 +405,31 @@ class Expr:
         return self.negate()
 
     def __gt__(self, other: object) -> Expr:
-        return self._with(other, pc.greater, ">")
+        return self._with(other, Operation.GT)
 
     def __ge__(self, other: object) -> Expr:
-        return self._with(other, pc.greater_equal, ">=")
+        return self._with(other, Operation.GE)
 
     def __lt__(self, other: object) -> Expr:
-        return self._with(other, pc.less, "<")
+        return self._with(other, Operation.LT)
 
     def __le__(self, other: object) -> Expr:
-        return self._with(other, pc.less_equal, "<=")
+        return self._with(other, Operation.LE)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override] # gives an expression
-        return self._with(other, pc.equal, "==")
+        return self._with(other, Operation.EQ)
 
     def __ne__(self, other: Any) -> Expr:  # type: ignore[override] # gives an expression
-        return self._with(other, pc.not_equal, "!=")
+        return self._with(other, Operation.NE)
 
     def __and__(self, other: object) -> Expr:
-        return self._with(other, pc.and_kleene, "&")
+        return self._with(other, Operation.AND)
 
     def __or__(self, other: object) -> Expr:
-        return self._with(other, pc.or_kleene, "|")
+        return self._with(other, Operation.OR)
 
     def __invert__(self) -> Expr:
-        return self._call(pc.invert, "invert")
+        return UnaryExpr(Operation.NOT, self)
 
     __hash__ = object.__hash__
 
@@ -442,7 +441,7 @@ class Expr:
         return text[1:-1] if isinstance(self, Call) and self._infix else text
 
 
-class Column(Expr):
+class ColumnExpr(Expr):
     """A column of the table."""
 
     def __init__(self, name: str) -> None:
@@ -485,7 +484,7 @@ class Column(Expr):
         return f"col({self._of!r})"
 
 
-class Literal(Expr):
+class LiteralExpr(Expr):
     """The same value for all rows."""
 
     def __init__(self, value: object) -> None:
@@ -556,12 +555,64 @@ class Call(Expr):
         return f"{self.operands[0].text()}.{self.label}({', '.join([*others, *said])})"
 
 
-class Alias(Expr):
+class BinaryExpr(Call):
+    """An operator between two expressions, such as ``col("x") + 1``.
+
+    Args:
+        op: What it does, an ``Operation`` of two operands.
+        left: Its left operand.
+        right: Its right operand; of ``Operation.IN`` a literal of a list.
+
+    Raises:
+        TypeError: The operation has not two operands, or the right one is no literal of a list.
+    """
+
+    def __init__(self, op: Operation, left: Expr, right: Expr) -> None:
+        if op is Operation.IN:
+            if not isinstance(right, LiteralExpr) or not isinstance(right.scalar, pa.ListScalar):
+                raise TypeError(f"is_in() takes a list or a literal of one, not {right!r}.")
+            super().__init__(fields.is_in, "is_in", (left,), (right.scalar.as_py(),))
+        elif op in BINARY:
+            sign, function = BINARY[op]
+            super().__init__(function, sign, (left, right), infix=True)
+        else:
+            raise TypeError(f"{op} has not two operands that are expressions.")
+        self.op, self.left, self.right = op, left, right
+
+    def rebuilt(self, *operands: Expr) -> Expr:
+        """The same operator between others."""
+        return BinaryExpr(self.op, *operands, *([self.right] if self.op is Operation.IN else []))
+
+
+class UnaryExpr(Call):
+    """An operator on one expression, such as ``~col("x")``.
+
+    Args:
+        op: What it does, an ``Operation`` of one operand.
+        operand: The expression.
+
+    Raises:
+        TypeError: The operation has not one operand.
+    """
+
+    def __init__(self, op: Operation, operand: Expr) -> None:
+        if op not in UNARY:
+            raise TypeError(f"{op} has not one operand.")
+        name, function = UNARY[op]
+        super().__init__(function, name, (operand,))
+        self.op, self.operand = op, operand
+
+    def rebuilt(self, *operands: Expr) -> Expr:
+        """The same operator on another."""
+        return UnaryExpr(self.op, *operands)
+
+
+class AliasExpr(Expr):
     """Another name for an expression."""
 
     def __init__(self, expr: Expr, name: str) -> None:
         super().__init__(expr)
-        self._alias = name
+        self.expr, self._alias = expr, name
 
     @property
     def name(self) -> str:
@@ -574,7 +625,7 @@ class Alias(Expr):
 
     def rebuilt(self, *operands: Expr) -> Expr:
         """The same name for another expression."""
-        return Alias(operands[0], self._alias)
+        return AliasExpr(operands[0], self._alias)
 
     def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The type of the expression."""
@@ -589,7 +640,7 @@ class Alias(Expr):
         return f"{self.operands[0].text()}.alias({self._alias!r})"
 
 
-class Star(Expr):
+class StarExpr(Expr):
     """All columns, as one struct a row."""
 
     def values(self, table: pa.Table) -> pa.ChunkedArray:
@@ -610,11 +661,12 @@ class Star(Expr):
         return "col(*)"
 
 
-class Unnest(Expr):
+class UnnestExpr(Expr):
     """The fields of a struct as columns, which only ``Dataset.with_columns`` can place."""
 
     def __init__(self, expr: Expr) -> None:
         super().__init__(expr)
+        self.expr = expr
 
     def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The structs."""
@@ -622,7 +674,7 @@ class Unnest(Expr):
 
     def rebuilt(self, *operands: Expr) -> Expr:
         """The same of another expression."""
-        return Unnest(*operands)
+        return UnnestExpr(*operands)
 
     def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The struct's type, where that is known without evaluating it."""
@@ -673,7 +725,7 @@ def col(name: str) -> Expr:
         >>> ray.data.range(3).filter(expr=(col("id") > 0) & (col("id") < 2)).take_all()
         [{'id': 1}]
     """
-    return Column(name)
+    return ColumnExpr(name)
 
 
 def lit(value: object) -> Expr:
@@ -688,12 +740,12 @@ def lit(value: object) -> Expr:
         >>> ray.data.range(2).with_column("x", lit(10) - col("id")).take_all()
         [{'id': 0, 'x': 10}, {'id': 1, 'x': 9}]
     """
-    return Literal(value)
+    return LiteralExpr(value)
 
 
 def star() -> Expr:
     """Return all columns, as one struct a row."""
-    return Star()
+    return StarExpr()
 
 
 def unnest(expr: Expr) -> Expr:
@@ -707,8 +759,8 @@ def unnest(expr: Expr) -> Expr:
     Raises:
         TypeError: It is not an expression, or ``unnest`` itself.
     """
-    if isinstance(expr, Unnest):
+    if isinstance(expr, UnnestExpr):
         raise TypeError("unnest() cannot be nested inside another unnest().")
     if not isinstance(expr, Expr):
         raise TypeError(f"unnest() expects an expression, got {type(expr).__name__}.")
-    return Unnest(expr)
+    return UnnestExpr(expr)

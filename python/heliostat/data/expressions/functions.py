@@ -69,12 +69,12 @@ def _callable(
     function: Callable[..., object], name: str, return_dtype: object, *, keeps_state: bool
 ) -> Callable[..., Expr]:
     def call(*args: object, **kwargs: object) -> Expr:
-        return UserCall(function, name, return_dtype, args, kwargs, keeps_state)
+        return UDFExpr(function, name, return_dtype, args, kwargs, keeps_state)
 
     return functools.update_wrapper(call, function) if not keeps_state else call
 
 
-class UserCall(Expr):
+class UDFExpr(Expr):
     """A function of the user's, called with arrays in the place of expressions."""
 
     is_pure = False  # it may count its calls, or write
@@ -140,7 +140,7 @@ class UserCall(Expr):
         left = list(operands)
         args = tuple(left.pop(0) if isinstance(v, Expr) else v for v in self._args)
         kwargs = {k: left.pop(0) if isinstance(v, Expr) else v for k, v in self._kwargs.items()}
-        return UserCall(self._function, self._label, self._return, args, kwargs, self._keeps_state)
+        return UDFExpr(self._function, self._label, self._return, args, kwargs, self._keeps_state)
 
     def type_in(self, schema: pa.Schema) -> pa.DataType | None:
         """The type that its author declared; None: that of the values."""

@@ -13,7 +13,7 @@ TASK_BITS = 33  # of a row's number that count within a task
 DOWNLOADS_MAX = 16  # files that one task reads at the same time
 
 
-class RowNumber(Expr):
+class MonotonicallyIncreasingIdExpr(Expr):
     """A number for each row, by the task's number and the row's place in the task."""
 
     is_pure = False
@@ -34,12 +34,12 @@ class RowNumber(Expr):
         return "monotonically_increasing_id()"
 
 
-class Random(Expr):
+class RandomExpr(Expr):
     """A random number for each row."""
 
     is_pure = False
 
-    def __init__(self, seed: int | None, reseed_after_execution: bool) -> None:
+    def __init__(self, seed: int | None = None, reseed_after_execution: bool = True) -> None:
         super().__init__()
         self._seed, self._reseed = seed, reseed_after_execution
         self._key = object()  # what the generator is kept under, for the life of a task
@@ -59,7 +59,7 @@ class Random(Expr):
         return f"random(seed={self._seed!r})"
 
 
-class Uuid(Expr):
+class UUIDExpr(Expr):
     """A random UUID for each row, as text."""
 
     is_pure = False
@@ -75,12 +75,12 @@ class Uuid(Expr):
         return "uuid()"
 
 
-class Download(Expr):
+class DownloadExpr(Expr):
     """The bytes of the files that a column names."""
 
     is_pure = False
 
-    def __init__(self, uri_column_name: str, filesystem: pa.fs.FileSystem) -> None:
+    def __init__(self, uri_column_name: str, filesystem: pa.fs.FileSystem | None = None) -> None:
         super().__init__()
         self._uris, self._filesystem = uri_column_name, filesystem
 
@@ -132,7 +132,7 @@ def monotonically_increasing_id() -> Expr:
         >>> ds.with_column("row", monotonically_increasing_id()).take_all()
         [{'item': 'a', 'row': 0}, {'item': 'b', 'row': 1}]
     """
-    return RowNumber()
+    return MonotonicallyIncreasingIdExpr()
 
 
 def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> Expr:
@@ -150,7 +150,7 @@ def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> E
         >>> 50 < sample.count() < 150
         True
     """
-    return Random(seed, reseed_after_execution)
+    return RandomExpr(seed, reseed_after_execution)
 
 
 def uuid() -> Expr:
@@ -162,7 +162,7 @@ def uuid() -> Expr:
         >>> len(ray.data.range(1).with_column("key", uuid()).take(1)[0]["key"])
         36
     """
-    return Uuid()
+    return UUIDExpr()
 
 
 def download(uri_column_name: str, *, filesystem: pa.fs.FileSystem | None = None) -> Expr:
@@ -183,4 +183,4 @@ def download(uri_column_name: str, *, filesystem: pa.fs.FileSystem | None = None
         ...     ds.with_column("bytes", download("path")).take(1)[0]["bytes"]
         b'hello'
     """
-    return Download(uri_column_name, filesystem)
+    return DownloadExpr(uri_column_name, filesystem)

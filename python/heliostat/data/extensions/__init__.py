@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from heliostat.data.extensions.tensor_extension import (
+from heliostat.data.extensions.tensor_extension import (  # pyarrow's type
     ArrowConversionError,
     ArrowPythonObjectType,
     ArrowTensorArray,
     ArrowTensorType,
     ArrowTensorTypeV2,
     ArrowVariableShapedTensorType,
+    FixedShapeTensorFormat,
+    FixedShapeTensorType,
     TensorArray,
     TensorDtype,
+    column_needs_tensor_extension,
     create_arrow_fixed_shape_tensor_type,
     get_arrow_extension_tensor_types,
 )
@@ -22,8 +25,10 @@ __all__ = [
     "ArrowTensorType",
     "ArrowTensorTypeV2",
     "ArrowVariableShapedTensorType",
+    "FixedShapeTensorFormat",
     "TensorArray",
     "TensorDtype",
+    "column_needs_tensor_extension",
     "create_arrow_fixed_shape_tensor_type",
     "get_arrow_extension_tensor_types",
 ]

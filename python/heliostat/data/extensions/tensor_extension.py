@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,13 +23,24 @@ __all__ = [
     "ArrowTensorType",
     "ArrowTensorTypeV2",
     "ArrowVariableShapedTensorType",
+    "FixedShapeTensorFormat",
     "TensorArray",
     "TensorDtype",
+    "column_needs_tensor_extension",
     "create_arrow_fixed_shape_tensor_type",
     "get_arrow_extension_tensor_types",
 ]
 
+FixedShapeTensorType = pa.FixedShapeTensorType
 _NAME = re.compile(r"numpy\.ndarray\(shape=\(([0-9, ]*)\), dtype=(\w+)\)")
+
+
+class FixedShapeTensorFormat(str, enum.Enum):
+    """Ray's Arrow types of arrays of one shape. Here there is one, Arrow's own, whichever is chosen."""
+
+    V1 = "v1"
+    V2 = "v2"
+    ARROW_NATIVE = "native"
 
 
 class ArrowConversionError(ValueError):
@@ -56,6 +68,15 @@ ArrowTensorType = ArrowTensorTypeV2 = create_arrow_fixed_shape_tensor_type
 def get_arrow_extension_tensor_types() -> tuple[type, ...]:
     """Return the classes of Arrow types whose values are arrays."""
     return (pa.FixedShapeTensorType, ArrowVariableShapedTensorType)
+
+
+def column_needs_tensor_extension(s: pd.Series) -> bool:
+    """Return whether a pandas column has arrays as its values, and is no column of a ``TensorArray``.
+
+    Args:
+        s: The column.
+    """
+    return s.dtype.kind == "O" and len(s) > 0 and isinstance(s.iloc[0], np.ndarray)
 
 
 class ArrowTensorArray:
@@ -194,6 +215,31 @@ class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
     def nbytes(self) -> int:
         """Bytes in memory."""
         return int(self._values.nbytes)
+
+    @property
+    def numpy_shape(self) -> tuple[int, ...]:
+        """The shape of all rows together."""
+        return tuple(self._values.shape)
+
+    @property
+    def numpy_ndim(self) -> int:
+        """Dimensions of all rows together."""
+        return int(self._values.ndim)
+
+    @property
+    def numpy_dtype(self) -> Any:
+        """The numpy type of the elements."""
+        return self._values.dtype
+
+    @property
+    def numpy_size(self) -> int:
+        """Elements of all rows together."""
+        return int(self._values.size)
+
+    @property
+    def is_variable_shaped(self) -> bool:
+        """Never: arrays of several shapes are no ``TensorArray``."""
+        return False
 
     def __len__(self) -> int:
         return len(self._values)

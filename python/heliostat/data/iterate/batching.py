@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,12 +51,12 @@ def arrays(
 ) -> Iterator[tuple[Any, bool]]:
     """(batch of arrays, whether it is a view of a block).
 
-    A block's columns become arrays once and are then cut: that takes a tenth of cutting the block and
-    making arrays of each piece.
+    A table's columns become arrays once and are then cut: that takes a tenth of cutting the table and
+    making arrays of each piece. Each column of a table is in one piece.
     """
     rest: list[Any] = []  # fewer rows than a batch
     have = 0
-    for table in chain.from_iterable(map(_pieces, tables)):
+    for table in tables:
         at = 0
         if have:
             at = min(batch_size - have, table.num_rows)
@@ -77,24 +76,23 @@ def arrays(
         yield block.to_numpy(block.joined(block.concat(rest))), False
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """The table in pieces whose columns are in one piece, where these are large."""
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """The rows in tables each column of which is in one piece, copied only where its pieces are small."""
     batches = table.to_batches() if table.num_columns else []
     if len(batches) < 2 or table.nbytes < PIECE_BYTES_MIN * len(batches):
-        yield table
+        yield block.joined(table)
         return
     for batch in batches:
         yield pa.Table.from_batches([batch])
 
 
 def _cut_arrays(table: pa.Table, begin: int, batch_size: int) -> Iterator[tuple[Any, bool]]:
-    """The whole batches of a block from row ``begin`` on."""
-    whole = block.joined(table)
-    if not block.has_arrays(whole):
+    """The whole batches of a table from row ``begin`` on."""
+    if not block.has_arrays(table):
         for at in range(begin, table.num_rows - batch_size + 1, batch_size):
-            yield block.to_numpy(whole.slice(at, batch_size)), False
+            yield block.to_numpy(table.slice(at, batch_size)), False
         return
-    columns = block.to_numpy(whole)
+    columns = block.to_numpy(table)
     for at in range(begin, table.num_rows - batch_size + 1, batch_size):
         yield {name: column[at : at + batch_size] for name, column in columns.items()}, True
 

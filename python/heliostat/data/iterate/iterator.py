@@ -192,7 +192,8 @@ class DataIterator(abc.ABC):
             def make() -> Iterator[tuple[tuple[T, int], bool]]:
                 try:
                     lender = Lender()
-                    tables = _tables(bundles, lender, room, 0 if mixed else place.rows, watch)
+                    blocks = _tables(bundles, lender, room, 0 if mixed else place.rows, watch)
+                    tables = _pieces(blocks, batch_size is None)
                     if makes_arrays and batch_size is not None:
                         full = (table for table in tables if table.num_rows)
                         arrays = batching.arrays(full, batch_size, drop_last)
@@ -553,7 +554,7 @@ class DataIterator(abc.ABC):
 def _tables(
     bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room, passed: int, watch: Watch
 ) -> Iterator[pa.Table]:
-    """The tables of bundles, each column in one piece, without the first ``passed`` rows."""
+    """The tables of bundles, without the first ``passed`` rows."""
     left = passed
     for bundle in watch.waiting(bundles):
         if left:
@@ -563,13 +564,23 @@ def _tables(
         if bundle.rows:
             lender.turn_to(bundle)
             with watch.fetching(bundle):
-                table = block.joined(bundle.cut(ray.get(bundle.ref)))
+                table = bundle.cut(ray.get(bundle.ref))
             yield table
             del table
         del bundle
         with watch.pausing():
             room.wait()
     _require_passed(left, passed)
+
+
+def _pieces(tables: Iterator[pa.Table], whole: bool) -> Iterator[pa.Table]:
+    """The same rows, each column of a table in one piece; whether tables have to stay whole."""
+    for table in tables:
+        if whole:
+            yield block.joined(table)
+        else:
+            yield from batching.pieces(table)
+        del table
 
 
 def _after(tables: Iterator[pa.Table], passed: int) -> Iterator[pa.Table]:

@@ -2,7 +2,8 @@
 
 Two threads that wake each other for every batch spend more on that than on a batch that is a view
 of a block. Such batches cost no memory, the block being there anyway: so the thread makes all those
-of a block in one go, wakes the loop, sleeps, and asks for the next block when few are left.
+of a block in one go, wakes the loop, sleeps, and asks for the next block when few are left. Putting
+such a batch and taking one need no lock, as a deque's ends may be used by two threads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 JOIN_S = 5.0
-VIEWS_MAX = 64  # batches of one block that wait at most, however little each takes
+VIEWS_MAX = 256  # batches of one block that wait at most, however little each takes
 
 
 class Room:
@@ -42,6 +43,9 @@ class Room:
     def put(self, item: object, is_view: bool) -> bool:
         """Add an item when there is room; whether anybody still wants items."""
         most = max(self._depth, VIEWS_MAX) if is_view else self._depth
+        if is_view and len(self._made) < most and not self._unwanted:
+            self._made.append(item)
+            return True
         with self._changed:
             if len(self._made) >= most:
                 # Many are left: sleep until half of them are taken, not until the next one is.
@@ -69,15 +73,19 @@ class Room:
 
     def take(self) -> Iterator[Any]:
         """The items until the end. An error comes where the item would have."""
+        made = self._made
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._made or self._ended)
-                if not self._made:
+            if not made:
+                with self._changed:
+                    self._changed.wait_for(lambda: made or self._ended)
+                if not made:
                     if self._error is not None:
                         raise self._error
                     return
-                item = self._made.popleft()
-                if len(self._made) == self._sleeps_above:
+            item = made.popleft()
+            # The thread says what it waits for before it looks how many are left: one of both sees it.
+            if len(made) <= self._sleeps_above:
+                with self._changed:
                     self._changed.notify_all()
             yield item
             del item

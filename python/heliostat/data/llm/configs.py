@@ -164,7 +164,7 @@ class ServeDeploymentProcessorConfig(ProcessorConfig):
 
     Attributes:
         deployment_name: The deployment.
-        app_name: Its application.
+        app_name: Its application. Default "default".
         dtype_mapping: Classes by name, of which arguments are made.
         should_continue_on_error: Rows that fail have the column "__inference_error__", instead of the
             dataset failing. Default False.
@@ -172,7 +172,7 @@ class ServeDeploymentProcessorConfig(ProcessorConfig):
     """
 
     deployment_name: str
-    app_name: str
+    app_name: str = "default"
     dtype_mapping: dict[str, Any] | None = None
     should_continue_on_error: bool = False
     request_timeout_s: float | None = Field(default=None, gt=0)

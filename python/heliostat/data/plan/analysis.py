@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heliostat.data import block
-from heliostat.data.expressions.expr import Unnest
+from heliostat.data.expressions.expr import UnnestExpr
 from heliostat.data.plan.columns import DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import (
     Exchange,
@@ -102,7 +102,7 @@ def names(plan: Operator) -> tuple[str, ...] | None:
     if there is None or isinstance(transform, FilterExpression):
         return there
     if isinstance(transform, Project):
-        if any(isinstance(expr, Unnest) for _, expr in transform.items):
+        if any(isinstance(expr, UnnestExpr) for _, expr in transform.items):
             return None
         return tuple(dict.fromkeys((*there, *(name for name, _ in transform.items))))
     function = transform.function if isinstance(transform, MapTables) else None

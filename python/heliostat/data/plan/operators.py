@@ -122,7 +122,9 @@ class ActorPoolStrategy:
         initial_size: How many are started first. Default: ``min_size``.
         max_tasks_in_flight_per_actor: Calls that an actor has at a time at most, the one that runs
             included. Default 2.
-        enable_true_multi_threading: Call the object from several threads at once. Default False.
+        max_concurrent_calls_per_actor: Has no effect: an actor runs one call at a time, and has its next
+            inputs there already.
+        enable_true_multi_threading: Has no effect.
 
     Raises:
         ValueError: A size is below 1, ``size`` is given beside the others, or they contradict each
@@ -137,7 +139,8 @@ class ActorPoolStrategy:
         max_size: int | None = None,
         initial_size: int | None = None,
         max_tasks_in_flight_per_actor: int | None = None,
-        enable_true_multi_threading: bool = False,
+        max_concurrent_calls_per_actor: int | None = None,
+        enable_true_multi_threading: bool | None = None,
     ) -> None:
         if size is not None:
             if size < 1:
@@ -155,7 +158,8 @@ class ActorPoolStrategy:
         self.max_size: float = max_size or float("inf")
         self.initial_size: int = initial_size or self.min_size
         self.max_tasks_in_flight_per_actor = max_tasks_in_flight_per_actor or 2
-        self.enable_true_multi_threading = enable_true_multi_threading
+        self.max_concurrent_calls_per_actor = max_concurrent_calls_per_actor
+        self.enable_true_multi_threading = bool(enable_true_multi_threading)
 
 
 Compute = TaskPoolStrategy | ActorPoolStrategy
@@ -229,6 +233,7 @@ class Map(Operator):
     keeps_rows: bool = False  # one row out for each row in, so that counting need not run it
     remote_args_fn: Callable[[], RemoteArgs] | None = None
     begins_stage: bool = False  # never joined with the step before it
+    min_bytes: int = 0  # blocks are joined until they have that many bytes, too
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -249,6 +254,7 @@ def is_plain(step: Map) -> bool:
         and step.remote_args_fn is None
         and not step.begins_stage
         and not step.min_rows
+        and not step.min_bytes
     )
 
 

@@ -18,7 +18,14 @@ from operator import and_
 import pyarrow.compute as pc
 
 from heliostat.data.expressions import fields
-from heliostat.data.expressions.expr import Alias, Call, Column, Expr, Literal, Unnest
+from heliostat.data.expressions.expr import (
+    AliasExpr,
+    Call,
+    ColumnExpr,
+    Expr,
+    LiteralExpr,
+    UnnestExpr,
+)
 from heliostat.data.plan import analysis
 from heliostat.data.plan.columns import DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import (
@@ -85,7 +92,7 @@ def _is_total(expr: Expr) -> bool:
     """Whether evaluating it fails for no values."""
     if isinstance(expr, Call) and expr.function not in _TOTAL:
         return False
-    if not isinstance(expr, Call | Column | Literal | Alias):
+    if not isinstance(expr, Call | ColumnExpr | LiteralExpr | AliasExpr):
         return False
     return all(map(_is_total, expr.operands))
 
@@ -119,9 +126,9 @@ def _before(step: Map, condition: Expr) -> Expr | None:
         return condition if transform.expression.movable and _is_total(condition) else None
     if isinstance(transform, Project):
         made = dict(transform.items)
-        if not all(e.movable and not isinstance(e, Unnest) for e in made.values()):
+        if not all(e.movable and not isinstance(e, UnnestExpr) for e in made.values()):
             return None
-        if any(not isinstance(made[name], Column) for name in read & set(made)):
+        if any(not isinstance(made[name], ColumnExpr) for name in read & set(made)):
             return None  # it would be computed twice
         return condition.replaced({name: made[name] for name in read & set(made)})
     if not isinstance(transform, MapTables):
@@ -140,7 +147,7 @@ def _renamed(rename: RenameColumns, there: tuple[str, ...] | None, condition: Ex
     new = rename.of(there) if there is not None else None
     if new is None or len(set(new.values())) < len(new):
         return None
-    old = {after: Column(before) for before, after in new.items()}
+    old = {after: ColumnExpr(before) for before, after in new.items()}
     read = condition.columns() or frozenset()
     return condition.replaced(old) if read <= set(old) else None
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from heliostat.data.expressions import fields
-from heliostat.data.expressions.expr import Alias, Call, Column, Expr, Literal
+from heliostat.data.expressions.expr import AliasExpr, Call, ColumnExpr, Expr, LiteralExpr
 
 Answers = frozenset[bool | None]  # those that a condition may give for a row
 ANY: Answers = frozenset([True, False, None])
@@ -62,7 +62,7 @@ def answers(condition: Expr, ranges: Mapping[str, Range]) -> Answers:
     """Return the values that the condition may have for one of the rows: true, false, or unknown
     (None).
     """
-    if isinstance(condition, Alias):
+    if isinstance(condition, AliasExpr):
         return answers(condition.operands[0], ranges)
     if not isinstance(condition, Call):
         return ANY
@@ -75,7 +75,7 @@ def answers(condition: Expr, ranges: Mapping[str, Range]) -> Answers:
         return frozenset(None if a is None else not a for a in answers(operands[0], ranges))
     if function in _MIRRORED:
         return _of_comparison(function, operands[0], operands[1], ranges)
-    if not isinstance(operands[0], Column) or condition.kwargs:
+    if not isinstance(operands[0], ColumnExpr) or condition.kwargs:
         return ANY
     found = ranges.get(operands[0].name)
     if found is None:
@@ -108,9 +108,13 @@ def _of_nulls(found: Range, wanted: bool) -> Answers:
 
 
 def _of_comparison(function: Any, left: Expr, right: Expr, ranges: Mapping[str, Range]) -> Answers:
-    if isinstance(left, Literal):
+    if isinstance(left, LiteralExpr):
         left, right, function = right, left, _MIRRORED[function]
-    if not isinstance(left, Column) or not isinstance(right, Literal) or left.name not in ranges:
+    if (
+        not isinstance(left, ColumnExpr)
+        or not isinstance(right, LiteralExpr)
+        or left.name not in ranges
+    ):
         return ANY
     return _compared(function, ranges[left.name], right.value)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from heliostat.data import block
 from heliostat.data.exceptions import user_error
-from heliostat.data.expressions.expr import Expr, Unnest
+from heliostat.data.expressions.expr import Expr, UnnestExpr
 from heliostat.data.plan import task
 from heliostat.data.plan.udf import Opened, Udf
 
@@ -283,7 +283,7 @@ class Project(Transform):
         made: dict[str, object] = {}
         try:
             for name, expr in self.items:
-                if isinstance(expr, Unnest):
+                if isinstance(expr, UnnestExpr):
                     made.update(expr.fields(table))
                 else:
                     made[name] = expr.column(table)

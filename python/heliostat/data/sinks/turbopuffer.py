@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,19 +21,39 @@ API_KEY = "TURBOPUFFER_API_KEY"
 
 
 @dataclass
-class TurbopufferSink(Datasink[None]):
-    """Upserts the rows of tasks, in batches."""
+class TurbopufferDatasink(Datasink[None]):
+    """Upserts the rows of tasks into a namespace of Turbopuffer, in batches.
 
-    namespace: str | None
-    namespace_column: str | None
-    region: str | None
-    base_url: str | None
-    api_key: str | None = field(repr=False)
-    schema: dict[str, object] | None
-    id_column: str
-    vector_column: str
-    batch_size: int
-    distance_metric: str
+    Args:
+        namespace: The namespace of all rows.
+        namespace_column: The column that says which is whose, instead; it is not written.
+        region: Turbopuffer's region.
+        base_url: The address of the service, instead.
+        api_key: The key. Default: that of the environment variable ``TURBOPUFFER_API_KEY``.
+        schema: Turbopuffer's schema of the namespace. Default: it is found out there.
+        id_column: The column of ids; rows without one are left out.
+        vector_column: The column of vectors.
+        batch_size: Rows of a request at most.
+        distance_metric: "cosine_distance" or "euclidean_squared".
+        concurrency: Has no effect: say it to ``write_datasink``.
+
+    Raises:
+        ImportError: turbopuffer is not installed.
+        ValueError: There are both or neither of the namespaces or of the places, or there is no key.
+    """
+
+    namespace: str | None = None
+    _: KW_ONLY
+    namespace_column: str | None = None
+    region: str | None = None
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    schema: dict[str, object] | None = None
+    id_column: str = "id"
+    vector_column: str = "vector"
+    batch_size: int = 10_000
+    distance_metric: str = "cosine_distance"
+    concurrency: int | None = None
 
     def __post_init__(self) -> None:
         required("turbopuffer", WHO)

@@ -10,7 +10,7 @@ from heliostat.core.platform.extras import required
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +23,7 @@ EXTRA = "bigquery"
 
 
 @spelled
+@shows(OF_TASKS)
 def read_bigquery(
     project_id: str, dataset: str | None = None, query: str | None = None, **options: object
 ) -> Dataset:

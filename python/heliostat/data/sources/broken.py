@@ -16,6 +16,11 @@ def unreadable(error: Exception, path: str) -> Exception:
 
     It has the error's class, or the nearest class above that is made from a text alone.
     """
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(
+            f"{path} is not there any more: it was when the files of the dataset were listed. Make the "
+            "dataset again to read what is there now."
+        )
     if isinstance(error, UserCodeException) or path in str(error):
         return error
     said = f"cannot read {path}: {' '.join(str(error).split())}"

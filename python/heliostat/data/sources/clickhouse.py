@@ -15,7 +15,7 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.clickhouse import WHO, Server, lost, value
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -25,6 +25,7 @@ ROWS_PER_TASK_MIN = 50
 
 
 @spelled
+@shows(OF_TASKS)
 def read_clickhouse(
     *,
     table: str,

@@ -22,7 +22,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.http import HttpError, request
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -35,6 +35,7 @@ ASKED_S = (0.1, 5.0)  # between questions for a query's state: first, and at mos
 
 
 @spelled
+@shows(OF_TASKS)
 def read_databricks_tables(
     *,
     warehouse_id: str,
@@ -115,7 +116,7 @@ def read_unity_catalog(
         "read_unity_catalog is deprecated: pass catalog=ray.data.DatabricksUnityCatalog(...) to "
         "read_delta, read_parquet or read_iceberg.",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     from heliostat import data
 

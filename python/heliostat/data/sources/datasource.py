@@ -196,6 +196,7 @@ class _PreparedReader(Reader):
         return self._datasource.prepare_read(parallelism, **self._read_args)
 
 
+@options.shows(options.OF_TASKS, "read_args", compute=None)
 def read_datasource(
     datasource: Datasource,
     *,
@@ -229,7 +230,7 @@ def read_datasource(
     more = {name: read_args.pop(name) for name in options.REMOTE if name in read_args}
     remote = options.of_tasks({"ray_remote_args": ray_remote_args, **given, **more})
     wanted = options.blocks(
-        {"parallelism": parallelism, "override_num_blocks": override_num_blocks}
+        {"parallelism": parallelism, "override_num_blocks": override_num_blocks}, stacklevel=3
     )
     given_source: Datasource | Reader = datasource
     if datasource.should_create_reader:
@@ -255,7 +256,7 @@ def dataset_of(
         TypeError: There are other options.
     """
     given = dict(given)
-    wanted = options.blocks(given, stacklevel=4)
+    wanted = options.blocks(given, stacklevel=5)
     remote, concurrency = options.of_tasks(given), given.pop("concurrency", None)
     options.refuse(reader, given, known)
     reads = _DatasourceReads(datasource, wanted)

@@ -18,7 +18,7 @@ from heliostat.data.catalog import ReaderFormat, resolved
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -30,6 +30,7 @@ Storage = dict[str, str] | None
 
 
 @spelled
+@shows(OF_TASKS, "arrow_parquet_args")
 def read_delta(
     path: str | list[str],
     version: int | None = None,

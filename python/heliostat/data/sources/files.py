@@ -46,7 +46,7 @@ def as_filesystem(filesystem: pa.fs.FileSystem) -> pa.fs.FileSystem:
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
 
 
-def resolve(path: str, filesystem: pa.fs.FileSystem) -> tuple[str, Any]:
+def resolve(path: str | os.PathLike[str], filesystem: pa.fs.FileSystem) -> tuple[str, Any]:
     """(path on its filesystem, filesystem) for a path or URI.
 
     Raises:
@@ -75,6 +75,31 @@ def resolve(path: str, filesystem: pa.fs.FileSystem) -> tuple[str, Any]:
                 f"no filesystem is known for {path!r} ({error}). Pass `filesystem=`."
             ) from error
         return rest, as_filesystem(other)
+
+
+def without(
+    paths: Any,
+    skipped: Any,
+    filesystem: pa.fs.FileSystem,
+    keep: Callable[[list[str]], list[str]] | None,
+) -> tuple[Any, Callable[[list[str]], list[str]]]:
+    """(the paths without those ``skipped``, a filter of files that leaves them out, too).
+
+    Args:
+        paths: A path of a file or folder, or several.
+        skipped: A path of a file, or several; it does not matter whether there is one.
+        filesystem: Theirs. Default: by the paths.
+        keep: A filter that is also asked. Default: none.
+    """
+    several = [skipped] if isinstance(skipped, str | os.PathLike) else skipped
+    names = {resolve(path, filesystem)[0] for path in several}
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+
+    def kept(found: list[str]) -> list[str]:
+        rest = [path for path in found if path not in names]
+        return rest if keep is None or not rest else list(keep(rest))
+
+    return [path for path in given if resolve(path, filesystem)[0] not in names], kept
 
 
 def find(

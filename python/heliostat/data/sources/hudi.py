@@ -15,7 +15,7 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -32,6 +32,7 @@ _RENAMED = {
 
 
 @spelled
+@shows(OF_TASKS)
 def read_hudi(
     table_uri: str,
     *,

@@ -16,13 +16,14 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.iceberg import iceberg_table
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
 
 
 @spelled
+@shows(OF_TASKS)
 def read_iceberg(
     *,
     table_identifier: str,

@@ -17,7 +17,7 @@ from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Row
@@ -126,6 +126,7 @@ _AUTH = {
 
 
 @spelled
+@shows(OF_TASKS)
 def read_kafka(
     topics: str | list[str],
     *,
@@ -191,7 +192,7 @@ def read_kafka(
         warnings.warn(
             "kafka_auth_config is deprecated: pass librdkafka's settings as consumer_config.",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         settings = kafka_auth_config.settings()
     source = _Kafka(names, servers, start_offset, end_offset, settings, timeout_ms)

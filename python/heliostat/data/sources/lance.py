@@ -12,7 +12,7 @@ from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 @spelled
+@shows(OF_TASKS)
 def read_lance(
     uri: str | list[str],
     *,

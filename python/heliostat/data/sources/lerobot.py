@@ -19,7 +19,7 @@ from heliostat.data.sources import lerobot_frames
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.lerobot_frames import Span, Window
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +40,7 @@ _KNOWN = (
 
 
 @spelled
+@shows(OF_TASKS)
 def read_lerobot(
     root: str | list[str],
     *,

@@ -9,7 +9,7 @@ from heliostat.core.platform.extras import required
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.file_reads import dataset
 from heliostat.data.sources.media_formats import Audio, Mcap, Video
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_FILES, shows, spelled
 from heliostat.data.sources.read import begun, refuse
 
 _SOUNDS = [
@@ -47,6 +47,7 @@ class TimeRange:
 
 
 @spelled
+@shows(OF_FILES, file_extensions=_SOUNDS)
 def read_audio(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of sounds: the columns "amplitude", an array of channels and samples, and
     "sample_rate".
@@ -66,6 +67,7 @@ def read_audio(paths: str | list[str], **options: object) -> Dataset:
 
 
 @spelled
+@shows(OF_FILES, file_extensions=_FILMS)
 def read_videos(
     paths: str | list[str],
     *,
@@ -101,6 +103,7 @@ def read_videos(
 
 
 @spelled
+@shows(OF_FILES)
 def read_mcap(
     paths: str | list[str],
     *,
@@ -131,7 +134,7 @@ def read_mcap(
     if time_range is not None and not isinstance(time_range, TimeRange):
         time_range = TimeRange(*time_range)
     required("mcap", "Recordings of MCAP")
-    source, concurrency, remote, _ = begun(paths, options, ["mcap"])
+    source, concurrency, remote, _ = begun(paths, options, None)
     refuse("read_mcap", options, "topics", "time_range", "message_types", "include_metadata")
     form = Mcap(
         {},

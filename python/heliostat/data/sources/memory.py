@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -67,12 +67,18 @@ def from_items(
         parallelism: Deprecated name of ``override_num_blocks``.
         override_num_blocks: Blocks to make. Default: one per row, 200 at most.
 
+    Raises:
+        TypeError: It is no list.
+
     Examples:
         >>> import ray
         >>> ray.data.from_items([{"a": 1}, {"a": 2}]).sum("a")
         3
     """
-    items = list(items)
+    given: Any = items
+    if not isinstance(given, Iterable):
+        raise TypeError(f"from_items() takes a list of rows, got {type(given).__name__}.")
+    items = list(given)
     count = _blocks(override_num_blocks, parallelism) or ITEMS_BLOCKS_MAX
     return put_tables([block.from_rows(items[a:b]) for a, b in spans(len(items), count)])
 

@@ -12,7 +12,7 @@ from heliostat.data import retries
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ Stage = dict[str, Any]
 
 
 @spelled
+@shows(OF_TASKS, "mongo_args")
 def read_mongo(
     uri: str,
     database: str,

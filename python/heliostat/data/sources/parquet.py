@@ -25,6 +25,8 @@ ROWS_OF_A_TASK_MIN = 50_000  # where a row group is read in several tasks
 PIECE_BYTES_MIN = (
     8 << 20
 )  # that a task reads of a file which is cut, unless there are too few tasks
+TASK_BYTES = 32 << 20  # of columns that a task reads of several files
+TASKS_OF_A_CPU = 4  # so many there are at least, if files are joined
 FOOTERS_MAX = 64  # files whose footers the driver reads, one after the other
 
 
@@ -163,6 +165,8 @@ class ParquetReads(FileReads, Pushable):
             groups = [[Piece(f.path) for f in g] for g in listing.grouped(ordered, count)]
         else:
             groups = [[piece] for piece in self._row_groups(ordered, count)]
+        if self.only is None and self.limit is None and not self.source.blocks:
+            groups = self._joined(groups)
         if self.form.conditions and self.knows_footers:
             kept = [[piece for piece in group if self._may_meet(piece)] for group in groups]
             # One that gives no rows gives their types.
@@ -194,6 +198,34 @@ class ParquetReads(FileReads, Pushable):
             for some in large:
                 yield Piece(file.path, tuple(some) if len(large) > 1 else None)
 
+    def _joined(self, groups: list[list[Piece]]) -> list[list[Piece]]:
+        """The same, with neighbours in one task where there are many of few bytes.
+
+        A task takes some milliseconds of several processes beside its reading. What counts is the columns
+        that the program chose, not those that its plan needs: samples are drawn by the numbers of tasks.
+        """
+        least = TASKS_OF_A_CPU * cpus()
+        if len(groups) <= least or not self.knows_footers:
+            return groups
+        sizes = [sum(map(self._bytes, group)) for group in groups]
+        count = max(least, -(-sum(sizes) // TASK_BYTES))
+        if count >= len(groups):
+            return groups
+        joined: list[list[Piece]] = []
+        done = 0
+        for group, size in zip(groups, sizes, strict=True):
+            if not joined or done * count >= len(joined) * sum(sizes):
+                joined.append([])
+            joined[-1] += group
+            done += size
+        return joined
+
+    def _bytes(self, piece: Piece) -> int:
+        footer = self.footer(piece.path)
+        names = self.form.chosen(footer.schema.to_arrow_schema()).names
+        some = range(footer.num_row_groups) if piece.row_groups is None else piece.row_groups
+        return sum(_group_bytes(footer.row_group(number), names) for number in some)
+
     def _large(
         self, footer: pa.parquet.FileMetaData, several: list[range], least: int
     ) -> Iterator[range]:
@@ -201,8 +233,7 @@ class ParquetReads(FileReads, Pushable):
         names = self.form.chosen(footer.schema.to_arrow_schema()).names
 
         def size(groups: range) -> int:
-            found = (footer.row_group(group) for group in groups)
-            return sum(max(columns_bytes(g, names), 8 * g.num_rows * len(names)) for g in found)
+            return sum(_group_bytes(footer.row_group(group), names) for group in groups)
 
         left = sum(map(size, several))
         begin, have = 0, 0
@@ -245,6 +276,11 @@ class ParquetReads(FileReads, Pushable):
             return list(self.form.merged.names)
         names = self.form.chosen(self.footer(self.found[0].path).schema.to_arrow_schema()).names
         return list(names)
+
+
+def _group_bytes(group: pa.parquet.RowGroupMetaData, names: list[str]) -> int:
+    least: int = 8 * group.num_rows * len(names)
+    return max(columns_bytes(group, names), least)
 
 
 def _shared_out(pieces: list[Piece], count: int) -> Iterator[Piece]:

@@ -12,7 +12,7 @@ from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
 from heliostat.data.sources import options as shared
 from heliostat.data.sources.file_reads import Source, dataset
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_FILES, shows, spelled
 from heliostat.data.sources.parquet import parquet
 from heliostat.data.sources.parquet_files import Parquet
 from heliostat.data.sources.partitioning import Partitioning, PathPartitionParser
@@ -36,6 +36,19 @@ _IMAGES = ["png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif"]
 _JSON = [
     f"{kind}{packed}" for packed in ("", ".gz", ".br", ".zst", ".lz4") for kind in ("json", "jsonl")
 ]
+_HIVE = Partitioning("hive")
+_OF_PARQUET = {
+    **OF_FILES,
+    "catalog": None,
+    "filter": None,
+    "schema": None,
+    "skip_paths": None,
+    "tensor_column_schema": None,
+    "include_row_hash": False,
+    "partitioning": _HIVE,
+    "file_extensions": ["parquet"],
+}
+_OF_PARQUET.pop("arrow_open_stream_args")
 
 
 def _source(
@@ -44,7 +57,7 @@ def _source(
     extensions: list[str] | None,
     partitioning: Partitioning | None,
 ) -> tuple[Source, int | None]:
-    blocks = shared.blocks(options, stacklevel=4)
+    blocks = shared.blocks(options, stacklevel=5)
     given = options.pop("partitioning", partitioning)
     source = Source(
         paths,
@@ -117,6 +130,7 @@ def begun(
 
 
 @spelled
+@shows(OF_FILES, "arrow_csv_args", partitioning=_HIVE)
 def read_csv(paths: str | list[str], **options: object) -> Dataset:
     r"""Return a dataset of CSV files.
 
@@ -141,7 +155,7 @@ def read_csv(paths: str | list[str], **options: object) -> Dataset:
         ...     ray.data.read_csv(folder).take_all()
         [{'x': 1, 'y': 2}]
     """
-    source, concurrency = _source(paths, options, None, Partitioning("hive"))
+    source, concurrency = _source(paths, options, None, _HIVE)
     remote = shared.of_tasks(options)
     open_args, options = _open_args(options), _without(options, "arrow_csv_args")
     refuse(
@@ -158,6 +172,7 @@ def read_csv(paths: str | list[str], **options: object) -> Dataset:
 
 
 @spelled
+@shows(OF_FILES, "arrow_json_args", partitioning=_HIVE, file_extensions=_JSON)
 def read_json(paths: str | list[str], *, lines: bool = False, **options: object) -> Dataset:
     r"""Return a dataset of JSON files: one object a line, or a list of objects.
 
@@ -177,7 +192,7 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: object)
         ...     ray.data.read_json(folder, lines=True).take_all()
         [{'x': 1}, {'x': 2}]
     """
-    source, concurrency = _source(paths, options, _JSON, Partitioning("hive"))
+    source, concurrency = _source(paths, options, _JSON, _HIVE)
     remote = shared.of_tasks(options)
     open_args = _open_args(options)
     refuse("read_json", options, "read_options", "parse_options", "memory_pool")
@@ -186,6 +201,7 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: object)
 
 
 @spelled
+@shows(OF_FILES, file_extensions=["orc"])
 def read_orc(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of ORC files.
 
@@ -203,6 +219,7 @@ def read_orc(paths: str | list[str], **options: object) -> Dataset:
 
 
 @spelled
+@shows(OF_FILES)
 def read_text(
     paths: str | list[str],
     *,
@@ -237,6 +254,7 @@ def read_text(
 
 
 @spelled
+@shows(OF_FILES)
 def read_binary_files(paths: str | list[str], **options: object) -> Dataset:
     r"""Return a dataset of whole files: the column "bytes".
 
@@ -263,6 +281,7 @@ def read_binary_files(paths: str | list[str], **options: object) -> Dataset:
 
 
 @spelled
+@shows(OF_FILES, "numpy_load_args", file_extensions=["npy"])
 def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: object) -> Dataset:
     """Return a dataset of ``.npy`` files: the column "data".
 
@@ -292,6 +311,7 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
 
 
 @spelled
+@shows(OF_FILES)
 def read_avro(paths: str | list[str], **options: object) -> Dataset:
     """Return a dataset of Avro files.
 
@@ -302,7 +322,7 @@ def read_avro(paths: str | list[str], **options: object) -> Dataset:
     Raises:
         ImportError: While executing: the package ``fastavro`` is not installed.
     """
-    source, concurrency = _source(paths, options, ["avro"], None)
+    source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
     form = Avro(_open_args(options))
     refuse("read_avro", options)
@@ -310,6 +330,7 @@ def read_avro(paths: str | list[str], **options: object) -> Dataset:
 
 
 @spelled
+@shows(OF_FILES)
 def read_tfrecords(
     paths: str | list[str], *, tf_schema: object = None, **options: object
 ) -> Dataset:
@@ -336,6 +357,7 @@ def read_tfrecords(
 
 
 @spelled
+@shows(OF_FILES)
 def read_webdataset(
     paths: str | list[str],
     *,
@@ -367,7 +389,7 @@ def read_webdataset(
         ValueError: While executing: the files of a row are not next to each other, or a file would be
             unpickled, see the environment variable that the message names.
     """
-    source, concurrency = _source(paths, options, ["tar"], None)
+    source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
     form = WebDataset(_open_args(options), decoder, fileselect, filerename, suffixes, expand_json)
     refuse(
@@ -377,6 +399,7 @@ def read_webdataset(
 
 
 @spelled
+@shows(OF_FILES, arrow_open_file_args=None, file_extensions=_IMAGES)
 def read_images(
     paths: str | list[str],
     *,
@@ -414,6 +437,7 @@ def read_images(
 
 
 @spelled
+@shows(_OF_PARQUET, "arrow_parquet_args")
 def read_parquet(
     paths: str | list[str],
     *,
@@ -428,7 +452,8 @@ def read_parquet(
             the others are not touched. Default: all.
         **options: Those of all readers, see :func:`read_csv`; ``filter``, a ``pyarrow.dataset``
             expression that leaves out rows while reading; ``catalog``, a :class:`Catalog` that knows where
-            the table is whose name is ``paths``; ``schema``, checked against nothing.
+            the table is whose name is ``paths``; ``skip_paths``, a path or several of files that are
+            not read; ``schema``, checked against nothing.
 
     Raises:
         FileNotFoundError: A path does not exist.
@@ -452,12 +477,17 @@ def read_parquet(
         found = resolved(catalog, paths, ReaderFormat.PARQUET)
         paths = found.path or ""
         options["filesystem"] = found.filesystem or options.get("filesystem")
-    source, concurrency = _source(paths, options, ["parquet"], Partitioning("hive"))
+    skipped = options.pop("skip_paths", None)
+    if skipped:
+        paths, options["partition_filter"] = listing.without(
+            paths, skipped, options.get("filesystem"), options.get("partition_filter")
+        )
+    source, concurrency = _source(paths, options, ["parquet"], _HIVE)
     remote = shared.of_tasks(options)
     row_filter = options.pop("filter", None)
     for name in ("tensor_column_schema", "include_row_hash", "schema", "dataset_kwargs"):
         if options.pop(name, None):
-            warnings.warn(f"read_parquet: `{name}` has no effect here.", UserWarning, stacklevel=2)
+            warnings.warn(f"read_parquet: `{name}` has no effect here.", UserWarning, stacklevel=3)
     options.pop("arrow_open_file_args", None)
     scan = dict(options.pop("arrow_parquet_args", None) or {})
     refuse("read_parquet", options, *_OF_SCANNER)

@@ -18,7 +18,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.http import request
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.aliases import Row
@@ -29,6 +29,7 @@ WHO = "Tables of Delta Sharing"
 
 
 @spelled
+@shows(OF_TASKS)
 def read_delta_sharing_tables(
     url: str,
     *,

@@ -16,7 +16,7 @@ from heliostat.data import block
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -29,6 +29,7 @@ _OF_CURSORS = ("close", "execute", "executemany", "fetchone", "fetchmany", "fetc
 
 
 @spelled
+@shows(OF_TASKS)
 def read_sql(
     sql: str,
     connection_factory: Callable[[], object],
@@ -74,6 +75,7 @@ _SQL = ("sql", "connection_factory", "sql_params", "shard_keys", "shard_hash_fn"
 
 
 @spelled
+@shows(OF_TASKS)
 def read_snowflake(
     sql: str,
     connection_parameters: dict[str, object],

@@ -19,7 +19,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.sources import files as listing
 from heliostat.data.sources.datasource import Datasource, ReadTask, dataset_of
 from heliostat.data.sources.memory import spans
-from heliostat.data.sources.options import spelled
+from heliostat.data.sources.options import OF_TASKS, shows, spelled
 
 if TYPE_CHECKING:
     from heliostat.data.context import DataContext
@@ -40,6 +40,7 @@ Slices = tuple[tuple[int, int], ...]  # begin and end of a chunk along each axis
 
 
 @spelled
+@shows(OF_TASKS)
 def read_zarr(
     path: str,
     *,
