@@ -108,17 +108,6 @@ class ActorGroup:
 
     Raises:
         ValueError: ``num_actors`` is below 1, or a quantity is negative.
-
-    Examples:
-        >>> import ray
-        >>> from ray.util.actor_group import ActorGroup
-        >>> class Counter:
-        ...     def add(self, n):
-        ...         return n + 1
-        >>> group = ActorGroup(Counter, num_actors=2)
-        >>> ray.get(group.add.remote(1))
-        [2, 2]
-        >>> group.shutdown()
     """
 
     def __init__(
