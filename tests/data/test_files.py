@@ -211,7 +211,10 @@ def test_rows_of_a_file(rd: Any, tmp_path: Path) -> None:
 
 @pytest.mark.contract("F10.03", "F10.29")
 @pytest.mark.heliostat_only("how many tasks read many small files is ours to say")
-def test_small_neighbouring_files_share_a_task(rd: Any, tmp_path: Path) -> None:
+def test_small_neighbouring_files_share_a_task(
+    rd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rd.DataContext.get_current(), "target_min_block_size", 1)
     for i in range(40):
         pq.write_table(pa.table({"id": [2 * i, 2 * i + 1]}), tmp_path / f"{i:02}.parquet")
     few = rd.read_parquet(str(tmp_path)).materialize()
