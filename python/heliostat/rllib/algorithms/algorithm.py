@@ -342,6 +342,9 @@ class Algorithm(Checkpointable, Trainable):
 
         Args:
             env_runner_group: ``env_runner_group`` or ``eval_env_runner_group``.
+
+        Returns:
+            The numbers.
         """
         return list(env_runner_group.restore())
 

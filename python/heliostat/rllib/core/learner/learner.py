@@ -311,7 +311,7 @@ class Learner(Checkpointable):
         return module_gradients_dict
 
     def update_from_batch(self, batch: dict[str, Any], **how: Any) -> dict[Any, Any]:
-        """The same as :meth:`update` with a batch, by its name of before.
+        """Return what :meth:`update` with a batch does, by its name of before.
 
         Args:
             batch: As of :meth:`update`.
@@ -320,7 +320,7 @@ class Learner(Checkpointable):
         return self.update(batch, **how)
 
     def update_from_episodes(self, episodes: list[Any], **how: Any) -> dict[Any, Any]:
-        """The same as :meth:`update` with episodes, by its name of before.
+        """Return what :meth:`update` with episodes does, by its name of before.
 
         Args:
             episodes: As of :meth:`update`.

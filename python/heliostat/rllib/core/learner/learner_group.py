@@ -128,7 +128,7 @@ class LearnerGroup(Checkpointable):
         return found
 
     def update_from_batch(self, batch: Any, **how: Any) -> list[dict[Any, Any]]:
-        """The same as :meth:`update` with ``batch``, by its name of before.
+        """Return what :meth:`update` with ``batch`` does, by its name of before.
 
         Args:
             batch: As of :meth:`update`.
@@ -137,7 +137,7 @@ class LearnerGroup(Checkpointable):
         return self.update(batch=batch, **how)
 
     def update_from_episodes(self, episodes: list[Any], **how: Any) -> list[dict[Any, Any]]:
-        """The same as :meth:`update` with ``episodes``, by its name of before.
+        """Return what :meth:`update` with ``episodes`` does, by its name of before.
 
         Args:
             episodes: As of :meth:`update`.
