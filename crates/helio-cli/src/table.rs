@@ -9,7 +9,7 @@ use helio_report::select::shown;
 
 /// The width of a terminal that does not say its own.
 const WIDTH: usize = 80;
-/// What is left of an id that is not the row's own, in characters.
+/// The length to which an id is cut that is not the row's own, in characters.
 const ID: usize = 9;
 /// Other cells are made no narrower than that before columns are left out.
 const NARROW: usize = 10;
@@ -25,7 +25,7 @@ pub(crate) fn terminal() -> Option<usize> {
     Some(set.or_else(|| said().filter(is_width)).unwrap_or(WIDTH))
 }
 
-/// What the terminal says of itself: lines and columns.
+/// The width that the terminal itself says, in characters.
 fn said() -> Option<usize> {
     let terminal = Stdio::from(File::open("/proc/self/fd/1").ok()?);
     let told = Command::new("stty").arg("size").stdin(terminal).stderr(Stdio::null()).output();

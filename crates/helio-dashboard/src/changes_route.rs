@@ -41,7 +41,7 @@ const ROUND: Duration = Duration::from_millis(400);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// So much a byte takes of what drivers tell of their runs, which is read to see whether it has changed.
 const FOR_EACH_BYTE: Duration = Duration::from_nanos(5);
-/// What of nodes changes with each call (how much of them is used) is said no more often.
+/// The use of nodes, which changes with each call, is said no more often.
 const USE_EVERY: Duration = Duration::from_secs(1);
 /// These change by being told.
 const VOLATILE: [&str; 2] = ["end_time_ms", "time"];

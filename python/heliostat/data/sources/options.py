@@ -129,9 +129,9 @@ class shows:  # a decorator
             shown.append(inspect.Parameter(self._rest, inspect.Parameter.VAR_KEYWORD))
         if function.__doc__:  # `python -OO` has none
             (star,) = (p.name for p in known.parameters.values() if p.kind is p.VAR_KEYWORD)
-            names = [p.name for p in shown if p.name != self._rest]
+            added = [p.name for p in shown if p.name != self._rest]
             function.__doc__ = _explained(
-                inspect.cleandoc(function.__doc__), star, names, self._rest
+                inspect.cleandoc(function.__doc__), star, added, self._rest
             )
         signature = known.replace(parameters=[*own, *shown])
         function.__signature__ = signature  # type: ignore[attr-defined] # as `inspect` looks for it
