@@ -86,7 +86,8 @@ def test_large_tables_are_not_copied_and_batches_are_cut_across_them() -> None:
     )
     assert one.equals(pa.concat_tables(given))
     large = pa.concat_tables([given[2], given[3]])
-    cut = [batch for batch, _ in batching.arrays(iter([large, given[0]]), 1000, False)]
+    in_one_piece = (piece for block in (large, given[0]) for piece in batching.pieces(block))
+    cut = [batch for batch, _ in batching.arrays(in_one_piece, 1000, False)]
     assert {len(batch[column]) for batch in cut[:-1]} == {1000}
     whole = pa.concat_tables([large, given[0]]).column(column).to_numpy()
     assert np.array_equal(np.concatenate([batch[column] for batch in cut]), whole)

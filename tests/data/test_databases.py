@@ -418,7 +418,7 @@ def test_a_wrong_name_of_an_option_is_told_at_the_call(rd: Any, mongo: Any, tmp_
         rd.range(1).write_sql("INSERT INTO t VALUES (?)", None, concurency=2)
     with pytest.raises(TypeError, match=r"write_images\(\).*did you mean 'file_format'"):
         rd.range(1).write_images(str(tmp_path / "out"), "id", file_formt="jpg")
-    with pytest.raises(ValueError, match=r"'concurency' is no option.*'concurrency'"):
+    with pytest.raises(ValueError, match=r"'concurency' is not an option.*'concurrency'"):
         rd.range(1).map(lambda row: row, concurency=2)
     with pytest.raises(ValueError, match="fn_args have no meaning"):
         rd.range(1).with_column("x", rd.expressions.col("id"), fn_args=[1])

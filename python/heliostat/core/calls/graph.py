@@ -187,19 +187,7 @@ class ClassMethodNode(DAGNode):
 
 
 class InputNode(DAGNode):
-    """The arguments of ``execute``; ``node[0]`` and ``node.name`` are parts of them.
-
-    Examples:
-        >>> import ray
-        >>> from ray.dag import InputNode
-        >>> @ray.remote
-        ... def add(a, b):
-        ...     return a + b
-        >>> with InputNode() as given:
-        ...     total = add.bind(add.bind(given[0], given[1]), given.more)
-        >>> ray.get(total.execute(1, 2, more=3))
-        6
-    """
+    """The arguments of ``execute``; ``node[0]`` and ``node.name`` are parts of them."""
 
     def __enter__(self) -> InputNode:
         return self
@@ -246,17 +234,6 @@ class MultiOutputNode(DAGNode):
 
     Args:
         args: The nodes.
-
-    Examples:
-        >>> import ray
-        >>> from ray.dag import InputNode, MultiOutputNode
-        >>> @ray.remote
-        ... def double(x):
-        ...     return 2 * x
-        >>> with InputNode() as x:
-        ...     both = MultiOutputNode([double.bind(x), double.bind(double.bind(x))])
-        >>> ray.get(both.execute(1))
-        [2, 4]
     """
 
     def __init__(self, args: list[DAGNode] | tuple[DAGNode, ...]) -> None:
