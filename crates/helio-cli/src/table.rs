@@ -14,6 +14,8 @@ const ID: usize = 9;
 /// Other cells are made no narrower than that before columns are left out.
 const NARROW: usize = 10;
 const BETWEEN: usize = 2;
+/// The cell of a value that is not there, as Python and Ray write it.
+const NOTHING: &str = "None";
 
 /// The width of the terminal that the output goes to, in characters; `None`: it goes into a file or a pipe.
 pub(crate) fn terminal() -> Option<usize> {
@@ -50,7 +52,7 @@ pub(crate) fn within(width: usize, rows: &[Row], columns: &[&str]) -> String {
     let mut place = 1;
     while place < names.len() {
         let values = |place: usize| lines[1..].iter().map(move |line| &line[place]);
-        let says_nothing = values(place).all(String::is_empty);
+        let says_nothing = values(place).all(|value| value.is_empty() || value == NOTHING);
         if says_nothing || (0..place).any(|before| values(before).eq(values(place))) {
             lines.iter_mut().for_each(|line| drop(line.remove(place)));
             names.remove(place);
