@@ -6,7 +6,6 @@
 //! Bounds (LIMIT-1) end in `_MAX` and say what happens when they are reached.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 pub mod control;
 pub mod dashboard;

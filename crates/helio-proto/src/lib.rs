@@ -18,7 +18,6 @@
 //! | ingress of Serve ↔ replica | UNIX, TCP | [`serve`] |
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod opcode;
 mod wire;

@@ -8,7 +8,6 @@
 //! **LAYER-1** Random numbers come in as arguments.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod chances;
 mod grid;

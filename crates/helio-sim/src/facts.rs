@@ -20,8 +20,9 @@ pub struct Facts {
     pub nodes_cut: BTreeSet<usize>,
     /// Nodes that were not heard for so long that they may have been taken for dead.
     pub silenced: BTreeSet<usize>,
-    /// Actors that were asked for while the head's disk had no room, and keys that were to change then.
+    /// Actors that were asked for while the head's disk had no room.
     pub refusable_actors: BTreeSet<ActorId>,
+    /// Keys of the key-value table that were to change while the head's disk had no room.
     pub refusable_keys: BTreeSet<Vec<u8>>,
     /// Somebody has asked for the end of the cluster.
     pub is_stopped: bool,

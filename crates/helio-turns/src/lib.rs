@@ -1,7 +1,6 @@
 //! The choice of the replica of Serve that gets the next request: the rule of the ingress and of the handles of a process.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 /// The turn among replicas that have equally many requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -5,7 +5,6 @@
 //! [`token`], [`mutants`].
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 pub mod address;
 pub mod base64;
