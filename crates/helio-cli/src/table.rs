@@ -1,8 +1,6 @@
 //! Rows as a table: whole for a program or a file, and as wide as the terminal for people.
 
-use std::fs::File;
 use std::io::IsTerminal as _;
-use std::process::{Command, Stdio};
 
 use helio_report::Row;
 use helio_report::select::shown;
@@ -24,15 +22,9 @@ pub(crate) fn terminal() -> Option<usize> {
     }
     let is_width = |width: &usize| *width > 0;
     let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(is_width);
-    Some(set.or_else(|| said().filter(is_width)).unwrap_or(WIDTH))
-}
-
-/// The width that the terminal itself says, in characters.
-fn said() -> Option<usize> {
-    let terminal = Stdio::from(File::open("/proc/self/fd/1").ok()?);
-    let told = Command::new("stty").arg("size").stdin(terminal).stderr(Stdio::null()).output();
-    let told = String::from_utf8(told.ok()?.stdout).ok()?;
-    told.split_whitespace().nth(1)?.parse().ok()
+    let said = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let own = || said().map(|size| usize::from(size.ws_col)).filter(is_width);
+    Some(set.or_else(own).unwrap_or(WIDTH))
 }
 
 /// A line for each row below the names of the columns, and nothing cut.

@@ -98,7 +98,7 @@ pub(crate) enum Job {
     Give,
     /// Method: ends the process.
     Crash,
-    /// Constructor.
+    /// Constructor that returns.
     Construct,
     /// Constructor that raises.
     ConstructFails,
@@ -159,8 +159,8 @@ pub(crate) struct Needs {
     /// Hundredths of a GPU.
     pub(crate) gpu: u32,
     pub(crate) env: Env,
-    /// The number of calls of one caller that may be under way to the actor of a method (`max_pending_calls`); 0: any
-    /// number.
+    /// The number of calls of one caller that may be under way to the actor of a method (`max_pending_calls`); 0 sets
+    /// no bound.
     pub(crate) pending_max: u32,
 }
 

@@ -20,9 +20,7 @@ impl State {
 
     fn apply_at(&mut self, event: Event<'_>, now: u64) {
         let actions = self.process.apply(event, now);
-        self.queue(actions);
-        self.wake_and_flush();
-        self.execute_queued();
+        self.carry_out(actions);
         self.recount.after_event("process", || self.process.owner().check());
     }
 
@@ -41,14 +39,13 @@ impl State {
     /// order, also those that follow from executing one.
     pub(crate) fn execute_actions(&mut self) {
         let actions = self.process.take_actions();
-        self.queue(actions);
-        self.wake_and_flush();
-        self.execute_queued();
+        self.carry_out(actions);
     }
 
-    /// Wakes threads, and writes what is due.
+    /// Queues the actions, wakes threads, writes what is due, and executes what is queued.
     #[inline(always)]
-    fn wake_and_flush(&mut self) {
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        self.queue(actions);
         let signals = self.process.take_signals();
         self.news |= signals.news;
         if signals.wake_loop || (signals.work && self.work_waiters == 0) {
@@ -57,17 +54,6 @@ impl State {
         if self.process.links().is_due() {
             self.flush_due();
         }
-    }
-
-    #[inline(never)]
-    fn flush_due(&mut self) {
-        for link in self.process.links().take_due() {
-            self.flush_one(link);
-        }
-    }
-
-    #[inline]
-    fn execute_queued(&mut self) {
         if self.is_executing || self.to_do.is_empty() {
             return;
         }
@@ -76,6 +62,13 @@ impl State {
             self.execute_action(action);
         }
         self.is_executing = false;
+    }
+
+    #[inline(never)]
+    fn flush_due(&mut self) {
+        for link in self.process.links().take_due() {
+            self.flush_one(link);
+        }
     }
 
     /// Most events have no actions: those of a value that is put and let go must touch neither the queue nor memory.
