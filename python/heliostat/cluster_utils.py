@@ -50,7 +50,19 @@ _IGNORED = (
 
 
 class ClusterNode:
-    """A node that a :class:`Cluster` has started."""
+    """A node that a :class:`Cluster` has started.
+
+    Examples:
+        >>> from ray.cluster_utils import Cluster
+        >>> cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        >>> node = cluster.add_node(num_cpus=1)
+        >>> node.is_alive()
+        True
+        >>> cluster.remove_node(node)
+        >>> node.is_alive()
+        False
+        >>> cluster.shutdown()
+    """
 
     def __init__(self, started: Daemon) -> None:
         self._daemon = started
@@ -88,6 +100,16 @@ class Cluster:
 
     Raises:
         RuntimeError: ``connect`` without ``initialize_head``.
+
+    Examples:
+        >>> from ray.cluster_utils import Cluster
+        >>> cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        >>> node = cluster.add_node(num_cpus=2, resources={"disk": 1})
+        >>> len(cluster.list_all_nodes())
+        2
+        >>> cluster.shutdown()
+
+        ``ray.init(address=cluster.address)`` makes this process a driver of it.
     """
 
     def __init__(

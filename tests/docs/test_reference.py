@@ -331,7 +331,7 @@ def examples(part: str) -> Iterator[doctest.DocTest]:
             doc = doc_of(documented, name, owner)
             if ">>> " in doc and doc not in seen:
                 seen.add(doc)
-                yield parser.get_doctest(doc, {}, f"{path}: {name}", part, 0)
+                yield parser.get_doctest(doc, {"__name__": "__main__"}, f"{path}: {name}", part, 0)
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -72,6 +72,16 @@ class RunConfig(_Run):
         name, storage_path, storage_filesystem: As in ``train.RunConfig``.
         failure_config, checkpoint_config: Of this module.
         callbacks: ``tune.Callback`` objects for a search, ``train.UserCallback`` objects for a trainer.
+
+    Examples:
+        >>> from ray.air import CheckpointConfig, FailureConfig, RunConfig
+        >>> config = RunConfig(
+        ...     name="small",
+        ...     failure_config=FailureConfig(max_failures=2),
+        ...     checkpoint_config=CheckpointConfig(num_to_keep=3),
+        ... )
+        >>> config.failure_config.max_failures
+        2
     """
 
     sync_config: Any = None

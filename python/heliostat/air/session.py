@@ -48,6 +48,14 @@ def report(
         metrics: Names and values.
         checkpoint: A folder of files.
         options: Further ones of ``train.report``; a trial has none.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.air import session
+        >>> def objective(config):
+        ...     session.report({"loss": 1})
+        >>> tune.Tuner(objective, run_config=tune.RunConfig(verbose=0)).fit()[0].metrics["loss"]
+        1
     """
     trial = _trial()
     if trial is None:

@@ -51,6 +51,11 @@ def request_resources(
     Raises:
         TypeError: a quantity is not a number, or ``bundles`` is not a list of dictionaries.
         ValueError: there are not as many selectors as bundles, or one makes no sense.
+
+    Examples:
+        >>> from ray.autoscaler.sdk import request_resources
+        >>> request_resources(num_cpus=2)  # before the work begins, so that nodes are there in time
+        >>> request_resources(num_cpus=0)  # no longer
     """
     wanted: list[dict[str, Any]] = [{"resources": {"CPU": 1}}] * _count(num_cpus)
     for bundle, selector in _pairs(bundles, bundle_label_selectors):

@@ -160,6 +160,13 @@ def deregister_serializer(cls: type) -> None:
 
     Args:
         cls: The class. Nothing happens if it has none.
+
+    Examples:
+        >>> from ray.util import deregister_serializer, register_serializer
+        >>> class Plain:
+        ...     pass
+        >>> register_serializer(Plain, serializer=lambda p: b"", deserializer=lambda b: Plain())
+        >>> deregister_serializer(Plain)
     """
     with _register_lock:
         if _reducers.pop(cls, None) is not None and _is_ndarray(cls):

@@ -129,7 +129,15 @@ def info() -> dict[str, Any]:
 
 
 def is_initialized() -> bool:
-    """Whether this process is connected to a cluster."""
+    """Whether this process is connected to a cluster.
+
+    Examples:
+        >>> import ray
+        >>> if not ray.is_initialized():
+        ...     ray.init()
+        >>> ray.is_initialized()
+        True
+    """
     return _heliostat.is_connected()
 
 

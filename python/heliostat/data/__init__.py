@@ -260,6 +260,13 @@ def set_progress_bars(enabled: bool) -> bool:
 
     Returns:
         What it was.
+
+    Examples:
+        >>> import ray
+        >>> before = ray.data.set_progress_bars(False)
+        >>> ray.data.range(4).count()
+        4
+        >>> _ = ray.data.set_progress_bars(before)
     """
     from heliostat.data.context import DataContext
 

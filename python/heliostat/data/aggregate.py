@@ -183,6 +183,12 @@ class AbsMax(_Kernel):
         on: The column.
         ignore_nulls: Leave missing values out. Default True.
         alias_name: The result's column. Default "abs_max(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.aggregate import AbsMax
+        >>> ray.data.from_items([{"x": -5}, {"x": 3}]).aggregate(AbsMax("x"))
+        {'abs_max(x)': 5}
     """
 
     kind = "abs_max"
@@ -594,6 +600,12 @@ class ApproximateQuantile(_Values):
         quantiles: Which, from 0 to 1.
         quantile_precision: Has no effect: they are exact.
         alias_name: The result's column. Default "approx_quantile(<on>)".
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.aggregate import ApproximateQuantile
+        >>> ray.data.range(101).aggregate(ApproximateQuantile("id", quantiles=[0.5, 0.9]))
+        {'approx_quantile(id)': [50, 90]}
     """
 
     kind = "approx_quantile"
@@ -712,6 +724,18 @@ class AggregateFn(AggregateFnV2[Any, Any]):
 
     Raises:
         ValueError: Not exactly one of ``accumulate_row`` and ``accumulate_block`` is given.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.aggregate import AggregateFn
+        >>> longest = AggregateFn(
+        ...     init=lambda key: 0,
+        ...     accumulate_row=lambda longest, row: max(longest, len(row["word"])),
+        ...     merge=max,
+        ...     name="longest",
+        ... )
+        >>> ray.data.from_items([{"word": "a"}, {"word": "abc"}]).aggregate(longest)
+        {'longest': 3}
     """
 
     def __init__(

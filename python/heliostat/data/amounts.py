@@ -21,6 +21,14 @@ class ExecutionResources:
         gpu: GPUs.
         object_store_memory: Bytes of the object store.
         memory: Bytes of heap.
+
+    Examples:
+        >>> from ray.data import ExecutionResources
+        >>> one = ExecutionResources(cpu=2, object_store_memory=10**9)
+        >>> one.add(ExecutionResources(cpu=1)).cpu
+        3
+        >>> one.satisfies_limit(ExecutionResources(cpu=4, object_store_memory=2 * 10**9))
+        True
     """
 
     def __init__(

@@ -76,6 +76,12 @@ class BlockMetadata:
         held_s: Until the block before it was stored and wanted.
         own_bytes: Memory of the process that it shares with nobody.
         node: Where it was made.
+
+    Examples:
+        >>> from ray.data.block import BlockMetadata
+        >>> known = BlockMetadata(num_rows=10, size_bytes=80, input_files=["a.csv"])
+        >>> known.num_rows
+        10
     """
 
     num_rows: Any  # of a read that is yet to come: None if unknown

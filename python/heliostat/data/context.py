@@ -50,6 +50,17 @@ class ExecutionOptions:
         actor_locality_enabled: Prefer actors on the node of a block.
         verbose_progress: Show each operator.
         label_selector: Labels that nodes of all tasks must have.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import ExecutionOptions, ExecutionResources
+        >>> context = ray.data.DataContext.get_current().copy()
+        >>> context.execution_options = ExecutionOptions(
+        ...     resource_limits=ExecutionResources(cpu=1, object_store_memory=10**9)
+        ... )
+        >>> with ray.data.DataContext.current(context):
+        ...     ray.data.range(4).count()
+        4
     """
 
     resource_limits: ExecutionResources = field(default_factory=ExecutionResources.for_limits)
@@ -145,6 +156,16 @@ class DataContext(UnusedSettings):
     Raises:
         ValueError: While setting, ``shuffle_strategy`` is none of ``ShuffleStrategy``.
         TypeError: While setting, ``checkpoint_config`` is of another type.
+
+    Examples:
+        >>> import ray
+        >>> context = ray.data.DataContext.get_current()
+        >>> context.target_max_block_size // 2**20  # MiB
+        128
+        >>> smaller = context.copy()
+        >>> smaller.target_max_block_size = 32 * 2**20
+        >>> with ray.data.DataContext.current(smaller):
+        ...     ds = ray.data.range(10)  # takes these settings with it
     """
 
     execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)

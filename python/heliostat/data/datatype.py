@@ -19,7 +19,13 @@ __all__ = ["DataType", "TypeCategory"]
 
 
 class TypeCategory(str, enum.Enum):
-    """Kinds of types, whatever they are made of: for :meth:`DataType.is_of`."""
+    """Kinds of types, whatever they are made of: for :meth:`DataType.is_of`.
+
+    Examples:
+        >>> from ray.data.datatype import DataType, TypeCategory
+        >>> DataType.list(DataType.int64()).is_of(TypeCategory.LIST)
+        True
+    """
 
     LIST = "list"
     LARGE_LIST = "large_list"

@@ -26,7 +26,20 @@ class SystemException(Exception):
 
 
 class ExecutionTimeoutError(Exception):
-    """Nothing has moved in an execution for ``DataContext.execution_no_progress_timeout_s``."""
+    """Nothing has moved in an execution for ``DataContext.execution_no_progress_timeout_s``.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.exceptions import ExecutionTimeoutError
+        >>> context = ray.data.DataContext.get_current().copy()
+        >>> context.execution_no_progress_timeout_s = 600
+        >>> with ray.data.DataContext.current(context):
+        ...     try:
+        ...         ray.data.range(4).count()
+        ...     except ExecutionTimeoutError:
+        ...         print("nothing has moved for ten minutes")
+        4
+    """
 
 
 @functools.lru_cache(maxsize=256)

@@ -164,6 +164,16 @@ class GroupedData:
         dataset: The rows.
         keys: The columns; none: all rows are one group.
         num_partitions: Tasks that group. Default: by the data.
+
+    Examples:
+        >>> import ray
+        >>> rows = [{"kind": "a", "size": 1}, {"kind": "b", "size": 5}, {"kind": "a", "size": 3}]
+        >>> grouped = ray.data.from_items(rows).groupby("kind")
+        >>> grouped.sum("size").take_all()
+        [{'kind': 'a', 'sum(size)': 4}, {'kind': 'b', 'sum(size)': 5}]
+        >>> largest = grouped.map_groups(lambda g: {"kind": g["kind"][:1], "largest": [g["size"].max()]})
+        >>> largest.take_all()
+        [{'kind': 'a', 'largest': 3}, {'kind': 'b', 'largest': 5}]
     """
 
     def __init__(self, dataset: Transforms, keys: list[str], num_partitions: int | None) -> None:

@@ -31,6 +31,15 @@ class RandomAccessDataset:
 
     Raises:
         ValueError: ``num_workers`` is below 1.
+
+    Examples:
+        >>> import ray
+        >>> rows = ray.data.from_items([{"id": i, "square": i * i} for i in range(10)])
+        >>> table = rows.to_random_access_dataset("id", num_workers=1)
+        >>> ray.get(table.get_async(3))
+        {'id': 3, 'square': 9}
+        >>> table.multiget([1, 2])
+        [{'id': 1, 'square': 1}, {'id': 2, 'square': 4}]
     """
 
     def __init__(self, ds: Consumers, key: str, num_workers: int) -> None:

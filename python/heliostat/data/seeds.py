@@ -21,6 +21,14 @@ class RandomSeedConfig:
 
     Raises:
         ValueError: ``seed`` is neither None nor an integer.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import RandomSeedConfig
+        >>> seed = RandomSeedConfig(seed=7, reseed_after_execution=False)
+        >>> ds = ray.data.range(100).random_sample(0.1, seed=seed)
+        >>> ds.take_all() == ds.take_all()
+        True
     """
 
     seed: int | None = None

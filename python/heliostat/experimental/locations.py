@@ -57,6 +57,14 @@ def get_local_object_locations(obj_refs: Sequence[ObjectRef]) -> dict[ObjectRef,
     Raises:
         RuntimeError: there is no session.
         ValueError: a reference was not got from this session.
+
+    Examples:
+        >>> import ray
+        >>> from ray.experimental import get_local_object_locations
+        >>> ref = ray.put(bytes(10**6))
+        >>> found = get_local_object_locations([ref])[ref]
+        >>> found["object_size"] >= 10**6
+        True
     """
     return _places(obj_refs, True, None)
 

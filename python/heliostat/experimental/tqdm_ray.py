@@ -30,6 +30,11 @@ def safe_print(*args: Any, **kwargs: Any) -> None:
     Args:
         *args: As of ``print``.
         **kwargs: As of ``print``.
+
+    Examples:
+        >>> from ray.experimental import tqdm_ray
+        >>> tqdm_ray.safe_print("half of it is done")
+        half of it is done
     """
     with progress_bars.bars.hidden():
         builtins.print(*args, **kwargs)  # noqa: T201 - which is what it is for

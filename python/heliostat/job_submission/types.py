@@ -25,7 +25,13 @@ def of_details() -> Any:
 
 
 class JobStatus(str, Enum):
-    """Where a job is in its life."""
+    """Where a job is in its life.
+
+    Examples:
+        >>> from ray.job_submission import JobStatus
+        >>> [status.value for status in JobStatus if status.is_terminal()]
+        ['STOPPED', 'SUCCEEDED', 'FAILED']
+    """
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"

@@ -185,6 +185,10 @@ def start(
         ValueError: There is no such parameter, or an option cannot be so.
         ModuleNotFoundError: A function of ``grpc_servicer_functions`` is not there.
         ImportError: OpenTelemetry's SDK is missing.
+
+    Examples:
+        >>> from ray import serve
+        >>> serve.start(http_options={"host": "127.0.0.1", "port": 8000})
     """
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
@@ -355,6 +359,23 @@ def run_many(
         RayServeException: Two have the same name or route.
         RuntimeError: One does not start.
         ValueError: There is no application.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> @serve.deployment
+        ... def bye(name):
+        ...     return f"Bye {name}"
+        >>> handles = serve.run_many([
+        ...     serve.RunTarget(hello.bind(), name="hello", route_prefix=None),
+        ...     serve.RunTarget(bye.bind(), name="bye", route_prefix=None),
+        ... ])
+        >>> [handle.remote("you").result() for handle in handles]
+        ['Hello you', 'Bye you']
+        >>> serve.delete("hello")
+        >>> serve.delete("bye")
     """
     if not targets:
         raise ValueError("No applications provided.")
@@ -390,6 +411,16 @@ def delete(name: str, _blocking: bool = True) -> None:
 
     Args:
         name: The application's name. Nothing happens if there is none.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> _ = serve.run(hello.bind(), name="hello", route_prefix=None)
+        >>> serve.delete("hello")
+        >>> "hello" in serve.status().applications
+        False
     """
     done = _required().delete.remote([name])
     if _blocking:
@@ -397,7 +428,19 @@ def delete(name: str, _blocking: bool = True) -> None:
 
 
 def status() -> ServeStatus:
-    """The state of the applications and of the HTTP servers; empty where Serve does not run."""
+    """The state of the applications and of the HTTP servers; empty where Serve does not run.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> _ = serve.run(hello.bind(), name="hello", route_prefix=None)
+        >>> app = serve.status().applications["hello"]
+        >>> app.status.value, app.deployments["hello"].status.value
+        ('RUNNING', 'HEALTHY')
+        >>> serve.delete("hello")
+    """
     found = running() if ray.is_initialized() else None
     return ServeStatus() if found is None else ray.get(found.status.remote())
 
@@ -464,6 +507,16 @@ def get_deployment_handle(
     Raises:
         KeyError: There is no such deployment.
         RayServeException: There is no ``app_name``, and this process is not a replica.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> _ = serve.run(hello.bind(), name="greeting", route_prefix=None)
+        >>> serve.get_deployment_handle("hello", app_name="greeting").remote("you").result()
+        'Hello you'
+        >>> serve.delete("greeting")
     """
     from heliostat.serve import context
 

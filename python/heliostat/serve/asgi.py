@@ -42,6 +42,21 @@ def ingress(app: Any = None) -> Callable[..., type]:
     Raises:
         ValueError: What is decorated is not a class, has a method ``__call__``, or has to make the
             application and cannot.
+
+    Examples:
+        >>> from fastapi import FastAPI
+        >>> from ray import serve
+        >>> app = FastAPI()
+        >>> @serve.deployment
+        ... @serve.ingress(app)
+        ... class Api:
+        ...     @app.get("/double/{x}")
+        ...     def double(self, x: int):
+        ...         return 2 * x
+        >>> handle = serve.run(Api.bind(), name="api", route_prefix="/api")
+        >>> serve.delete("api")
+
+        ``GET /api/double/21`` is answered with ``42`` meanwhile.
     """
 
     def decorate(cls: type = ASGIIngressDeployment) -> type:

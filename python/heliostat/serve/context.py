@@ -186,6 +186,26 @@ def get_deployment_actor(actor_name: str) -> Any:
     Raises:
         RayServeException: This process is not a replica.
         ValueError: It is being started again.
+
+    Examples:
+        >>> import ray
+        >>> from ray import serve
+        >>> from ray.serve.config import DeploymentActorConfig
+        >>> @ray.remote
+        ... class Count:
+        ...     def __init__(self):
+        ...         self.n = 0
+        ...     def add(self):
+        ...         self.n += 1
+        ...         return self.n
+        >>> @serve.deployment(deployment_actors=[DeploymentActorConfig(name="count", actor_class=Count)])
+        ... class Front:
+        ...     async def __call__(self):
+        ...         return await serve.get_deployment_actor("count").add.remote()
+        >>> handle = serve.run(Front.bind(), name="counting", route_prefix=None)
+        >>> handle.remote().result(), handle.remote().result()
+        (1, 2)
+        >>> serve.delete("counting")
     """
     if _replica is None:
         raise RayServeException(

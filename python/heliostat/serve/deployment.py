@@ -25,6 +25,23 @@ class Application:
 
     Args:
         bound_deployment: The deployment with its arguments.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def double(x):
+        ...     return 2 * x
+        >>> @serve.deployment
+        ... class Front:
+        ...     def __init__(self, inner):
+        ...         self.inner = inner
+        ...     async def __call__(self, x):
+        ...         return await self.inner.remote(x) + 1
+        >>> app = Front.bind(double.bind())  # an application of two deployments
+        >>> handle = serve.run(app, name="front", route_prefix=None)
+        >>> handle.remote(10).result()
+        21
+        >>> serve.delete("front")
     """
 
     def __init__(self, bound_deployment: Deployment) -> None:
@@ -44,6 +61,20 @@ class Deployment:
     Raises:
         TypeError: The name is not a text.
         ValueError: The name is empty or has a ``#``.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... class Adder:
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def __call__(self, x):
+        ...         return self.n + x
+        >>> Adder.name, Adder.num_replicas
+        ('Adder', 1)
+        >>> two = Adder.options(name="two", num_replicas=2)
+        >>> two.num_replicas
+        2
     """
 
     def __init__(

@@ -17,11 +17,31 @@ __all__ = [
 
 
 class RayServeException(Exception):
-    """The base of Serve's errors."""
+    """The base of Serve's errors.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.exceptions import RayServeException
+        >>> try:
+        ...     serve.get_app_handle("none of this name")
+        ... except RayServeException as error:
+        ...     print(error)
+        Application 'none of this name' does not exist.
+    """
 
 
 class BackPressureError(RayServeException):
-    """As many requests wait for the deployment as ``max_queued_requests`` allows."""
+    """As many requests wait for the deployment as ``max_queued_requests`` allows.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.exceptions import BackPressureError
+        >>> error = BackPressureError(num_queued_requests=10, max_queued_requests=10)
+        >>> isinstance(error, serve.exceptions.RayServeException)
+        True
+
+        ``handle.remote(...).result()`` raises it: try again later.
+    """
 
     def __init__(
         self,

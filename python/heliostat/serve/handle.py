@@ -134,7 +134,19 @@ def forbid_loop() -> None:
 
 
 class DeploymentResponse(_Response):
-    """The answer of a call: ``await`` it, call ``result()``, or pass it to another call."""
+    """The answer of a call: ``await`` it, call ``result()``, or pass it to another call.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... def double(x):
+        ...     return 2 * x
+        >>> handle = serve.run(double.bind(), name="double", route_prefix=None)
+        >>> response = handle.remote(3)
+        >>> handle.remote(response).result(timeout_s=60)  # the answer is an argument
+        12
+        >>> serve.delete("double")
+    """
 
     def result(self, *, timeout_s: float | None = None, _skip_asyncio_check: bool = False) -> Any:
         """Wait for the answer.
@@ -276,7 +288,19 @@ class DeploymentResponseGenerator(_Response):
 
 
 class DeploymentBroadcastResponse:
-    """The answers of all replicas that ran when ``broadcast`` was called, in no order."""
+    """The answers of all replicas that ran when ``broadcast`` was called, in no order.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment(num_replicas=2)
+        ... class Cache:
+        ...     def clear(self):
+        ...         return "cleared"
+        >>> handle = serve.run(Cache.bind(), name="cache", route_prefix=None)
+        >>> handle.broadcast("clear").results(timeout_s=60)
+        ['cleared', 'cleared']
+        >>> serve.delete("cache")
+    """
 
     def __init__(self, sent: concurrent.futures.Future[list[DeploymentResponse]]) -> None:
         self._sent = sent

@@ -87,6 +87,14 @@ class AutoscalingPolicy(_Options):
 
     Raises:
         ValueError: It cannot be imported, or ``policy_kwargs`` is not JSON.
+
+    Examples:
+        >>> from ray.serve.config import AutoscalingPolicy
+        >>> def one_for_ten(context):
+        ...     return max(1, context.total_num_requests // 10), {}
+        >>> policy = AutoscalingPolicy(policy_function=one_for_ten)
+
+        ``AutoscalingConfig(max_replicas=4, policy=policy)`` has a deployment follow it.
     """
 
     _kind = options.AutoscalingPolicy
@@ -244,6 +252,17 @@ class RequestRouterConfig(_Options):
 
     Raises:
         ValueError: The class cannot be imported, or the arguments are not JSON.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.config import RequestRouterConfig
+        >>> from ray.serve.request_router import RequestRouter
+        >>> class First(RequestRouter):
+        ...     async def choose_replicas(self, candidate_replicas, pending_request=None):
+        ...         return [candidate_replicas[:1]]
+        >>> @serve.deployment(request_router_config=RequestRouterConfig(request_router_class=First))
+        ... def hello(name):
+        ...     return f"Hello {name}"
     """
 
     _kind = options.RequestRouterConfig
@@ -289,6 +308,13 @@ class GangSchedulingConfig(_Options):
 
     Raises:
         NotImplementedError: ``RESTART_REPLICA``, as on Ray.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.config import GangSchedulingConfig
+        >>> @serve.deployment(num_replicas=4, gang_scheduling_config=GangSchedulingConfig(gang_size=2))
+        ... class Part:
+        ...     pass
     """
 
     _kind = options.GangSchedulingConfig
@@ -314,6 +340,20 @@ class DeploymentActorConfig(_Options):
 
     Raises:
         TypeError: ``actor_class`` is not a class.
+
+    Examples:
+        >>> import ray
+        >>> from ray import serve
+        >>> from ray.serve.config import DeploymentActorConfig
+        >>> @ray.remote
+        ... class Cache:
+        ...     pass
+        >>> shared = DeploymentActorConfig(
+        ...     name="cache", actor_class=Cache, actor_options={"num_cpus": 0.1}
+        ... )
+        >>> @serve.deployment(deployment_actors=[shared])
+        ... class Front:
+        ...     pass
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -386,6 +426,14 @@ class HTTPOptions(_Options):
         ssl_certfile: The file of the certificate.
         ssl_keyfile_password: The password of an encrypted key.
         ssl_ca_certs: The file of the authorities of which a client has to show a certificate.
+
+    Examples:
+        >>> from ray import serve
+        >>> options = serve.HTTPOptions(host="0.0.0.0", port=8080, request_timeout_s=30)
+        >>> options.port
+        8080
+
+        ``serve.start(http_options=options)`` listens there.
     """
 
     model_config = ConfigDict(validate_assignment=True, arbitrary_types_allowed=True)
@@ -431,6 +479,16 @@ class BackpressureConfig(_Options):
         status_code: 503 (the default) or 429.
         retry_after_s: Seconds after which it may ask again, rounded up into the header `Retry-After`.
             Default: none.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.config import BackpressureConfig
+        >>> @serve.deployment(
+        ...     max_queued_requests=10,
+        ...     backpressure_config=BackpressureConfig(status_code=429, retry_after_s=2),
+        ... )
+        ... def hello(name):
+        ...     return f"Hello {name}"
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -465,6 +523,14 @@ class gRPCOptions(_Options):
             code.
         request_timeout_s: Seconds for a call. Default: any.
         enable_reflection: Tell tools such as grpcurl of the services and their messages. Default True.
+
+    Examples:
+        >>> from ray.serve.config import gRPCOptions
+        >>> options = gRPCOptions(
+        ...     port=9000, grpc_servicer_functions=["my_pb2_grpc.add_GreeterServicer_to_server"]
+        ... )
+
+        ``serve.start(grpc_options=options)`` imports them on the head.
     """
 
     _kind = options.gRPCOptions
@@ -492,6 +558,13 @@ class LoggingConfig(_Options):
 
     Raises:
         ValueError: There is no such encoding or level.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.schema import LoggingConfig
+        >>> @serve.deployment(logging_config=LoggingConfig(encoding="JSON", log_level="DEBUG"))
+        ... def hello(name):
+        ...     return f"Hello {name}"
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -18,6 +18,20 @@ def get_multiplexed_model_id() -> str:
     """The model that the present request asks for, by header ``serve_multiplexed_model_id`` or handle.
 
     Empty where it names none.
+
+    Examples:
+        >>> from ray import serve
+        >>> @serve.deployment
+        ... class Models:
+        ...     @serve.multiplexed(max_num_models_per_replica=2)
+        ...     async def load(self, name):
+        ...         return f"weights of {name}"
+        ...     async def __call__(self):
+        ...         return await self.load(serve.get_multiplexed_model_id())
+        >>> handle = serve.run(Models.bind(), name="models", route_prefix=None)
+        >>> handle.options(multiplexed_model_id="small").remote().result()
+        'weights of small'
+        >>> serve.delete("models")
     """
     return request_context.get().multiplexed_model_id
 

@@ -56,7 +56,13 @@ def check_route_prefix(prefix: str | None) -> str | None:
 
 
 class ProxyLocation(str, Enum):
-    """Where HTTP servers run."""
+    """Where HTTP servers run.
+
+    Examples:
+        >>> from ray.serve.config import ProxyLocation
+        >>> [location.value for location in ProxyLocation]
+        ['Disabled', 'HeadOnly', 'EveryNode']
+    """
 
     Disabled = "Disabled"
     HeadOnly = "HeadOnly"
@@ -257,7 +263,12 @@ def pickled_by_value(target: Callable[..., Any], whole: Any = None) -> bytes:
 
 
 class AggregationFunction(str, Enum):
-    """The aggregation of a load that changes within ``look_back_period_s``."""
+    """The aggregation of a load that changes within ``look_back_period_s``.
+
+    Examples:
+        >>> from ray.serve.config import AggregationFunction, AutoscalingConfig
+        >>> config = AutoscalingConfig(max_replicas=4, aggregation_function=AggregationFunction.MAX)
+    """
 
     MEAN = "mean"
     MAX = "max"

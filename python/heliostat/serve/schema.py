@@ -43,7 +43,19 @@ class ProxyStatus(str, Enum):
 
 
 class ApplicationStatus(str, Enum):
-    """The state of an application."""
+    """The state of an application.
+
+    Examples:
+        >>> from ray import serve
+        >>> from ray.serve.schema import ApplicationStatus
+        >>> @serve.deployment
+        ... def hello(name):
+        ...     return f"Hello {name}"
+        >>> _ = serve.run(hello.bind(), name="hello", route_prefix=None)
+        >>> serve.status().applications["hello"].status == ApplicationStatus.RUNNING
+        True
+        >>> serve.delete("hello")
+    """
 
     NOT_STARTED = "NOT_STARTED"
     DEPLOYING = "DEPLOYING"
@@ -117,6 +129,12 @@ class ServeStatus:
         proxies: That of the HTTP servers, by node.
         applications: That of the applications, by name.
         target_capacity: What percentage of replicas a configuration file asks for, if it does.
+
+    Examples:
+        >>> from ray import serve
+        >>> status = serve.status()
+        >>> sorted(status.applications)
+        []
     """
 
     proxies: dict[str, ProxyStatus] = field(default_factory=dict)

@@ -61,7 +61,17 @@ class Backend:
 
 
 class BackendConfig:
-    """The configuration of a backend; sent to the workers with the training function."""
+    """The configuration of a backend; sent to the workers with the training function.
+
+    Examples:
+        >>> from ray.train import BackendConfig, DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     return "no framework connects the workers"
+        >>> DataParallelTrainer(
+        ...     work, backend_config=BackendConfig(), scaling_config=ScalingConfig(num_workers=0)
+        ... ).fit().return_value
+        'no framework connects the workers'
+    """
 
     @property
     def backend_cls(self) -> type[Backend]:

@@ -26,6 +26,21 @@ class UserCallback:
     """Derive from it, and pass objects with ``RunConfig(callbacks=[...])``.
 
     An exception in a callback ends the run with ``ControllerError``.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, RunConfig, ScalingConfig, UserCallback
+        >>> class Printing(UserCallback):
+        ...     def after_report(self, run_context, metrics, checkpoint):
+        ...         print("loss of rank 0:", metrics[0]["loss"])
+        >>> def work():
+        ...     train.report({"loss": 0.5})
+        >>> _ = DataParallelTrainer(
+        ...     work,
+        ...     scaling_config=ScalingConfig(num_workers=1),
+        ...     run_config=RunConfig(callbacks=[Printing()]),
+        ... ).fit()
+        loss of rank 0: 0.5
     """
 
     def after_report(

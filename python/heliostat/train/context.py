@@ -102,6 +102,19 @@ class TrainContext:
         node_rank: The node's number.
         experiment_name: The run's name.
         storage: Where the run keeps its files.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, RunConfig, ScalingConfig
+        >>> def work():
+        ...     context = train.get_context()
+        ...     print(context.get_experiment_name(), context.get_world_rank(), context.get_world_size())
+        >>> _ = DataParallelTrainer(
+        ...     work,
+        ...     scaling_config=ScalingConfig(num_workers=0),  # in this process
+        ...     run_config=RunConfig(name="small"),
+        ... ).fit()
+        small 0 1
     """
 
     def __init__(

@@ -11,6 +11,24 @@ class DataConfig:
     in full.
 
     Derive from it and override ``configure`` for another way.
+
+    Examples:
+        >>> import ray
+        >>> from ray import train
+        >>> from ray.train import DataConfig, DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     for name in ("train", "test"):
+        ...         rows = sum(1 for _ in train.get_dataset_shard(name).iter_rows())
+        ...         print(name, rows)
+        >>> trainer = DataParallelTrainer(
+        ...     work,
+        ...     scaling_config=ScalingConfig(num_workers=0),
+        ...     datasets={"train": ray.data.range(8), "test": ray.data.range(2)},
+        ...     dataset_config=DataConfig(datasets_to_split=["train"]),  # each worker reads all of "test"
+        ... )
+        >>> _ = trainer.fit()
+        train 8
+        test 2
     """
 
     def __init__(

@@ -40,6 +40,18 @@ class DataParallelTrainer(BaseTrainer):
     Raises:
         ValueError: The function cannot take what it will be called with.
         DeprecationWarning: ``metadata`` or ``resume_from_checkpoint`` is given.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work(config):
+        ...     rank = train.get_context().get_world_rank()
+        ...     train.report({"rank": rank, "rate": config["rate"]})
+        >>> trainer = DataParallelTrainer(
+        ...     work, train_loop_config={"rate": 0.1}, scaling_config=ScalingConfig(num_workers=2)
+        ... )
+        >>> trainer.fit().metrics
+        {'rank': 0, 'rate': 0.1}
     """
 
     _scaling_config_allowed_keys: ClassVar[list[str]] = [

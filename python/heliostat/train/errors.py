@@ -4,7 +4,18 @@ from __future__ import annotations
 
 
 class TrainingFailedError(Exception):
-    """Training could not be finished within what ``FailureConfig`` allows."""
+    """Training could not be finished within what ``FailureConfig`` allows.
+
+    Examples:
+        >>> from ray.train import DataParallelTrainer, ScalingConfig, TrainingFailedError
+        >>> def work():
+        ...     raise ValueError("no such file")
+        >>> try:
+        ...     DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=1)).fit()
+        ... except TrainingFailedError as error:
+        ...     print("no such file" in str(error))
+        True
+    """
 
 
 class WorkerGroupError(TrainingFailedError):
@@ -13,6 +24,16 @@ class WorkerGroupError(TrainingFailedError):
     Attributes:
         worker_failures: The exception of each failed rank. The first failure is the cause; ranks
             that only failed because their peer was gone are left out where that can be told.
+
+    Examples:
+        >>> from ray.train import DataParallelTrainer, ScalingConfig, WorkerGroupError
+        >>> def work():
+        ...     raise ValueError("no such file")
+        >>> try:
+        ...     DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=1)).fit()
+        ... except WorkerGroupError as error:
+        ...     print(list(error.worker_failures))
+        [0]
     """
 
     def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:

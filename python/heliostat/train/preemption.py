@@ -16,6 +16,12 @@ class PreemptionInfo:
     Attributes:
         deadline_ms: When the first of them goes, in milliseconds since 1970; None when unknown.
         preempted_node_to_ranks: The ranks on each of these nodes, by the node's id.
+
+    Examples:
+        >>> from ray.train import PreemptionInfo
+        >>> info = PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"a3f0": [2, 3]})
+        >>> info.preempted_node_ids, info.preempted_ranks
+        (['a3f0'], [2, 3])
     """
 
     deadline_ms: int | None

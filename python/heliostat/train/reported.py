@@ -17,7 +17,25 @@ if TYPE_CHECKING:
 
 
 class CheckpointUploadMode(Enum):
-    """How `report` brings a checkpoint into the storage of the run."""
+    """How `report` brings a checkpoint into the storage of the run.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from ray import train
+        >>> from ray.train import Checkpoint, CheckpointUploadMode, DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     folder = tempfile.mkdtemp()
+        ...     _ = pathlib.Path(folder, "epoch.txt").write_text("0")
+        ...     train.report(
+        ...         {"epoch": 0},
+        ...         checkpoint=Checkpoint.from_directory(folder),
+        ...         checkpoint_upload_mode=CheckpointUploadMode.ASYNC,  # the training goes on meanwhile
+        ...     )
+        >>> result = DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit()
+        >>> with result.checkpoint.as_directory() as folder:
+        ...     pathlib.Path(folder, "epoch.txt").read_text()
+        '0'
+    """
 
     #: In the calling thread; `report` returns when the checkpoint is published.
     SYNC = "SYNC"
@@ -28,7 +46,16 @@ class CheckpointUploadMode(Enum):
 
 
 class CheckpointConsistencyMode(Enum):
-    """The state of checkpoints that `get_all_reported_checkpoints` waits for."""
+    """The state of checkpoints that `get_all_reported_checkpoints` waits for.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import CheckpointConsistencyMode, DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     return train.get_all_reported_checkpoints(CheckpointConsistencyMode.COMMITTED)
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        []
+    """
 
     #: Everything that this worker has reported is published.
     COMMITTED = "COMMITTED"
@@ -163,6 +190,19 @@ def get_all_reported_checkpoints(
         consistency_mode: What to wait for: VALIDATED (default) or COMMITTED.
         timeout_s: Stop waiting after so many seconds, and return how things are then.
             Default None: wait.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from ray import train
+        >>> from ray.train import Checkpoint, DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     for epoch in range(2):
+        ...         with tempfile.TemporaryDirectory() as folder:
+        ...             _ = pathlib.Path(folder, "epoch.txt").write_text(str(epoch))
+        ...             train.report({"epoch": epoch}, checkpoint=Checkpoint.from_directory(folder))
+        ...     return [kept.metrics for kept in train.get_all_reported_checkpoints()]
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        [{'epoch': 0}, {'epoch': 1}]
     """
     session = current_session("get_all_reported_checkpoints")
     validated = consistency_mode is CheckpointConsistencyMode.VALIDATED

@@ -38,6 +38,19 @@ class Result:
         config: ``train_loop_config`` of the run.
         page: Path of the run's page (HTML), None when it was not written.
         summary: What happened, in a few lines.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     for epoch in range(3):
+        ...         train.report({"loss": 1 / (epoch + 1)})
+        ...     return "done"
+        >>> result = DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit()
+        >>> result.metrics["loss"], result.return_value
+        (0.3333333333333333, 'done')
+        >>> result.metrics_dataframe["loss"].tolist()
+        [1.0, 0.5, 0.3333333333333333]
     """
 
     def __init__(

@@ -37,6 +37,14 @@ class ValidationTaskConfig:
 
     Raises:
         ValueError: A timeout that is not positive.
+
+    Examples:
+        >>> from ray.train import ValidationConfig, ValidationTaskConfig
+        >>> def validate(checkpoint, rows):
+        ...     return {"score": 0.0}
+        >>> config = ValidationConfig(
+        ...     fn=validate, task_config=ValidationTaskConfig(fn_kwargs={"rows": 100}, timeout_s=600)
+        ... )
     """
 
     fn_kwargs: dict[str, Any] | None = None
@@ -58,6 +66,26 @@ class ValidationConfig:
         fn: ``fn(checkpoint, **fn_kwargs) -> metrics``.
         task_config: The default of every validation.
         ray_remote_kwargs: Options of the task: ``num_cpus``, ``num_gpus``, ``max_retries`` ...
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from ray import train
+        >>> from ray.train import Checkpoint, DataParallelTrainer, ScalingConfig, ValidationConfig
+        >>> def validate(checkpoint):
+        ...     with checkpoint.as_directory() as folder:
+        ...         return {"score": float(pathlib.Path(folder, "weight.txt").read_text()) * 2}
+        >>> def work():
+        ...     with tempfile.TemporaryDirectory() as folder:
+        ...         _ = pathlib.Path(folder, "weight.txt").write_text("1.5")
+        ...         saved = Checkpoint.from_directory(folder)
+        ...         train.report({"epoch": 0}, checkpoint=saved, validation=True)
+        ...     return train.get_all_reported_checkpoints()[0].metrics["score"]
+        >>> DataParallelTrainer(
+        ...     work,
+        ...     scaling_config=ScalingConfig(num_workers=1),
+        ...     validation_config=ValidationConfig(fn=validate),
+        ... ).fit().return_value
+        3.0
     """
 
     fn: ValidationFn

@@ -34,6 +34,18 @@ def on_world_size_change(hook: Hook) -> None:
     Raises:
         RuntimeError: Not called in a training function.
         TypeError: ``hook`` cannot be called.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     rate = [0.1]
+        ...     def scale(before, now):
+        ...         rate[0] *= now / before
+        ...     train.on_world_size_change(scale)
+        ...     return rate[0]  # nothing has changed yet
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=1)).fit().return_value
+        0.1
     """
     if not callable(hook):
         raise TypeError(f"on_world_size_change() takes a function of (before, now), not {hook!r}.")

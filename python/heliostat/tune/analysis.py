@@ -40,6 +40,17 @@ class ExperimentAnalysis:
 
     Raises:
         ValueError: There is no search in the folder, or ``default_mode`` is neither "min" nor "max".
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"] ** 2})
+        >>> space = {"x": tune.grid_search([1, 2, 3])}
+        >>> analysis = tune.run(objective, config=space, metric="loss", mode="min", verbose=0)
+        >>> analysis.best_config, analysis.best_result["loss"]
+        ({'x': 1}, 1)
+        >>> sorted(analysis.results_df["loss"])
+        [1, 4, 9]
     """
 
     def __init__(

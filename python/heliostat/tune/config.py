@@ -35,6 +35,19 @@ class FailureConfig:
         max_failures: How many times a trial is tried again, from its last checkpoint; -1: without
             end. Default 0.
         fail_fast: True: the first failure ends the search. "raise": ``fit()`` raises it.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from ray import tune
+        >>> tried = tempfile.mkdtemp()
+        >>> def objective(config):
+        ...     if not list(pathlib.Path(tried).iterdir()):
+        ...         pathlib.Path(tried, "once").touch()
+        ...         raise OSError("the first try fails")
+        ...     tune.report({"loss": 1})
+        >>> config = tune.RunConfig(verbose=0, failure_config=tune.FailureConfig(max_failures=1))
+        >>> tune.Tuner(objective, run_config=config).fit()[0].metrics["loss"]
+        1
     """
 
     max_failures: int = 0
@@ -59,6 +72,29 @@ class CheckpointConfig:
         checkpoint_score_order: "max" (default) or "min".
         checkpoint_frequency: A class trainable is saved after so many steps; 0: not.
         checkpoint_at_end: A class trainable is saved at its end.
+
+    Examples:
+        >>> import pathlib
+        >>> from ray import tune
+        >>> class Counting(tune.Trainable):
+        ...     def setup(self, config):
+        ...         self.count = 0
+        ...     def step(self):
+        ...         self.count += 1
+        ...         return {"count": self.count}
+        ...     def save_checkpoint(self, folder):
+        ...         _ = pathlib.Path(folder, "count.txt").write_text(str(self.count))
+        ...     def load_checkpoint(self, folder):
+        ...         self.count = int(pathlib.Path(folder, "count.txt").read_text())
+        >>> config = tune.RunConfig(
+        ...     verbose=0,
+        ...     stop={"count": 4},
+        ...     checkpoint_config=tune.CheckpointConfig(num_to_keep=1, checkpoint_frequency=2),
+        ... )
+        >>> result = tune.Tuner(Counting, run_config=config).fit()[0]
+        >>> with result.checkpoint.as_directory() as folder:
+        ...     pathlib.Path(folder, "count.txt").read_text()
+        '4'
     """
 
     num_to_keep: int | None = None
@@ -123,6 +159,16 @@ class RunConfig:
         log_to_file: What a trial prints goes into files of its folder, too: True: "stdout" and "stderr";
             a name: one file; two names: one for each.
         local_dir: Refused (DeprecationWarning): pass ``storage_path``.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     for step in range(100):
+        ...         tune.report({"score": step})
+        >>> config = tune.RunConfig(name="bounded", verbose=0, stop={"training_iteration": 3})
+        >>> results = tune.Tuner(objective, run_config=config).fit()
+        >>> results[0].metrics["score"]
+        2
     """
 
     name: str | None = None
@@ -242,6 +288,23 @@ class ResumeConfig:
             ``"RESUME"``: they go on; ``"RESTART"``: they begin anew.
         unfinished: Of those that had not ended. Default ``"RESUME"``.
         errored: Of those that failed. Default ``"SKIP"``.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"]})
+        >>> tuner = tune.Tuner(
+        ...     objective,
+        ...     param_space={"x": tune.grid_search([1, 2])},
+        ...     run_config=tune.RunConfig(name="again", verbose=0),
+        ... )
+        >>> path = tuner.fit().experiment_path
+        >>> again = tune.ResumeConfig(finished=tune.ResumeConfig.ResumeType.RESTART)
+        >>> analysis = tune.run(
+        ...     objective, name="again", resume=True, resume_config=again, verbose=0
+        ... )
+        >>> sorted(trial.last_result["loss"] for trial in analysis.trials)
+        [1, 2]
     """
 
     finished: str = field(default=ResumeType.SKIP)

@@ -80,14 +80,34 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """Return the checkpoint that the trial begins from, or that it reported last; None without one."""
+    """Return the checkpoint that the trial begins from, or that it reported last; None without one.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"from_checkpoint": tune.get_checkpoint() is not None})
+        >>> results = tune.Tuner(objective, run_config=tune.RunConfig(verbose=0)).fit()
+        >>> results[0].metrics["from_checkpoint"]
+        False
+    """
     run = _run()
     path = run.checkpoint if run is not None else None
     return run.spec.checkpoint_at(path) if path else None
 
 
 class TuneContext:
-    """The running trial's names and places; None outside of a trial."""
+    """The running trial's names and places; None outside of a trial.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     context = tune.get_context()
+        ...     tune.report({"name": context.get_trial_name(), "search": context.get_experiment_name()})
+        >>> config = tune.RunConfig(name="named", verbose=0)
+        >>> metrics = tune.Tuner(objective, run_config=config).fit()[0].metrics
+        >>> metrics["name"].startswith("objective_"), metrics["search"]
+        (True, 'named')
+    """
 
     def get_experiment_name(self) -> str | None:
         """Return the name of the search."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 
 class TuneError(Exception):
-    """A search cannot go on, or was asked for what makes no sense."""
+    """A search cannot go on, or was asked for what makes no sense.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     raise ValueError("no such file")
+        >>> try:
+        ...     tune.run(objective, verbose=0)
+        ... except tune.TuneError:
+        ...     print("a trial failed")
+        a trial failed
+    """
 
 
 class ArgumentError(ValueError, AssertionError):

@@ -62,6 +62,14 @@ class Experiment:
         ValueError: ``run`` takes no config, ``name`` cannot be the name of a folder, ``stop`` or
             ``log_to_file`` makes no sense, or a function is to be saved after so many steps.
         DeprecationWarning: ``local_dir`` was given.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"]})
+        >>> search = tune.Experiment("three", objective, config={"x": tune.grid_search([1, 2, 3])})
+        >>> len(tune.run(search, verbose=0).trials)
+        3
     """
 
     # What callbacks are told of it.

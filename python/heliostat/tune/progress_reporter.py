@@ -22,7 +22,25 @@ __all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"]
 
 
 class ProgressReporter:
-    """Base of reporters; pass one as ``progress_reporter`` of ``RunConfig`` or ``tune.run``."""
+    """Base of reporters; pass one as ``progress_reporter`` of ``RunConfig`` or ``tune.run``.
+
+    Examples:
+        >>> from ray import tune
+        >>> class Counting(tune.ProgressReporter):
+        ...     def should_report(self, trials, done=False):
+        ...         return done
+        ...     def report(self, trials, done, *sys_info):
+        ...         print(len(trials), "trials have ended")
+        >>> def objective(config):
+        ...     tune.report({"loss": 1})
+        >>> tuner = tune.Tuner(
+        ...     objective,
+        ...     tune_config=tune.TuneConfig(num_samples=2),
+        ...     run_config=tune.RunConfig(progress_reporter=Counting()),
+        ... )
+        >>> _ = tuner.fit()
+        2 trials have ended
+    """
 
     def setup(
         self,
@@ -239,7 +257,14 @@ class _TableReporter(ProgressReporter):
 
 
 class CLIReporter(_TableReporter):
-    """Prints tables to the terminal."""
+    """Prints tables to the terminal.
+
+    Examples:
+        >>> from ray import tune
+        >>> reporter = tune.CLIReporter(metric_columns=["loss"], max_report_frequency=30)
+        >>> reporter.add_metric_column("accuracy")
+        >>> config = tune.RunConfig(progress_reporter=reporter)
+    """
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:
         rows = self._table(trials)
@@ -262,6 +287,11 @@ class JupyterNotebookReporter(_TableReporter):
     Args:
         overwrite: Whether a table replaces the one before.
         kwargs: As of ``CLIReporter``.
+
+    Examples:
+        >>> from ray import tune
+        >>> reporter = tune.JupyterNotebookReporter(overwrite=True, metric_columns=["loss"])
+        >>> config = tune.RunConfig(progress_reporter=reporter)
     """
 
     def __init__(self, *, overwrite: bool = True, **kwargs: Any) -> None:

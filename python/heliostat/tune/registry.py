@@ -29,6 +29,15 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
     Raises:
         TypeError: ``name`` is not a string, or ``trainable`` is neither a function nor a class of trials.
         ValueError: A function takes no config.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"]})
+        >>> tune.register_trainable("my_objective", objective)
+        >>> analysis = tune.run("my_objective", config={"x": 3}, verbose=0)
+        >>> analysis.trials[0].last_result["loss"]
+        3
     """
     _check_name(name)
     try:
@@ -47,6 +56,15 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
 
     Raises:
         TypeError: ``name`` is not a string, or ``env_creator`` cannot be called.
+
+    Examples:
+        >>> from ray import tune
+        >>> class Corridor:
+        ...     def __init__(self, length):
+        ...         self.length = length
+        >>> tune.register_env("corridor", lambda config: Corridor(config["length"]))
+
+        ``AlgorithmConfig.environment("corridor", env_config={"length": 5})`` finds it.
     """
     _check_name(name)
     if not callable(env_creator):

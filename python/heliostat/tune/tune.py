@@ -114,6 +114,14 @@ def run(
         ValueError: An argument makes no sense, or nothing can be resumed.
         NotImplementedError: An argument is refused so far; the message names what to use.
         DeprecationWarning: ``local_dir`` or ``chdir_to_trial_dir`` was given.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"loss": (config["x"] - 2) ** 2})
+        >>> space = {"x": tune.grid_search([1, 2, 3])}
+        >>> tune.run(objective, config=space, metric="loss", mode="min", verbose=0).best_config
+        {'x': 2}
     """
     if isinstance(run_or_experiment, list | tuple) and len(run_or_experiment) == 1:
         run_or_experiment = run_or_experiment[0]
@@ -190,6 +198,17 @@ def run_experiments(
     Raises:
         TuneError: A trial failed (its ``args[1]`` lists the failed trials), or ``experiments`` is
             something else.
+
+    Examples:
+        >>> from ray import tune
+        >>> def objective(config):
+        ...     tune.report({"loss": config["x"]})
+        >>> searches = {
+        ...     "first": {"run": objective, "config": {"x": 1}},
+        ...     "second": {"run": objective, "config": {"x": 2}},
+        ... }
+        >>> [trial.last_result["loss"] for trial in tune.run_experiments(searches, verbose=0)]
+        [1, 2]
     """
     trials: list[Trial] = []
     for experiment in experiments_of(experiments):

@@ -18,6 +18,13 @@ def log_once(key: str) -> bool:
 
     Returns:
         Whether to log; False everywhere after ``disable_log_once_globally``.
+
+    Examples:
+        >>> from ray.util import log_once
+        >>> for _ in range(3):
+        ...     if log_once("slow disk"):
+        ...         print("the disk is slow")
+        the disk is slow
     """
     if _disabled:
         return False
@@ -46,6 +53,15 @@ def reset_log_once(key: str | None = None) -> None:
 
     Args:
         key: The key. Default: any.
+
+    Examples:
+        >>> from ray.util import log_once
+        >>> from ray.util.debug import reset_log_once
+        >>> log_once("once"), log_once("once")
+        (True, False)
+        >>> reset_log_once("once")
+        >>> log_once("once")
+        True
     """
     if key is None:
         _logged.clear()

@@ -95,6 +95,12 @@ def from_iterators(
 
     Returns:
         The iterator.
+
+    Examples:
+        >>> from ray.util.iter import from_iterators
+        >>> numbers = from_iterators([range(2), range(10, 12)])
+        >>> sorted(numbers.for_each(lambda x: 2 * x).gather_sync())
+        [0, 2, 20, 22]
     """
     name = name or f"from_iterators[shards={len(generators)}{_repeated(repeat)}]"
     worker = heliostat.remote(ParallelIteratorWorker)
@@ -113,6 +119,16 @@ def from_actors(actors: Sequence[Any], name: str | None = None) -> ParallelItera
 
     Returns:
         The iterator.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.iter import ParallelIteratorWorker, from_actors
+        >>> @ray.remote
+        ... class Numbers(ParallelIteratorWorker):
+        ...     def __init__(self, n):
+        ...         super().__init__(range(n), repeat=False)
+        >>> sorted(from_actors([Numbers.remote(2), Numbers.remote(3)]).gather_async())
+        [0, 0, 1, 1, 2]
     """
     name = name or f"from_actors[shards={len(actors)}]"
     return ParallelIterator([_ActorSet(actors, [])], name, parent_iterators=[])
@@ -541,6 +557,16 @@ class ParallelIteratorWorker:
 
     Raises:
         ValueError: ``repeat`` with an iterator.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.iter import ParallelIteratorWorker, from_actors
+        >>> @ray.remote
+        ... class Words(ParallelIteratorWorker):
+        ...     def __init__(self, text):
+        ...         super().__init__(text.split(), repeat=False)
+        >>> list(from_actors([Words.remote("to be or")]).gather_sync())
+        ['to', 'be', 'or']
     """
 
     def __init__(self, item_generator: Any, repeat: bool) -> None:

@@ -39,6 +39,12 @@ class LocalIterator(Generic[T]):
         timeout: Seconds after which a ``_NextValueNotReady`` is given instead of waiting longer.
             Default: never.
         name: What it is called. Default ``"unknown"``.
+
+    Examples:
+        >>> from ray.util.iter import from_items
+        >>> local = from_items([1, 2, 3, 4], num_shards=1).gather_sync()
+        >>> list(local.filter(lambda x: x % 2 == 0).for_each(lambda x: x * x))
+        [4, 16]
     """
 
     # A function with a method of this name has it called before each item is fetched.

@@ -11,11 +11,34 @@ import heliostat
 
 
 class Empty(queue.Empty):
-    """Nothing to take."""
+    """Nothing to take.
+
+    Examples:
+        >>> from ray.util.queue import Empty, Queue
+        >>> queue = Queue()
+        >>> try:
+        ...     queue.get(block=False)
+        ... except Empty:
+        ...     print("nothing there")
+        nothing there
+        >>> queue.shutdown()
+    """
 
 
 class Full(queue.Full):
-    """No room."""
+    """No room.
+
+    Examples:
+        >>> from ray.util.queue import Full, Queue
+        >>> queue = Queue(maxsize=1)
+        >>> queue.put("a")
+        >>> try:
+        ...     queue.put("b", block=False)
+        ... except Full:
+        ...     print("no room")
+        no room
+        >>> queue.shutdown()
+    """
 
 
 class Queue:

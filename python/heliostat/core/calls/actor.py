@@ -39,7 +39,20 @@ _METHOD_OPTIONS = "_heliostat_method_options"
 
 
 class ActorClassInheritanceException(TypeError):
-    """An actor class was used as a base class."""
+    """An actor class was used as a base class.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Base:
+        ...     pass
+        >>> try:
+        ...     class Derived(Base):
+        ...         pass
+        ... except ray.actor.ActorClassInheritanceException:
+        ...     print("derive from the undecorated class")
+        derive from the undecorated class
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -519,5 +532,18 @@ def exit_actor() -> None:
 
     Raises:
         TypeError: This process is not an actor.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Worker:
+        ...     def leave(self):
+        ...         ray.actor.exit_actor()
+        >>> worker = Worker.remote()
+        >>> try:
+        ...     ray.get(worker.leave.remote())
+        ... except ray.exceptions.ActorDiedError:
+        ...     print("the actor has left")
+        the actor has left
     """
     _heliostat.exit_actor()

@@ -28,6 +28,14 @@ def java_function(class_name: str, function_name: str) -> NoReturn:
 
     Raises:
         NotImplementedError: Always.
+
+    Examples:
+        >>> import ray
+        >>> try:
+        ...     ray.java_function("org.example.Work", "run").remote()
+        ... except NotImplementedError:
+        ...     print("workers run Python")
+        workers run Python
     """
     raise NotImplementedError("Java workers are not supported")
 

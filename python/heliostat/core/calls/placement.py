@@ -304,6 +304,16 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
     Args:
         placement_group: The group.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> group = placement_group([{"CPU": 1}])
+        >>> ray.get(group.ready()) is not None
+        True
+        >>> remove_placement_group(group)
+        >>> ray.util.placement_group_table(group)["state"]
+        'REMOVED'
     """
     from heliostat import _heliostat
 
@@ -346,6 +356,17 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
 
     Returns:
         A dictionary of the group; without argument, one such dictionary a group by its hex id.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, placement_group_table, remove_placement_group
+        >>> group = placement_group([{"CPU": 1}], name="one")
+        >>> group.wait(60)
+        True
+        >>> row = placement_group_table(group)
+        >>> row["name"], row["state"]
+        ('one', 'CREATED')
+        >>> remove_placement_group(group)
     """
     return table_of(None if placement_group is None else placement_group.id)
 
@@ -383,7 +404,22 @@ def _entry(row: GroupRow) -> dict[str, Any]:
 
 
 def get_current_placement_group() -> PlacementGroup | None:
-    """The group that the caller runs in; ``None`` on a driver."""
+    """The group that the caller runs in; ``None`` on a driver.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import get_current_placement_group, placement_group, remove_placement_group
+        >>> from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        >>> group = placement_group([{"CPU": 1}])
+        >>> @ray.remote(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group))
+        ... def inside():
+        ...     return get_current_placement_group().bundle_specs
+        >>> ray.get(inside.remote())
+        [{'CPU': 1.0}]
+        >>> get_current_placement_group() is None  # a driver is in none
+        True
+        >>> remove_placement_group(group)
+    """
     from heliostat import _heliostat
     from heliostat.core import session
 
@@ -403,6 +439,18 @@ def check_placement_group_index(placement_group: PlacementGroup, bundle_index: i
 
     Raises:
         ValueError: There is no such bundle.
+
+    Examples:
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> from ray.util.placement_group import check_placement_group_index
+        >>> group = placement_group([{"CPU": 1}])
+        >>> check_placement_group_index(group, 0)
+        >>> try:
+        ...     check_placement_group_index(group, 1)
+        ... except ValueError:
+        ...     print("there is one bundle, 0")
+        there is one bundle, 0
+        >>> remove_placement_group(group)
     """
     if placement_group.is_empty:
         if bundle_index != -1:

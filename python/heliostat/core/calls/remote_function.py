@@ -35,6 +35,16 @@ class RemoteFunction(Generic[P, R]):
 
     Raises:
         ValueError: The function is ``async def``.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def double(x):
+        ...     return 2 * x
+        >>> isinstance(double, ray.remote_function.RemoteFunction)
+        True
+        >>> ray.get(double.options(num_cpus=0.5, name="small").remote(21))
+        42
     """
 
     remote: Callable[..., Any]

@@ -115,6 +115,14 @@ class In(_OneOf):
 
     Raises:
         ValueError: A value is not a text, or there is none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
+        >>> somewhere = NodeLabelSchedulingStrategy(hard={"region": In("eu", "us")})
+        >>> @ray.remote(scheduling_strategy=somewhere)
+        ... def work():
+        ...     pass
     """
 
 
@@ -126,15 +134,45 @@ class NotIn(_OneOf):
 
     Raises:
         ValueError: A value is not a text, or there is none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import NodeLabelSchedulingStrategy, NotIn
+        >>> elsewhere = NodeLabelSchedulingStrategy(hard={"region": NotIn("moon")})
+        >>> @ray.remote(scheduling_strategy=elsewhere)
+        ... def work():
+        ...     return "done"
+        >>> ray.get(work.remote())
+        'done'
     """
 
 
 class Exists:
-    """The node has the label."""
+    """The node has the label.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import Exists, NodeLabelSchedulingStrategy
+        >>> labelled = NodeLabelSchedulingStrategy(hard={"region": Exists()})
+        >>> @ray.remote(scheduling_strategy=labelled)
+        ... def work():
+        ...     pass
+    """
 
 
 class DoesNotExist:
-    """The node lacks the label."""
+    """The node lacks the label.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.scheduling_strategies import DoesNotExist, NodeLabelSchedulingStrategy
+        >>> not_for_sale = NodeLabelSchedulingStrategy(hard={"spot": DoesNotExist()})
+        >>> @ray.remote(scheduling_strategy=not_for_sale)
+        ... def work():
+        ...     return "done"
+        >>> ray.get(work.remote())
+        'done'
+    """
 
 
 _Operators = Mapping[str, In | NotIn | Exists | DoesNotExist]

@@ -15,6 +15,19 @@ class FailureTuple:
         obj: The object.
         path: The names that lead to it, from outside.
         parent: What holds it.
+
+    Examples:
+        >>> import threading
+        >>> from ray.util.check_serialize import inspect_serializability
+        >>> lock = threading.Lock()
+        >>> def work():
+        ...     with lock:
+        ...         pass
+        >>> import contextlib, io
+        >>> with contextlib.redirect_stdout(io.StringIO()):  # it prints what it finds
+        ...     fine, failures = inspect_serializability(work, name="work")
+        >>> fine, [failure.path for failure in failures]
+        (False, [('work', 'lock')])
     """
 
     def __init__(self, obj: Any, path: tuple[str, ...], parent: Any) -> None:

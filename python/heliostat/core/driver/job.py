@@ -29,6 +29,17 @@ class JobConfig:
     Raises:
         TypeError: ``code_search_path`` is not a list.
         ValueError: There is no such lifetime.
+
+    Examples:
+        >>> from ray.job_config import JobConfig
+        >>> config = JobConfig(
+        ...     runtime_env={"env_vars": {"LEVEL": "3"}}, ray_namespace="trading"
+        ... )
+        >>> config.set_metadata("owner", "me")
+        >>> config.ray_namespace
+        'trading'
+
+        ``ray.init(job_config=config)`` begins a job with it.
     """
 
     def __init__(

@@ -22,7 +22,14 @@ class AnnotationType(Enum):
 
 
 class RayDeprecationWarning(DeprecationWarning):
-    """Something that is used here will go; shown by default, unlike its base."""
+    """Something that is used here will go; shown by default, unlike its base.
+
+    Examples:
+        >>> import warnings
+        >>> from ray.util.annotations import RayDeprecationWarning
+        >>> warnings.simplefilter("ignore", RayDeprecationWarning)  # until the program is changed
+        >>> warnings.simplefilter("default", RayDeprecationWarning)
+    """
 
 
 if not sys.warnoptions:

@@ -68,6 +68,19 @@ class RuntimeEnvConfig(dict[str, Any]):
     Raises:
         TypeError: An argument has another type.
         ValueError: ``setup_timeout_seconds`` is neither positive nor -1.
+
+    Examples:
+        >>> import ray
+        >>> from ray.runtime_env import RuntimeEnv, RuntimeEnvConfig
+        >>> env = RuntimeEnv(
+        ...     env_vars={"LEVEL": "3"}, config=RuntimeEnvConfig(setup_timeout_seconds=60)
+        ... )
+        >>> @ray.remote(runtime_env=env)
+        ... def level():
+        ...     import os
+        ...     return os.environ["LEVEL"]
+        >>> ray.get(level.remote())
+        '3'
     """
 
     known_fields: ClassVar[set[str]] = set(_CONFIG)

@@ -57,6 +57,20 @@ class CheckpointConfig:
     Raises:
         InvalidCheckpointingConfig: There is no column's name, no path, no such file system, or a class
             is not one of those that it must derive from.
+
+    Examples:
+        >>> import tempfile
+        >>> import ray
+        >>> from ray.data.checkpoint import CheckpointConfig
+        >>> context = ray.data.DataContext.get_current().copy()
+        >>> context.checkpoint_config = CheckpointConfig(
+        ...     id_column="id", checkpoint_path=tempfile.mkdtemp()
+        ... )
+        >>> out = tempfile.mkdtemp()
+        >>> with ray.data.DataContext.current(context):
+        ...     ray.data.range(10).write_parquet(out)  # run again after a failure, it goes on
+        >>> ray.data.read_parquet(out).count()
+        10
     """
 
     DEFAULT_CHECKPOINT_PATH_BUCKET_ENV_VAR = "RAY_DATA_CHECKPOINT_PATH_BUCKET"

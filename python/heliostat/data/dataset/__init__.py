@@ -401,7 +401,16 @@ class Dataset(Writers):
 
 
 class MaterializedDataset(Dataset):
-    """A dataset whose blocks are in the object store."""
+    """A dataset whose blocks are in the object store.
+
+    Examples:
+        >>> import ray
+        >>> kept = ray.data.range(4).map_batches(lambda b: {"id": b["id"] * 2}).materialize()
+        >>> type(kept).__name__, kept.num_blocks() > 0
+        ('MaterializedDataset', True)
+        >>> kept.take_all()
+        [{'id': 0}, {'id': 2}, {'id': 4}, {'id': 6}]
+    """
 
     _is_materialized = True
 

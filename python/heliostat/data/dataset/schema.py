@@ -18,6 +18,12 @@ class Schema:
     Args:
         base_schema: The ``pyarrow.Schema``.
         data_context: Has no effect.
+
+    Examples:
+        >>> import ray
+        >>> schema = ray.data.from_items([{"name": "a", "size": 1}]).schema()
+        >>> schema.names, [str(type_) for type_ in schema.types]
+        (['name', 'size'], ['string', 'int64'])
     """
 
     def __init__(self, base_schema: Any, *, data_context: DataContext | None = None) -> None:

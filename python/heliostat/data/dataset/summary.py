@@ -29,6 +29,12 @@ class DatasetSummary:
     Args:
         schema: The dataset's schema.
         stats: Statistics by column.
+
+    Examples:
+        >>> import ray
+        >>> summary = ray.data.range(4).summary()
+        >>> summary.to_pandas().set_index("statistic")["id"]["mean"]
+        1.5
     """
 
     STATISTIC_COLUMN = "statistic"

@@ -43,6 +43,15 @@ def list_stats_summaries() -> list[DatasetStatsSummary]:
 
     They are kept where ``DataContext.enable_stats_summary_collection`` was set when the dataset was
     made: the newest 10,000, as :meth:`Dataset.get_stats_summary` gives them.
+
+    Examples:
+        >>> import ray
+        >>> context = ray.data.DataContext.get_current().copy()
+        >>> context.enable_stats_summary_collection = True
+        >>> with ray.data.DataContext.current(context):
+        ...     ds = ray.data.range(4).materialize()
+        >>> len(ray.data.list_stats_summaries()) > 0
+        True
     """
     found: list[DatasetStatsSummary] = ray.get(_keeper().all.remote())
     return found

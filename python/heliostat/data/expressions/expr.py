@@ -744,7 +744,15 @@ def lit(value: object) -> Expr:
 
 
 def star() -> Expr:
-    """Return all columns, as one struct a row."""
+    """Return all columns, as one struct a row.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import star
+        >>> ds = ray.data.from_items([{"a": 1, "b": 2}]).with_column("both", star())
+        >>> ds.take_all()
+        [{'a': 1, 'b': 2, 'both': {'a': 1, 'b': 2}}]
+    """
     return StarExpr()
 
 
@@ -758,6 +766,13 @@ def unnest(expr: Expr) -> Expr:
 
     Raises:
         TypeError: It is not an expression, or ``unnest`` itself.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.expressions import col, unnest
+        >>> ds = ray.data.from_items([{"point": {"x": 1, "y": 2}}])
+        >>> ds.with_columns(unnest(col("point"))).take_all()
+        [{'point': {'x': 1, 'y': 2}, 'x': 1, 'y': 2}]
     """
     if isinstance(expr, UnnestExpr):
         raise TypeError("unnest() cannot be nested inside another unnest().")

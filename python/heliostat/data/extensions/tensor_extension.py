@@ -55,6 +55,13 @@ def create_arrow_fixed_shape_tensor_type(
     Args:
         shape: The shape.
         dtype: The type of the entries: Arrow's or numpy's.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ray.data.extensions import create_arrow_fixed_shape_tensor_type
+        >>> type_ = create_arrow_fixed_shape_tensor_type((2, 3), np.dtype("float32"))
+        >>> list(type_.shape), str(type_.value_type)
+        ([2, 3], 'float')
     """
     inner = dtype if isinstance(dtype, pa.DataType) else pa.from_numpy_dtype(np.dtype(dtype))
     return pa.fixed_shape_tensor(inner, list(shape))
@@ -75,6 +82,15 @@ def column_needs_tensor_extension(s: pd.Series) -> bool:
 
     Args:
         s: The column.
+
+    Examples:
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from ray.data.extensions import column_needs_tensor_extension
+        >>> column_needs_tensor_extension(pd.Series([np.zeros(2), np.ones(2)]))
+        True
+        >>> column_needs_tensor_extension(pd.Series([1, 2]))
+        False
     """
     return s.dtype.kind == "O" and len(s) > 0 and isinstance(s.iloc[0], np.ndarray)
 

@@ -60,6 +60,14 @@ class DataIterator(abc.ABC):
 
     ``Dataset.iterator()``, ``Dataset.streaming_split()`` and ``train.get_dataset_shard()`` give one.
     It can be sent to other workers.
+
+    Examples:
+        >>> import ray
+        >>> rows = ray.data.range(4).iterator()
+        >>> [batch["id"].tolist() for batch in rows.iter_batches(batch_size=2)]
+        [[0, 1], [2, 3]]
+        >>> [row["id"] for row in rows.iter_rows()]  # once more
+        [0, 1, 2, 3]
     """
 
     _place = Position()  # of the loop that was begun last

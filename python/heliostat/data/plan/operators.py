@@ -98,6 +98,13 @@ class TaskPoolStrategy:
 
     Raises:
         ValueError: ``size`` is below 1.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import TaskPoolStrategy
+        >>> ds = ray.data.range(3).map(lambda row: {"id": -row["id"]}, compute=TaskPoolStrategy(size=2))
+        >>> ds.take_all()
+        [{'id': 0}, {'id': -1}, {'id': -2}]
     """
 
     def __init__(self, size: int | None = None) -> None:
@@ -129,6 +136,18 @@ class ActorPoolStrategy:
     Raises:
         ValueError: A size is below 1, ``size`` is given beside the others, or they contradict each
             other.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import ActorPoolStrategy
+        >>> class Model:
+        ...     def __init__(self):
+        ...         self.weight = 3  # loaded once in each actor
+        ...     def __call__(self, batch):
+        ...         return {"score": batch["id"] * self.weight}
+        >>> pool = ActorPoolStrategy(min_size=1, max_size=2)
+        >>> ray.data.range(3).map_batches(Model, compute=pool).take_all()
+        [{'score': 0}, {'score': 3}, {'score': 6}]
     """
 
     def __init__(
@@ -315,7 +334,13 @@ class Union(Operator):
 
 
 class MixStoppingCondition(enum.Enum):
-    """When a mix ends: with its shortest dataset, or with the longest while the others drop out."""
+    """When a mix ends: with its shortest dataset, or with the longest while the others drop out.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import MixStoppingCondition
+        >>> condition = MixStoppingCondition.STOP_ON_SHORTEST
+    """
 
     STOP_ON_SHORTEST = "stop_on_shortest"
     STOP_ON_LONGEST_DROP = "stop_on_longest_drop"

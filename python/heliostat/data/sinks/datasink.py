@@ -31,6 +31,17 @@ class WriteResult:
         num_rows: Rows.
         size_bytes: Bytes in memory.
         write_returns: What ``write`` returned, one entry a task.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import Datasink
+        >>> class Telling(Datasink):
+        ...     def write(self, blocks, ctx):
+        ...         return "done"
+        ...     def on_write_complete(self, write_result):
+        ...         print(write_result.num_rows, set(write_result.write_returns))
+        >>> ray.data.range(10).write_datasink(Telling())
+        10 {'done'}
     """
 
     num_rows: int
@@ -57,7 +68,20 @@ WRITE_ID = "write_uuid"  # among the options of a task: the same in all tasks of
 
 
 class Datasink(Generic[T]):
-    """Base class of sinks. Tasks may be tried again: ``write`` must bear that."""
+    """Base class of sinks. Tasks may be tried again: ``write`` must bear that.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data import Datasink
+        >>> from ray.data.block import BlockAccessor
+        >>> class Counting(Datasink):
+        ...     def write(self, blocks, ctx):
+        ...         return sum(BlockAccessor.for_block(block).num_rows() for block in blocks)
+        ...     def on_write_complete(self, write_result):
+        ...         print(sum(write_result.write_returns), "rows are written")
+        >>> ray.data.range(10).write_datasink(Counting())
+        10 rows are written
+    """
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Called once, where the dataset is written from, before any task.

@@ -106,7 +106,21 @@ def _joined(several: Iterable[Any]) -> pa.Table:
 
 
 class RowBasedFileDatasink(_FileDatasink):
-    """Writes each row to a file: implement :meth:`write_row_to_file`."""
+    """Writes each row to a file: implement :meth:`write_row_to_file`.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import ray
+        >>> from ray.data.datasource import RowBasedFileDatasink
+        >>> class Texts(RowBasedFileDatasink):
+        ...     def write_row_to_file(self, row, file):
+        ...         file.write(row["text"].encode())
+        >>> folder = tempfile.mkdtemp()
+        >>> ds = ray.data.from_items([{"text": "a"}, {"text": "b"}])
+        >>> ds.write_datasink(Texts(folder, file_format="txt"))
+        >>> len(os.listdir(folder))
+        2
+    """
 
     def write_row_to_file(self, row: Row, file: Any) -> None:
         """Write a row to an open file. To be implemented.
@@ -143,6 +157,19 @@ class BlockBasedFileDatasink(_FileDatasink):
         min_rows_per_file: Join blocks until a file has so many rows. Default: a file for each block.
         **file_datasink_kwargs: ``filesystem``, ``try_create_dir``, ``open_stream_args``,
             ``filename_provider``, ``dataset_uuid``, ``file_format`` and ``mode``.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import ray
+        >>> from ray.data.block import BlockAccessor
+        >>> from ray.data.datasource import BlockBasedFileDatasink
+        >>> class Csv(BlockBasedFileDatasink):
+        ...     def write_block_to_file(self, block, file):
+        ...         file.write(block.to_pandas().to_csv(index=False).encode())
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(4).write_datasink(Csv(folder, file_format="csv", min_rows_per_file=4))
+        >>> ray.data.read_csv(folder).count()
+        4
     """
 
     def __init__(

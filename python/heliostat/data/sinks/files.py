@@ -27,7 +27,18 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of missing
 
 
 class SaveMode(str, enum.Enum):
-    """The treatment of a folder that is there: add files, refuse, empty it first, or do nothing."""
+    """The treatment of a folder that is there: add files, refuse, empty it first, or do nothing.
+
+    Examples:
+        >>> import tempfile
+        >>> import ray
+        >>> from ray.data import SaveMode
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(2).write_parquet(folder)
+        >>> ray.data.range(3).write_parquet(folder, mode=SaveMode.OVERWRITE)
+        >>> ray.data.read_parquet(folder).count()
+        3
+    """
 
     CREATE = "create"
     APPEND = "append"
@@ -43,6 +54,18 @@ class FilenameProvider:
     Args:
         dataset_uuid: What names begin with, if anything.
         file_format: What they end with, without the dot.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import ray
+        >>> from ray.data import FilenameProvider
+        >>> class Named(FilenameProvider):
+        ...     def get_filename_for_task(self, write_uuid, task_index):
+        ...         return f"part-{task_index}.parquet"
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(4, override_num_blocks=1).write_parquet(folder, filename_provider=Named())
+        >>> os.listdir(folder)
+        ['part-0_000000.parquet']
     """
 
     def __init__(self, dataset_uuid: str | None = None, file_format: str | None = None) -> None:

@@ -164,6 +164,13 @@ class RandomIntRowDatasource(Datasource):
     Args:
         n: Rows.
         num_columns: Columns, ``c_0`` and so on, of integers below 2**63.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.datasource import RandomIntRowDatasource
+        >>> ds = ray.data.read_datasource(RandomIntRowDatasource(n=100, num_columns=2))
+        >>> ds.count()
+        100
     """
 
     def __init__(self, n: int, num_columns: int) -> None:

@@ -30,6 +30,16 @@ class ReadTask:
         metadata: ``num_rows``, ``size_bytes`` and ``input_files`` of them, None where unknown.
         schema: Their Arrow schema, if it is known.
         per_task_row_limit: Rows to read at most.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> from ray.data import ReadTask
+        >>> from ray.data.block import BlockMetadata
+        >>> part = ReadTask(
+        ...     lambda: [pa.table({"id": [1, 2]})], BlockMetadata(num_rows=2, size_bytes=16)
+        ... )
+        >>> [table.num_rows for table in part()]
+        [2]
     """
 
     def __init__(
@@ -64,6 +74,29 @@ class ReadTask:
 class Datasource:
     """Base class of sources: derive from it, implement :meth:`get_read_tasks` and
     :meth:`estimate_inmemory_data_size`, and pass an instance to ``ray.data.read_datasource``.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> import ray
+        >>> from ray.data import Datasource, ReadTask
+        >>> from ray.data.block import BlockMetadata
+        >>> class Squares(Datasource):
+        ...     def __init__(self, n):
+        ...         self.n = n
+        ...     def estimate_inmemory_data_size(self):
+        ...         return 8 * self.n
+        ...     def get_read_tasks(self, parallelism, per_task_row_limit=None, data_context=None):
+        ...         def read(start, stop):
+        ...             yield pa.table({"square": [i * i for i in range(start, stop)]})
+        ...         half = self.n // 2
+        ...         return [
+        ...             ReadTask(
+        ...                 lambda a=a, b=b: read(a, b), BlockMetadata(num_rows=b - a, size_bytes=8 * (b - a))
+        ...             )
+        ...             for a, b in ((0, half), (half, self.n))
+        ...         ]
+        >>> ray.data.read_datasource(Squares(4)).take_all()
+        [{'square': 0}, {'square': 1}, {'square': 4}, {'square': 9}]
     """
 
     def get_name(self) -> str:
@@ -225,6 +258,12 @@ def read_datasource(
 
     Raises:
         TypeError: There are others, and the source is not of that kind.
+
+    Examples:
+        >>> import ray
+        >>> from ray.data.datasource import RandomIntRowDatasource
+        >>> ray.data.read_datasource(RandomIntRowDatasource(n=100, num_columns=2)).columns()
+        ['c_0', 'c_1']
     """
     given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
     more = {name: read_args.pop(name) for name in options.REMOTE if name in read_args}

@@ -19,12 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class FileShuffleConfig:
-    """Read files in random order.
+    r"""Read files in random order.
 
     Args:
         seed: The same order whenever the program is run. Default: another one each time.
         reseed_after_execution: With a seed: another order each time the same dataset is executed.
             Default True.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import ray
+        >>> from ray.data import FileShuffleConfig
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for i in range(4):
+        ...     _ = (folder / f"{i}.csv").write_text(f"x\n{i}\n")
+        >>> ds = ray.data.read_csv(str(folder), shuffle=FileShuffleConfig(seed=7))
+        >>> sorted(row["x"] for row in ds.take_all())
+        [0, 1, 2, 3]
     """
 
     seed: int | None = None

@@ -21,6 +21,14 @@ def from_dask(df: Any) -> MaterializedDataset:
 
     Args:
         df: The DataFrame.
+
+    Examples:
+        >>> import dask.dataframe as dd
+        >>> import pandas as pd
+        >>> import ray
+        >>> frame = dd.from_pandas(pd.DataFrame({"x": [1, 2]}), npartitions=1)
+        >>> ray.data.from_dask(frame).take_all()
+        [{'x': 1}, {'x': 2}]
     """
     required("dask.dataframe", "Dask DataFrames")
     compute = ray.remote(_computed)

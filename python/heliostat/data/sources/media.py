@@ -32,6 +32,10 @@ class TimeRange:
 
     Raises:
         ValueError: It is empty, or begins before 0.
+
+    Examples:
+        >>> from ray.data.datasource import TimeRange
+        >>> span = TimeRange(start_time=0, end_time=10**9)  # the first second
     """
 
     start_time: int

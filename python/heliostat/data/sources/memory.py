@@ -244,6 +244,12 @@ def from_blocks(blocks: list[pa.Table]) -> MaterializedDataset:
 
     Args:
         blocks: The tables or DataFrames.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> import ray
+        >>> ray.data.from_blocks([pa.table({"x": [1]}), pa.table({"x": [2]})]).take_all()
+        [{'x': 1}, {'x': 2}]
     """
     return put_tables([block.from_batch(b, "from_blocks") for b in blocks])
 

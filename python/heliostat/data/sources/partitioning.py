@@ -15,7 +15,13 @@ from heliostat.data.sources.files import resolve
 
 
 class PartitionStyle(str, enum.Enum):
-    """How folders name columns: ``name=value``, or values alone."""
+    """How folders name columns: ``name=value``, or values alone.
+
+    Examples:
+        >>> from ray.data.datasource import Partitioning, PartitionStyle
+        >>> Partitioning(PartitionStyle.HIVE).style
+        <PartitionStyle.HIVE: 'hive'>
+    """
 
     HIVE = "hive"
     DIRECTORY = "dir"
@@ -23,7 +29,7 @@ class PartitionStyle(str, enum.Enum):
 
 @dataclass
 class Partitioning:
-    """How folders name columns.
+    r"""How folders name columns.
 
     Args:
         style: "hive" (``name=value``) or "dir" (values alone; ``field_names`` gives the names).
@@ -32,6 +38,17 @@ class Partitioning:
             "dir", None passes over a folder.
         field_types: Python types of the values by name. Default: str.
         filesystem: Where ``base_dir`` is, if its path does not say so.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import ray
+        >>> from ray.data.datasource import Partitioning
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> (folder / "2024").mkdir()
+        >>> _ = (folder / "2024/a.csv").write_text("x\n1\n")
+        >>> years = Partitioning("dir", base_dir=str(folder), field_names=["year"], field_types={"year": int})
+        >>> ray.data.read_csv(str(folder), partitioning=years).take_all()
+        [{'x': 1, 'year': 2024}]
     """
 
     style: PartitionStyle | str = PartitionStyle.HIVE
@@ -75,6 +92,11 @@ class PathPartitionParser:
 
     Raises:
         ValueError: The style is unknown, or "dir" without ``field_names``.
+
+    Examples:
+        >>> from ray.data.datasource import PathPartitionParser
+        >>> PathPartitionParser.of()("bucket/year=2024/month=5/a.csv")
+        {'year': '2024', 'month': '5'}
     """
 
     def __init__(self, partitioning: Partitioning) -> None:
@@ -160,12 +182,26 @@ class PathPartitionParser:
 
 
 class PathPartitionFilter:
-    """Keeps the files whose partition columns pass a function.
+    r"""Keeps the files whose partition columns pass a function.
 
     Args:
         path_partition_parser: Finds the columns.
         filter_fn: Takes a dict of the partition columns; returns whether the file is read. ``None``:
             all are.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import ray
+        >>> from ray.data.datasource import PathPartitionFilter
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for year in (2023, 2024):
+        ...     (folder / f"year={year}").mkdir()
+        ...     _ = (folder / f"year={year}" / "a.csv").write_text(f"x\n{year}\n")
+        >>> newer = PathPartitionFilter.of(lambda columns: columns["year"] == "2024")
+        >>> ray.data.read_csv(str(folder), partition_filter=newer).columns()
+        ['x', 'year']
+        >>> ray.data.read_csv(str(folder), partition_filter=newer).count()
+        1
     """
 
     def __init__(

@@ -211,6 +211,16 @@ def read_orc(paths: str | list[str], **options: object) -> Dataset:
 
     Raises:
         FileNotFoundError: A path does not exist.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import pyarrow as pa
+        >>> import pyarrow.orc
+        >>> import ray
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "a.orc")
+        >>> pyarrow.orc.write_table(pa.table({"x": [1, 2]}), str(path))
+        >>> ray.data.read_orc(str(path)).take_all()
+        [{'x': 1}, {'x': 2}]
     """
     source, concurrency = _source(paths, options, ["orc"], None)
     remote = shared.of_tasks(options)
@@ -321,6 +331,17 @@ def read_avro(paths: str | list[str], **options: object) -> Dataset:
 
     Raises:
         ImportError: While executing: the package ``fastavro`` is not installed.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import fastavro
+        >>> import ray
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "a.avro")
+        >>> schema = {"type": "record", "name": "row", "fields": [{"name": "x", "type": "int"}]}
+        >>> with open(path, "wb") as file:
+        ...     fastavro.writer(file, schema, [{"x": 1}, {"x": 2}])
+        >>> ray.data.read_avro(str(path)).take_all()
+        [{'x': 1}, {'x': 2}]
     """
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
@@ -347,6 +368,14 @@ def read_tfrecords(
     Raises:
         ImportError: While executing: ``protobuf`` or ``google-crc32c`` is not installed.
         ValueError: While executing: a record is not an example, or does not agree with the schema.
+
+    Examples:
+        >>> import tempfile
+        >>> import ray
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.from_items([{"x": 1, "name": b"one"}]).write_tfrecords(folder)
+        >>> ray.data.read_tfrecords(folder).take_all()
+        [{'x': 1, 'name': b'one'}]
     """
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)
@@ -388,6 +417,14 @@ def read_webdataset(
     Raises:
         ValueError: While executing: the files of a row are not next to each other, or a file would be
             unpickled, see the environment variable that the message names.
+
+    Examples:
+        >>> import tempfile
+        >>> import ray
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.from_items([{"__key__": "0", "txt": "hello"}]).write_webdataset(folder)
+        >>> ray.data.read_webdataset(folder).take_all()[0]["txt"]
+        'hello'
     """
     source, concurrency = _source(paths, options, None, None)
     remote = shared.of_tasks(options)

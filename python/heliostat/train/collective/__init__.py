@@ -21,6 +21,16 @@ def barrier() -> None:
     Raises:
         RuntimeError: Not called in a training function, or other ranks call something else.
         MissingRankError: Some rank did not come in time; the text names it, with its stack.
+
+    Examples:
+        >>> from ray import train
+        >>> from ray.train import DataParallelTrainer, ScalingConfig
+        >>> def work():
+        ...     # rank 0 fetches the data here; the others wait
+        ...     train.collective.barrier()
+        ...     return "all are here"
+        >>> DataParallelTrainer(work, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
+        'all are here'
     """
     current_session("collective.barrier").meet("barrier", None)
 

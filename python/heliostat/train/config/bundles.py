@@ -23,6 +23,21 @@ class PlacementGroupFactory:
     Raises:
         ValueError: There are no bundles, or one is not a dict.
         RuntimeError: A placement group has no such option.
+
+    Examples:
+        >>> import ray
+        >>> from ray import tune
+        >>> @ray.remote(num_cpus=1)
+        ... def part(x):
+        ...     return 2 * x
+        >>> def objective(config):
+        ...     tune.report({"sum": sum(ray.get([part.remote(x) for x in range(3)]))})
+        >>> needs = tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}])  # one for the trial, one for parts
+        >>> tuner = tune.Tuner(
+        ...     tune.with_resources(objective, needs), run_config=tune.RunConfig(verbose=0)
+        ... )
+        >>> tuner.fit()[0].metrics["sum"]
+        6
     """
 
     def __init__(

@@ -174,6 +174,12 @@ class LoggingConfig:
 
     Raises:
         ValueError: There is no such level.
+
+    Examples:
+        >>> from ray.train import LoggingConfig, RunConfig
+        >>> config = RunConfig(logging_config=LoggingConfig(log_level="WARNING"))
+        >>> config.logging_config.log_level
+        'WARNING'
     """
 
     log_level: str = "INFO"

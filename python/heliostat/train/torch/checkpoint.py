@@ -16,6 +16,13 @@ class TorchCheckpoint(FrameworkCheckpoint):
     """A checkpoint whose file ``model.pt`` holds a model or its state.
 
     Nothing needs it: ``torch.save`` into a folder and ``Checkpoint.from_directory`` do the same.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train.torch import TorchCheckpoint
+        >>> saved = TorchCheckpoint.from_state_dict(torch.nn.Linear(2, 1).state_dict())
+        >>> saved.get_model(torch.nn.Linear(2, 1))
+        Linear(in_features=2, out_features=1, bias=True)
     """
 
     MODEL_FILENAME = "model.pt"

@@ -27,6 +27,19 @@ class TorchConfig(BackendConfig):
 
     Raises:
         ValueError: Another ``init_method``, or a timeout that is not positive.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchConfig, TorchTrainer
+        >>> def work():
+        ...     return torch.distributed.get_backend()
+        >>> TorchTrainer(
+        ...     work,
+        ...     torch_config=TorchConfig(backend="gloo", timeout_s=300),
+        ...     scaling_config=ScalingConfig(num_workers=2),
+        ... ).fit().return_value
+        'gloo'
     """
 
     backend: str | None = None
@@ -77,6 +90,18 @@ class FaultTolerantConfig(TorchConfig):
 
     Raises:
         ValueError: One of them is not a whole number from 1 up.
+
+    Examples:
+        >>> from ray.train import FailureConfig, RunConfig, ScalingConfig
+        >>> from ray.train.torch import FaultTolerantConfig, TorchTrainer
+        >>> def work():
+        ...     ...  # uses ray.train.torch.fault_tolerant
+        >>> trainer = TorchTrainer(
+        ...     work,
+        ...     torch_config=FaultTolerantConfig(workers_per_replica=1, min_replicas=1),
+        ...     scaling_config=ScalingConfig(num_workers=2),
+        ...     run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
+        ... )
     """
 
     workers_per_replica: int = 1

@@ -16,6 +16,14 @@ def get_device() -> torch.device:
 
     Raises:
         RuntimeError: Not called in a training function.
+
+    Examples:
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, get_device
+        >>> def work():
+        ...     return str(get_device())
+        >>> TorchTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        'cpu'
     """
     if not has_session():
         raise RuntimeError(
@@ -26,7 +34,16 @@ def get_device() -> torch.device:
 
 
 def get_devices() -> list[torch.device]:
-    """Return all devices of this worker: its GPUs, or the CPU."""
+    """Return all devices of this worker: its GPUs, or the CPU.
+
+    Examples:
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, get_devices
+        >>> def work():
+        ...     return [str(device) for device in get_devices()]
+        >>> TorchTrainer(work, scaling_config=ScalingConfig(num_workers=0)).fit().return_value
+        ['cpu']
+    """
     import torch
 
     own = os.environ.get("HELIOSTAT_TRAIN_GPU_INDICES", "")

@@ -34,6 +34,17 @@ def prepare_data_loader(
 
     Raises:
         RuntimeError: Not called in a training function.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, prepare_data_loader
+        >>> def work():
+        ...     rows = torch.utils.data.TensorDataset(torch.arange(8))
+        ...     loader = prepare_data_loader(torch.utils.data.DataLoader(rows, batch_size=2))
+        ...     return [batch[0].tolist() for batch in loader]
+        >>> TorchTrainer(work, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
+        [[0, 2], [4, 6]]
     """
     context = current_session("prepare_data_loader").context
     if context.get_world_size() > 1 and add_dist_sampler and _may_split(data_loader):

@@ -35,6 +35,16 @@ def prepare_model(
     Raises:
         ValueError: Another strategy.
         RuntimeError: Not called in a training function.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, prepare_model
+        >>> def work():
+        ...     model = prepare_model(torch.nn.Linear(2, 1))
+        ...     return type(model).__name__
+        >>> TorchTrainer(work, scaling_config=ScalingConfig(num_workers=2)).fit().return_value
+        'DistributedDataParallel'
     """
     if parallel_strategy not in ("ddp", "fsdp", None):
         raise ValueError(f"parallel_strategy={parallel_strategy!r} must be 'ddp', 'fsdp' or None.")

@@ -14,6 +14,18 @@ def enable_reproducibility(seed: int = 0) -> None:
 
     Args:
         seed: The same on every worker; each rank adds its number to it. Default 0.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, enable_reproducibility
+        >>> def work():
+        ...     enable_reproducibility(seed=7)
+        ...     return torch.rand(1).item()
+        >>> one = ScalingConfig(num_workers=1)
+        >>> first, second = (TorchTrainer(work, scaling_config=one).fit().return_value for _ in range(2))
+        >>> first == second
+        True
     """
     global _enabled
     import torch

@@ -14,6 +14,19 @@ class LoggerCallback(Callback):
     """Base of loggers: ``log_trial_*`` is called with one trial at a time, in the driver.
 
     The loggers of this package are called in a thread beside the search, a subclass in the search's own.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.logger import LoggerCallback
+        >>> class Printing(LoggerCallback):
+        ...     def log_trial_result(self, iteration, trial, result):
+        ...         print("report", result["training_iteration"], "loss", result["loss"])
+        >>> def objective(config):
+        ...     tune.report({"loss": 0.5})
+        >>> _ = tune.Tuner(
+        ...     objective, run_config=tune.RunConfig(verbose=0, callbacks=[Printing()])
+        ... ).fit()
+        report 1 loss 0.5
     """
 
     # Whether a class, though not those made from it, is called in the thread.

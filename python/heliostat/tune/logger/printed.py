@@ -17,6 +17,14 @@ def pretty_print(result: Mapping[str, Any], exclude: set[str] | None = None) -> 
     Args:
         result: A report, with what is added to it.
         exclude: Names to leave out besides.
+
+    Examples:
+        >>> from ray.tune.logger import pretty_print
+        >>> print(pretty_print({"loss": 0.5, "time": {"step": 2}}))
+        loss: 0.5
+        time:
+          step: 2
+        <BLANKLINE>
     """
     without = {*LEFT_OUT, *(exclude or ())}
     kept = {k: v for k, v in result.items() if v is not None and k not in without}

@@ -217,6 +217,16 @@ class ResourceChangingScheduler(TrialScheduler):
             (``get_live_trials()``, ``total_resources()``), the trial, the result and this scheduler.
             Returns a ``PlacementGroupFactory``, or None for no change. Default: ``DistributeResources()``;
             None: nothing changes.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.schedulers import ASHAScheduler, ResourceChangingScheduler
+        >>> def twice(search, trial, result, scheduler):
+        ...     if result["training_iteration"] == 5:
+        ...         return tune.PlacementGroupFactory([{"CPU": 2}])
+        ...     return None  # no change
+        >>> scheduler = ResourceChangingScheduler(ASHAScheduler(), resources_allocation_function=twice)
+        >>> config = tune.TuneConfig(metric="loss", mode="min", scheduler=scheduler)
     """
 
     def __init__(

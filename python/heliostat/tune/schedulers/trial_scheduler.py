@@ -14,7 +14,26 @@ if TYPE_CHECKING:
 
 
 class TrialScheduler:
-    """Base of schedulers. ``tune_controller`` has ``get_trials()`` and ``get_live_trials()``."""
+    """Base of schedulers. ``tune_controller`` has ``get_trials()`` and ``get_live_trials()``.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+        >>> class FirstThree(FIFOScheduler):
+        ...     def on_trial_result(self, tune_controller, trial, result):
+        ...         enough = result["training_iteration"] >= 3
+        ...         return TrialScheduler.STOP if enough else TrialScheduler.CONTINUE
+        >>> def objective(config):
+        ...     for step in range(100):
+        ...         tune.report({"step": step})
+        >>> tuner = tune.Tuner(
+        ...     objective,
+        ...     tune_config=tune.TuneConfig(scheduler=FirstThree()),
+        ...     run_config=tune.RunConfig(verbose=0),
+        ... )
+        >>> tuner.fit()[0].metrics["step"]
+        2
+    """
 
     CONTINUE = "CONTINUE"
     PAUSE = "PAUSE"
@@ -185,7 +204,21 @@ def may_grow(controller: Any) -> bool:
 
 
 class FIFOScheduler(TrialScheduler):
-    """Runs every trial to its end."""
+    """Runs every trial to its end.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.schedulers import FIFOScheduler
+        >>> def objective(config):
+        ...     tune.report({"loss": 1})
+        >>> tuner = tune.Tuner(
+        ...     objective,
+        ...     tune_config=tune.TuneConfig(scheduler=FIFOScheduler(), num_samples=2),
+        ...     run_config=tune.RunConfig(verbose=0),
+        ... )
+        >>> len(tuner.fit())
+        2
+    """
 
     @property
     def decides(self) -> bool:

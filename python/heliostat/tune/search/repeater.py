@@ -36,6 +36,21 @@ class Repeater(Searcher):
 
     Raises:
         ValueError: ``repeat`` is below 1.
+
+    Examples:
+        >>> from ray.tune.search import Repeater, Searcher
+        >>> class Counting(Searcher):
+        ...     def __init__(self):
+        ...         super().__init__(metric="loss", mode="min")
+        ...         self.x = 0
+        ...     def suggest(self, trial_id):
+        ...         self.x += 1
+        ...         return {"x": self.x}
+        ...     def on_trial_complete(self, trial_id, result=None, error=False):
+        ...         pass
+        >>> twice = Repeater(Counting(), repeat=2, set_index=False)
+        >>> twice.suggest("a"), twice.suggest("b"), twice.suggest("c")
+        ({'x': 1}, {'x': 1}, {'x': 2})
     """
 
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True) -> None:

@@ -268,6 +268,22 @@ class ConcurrencyLimiter(Searcher):
     Raises:
         ValueError: ``max_concurrent`` is below 1.
         TypeError: ``searcher`` is not a ``Searcher``.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.search import ConcurrencyLimiter, Searcher
+        >>> class Counting(Searcher):
+        ...     def __init__(self):
+        ...         super().__init__(metric="loss", mode="min")
+        ...         self.x = 0
+        ...     def suggest(self, trial_id):
+        ...         self.x += 1
+        ...         return {"x": self.x}
+        ...     def on_trial_complete(self, trial_id, result=None, error=False):
+        ...         pass
+        >>> limited = ConcurrencyLimiter(Counting(), max_concurrent=1)
+        >>> limited.suggest("a"), limited.suggest("b")  # the second waits for the first one's result
+        ({'x': 1}, None)
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:

@@ -44,7 +44,13 @@ class Stopper(abc.ABC):
 
 
 class NoopStopper(Stopper):
-    """Stops nothing."""
+    """Stops nothing.
+
+    Examples:
+        >>> from ray.tune.stopper import NoopStopper
+        >>> NoopStopper()("trial_1", {"loss": 1.0})
+        False
+    """
 
     @property
     def decides(self) -> bool:
@@ -245,6 +251,16 @@ class ExperimentPlateauStopper(Stopper):
 
     Raises:
         ValueError: An argument makes no sense.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.stopper import ExperimentPlateauStopper
+        >>> stopper = ExperimentPlateauStopper("loss", std=0.01, top=2, mode="min")
+        >>> config = tune.RunConfig(stop=stopper)
+        >>> stopper("trial_1", {"loss": 1.0}), stopper.stop_all()
+        (False, False)
+        >>> stopper("trial_2", {"loss": 1.0}), stopper.stop_all()
+        (True, True)
     """
 
     def __init__(

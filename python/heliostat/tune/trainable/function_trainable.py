@@ -119,6 +119,17 @@ def wrap_function(train_func: Any, name: str | None = None) -> type[FunctionTrai
     Raises:
         TuneError: ``train_func`` cannot be called.
         ValueError: It takes no config.
+
+    Examples:
+        >>> from ray import tune
+        >>> from ray.tune.trainable import wrap_function
+        >>> def objective(config):
+        ...     for step in range(2):
+        ...         tune.report({"step": step})
+        >>> trainable = wrap_function(objective)(config={})
+        >>> trainable.train()["step"], trainable.train()["step"]
+        (0, 1)
+        >>> trainable.stop()
     """
     check(train_func)
     own = {"function": staticmethod(train_func)}

@@ -76,6 +76,11 @@ def is_backend_available(backend: str) -> bool:
 
     Returns:
         Whether it can; ``False`` for a name that is none.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> collective.is_backend_available("gloo"), collective.is_backend_available("pigeon")
+        (True, False)
     """
     try:
         return nccl_available() if Backend(backend) == Backend.NCCL else gloo_available()
@@ -116,6 +121,21 @@ def init_collective_group(
     Raises:
         RuntimeError: this is not an actor or task, the process is in such a group, or others did not come.
         ValueError: the rank is not below the size, or there is no such backend.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... class Worker:
+        ...     def sum(self, rank):
+        ...         collective.init_collective_group(2, rank, backend="gloo")
+        ...         mine = np.full(2, rank + 1.0)
+        ...         collective.allreduce(mine)
+        ...         return mine.tolist()
+        >>> workers = [Worker.remote(), Worker.remote()]
+        >>> ray.get([worker.sum.remote(rank) for rank, worker in enumerate(workers)])
+        [[3.0, 3.0], [3.0, 3.0]]
     """
     if not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
         raise RuntimeError("The collective APIs shall be only used inside a Ray actor or task.")
@@ -156,6 +176,23 @@ def create_collective_group(
     Raises:
         RuntimeError: ranks and actors do not fit, or there is a group of that name.
         ValueError: there is no such backend.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... class Worker:
+        ...     def sum(self, value):
+        ...         mine = np.full(2, value)
+        ...         collective.allreduce(mine, group_name="pair")
+        ...         return mine.tolist()
+        >>> workers = [Worker.remote(), Worker.remote()]
+        >>> collective.create_collective_group(
+        ...     workers, world_size=2, ranks=[0, 1], backend="gloo", group_name="pair"
+        ... )
+        >>> ray.get([workers[0].sum.remote(1.0), workers[1].sum.remote(2.0)])
+        [[3.0, 3.0], [3.0, 3.0]]
     """
     if len(actors) != len(ranks) or len(actors) != world_size:
         raise RuntimeError(
@@ -180,6 +217,10 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
     Args:
         group_name: The group's name.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> collective.destroy_collective_group("a group that this process is not in")
     """
     with _lock:
         group = _groups.pop(group_name, None)
@@ -195,6 +236,11 @@ def is_group_initialized(group_name: str) -> bool:
 
     Returns:
         Whether it has.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> collective.is_group_initialized("a group that this process is not in")
+        False
     """
     return group_name in _groups
 
@@ -234,6 +280,11 @@ def get_rank(group_name: str = "default") -> int:
 
     Returns:
         The rank, from 0; -1: this process is not in the group.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> collective.get_rank("a group that this process is not in")
+        -1
     """
     return _groups[group_name].rank if group_name in _groups else -1
 
@@ -246,6 +297,11 @@ def get_collective_group_size(group_name: str = "default") -> int:
 
     Returns:
         The number; -1: this process is not in the group.
+
+    Examples:
+        >>> from ray.util import collective
+        >>> collective.get_collective_group_size("a group that this process is not in")
+        -1
     """
     return _groups[group_name].world_size if group_name in _groups else -1
 
@@ -260,6 +316,21 @@ def allreduce(tensor: Any, group_name: str = "default", op: ReduceOp = ReduceOp.
 
     Raises:
         RuntimeError: This process is not in the group.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> from ray.util.collective.types import ReduceOp
+        >>> @ray.remote
+        ... def greatest(rank):
+        ...     collective.init_collective_group(2, rank, backend="gloo", group_name="greatest")
+        ...     mine = np.array([float(rank)])
+        ...     collective.allreduce(mine, group_name="greatest", op=ReduceOp.MAX)
+        ...     collective.destroy_collective_group("greatest")
+        ...     return mine.tolist()
+        >>> ray.get([greatest.remote(0), greatest.remote(1)])
+        [[1.0], [1.0]]
     """
     get_group_handle(group_name).allreduce(tensor, op)
 
@@ -307,6 +378,20 @@ def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> No
     Raises:
         RuntimeError: This process is not in the group.
         ValueError: There is no such rank.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... def weights(rank):
+        ...     collective.init_collective_group(2, rank, backend="gloo", group_name="weights")
+        ...     mine = np.full(2, 7.0) if rank == 0 else np.zeros(2)
+        ...     collective.broadcast(mine, src_rank=0, group_name="weights")
+        ...     collective.destroy_collective_group("weights")
+        ...     return mine.tolist()
+        >>> ray.get([weights.remote(0), weights.remote(1)])[1]
+        [7.0, 7.0]
     """
     group = get_group_handle(group_name)
     group.check_rank(src_rank)
@@ -323,6 +408,20 @@ def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") 
 
     Raises:
         RuntimeError: This process is not in the group.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... def gathered(rank):
+        ...     collective.init_collective_group(2, rank, backend="gloo", group_name="gathered")
+        ...     everything = [np.zeros(1), np.zeros(1)]
+        ...     collective.allgather(everything, np.array([rank + 1.0]), group_name="gathered")
+        ...     collective.destroy_collective_group("gathered")
+        ...     return [tensor.tolist() for tensor in everything]
+        >>> ray.get([gathered.remote(0), gathered.remote(1)])[1]
+        [[1.0], [2.0]]
     """
     get_group_handle(group_name).allgather(tensor_list, tensor)
 
@@ -355,6 +454,23 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
     Raises:
         RuntimeError: This process is not in the group, or the rank is its own.
         ValueError: There is no such rank.
+
+    Examples:
+        >>> import numpy as np
+        >>> import ray
+        >>> from ray.util import collective
+        >>> @ray.remote
+        ... def exchange(rank):
+        ...     collective.init_collective_group(2, rank, backend="gloo", group_name="post")
+        ...     letter = np.array([5.0 if rank == 0 else 0.0])
+        ...     if rank == 0:
+        ...         collective.send(letter, dst_rank=1, group_name="post")
+        ...     else:
+        ...         collective.recv(letter, src_rank=0, group_name="post")
+        ...     collective.destroy_collective_group("post")
+        ...     return letter.tolist()
+        >>> ray.get([exchange.remote(0), exchange.remote(1)])[1]
+        [5.0]
     """
     group = get_group_handle(group_name)
     group.check_rank(dst_rank, other=True)

@@ -12,6 +12,11 @@ class Backend(str):
 
     Args:
         name: ``"gloo"`` or ``"nccl"``, in any case.
+
+    Examples:
+        >>> from ray.util.collective.types import Backend
+        >>> Backend("GLOO") == Backend.GLOO
+        True
     """
 
     NCCL = "NCCL"
@@ -30,7 +35,13 @@ class Backend(str):
 
 
 class ReduceOp(Enum):
-    """How the tensors of the ranks become one, element by element."""
+    """How the tensors of the ranks become one, element by element.
+
+    Examples:
+        >>> from ray.util.collective.types import ReduceOp
+        >>> [op.name for op in ReduceOp]
+        ['SUM', 'PRODUCT', 'MIN', 'MAX']
+    """
 
     SUM = 0
     PRODUCT = 1

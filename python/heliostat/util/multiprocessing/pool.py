@@ -64,6 +64,13 @@ class AsyncResult:
         callback: Is called with what comes.
         error_callback: Is called with the exception instead.
         single: There is one result, not a list.
+
+    Examples:
+        >>> from ray.util.multiprocessing import Pool
+        >>> with Pool(2) as pool:
+        ...     result = pool.map_async(abs, [-1, -2])
+        ...     print(result.get(timeout=60), result.ready(), result.successful())
+        [1, 2] True True
     """
 
     def __init__(

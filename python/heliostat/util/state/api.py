@@ -181,6 +181,13 @@ def list_objects(
 
     Raises:
         RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_objects
+        >>> ref = ray.put(bytes(10**6))
+        >>> [row.object_size >= 10**6 for row in list_objects(filters=[("object_id", "=", ref.hex())])]
+        [True]
     """
     what, strict = StateResource.OBJECTS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -212,6 +219,11 @@ def list_workers(
 
     Raises:
         RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> from ray.util.state import list_workers
+        >>> [row.worker_type for row in list_workers(filters=[("worker_type", "=", "DRIVER")])][:1]
+        ['DRIVER']
     """
     what, strict = StateResource.WORKERS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -280,6 +292,11 @@ def list_jobs(
 
     Raises:
         RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> from ray.util.state import list_jobs
+        >>> "RUNNING" in [row.status for row in list_jobs()]
+        True
     """
     what, strict = StateResource.JOBS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -311,6 +328,16 @@ def list_placement_groups(
 
     Raises:
         RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> from ray.util.state import list_placement_groups
+        >>> group = placement_group([{"CPU": 1}], name="listed")
+        >>> group.wait(60)
+        True
+        >>> [row.state for row in list_placement_groups(filters=[("name", "=", "listed")])]
+        ['CREATED']
+        >>> remove_placement_group(group)
     """
     what, strict = StateResource.PLACEMENT_GROUPS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -342,6 +369,17 @@ def list_runtime_envs(
 
     Raises:
         RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_runtime_envs
+        >>> @ray.remote(runtime_env={"env_vars": {"LEVEL": "3"}})
+        ... def work():
+        ...     return "done"
+        >>> ray.get(work.remote())
+        'done'
+        >>> any("LEVEL" in str(row.runtime_env) for row in list_runtime_envs())
+        True
     """
     what, strict = StateResource.RUNTIME_ENVS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -373,6 +411,12 @@ def list_cluster_events(
 
     Raises:
         RayStateApiException: As of :meth:`StateApiClient.list`.
+
+    Examples:
+        >>> from ray.util.state import list_cluster_events
+        >>> errors = list_cluster_events(filters=[("severity", "=", "ERROR")])
+        >>> all(event.message for event in errors)  # a sentence each
+        True
     """
     what, strict = StateResource.CLUSTER_EVENTS, raise_on_missing_output
     return _list(what, address, filters, limit, timeout, detail, strict, _explain)
@@ -394,6 +438,17 @@ def get_actor(
 
     Returns:
         The row; ``None``: there is none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import get_actor
+        >>> @ray.remote
+        ... class Counter:
+        ...     def id(self):
+        ...         return ray.get_runtime_context().get_actor_id()
+        >>> counter = Counter.remote()
+        >>> get_actor(ray.get(counter.id.remote())).state
+        'ALIVE'
     """
     found: ActorState | None = _get(StateResource.ACTORS, id, address, timeout, _explain)
     return found
@@ -415,6 +470,12 @@ def get_job(
 
     Returns:
         The row; ``None``: there is none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import get_job
+        >>> get_job(ray.get_runtime_context().get_job_id()).status
+        'RUNNING'
     """
     found: JobState | None = _get(StateResource.JOBS, id, address, timeout, _explain)
     return found
@@ -436,6 +497,15 @@ def get_placement_group(
 
     Returns:
         The row; ``None``: there is none.
+
+    Examples:
+        >>> from ray.util import get_placement_group, placement_group, remove_placement_group
+        >>> group = placement_group([{"CPU": 1}], name="single")
+        >>> group.wait(60)
+        True
+        >>> get_placement_group("single").id == group.id
+        True
+        >>> remove_placement_group(group)
     """
     found: PlacementGroupState | None = _get(
         StateResource.PLACEMENT_GROUPS, id, address, timeout, _explain
@@ -459,6 +529,12 @@ def get_node(
 
     Returns:
         The row; ``None``: there is none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import get_node
+        >>> get_node(ray.get_runtime_context().get_node_id()).state
+        'ALIVE'
     """
     found: NodeState | None = _get(StateResource.NODES, id, address, timeout, _explain)
     return found
@@ -480,6 +556,12 @@ def get_worker(
 
     Returns:
         The row; ``None``: there is none.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import get_worker
+        >>> get_worker(ray.get_runtime_context().get_worker_id()).worker_type
+        'DRIVER'
     """
     found: WorkerState | None = _get(StateResource.WORKERS, id, address, timeout, _explain)
     return found
@@ -501,6 +583,13 @@ def get_objects(
 
     Returns:
         A row for each process that holds one.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import get_objects
+        >>> ref = ray.put(bytes(10**6))
+        >>> [row.object_id == ref.hex() for row in get_objects(ref.hex())]
+        [True]
     """
     found: list[ObjectState] = _get(StateResource.OBJECTS, id, address, timeout, _explain)
     return found
@@ -522,6 +611,18 @@ def get_task(
 
     Returns:
         The row; ``None``: there is none; a list where there are several attempts.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import get_task
+        >>> @ray.remote
+        ... def work():
+        ...     return 1
+        >>> ref = work.remote()
+        >>> ray.get(ref)
+        1
+        >>> get_task(ref).name
+        'work'
     """
     name = id.task_id().hex() if isinstance(id, ObjectRef) else id
     found: TaskState | list[TaskState] | None = _get(
@@ -578,6 +679,18 @@ def summarize_actors(
 
     Returns:
         The counts, below ``"cluster"``.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import summarize_actors
+        >>> @ray.remote
+        ... class Summarized:
+        ...     pass
+        >>> actor = Summarized.remote()
+        >>> ray.get(actor.__ray_ready__.remote())
+        True
+        >>> "Summarized" in str(summarize_actors())
+        True
     """
     what = SummaryResource.ACTORS
     return _summary(what, address, timeout, raise_on_missing_output, _explain)
@@ -599,6 +712,13 @@ def summarize_objects(
 
     Returns:
         The counts, below ``"cluster"``.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import summarize_objects
+        >>> ref = ray.put(bytes(10**6))
+        >>> "cluster" in summarize_objects()
+        True
     """
     what = SummaryResource.OBJECTS
     return _summary(what, address, timeout, raise_on_missing_output, _explain)
@@ -627,6 +747,14 @@ def list_logs(
     Raises:
         AssertionError: No node is named.
         RayStateApiException: There is no such node.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import list_logs
+        >>> node = ray.get_runtime_context().get_node_id()
+        >>> names = list_logs(node_id=node, glob_filter="worker*")
+        >>> set(names) <= {"worker_out", "worker_err"}
+        True
     """
     assert node_ip is not None or node_id is not None, (
         "At least one of node ip and node id is required"
@@ -683,6 +811,15 @@ def get_log(
     Raises:
         ValueError: It is not said which file.
         RayStateApiException: There is no such file.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util.state import get_log, list_logs
+        >>> node = ray.get_runtime_context().get_node_id()
+        >>> name = list_logs(node_id=node)["raylet"][0]
+        >>> lines = "".join(get_log(node_id=node, filename=name, tail=2)).splitlines()
+        >>> len(lines) <= 2
+        True
     """
     there = logs_afar.server(address)
     decode = None if encoding is None else (encoding, errors or "strict")

@@ -65,6 +65,15 @@ class StateApiClient:
         address: The cluster. Default: this process's, else the one that is found.
         cookies: Has no effect: no web server is asked.
         headers: Has no effect, likewise.
+
+    Examples:
+        >>> from ray.util.state.client import StateApiClient
+        >>> from ray.util.state.common import ListApiOptions, StateResource
+        >>> rows = StateApiClient().list(
+        ...     StateResource.NODES, ListApiOptions(limit=10), raise_on_missing_output=True
+        ... )
+        >>> [row.state for row in rows]
+        ['ALIVE']
     """
 
     def __init__(

@@ -73,6 +73,12 @@ class ListApiOptions:
             rows.
         exclude_driver: Has no effect.
         server_timeout_multiplier: Has no effect.
+
+    Examples:
+        >>> from ray.util.state.common import ListApiOptions
+        >>> options = ListApiOptions(limit=10, filters=[("state", "=", "ALIVE")], detail=True)
+        >>> options.limit
+        10
     """
 
     limit: Any = DEFAULT_LIMIT

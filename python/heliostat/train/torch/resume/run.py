@@ -354,6 +354,24 @@ def resumable(**objects: Any) -> ResumableRun:
         RuntimeError: Not called in a worker of a ``TorchTrainer``, or with replica groups.
         ValueError: There is no model among ``objects``, or one of them has no state.
         CheckpointMismatchError: The run's checkpoint has another model. The first tensor is named.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import ScalingConfig
+        >>> from ray.train.torch import TorchTrainer, resumable
+        >>> def work():
+        ...     model = torch.nn.Linear(1, 1)
+        ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ...     run = resumable(model=model, optimizer=optimizer)
+        ...     loader = torch.utils.data.DataLoader(torch.ones(4, 1), batch_size=2)
+        ...     for x in run.batches(loader, epochs=2):
+        ...         loss = (model(x) - 2).square().mean()
+        ...         optimizer.zero_grad()
+        ...         loss.backward()
+        ...         optimizer.step()
+        ...     return run.step
+        >>> TorchTrainer(work, scaling_config=ScalingConfig(num_workers=1)).fit().return_value
+        4
     """
     session = current_session("resumable")
     if not isinstance(session, WorkerSession):
