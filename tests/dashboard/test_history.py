@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from heliostat.util.history_command import Copy, Store, fetch
 from helpers import web
 from helpers.browser import BROWSER, WAIT, accessible, fits
 from helpers.harness import kill_daemon, wait_until
@@ -452,6 +453,32 @@ def test_a_copy_in_a_store_follows_and_is_opened(own_head: Head, tmp_path: Path)
             return bool(told.get("/api/v0/metrics/past")["at"])
 
     wait_until(has_figures, what="what the machine used", within=WAIT_S)
+
+
+def test_a_copy_that_began_anew_is_read_to_its_end(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec", reason="copies in stores are read by fsspec")
+    own, there, read = tmp_path / "history", tmp_path / "copy", tmp_path / "read"
+    own.mkdir()
+    read.mkdir()
+    store = Store(f"file://{there}")
+    file = own / "00000001.history"
+    file.write_bytes(b"first ")
+    before = Copy(own, store)
+    before.bring_up_to_date()
+    file.write_bytes(b"first second ")
+    before.bring_up_to_date()
+    # The store did not answer, so the process that copies has ended, and another begins.
+    file.write_bytes(b"first second third ")
+    again = Copy(own, store)
+    again.bring_up_to_date()
+    file.write_bytes(b"first second third fourth")
+    again.bring_up_to_date()
+    fetch(store, read)
+    assert (read / file.name).read_bytes() == file.read_bytes()
+    # Of a part that was lost, and of what is behind it, nothing is put together.
+    store.remove("00000001.history.part-000000000000")
+    fetch(store, read)
+    assert (read / file.name).read_bytes() == b""
 
 
 def wait_for_folders(place: Path) -> list[Path]:

@@ -174,10 +174,12 @@ def fetch(store: Store, folder: Path) -> None:
             continue
         with open(folder / name, "wb") as file:
             for begin in sorted(of_file):
+                there = file.tell()
                 # Behind a part that is missing nothing can be read.
-                if begin != file.tell():
+                if begin > there:
                     break
-                file.write(store.read(of_file[begin]))
+                # Copying that failed began anew with the whole file, and the parts before that are still there.
+                file.write(store.read(of_file[begin])[there - begin :])
 
 
 def _unpack(packed: bytes, folder: Path) -> None:
