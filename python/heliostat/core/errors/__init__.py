@@ -14,7 +14,19 @@ PUBLIC_MODULE = "heliostat.exceptions"
 
 
 class RayError(Exception):
-    """The base of everything that the API raises on its own account."""
+    """The base of everything that the API raises on its own account.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def fail():
+        ...     raise ValueError("no such file")
+        >>> try:
+        ...     ray.get(fail.remote())
+        ... except ray.exceptions.RayError as error:
+        ...     print(type(error).__name__, isinstance(error, ValueError))
+        RayTaskError(ValueError) True
+    """
 
 
 # --- why a process ended ---------------------------------------------------------------------------
@@ -83,7 +95,22 @@ def signal_name(number: int) -> str:
 
 
 class TaskCancelledError(RayError):
-    """The call was cancelled before it could end."""
+    """The call was cancelled before it could end.
+
+    Examples:
+        >>> import time
+        >>> import ray
+        >>> @ray.remote
+        ... def nap():
+        ...     time.sleep(600)
+        >>> ref = nap.remote()
+        >>> ray.cancel(ref)
+        >>> try:
+        ...     ray.get(ref)
+        ... except ray.exceptions.TaskCancelledError:
+        ...     print("cancelled")
+        cancelled
+    """
 
     def __init__(self, task_id: Any = None, error_message: str | None = None) -> None:
         super().__init__(task_id, error_message)
@@ -98,11 +125,39 @@ class TaskCancelledError(RayError):
 
 
 class GetTimeoutError(RayError, TimeoutError):
-    """``get`` had to wait for longer than its timeout."""
+    """``get`` had to wait for longer than its timeout.
+
+    Examples:
+        >>> import time
+        >>> import ray
+        >>> @ray.remote
+        ... def nap():
+        ...     time.sleep(600)
+        >>> ref = nap.remote()
+        >>> try:
+        ...     ray.get(ref, timeout=0.1)
+        ... except ray.exceptions.GetTimeoutError:
+        ...     print("not yet")
+        not yet
+        >>> ray.cancel(ref, force=True)
+    """
 
 
 class WorkerCrashedError(RayError):
-    """The process that ran the task ended, and the task has no retries left."""
+    """The process that ran the task ended, and the task has no retries left.
+
+    Examples:
+        >>> import os
+        >>> import ray
+        >>> @ray.remote(max_retries=0)
+        ... def crash():
+        ...     os._exit(1)
+        >>> try:
+        ...     ray.get(crash.remote())
+        ... except ray.exceptions.WorkerCrashedError:
+        ...     print("its process has ended")
+        its process has ended
+    """
 
     def __str__(self) -> str:
         text = "The worker died unexpectedly while executing this task."
@@ -110,7 +165,24 @@ class WorkerCrashedError(RayError):
 
 
 class PendingCallsLimitExceeded(RayError):
-    """The actor has ``max_pending_calls`` unfinished calls from this handle already."""
+    """The actor has ``max_pending_calls`` unfinished calls from this handle already.
+
+    Examples:
+        >>> import time
+        >>> import ray
+        >>> @ray.remote(max_pending_calls=1)
+        ... class Slow:
+        ...     def nap(self):
+        ...         time.sleep(600)
+        >>> slow = Slow.remote()
+        >>> ref = slow.nap.remote()
+        >>> try:
+        ...     slow.nap.remote()
+        ... except ray.exceptions.PendingCallsLimitExceeded:
+        ...     print("one call at a time")
+        one call at a time
+        >>> ray.kill(slow)
+    """
 
 
 class TaskUnschedulableError(RayError):
@@ -125,7 +197,24 @@ class TaskUnschedulableError(RayError):
 
 
 class TaskPlacementGroupRemoved(RayError):
-    """The placement group that the task was to run in is gone."""
+    """The placement group that the task was to run in is gone.
+
+    Examples:
+        >>> import ray
+        >>> from ray.util import placement_group, remove_placement_group
+        >>> from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        >>> group = placement_group([{"CPU": 1000}])  # waits for such a node
+        >>> @ray.remote(scheduling_strategy=PlacementGroupSchedulingStrategy(group))
+        ... def work():
+        ...     pass
+        >>> ref = work.remote()
+        >>> remove_placement_group(group)
+        >>> try:
+        ...     ray.get(ref)
+        ... except ray.exceptions.TaskPlacementGroupRemoved:
+        ...     print("its group is gone")
+        its group is gone
+    """
 
     def __str__(self) -> str:
         return "The placement group corresponding to this task has been removed."
@@ -145,7 +234,21 @@ class ActorDeath:
 
 
 class RayActorError(RayError):
-    """The actor could not finish the call."""
+    """The actor could not finish the call.
+
+    Examples:
+        >>> import os
+        >>> import ray
+        >>> @ray.remote
+        ... class Fragile:
+        ...     def crash(self):
+        ...         os._exit(1)
+        >>> try:
+        ...     ray.get(Fragile.remote().crash.remote())
+        ... except ray.exceptions.RayActorError:
+        ...     print("the actor could not finish the call")
+        the actor could not finish the call
+    """
 
     def __init__(
         self,
@@ -179,6 +282,20 @@ class ActorDiedError(RayActorError):
 
     Made from the error of its constructor (a ``RayTaskError``), from an :class:`ActorDeath`, or from
     nothing when no more is known.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Counter:
+        ...     def add(self):
+        ...         return 1
+        >>> counter = Counter.remote()
+        >>> ray.kill(counter)
+        >>> try:
+        ...     ray.get(counter.add.remote())
+        ... except ray.exceptions.ActorDiedError:
+        ...     print("the actor is dead")
+        the actor is dead
     """
 
     def __init__(self, cause: Any = None) -> None:
@@ -249,7 +366,21 @@ class ActorUnplacedWithPlacementGroup(ActorUnschedulableError, ActorPlacementGro
 
 
 class ActorAlreadyExistsError(ValueError, RayError):
-    """The name is taken by another actor of the namespace."""
+    """The name is taken by another actor of the namespace.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Counter:
+        ...     pass
+        >>> counter = Counter.options(name="counter").remote()
+        >>> try:
+        ...     Counter.options(name="counter").remote()  # get_if_exists=True gives the first
+        ... except ray.exceptions.ActorAlreadyExistsError:
+        ...     print("the name is taken")
+        the name is taken
+        >>> ray.kill(counter)
+    """
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -312,7 +443,23 @@ class ObjectFreedError(ObjectLostError):
 
 
 class OwnerDiedError(ObjectLostError):
-    """The process that made the object, by a call or by ``put``, has ended."""
+    """The process that made the object, by a call or by ``put``, has ended.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... class Maker:
+        ...     def make(self):
+        ...         return [ray.put(bytes(10**6))]
+        >>> maker = Maker.remote()
+        >>> [ref] = ray.get(maker.make.remote())
+        >>> ray.kill(maker)
+        >>> try:
+        ...     _ = ray.get(ref)
+        ... except ray.exceptions.OwnerDiedError:
+        ...     print("its maker has ended")
+        its maker has ended
+    """
 
     _REASON = (
         "The object's owner has exited: the process that made it, by `.remote()` or by `put`, "
@@ -444,7 +591,19 @@ class RuntimeEnvSetupError(RayError):
 
 
 class UserCodeException(RayError):
-    """Code that the user handed to a library raised."""
+    """Code that the user handed to a library raised.
+
+    Examples:
+        >>> import ray
+        >>> from ray.exceptions import UserCodeException
+        >>> def fail(row):
+        ...     raise ValueError("no such column")
+        >>> try:
+        ...     ray.data.range(1).map(fail).materialize()
+        ... except UserCodeException as error:
+        ...     print(isinstance(error, ValueError))
+        True
+    """
 
 
 class UnserializableException(RayError):

@@ -28,6 +28,17 @@ class RayTaskError(RayError):
     """User code raised in a task, an actor's method, or an actor's constructor.
 
     ``str`` of it is the remote traceback; ``cause`` is the exception itself.
+
+    Examples:
+        >>> import ray
+        >>> @ray.remote
+        ... def fail():
+        ...     raise ValueError("no such file")
+        >>> try:
+        ...     ray.get(fail.remote())
+        ... except ray.exceptions.RayTaskError as error:
+        ...     print(error.cause)
+        no such file
     """
 
     def __init__(

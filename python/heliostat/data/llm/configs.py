@@ -144,6 +144,14 @@ class HttpRequestProcessorConfig(ProcessorConfig):
         base_retry_wait_time_in_s: Seconds of the first pause before that; they double. Default 1.
         session_factory: Makes an ``aiohttp.ClientSession``, for timeouts and proxies.
         http_request_stage: The stage, or False.
+
+    Examples:
+        >>> from ray.data.llm import HttpRequestProcessorConfig
+        >>> config = HttpRequestProcessorConfig(
+        ...     url="http://localhost:8000/classify", qps=10, max_retries=3, concurrency=2
+        ... )
+        >>> config.batch_size
+        64
     """
 
     batch_size: int = Field(default=64, ge=1)

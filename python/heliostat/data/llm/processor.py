@@ -109,6 +109,18 @@ def build_processor(
     Raises:
         TypeError: ``config`` is not a configuration of this module.
         ValueError: A stage cannot be left out or is not there, or ``builder_kwargs`` has other names.
+
+    Examples:
+        >>> from ray.data.llm import HttpRequestProcessorConfig, build_processor
+        >>> processor = build_processor(
+        ...     HttpRequestProcessorConfig(url="http://localhost:8000/classify", qps=10),
+        ...     preprocess=lambda row: {"payload": {"text": row["text"]}},
+        ...     postprocess=lambda row: {"label": row["http_response"]["label"]},
+        ... )
+        >>> processor.list_stage_names()
+        ['HttpRequestStage']
+
+        ``processor(dataset)`` gives the dataset of the answers.
     """
     more = dict(builder_kwargs or {})
     override = more.pop("override_stage_config_fn", None)

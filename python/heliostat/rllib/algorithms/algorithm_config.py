@@ -58,6 +58,17 @@ class AlgorithmConfig:
 
     Args:
         algo_class: The algorithm's class.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> config = (
+        ...     PPOConfig()
+        ...     .environment("CartPole-v1")
+        ...     .env_runners(num_env_runners=2)
+        ...     .training(lr=0.001, gamma=0.95)
+        ... )
+        >>> config.gamma, config.num_env_runners
+        (0.95, 2)
     """
 
     # Settings of one algorithm: its class of settings names them with their defaults.

@@ -16,6 +16,12 @@ class EnvContext(dict[str, Any]):
         remote: Whether it runs in a process of its own.
         num_workers: How many runners there are.
         recreated_worker: Whether the runner was started again after a failure.
+
+    Examples:
+        >>> from ray.rllib.env import EnvContext
+        >>> context = EnvContext({"length": 5}, worker_index=2)
+        >>> context["length"], context.worker_index
+        (5, 2)
     """
 
     def __init__(

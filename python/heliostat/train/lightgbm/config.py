@@ -21,7 +21,14 @@ _network: dict[str, Any] = {}
 
 @dataclass
 class LightGBMConfig(BackendConfig):
-    """Configuration of LightGBM's network; there is nothing to choose."""
+    """Configuration of LightGBM's network; there is nothing to choose.
+
+    Examples:
+        >>> from ray.train.lightgbm import LightGBMConfig, LightGBMTrainer
+        >>> def work():
+        ...     ...  # calls lightgbm.train with ray.train.lightgbm.get_network_params()
+        >>> trainer = LightGBMTrainer(work, lightgbm_config=LightGBMConfig())
+    """
 
     @property
     def backend_cls(self) -> type[Backend]:

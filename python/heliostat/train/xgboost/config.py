@@ -30,6 +30,12 @@ class XGBoostConfig(BackendConfig):
 
     Raises:
         ValueError: Another communicator.
+
+    Examples:
+        >>> from ray.train.xgboost import XGBoostConfig, XGBoostTrainer
+        >>> def work():
+        ...     ...  # calls xgboost.train, whose workers are connected
+        >>> trainer = XGBoostTrainer(work, xgboost_config=XGBoostConfig())
     """
 
     xgboost_communicator: str = "rabit"

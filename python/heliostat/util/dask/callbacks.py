@@ -55,6 +55,17 @@ class RayDaskCallback(Callback):  # type: ignore[misc] # Dask has no types
 
     Args:
         **kwargs: Hooks by name, such as ``ray_pretask``, and those of Dask's ``Callback``.
+
+    Examples:
+        >>> import dask
+        >>> from ray.util.dask import RayDaskCallback, ray_dask_get
+        >>> class Telling(RayDaskCallback):
+        ...     def _ray_postsubmit(self, task, key, deps, object_ref):
+        ...         print("sent")
+        >>> with Telling():
+        ...     dask.delayed(sum)([1, 2, 3]).compute(scheduler=ray_dask_get)
+        sent
+        6
     """
 
     # Of the callbacks that are entered or registered.

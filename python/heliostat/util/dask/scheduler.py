@@ -52,6 +52,13 @@ def enable_dask_on_ray(
 
     Returns:
         What ``dask.config.set`` returns.
+
+    Examples:
+        >>> import dask
+        >>> from ray.util.dask import enable_dask_on_ray
+        >>> with enable_dask_on_ray():
+        ...     dask.delayed(sum)([1, 2, 3]).compute()
+        6
     """
     return dask.config.set(
         {
@@ -63,7 +70,13 @@ def enable_dask_on_ray(
 
 
 def disable_dask_on_ray() -> Any:
-    """Have Dask compute as it does by default."""
+    """Have Dask compute as it does by default.
+
+    Examples:
+        >>> from ray.util.dask import disable_dask_on_ray, enable_dask_on_ray
+        >>> _ = enable_dask_on_ray()
+        >>> _ = disable_dask_on_ray()
+    """
     names = ("scheduler", "dataframe.shuffle.method", "dataframe_optimize")
     return dask.config.set(dict.fromkeys(names))
 
@@ -87,6 +100,12 @@ def ray_dask_get(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 
     Returns:
         The values, nested as the keys are.
+
+    Examples:
+        >>> import dask
+        >>> from ray.util.dask import ray_dask_get
+        >>> dask.delayed(sum)([1, 2, 3]).compute(scheduler=ray_dask_get)
+        6
     """
     return _get(dsk, keys, kwargs)
 
@@ -101,6 +120,12 @@ def ray_dask_get_sync(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 
     Returns:
         The values, nested as the keys are.
+
+    Examples:
+        >>> import dask
+        >>> from ray.util.dask import ray_dask_get_sync
+        >>> dask.delayed(sum)([1, 2, 3]).compute(scheduler=ray_dask_get_sync)
+        6
     """
     return _get(dsk, keys, kwargs)
 

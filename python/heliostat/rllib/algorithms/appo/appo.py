@@ -15,6 +15,12 @@ class APPOConfig(IMPALAConfig):
     ``kl_target``,
     ``target_worker_clipping``, ``target_network_update_freq`` (in updates), ``tau``,
     ``circular_buffer_num_batches`` and ``circular_buffer_iterations_per_batch``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.appo import APPOConfig
+        >>> config = APPOConfig().environment("CartPole-v1").training(clip_param=0.3)
+        >>> config.clip_param
+        0.3
     """
 
     own: ClassVar[dict[str, Any]] = {

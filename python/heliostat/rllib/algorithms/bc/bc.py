@@ -8,7 +8,14 @@ from heliostat.rllib.algorithms.marwil.marwil import MARWIL, MARWILConfig
 
 
 class BCConfig(MARWILConfig):
-    """The settings of :class:`BC`: those of MARWIL with ``beta=0``."""
+    """The settings of :class:`BC`: those of MARWIL with ``beta=0``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.bc import BCConfig
+        >>> config = BCConfig().environment("CartPole-v1").offline_data(input_=["episodes/"])
+        >>> config.beta
+        0.0
+    """
 
     own: ClassVar[dict[str, Any]] = {"beta": 0.0}
     changed: ClassVar[dict[str, Any]] = {"materialize_data": False, "materialize_mapped_data": True}

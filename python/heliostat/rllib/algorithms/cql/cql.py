@@ -14,6 +14,12 @@ class CQLConfig(SACConfig):
     Besides those of SAC, ``training()`` takes ``bc_iters`` (how many updates the policy imitates first),
     ``temperature``, ``num_actions`` (how many actions of each kind the penalty looks at), ``min_q_weight``
     and ``deterministic_backup`` (whether targets leave out the entropy's worth).
+
+    Examples:
+        >>> from ray.rllib.algorithms.cql import CQLConfig
+        >>> config = CQLConfig().environment("Pendulum-v1").offline_data(input_=["episodes/"])
+        >>> config.training(bc_iters=200).bc_iters
+        200
     """
 
     own: ClassVar[dict[str, Any]] = {

@@ -15,6 +15,13 @@ class DQNConfig(ReplayingConfig):
     ``dueling``, ``hiddens``, ``n_step``, ``noisy``, ``sigma0``, ``num_atoms``, ``v_min``, ``v_max``,
     ``td_error_loss_fn``, ``adam_epsilon``, ``tau``, ``target_network_update_freq``, ``replay_buffer_config``,
     ``num_steps_sampled_before_learning_starts``, ``training_intensity`` and ``store_buffer_in_checkpoints``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.dqn import DQNConfig
+        >>> config = DQNConfig().environment("CartPole-v1")
+        >>> config = config.training(epsilon=[(0, 1.0), (10_000, 0.02)], double_q=True, n_step=3)
+        >>> config.n_step
+        3
     """
 
     own: ClassVar[dict[str, Any]] = {

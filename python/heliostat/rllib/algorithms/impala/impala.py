@@ -17,6 +17,13 @@ class IMPALAConfig(AlgorithmConfig):
     ``vtrace_clip_pg_rho_threshold``, ``vf_loss_coeff``, ``entropy_coeff`` (a number or a schedule),
     ``broadcast_interval``, ``opt_type`` (``"adam"`` or ``"rmsprop"``), ``decay``, ``momentum`` and
     ``epsilon``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.impala import IMPALAConfig
+        >>> config = IMPALAConfig().environment("CartPole-v1").env_runners(num_env_runners=2)
+        >>> config = config.training(broadcast_interval=2, entropy_coeff=0.01)
+        >>> config.broadcast_interval
+        2
     """
 
     own: ClassVar[dict[str, Any]] = {

@@ -15,6 +15,12 @@ class MARWILConfig(AlgorithmConfig):
     better ones more), ``lambda_``, ``vf_coeff``, ``bc_logstd_coeff``,
     ``moving_average_sqd_adv_norm_start`` and ``moving_average_sqd_adv_norm_update_rate``. The data is what
     ``offline_data(input_=...)`` names.
+
+    Examples:
+        >>> from ray.rllib.algorithms.marwil import MARWILConfig
+        >>> config = MARWILConfig().environment("CartPole-v1").offline_data(input_=["episodes/"])
+        >>> config.training(beta=1.0).beta
+        1.0
     """
 
     own: ClassVar[dict[str, Any]] = {

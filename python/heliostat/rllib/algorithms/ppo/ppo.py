@@ -16,6 +16,13 @@ class PPOConfig(AlgorithmConfig):
     ``use_kl_loss``, ``kl_coeff``, ``kl_target``, ``vf_loss_coeff``, ``entropy_coeff`` (a number or a
     schedule),
     ``clip_param`` and ``vf_clip_param``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.ppo import PPOConfig
+        >>> config = PPOConfig().environment("CartPole-v1")
+        >>> config = config.training(lr=0.0003, num_epochs=10, clip_param=0.2)
+        >>> config.clip_param
+        0.2
     """
 
     own: ClassVar[dict[str, Any]] = {

@@ -16,6 +16,13 @@ class SACConfig(ReplayingConfig):
     ``target_entropy`` (``"auto"`` or a number), ``n_step``, ``actor_lr``, ``critic_lr``, ``alpha_lr``
     (numbers or schedules), ``target_network_update_freq``, ``replay_buffer_config``, ``training_intensity``,
     ``num_steps_sampled_before_learning_starts`` and ``store_buffer_in_checkpoints``.
+
+    Examples:
+        >>> from ray.rllib.algorithms.sac import SACConfig
+        >>> config = SACConfig().environment("Pendulum-v1")
+        >>> config = config.training(actor_lr=0.0003, critic_lr=0.0003, alpha_lr=0.0003)
+        >>> config.critic_lr
+        0.0003
     """
 
     own: ClassVar[dict[str, Any]] = {

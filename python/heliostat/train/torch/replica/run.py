@@ -283,6 +283,29 @@ def fault_tolerant(**objects: Any) -> FaultTolerantRun:
         RuntimeError: Not called in a training function, without ``FaultTolerantConfig``, or twice.
         ValueError: There is no model among ``objects``, one of them has no state, or a parameter is
             not sharded over the workers of its group.
+
+    Examples:
+        >>> import torch
+        >>> from ray.train import FailureConfig, RunConfig, ScalingConfig
+        >>> from ray.train.torch import FaultTolerantConfig, TorchTrainer, fault_tolerant
+        >>> def work():
+        ...     model = torch.nn.Linear(1, 1)
+        ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ...     run = fault_tolerant(model=model, optimizer=optimizer)
+        ...     loader = torch.utils.data.DataLoader(torch.ones(8, 1), batch_size=2)
+        ...     for x in run.batches(loader, epochs=1):
+        ...         loss = (model(x) - 2).square().mean()
+        ...         optimizer.zero_grad()
+        ...         loss.backward()
+        ...         optimizer.step()
+        ...     return run.step > 0
+        >>> TorchTrainer(
+        ...     work,
+        ...     torch_config=FaultTolerantConfig(),
+        ...     scaling_config=ScalingConfig(num_workers=2),
+        ...     run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
+        ... ).fit().return_value
+        True
     """
     session = current_session("fault_tolerant")
     if not isinstance(session, WorkerSession) or session.assignment.seat is None:
