@@ -3,8 +3,9 @@
     SITE_VERSION=0.2.0 make docs
     python xtask/site_versions.py target/site 0.2.0 FOLDER
 
-FOLDER gets 0.2.0/, ``latest/`` where no released version there is newer, ``versions.json``, and an
-``index.html`` that leads to the latest one. It is what a server of static files shows.
+FOLDER gets 0.2.0/, ``latest/`` where no released version there is newer, ``versions.json``, an
+``index.html`` that leads to the latest one, and the latest one's ``404.html``, which servers look for there
+alone. It is what a server of static files shows.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ def add(site: Path, version: str, folder: Path) -> None:
     for place in places:
         shutil.rmtree(folder / place, ignore_errors=True)
         shutil.copytree(site, folder / place)
+    missing = folder / "latest/404.html"
+    if missing.exists():
+        shutil.copy(missing, folder / "404.html")
     rows = [
         {"version": one, "title": one, "aliases": ["latest"] if one == versions[0] else []}
         for one in versions

@@ -103,9 +103,11 @@ def test_versions_stand_side_by_side(tmp_path: Path) -> None:
         ("main", "0.10.0"),
     ):
         (built / "index.html").write_text(version)
+        (built / "404.html").write_text(version)
         script = ROOT / "xtask/site_versions.py"
         subprocess.run([sys.executable, script, built, version, sites], check=True, timeout=60)
         assert (sites / "latest/index.html").read_text() == latest
+        assert (sites / "404.html").read_text() == latest, "servers look for it in the root alone"
     rows = json.loads((sites / "versions.json").read_text())
     assert [row["version"] for row in rows] == ["0.10.0", "0.9.1", "0.9.0", "main"]
     assert [row["aliases"] for row in rows] == [["latest"], [], [], []]
