@@ -151,7 +151,7 @@ def opened(place: Path | str, env: dict[str, str]) -> Iterator[Opened]:
         served.communicate()
 
 
-def refused(place: Path, env: dict[str, str]) -> str:
+def refused(place: Path | str, env: dict[str, str]) -> str:
     """What `open` says of a history that it does not open."""
     done = subprocess.run(
         [web.CLI, "history", "open", str(place)],
@@ -479,6 +479,16 @@ def test_a_copy_that_began_anew_is_read_to_its_end(tmp_path: Path) -> None:
     store.remove("00000001.history.part-000000000000")
     fetch(store, read)
     assert (read / file.name).read_bytes() == b""
+
+
+def test_a_store_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec", reason="copies in stores are read by fsspec")
+    env = {**os.environ, "RAY_TMPDIR": str(tmp_path)}
+    # Nobody listens there.
+    said = refused("ftp://127.0.0.1:1/histories", env)
+    assert said.startswith("ftp://127.0.0.1:1/histories cannot be re")
+    assert "Traceback" not in said
+    assert "There is no history in memory://nothing" in refused("memory://nothing", env)
 
 
 def wait_for_folders(place: Path) -> list[Path]:

@@ -17,7 +17,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class Store:
             ) from None
         try:
             self._files, self._folder = fsspec.core.url_to_fs(place)
-        except (ImportError, ValueError) as error:
+        except (ImportError, OSError, ValueError) as error:
             raise ValueError(f"{place} cannot be read: {error}") from None
 
     def names(self) -> list[str]:
@@ -83,6 +83,15 @@ class Store:
         """Take it away."""
         with contextlib.suppress(FileNotFoundError):
             self._files.rm_file(f"{self._folder}/{name}")
+
+
+@contextlib.contextmanager
+def _reached(place: str) -> Iterator[None]:
+    """Say in a sentence what a store does not do: each has errors of its own."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{place} cannot be reached: {error}") from error
 
 
 class Copy:
@@ -142,14 +151,15 @@ def follow(folder: Path, place: str) -> int:
     """Copy what a head writes for as long as it lives, and the rest then."""
     head = os.getppid()
     copy = Copy(folder, Store(place))
-    while os.getppid() == head:
+    with _reached(place):
+        while os.getppid() == head:
+            copy.bring_up_to_date()
+            copy.copy_figures()
+            until = time.monotonic() + EVERY_S
+            while time.monotonic() < until and os.getppid() == head:
+                time.sleep(0.2)
         copy.bring_up_to_date()
-        copy.copy_figures()
-        until = time.monotonic() + EVERY_S
-        while time.monotonic() < until and os.getppid() == head:
-            time.sleep(0.2)
-    copy.bring_up_to_date()
-    copy.copy_figures(is_last=True)
+        copy.copy_figures(is_last=True)
     return 0
 
 
@@ -178,7 +188,7 @@ def fetch(store: Store, folder: Path) -> None:
                 # Behind a part that is missing nothing can be read.
                 if begin > there:
                     break
-                # Copying that failed began anew with the whole file, and the parts before that are still there.
+                # Copying that failed began anew with the whole file, and the parts of before are still there.
                 file.write(store.read(of_file[begin])[there - begin :])
 
 
@@ -197,7 +207,8 @@ def _open(place: str, port: int | None, program: str) -> int:
     store = Store(place)
     with tempfile.TemporaryDirectory(prefix="heliostat-history-") as name:
         folder = Path(name)
-        fetch(store, folder)
+        with _reached(place):
+            fetch(store, folder)
         if not any(folder.glob("*.history")):
             raise ValueError(
                 f"There is no history in {place}: it would have files such as 00000001.history."
