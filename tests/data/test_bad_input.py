@@ -381,3 +381,23 @@ def test_what_is_no_dataset_aggregation_or_list_is_told_at_the_call(rd: Any) -> 
         (lambda: dataset.map_batches(len, batch_sise=3), "'batch_size'"),
     ):
         assert said in sentence(wrong)
+
+
+# --- what is no source or picture ------------------------------------------------------------------
+
+
+@pytest.mark.heliostat_only("Ray says that a str has no such attribute")
+def test_what_is_no_datasource_is_refused_at_the_call(ray_start: Any) -> None:
+    import ray.data
+
+    with pytest.raises(TypeError, match=r"read_datasource takes a ray\.data\.Datasource.* got 'x'"):
+        ray.data.read_datasource("x")  # type: ignore[arg-type] # that is what is tested
+
+
+@pytest.mark.heliostat_only("Ray's error is Pillow's")
+def test_a_value_that_is_no_picture_says_what_it_is(ray_start: Any, tmp_path: Path) -> None:
+    import ray.data
+
+    pytest.importorskip("PIL", reason="pictures are encoded by Pillow")
+    said = sentence(lambda: ray.data.range(2).write_images(str(tmp_path), column="id"))
+    assert "write_images: a value of column 'id' is not a picture, but of type int" in said

@@ -284,6 +284,20 @@ def test_a_sink_of_ones_own(rd: Any, tmp_path: Path) -> None:
     assert sorted(map(int, written.split())) == list(range(9))
 
 
+def test_a_sink_gets_the_bytes_that_it_asks_for(rd: Any, tmp_path: Path) -> None:
+    from ray.data.datasource import Datasink
+
+    class Lines(Datasink[None]):
+        min_bytes_per_write = 48  # of 8 for each row
+
+        def write(self, blocks: Any, ctx: Any) -> None:
+            rows = sum(block.num_rows for block in blocks)
+            Path(tmp_path, str(ctx.task_idx)).write_text(str(rows))
+
+    rd.range(12, override_num_blocks=4).write_datasink(Lines())
+    assert sorted(p.read_text() for p in tmp_path.iterdir()) == ["6", "6"]
+
+
 @pytest.mark.contract("F10.23")
 def test_lineage(rd: Any) -> None:
     dataset = rd.range(5).map(lambda row: {"id": row["id"] * 2})

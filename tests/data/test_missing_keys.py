@@ -147,3 +147,23 @@ def test_a_text_that_is_no_expression() -> None:
         ds.filter(expr=lambda row: True)
     with pytest.raises(ValueError, match="fn_args"):
         ds.filter(expr="user_id > 1", fn_args=(1,))
+
+
+@pytest.mark.heliostat_only("Ray names no aggregation")
+def test_an_aggregation_of_a_column_that_is_not_there_is_named(ray_start: Any) -> None:
+    dataset = MADE["unknown"](ROWS)
+    with pytest.raises(
+        ValueError, match=r"sum\(usr_id\): there is no column 'usr_id' \(did you mean"
+    ):
+        dataset.sum("usr_id")
+    with pytest.raises(ValueError, match=r"sum\(usr_id\): there is no column 'usr_id'"):
+        dataset.groupby("user_id").sum("usr_id").take_all()
+
+
+@pytest.mark.heliostat_only("Ray's errors are those of its libraries")
+def test_groups_of_values_of_several_types_say_what_to_do(ray_start: Any) -> None:
+    mixed = ray.data.from_items([{"x": 1}, {"x": "a"}, {"x": 2.5}])
+    with pytest.raises(
+        TypeError, match=r"grouped by x: 'x' has values of float, int, str; make them"
+    ):
+        mixed.groupby("x").count().take_all()

@@ -12,7 +12,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 
 from heliostat.data import block, tensors
 from heliostat.data.aggregation import AggregateFnV2
+from heliostat.data.aliases import Aggregation, Row, Value
 from heliostat.data.expressions.namespace import whole
 
 if TYPE_CHECKING:
-    from heliostat.data.aliases import Aggregation
+    import numpy.typing as npt
 
 
 __all__ = [
@@ -50,12 +51,15 @@ __all__ = [
 
 VectorizedAggregateFnV2 = AggregateFnV2
 
+R = TypeVar("R")  # a result
+Counted = tuple[Value, int]  # a value and how often it occurs
+
 
 def _alias(kind: str, on: str | None, alias: str | None) -> str:
     return alias or f"{kind}({on or ''})"
 
 
-class Count(AggregateFnV2[int, Any]):
+class Count(AggregateFnV2[int, int]):
     """Rows, or values of a column.
 
     Args:
@@ -93,7 +97,7 @@ class Count(AggregateFnV2[int, Any]):
         return current_accumulator + new
 
 
-class _Kernel(AggregateFnV2[Any, Any]):
+class _Kernel(AggregateFnV2[Value, Value]):
     """One of pyarrow's aggregations whose partial results are joined by a function of two values."""
 
     kind = ""
@@ -104,7 +108,7 @@ class _Kernel(AggregateFnV2[Any, Any]):
         )
         self.parts = ((self.kind, self.kind),) if ignore_nulls else None
 
-    def aggregate_block(self, block: pa.Table) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Value:
         """Return the block's value."""
         return getattr(pc, self.kind)(block.column(self.on)).as_py()
 
@@ -125,7 +129,7 @@ class Sum(_Kernel):
 
     kind = "sum"
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Value, new: Value) -> Value:
         """Return the sum of both."""
         return current_accumulator + new
 
@@ -146,7 +150,7 @@ class Min(_Kernel):
 
     kind = "min"
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Value, new: Value) -> Value:
         """Return the lesser; a number rather than NaN."""
         if current_accumulator != current_accumulator:
             return new
@@ -169,7 +173,7 @@ class Max(_Kernel):
 
     kind = "max"
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Value, new: Value) -> Value:
         """Return the greater; a number rather than NaN."""
         if current_accumulator != current_accumulator:
             return new
@@ -197,17 +201,17 @@ class AbsMax(_Kernel):
         super().__init__(on, ignore_nulls, alias_name)
         self.parts = None
 
-    def aggregate_block(self, block: pa.Table) -> Any:
+    def aggregate_block(self, block: pa.Table) -> Value:
         """Return the block's value."""
         greatest = pc.max(pc.abs(block.column(self.on))).as_py()
         return None if greatest != greatest else greatest  # NaN is no value here
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Value, new: Value) -> Value:
         """Return the greater."""
         return max(current_accumulator, new)
 
 
-class Mean(AggregateFnV2[tuple[float, int], Any]):
+class Mean(AggregateFnV2[tuple[float, int], float | None]):
     """Average of a column.
 
     Args:
@@ -228,7 +232,7 @@ class Mean(AggregateFnV2[tuple[float, int], Any]):
         )
         self.parts = (("sum", "sum"), ("count", "sum")) if ignore_nulls else None
 
-    def finished(self, parts: list[Any]) -> pa.Array:
+    def finished(self, parts: list[pa.Array]) -> pa.Array:
         """Return the sums by the counts."""
         total, count = parts
         if pa.types.is_decimal(total.type):
@@ -255,7 +259,7 @@ class Mean(AggregateFnV2[tuple[float, int], Any]):
         return accumulator[0] / accumulator[1] if accumulator[1] else None
 
 
-class Std(AggregateFnV2[tuple[float, float, int], Any]):
+class Std(AggregateFnV2[tuple[float, float, int], float]):
     """Standard deviation of a column.
 
     Args:
@@ -287,7 +291,7 @@ class Std(AggregateFnV2[tuple[float, float, int], Any]):
         """Return floats, which pyarrow has the variance of."""
         return column.cast(pa.float64(), safe=False)
 
-    def joined_rows(self, parts: list[Any], begins: Any) -> list[pa.Array]:
+    def joined_rows(self, parts: list[pa.Array], begins: npt.NDArray[np.intp]) -> list[pa.Array]:
         """Return counts, means and variances joined (Chan, Golub and LeVeque)."""
         n, mean, variance = (
             p.to_numpy() for p in (parts[0], *(pc.fill_null(p, 0.0) for p in parts[1:]))
@@ -300,7 +304,7 @@ class Std(AggregateFnV2[tuple[float, float, int], Any]):
         none = total == 0
         return [pa.array(total), pa.array(means, mask=none), pa.array(m2 / safe, mask=none)]
 
-    def finished(self, parts: list[Any]) -> pa.Array:
+    def finished(self, parts: list[pa.Array]) -> pa.Array:
         """Return the deviations; NaN of too few values."""
         n, variance = parts[0].to_numpy(), pc.fill_null(parts[2], 0.0).to_numpy()
         free = n - self._ddof
@@ -328,7 +332,7 @@ class Std(AggregateFnV2[tuple[float, float, int], Any]):
         return math.sqrt(m2 / (n - self._ddof)) if n > self._ddof else math.nan
 
 
-class _Values(AggregateFnV2[Any, Any]):
+class _Values(AggregateFnV2[pa.Array, R]):
     """Keeps all values, as an Arrow array."""
 
     kind = ""
@@ -341,17 +345,17 @@ class _Values(AggregateFnV2[Any, Any]):
     def _counts_nulls(self) -> bool:
         return True
 
-    def aggregate_block(self, block: pa.Table) -> Any:
+    def aggregate_block(self, block: pa.Table) -> pa.Array:
         """Return the column."""
         return whole(block.column(self.on))
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: pa.Array, new: pa.Array) -> pa.Array:
         """Return both, of a type that holds either: a block's values may all be missing."""
         both = block.concat([pa.table({"": v}) for v in (current_accumulator, new)])
         return whole(both.column(""))
 
 
-class Quantile(_Values):
+class Quantile(_Values[Value]):
     """A quantile of a column, exact, interpolated.
 
     Args:
@@ -379,14 +383,14 @@ class Quantile(_Values):
         super().__init__(on, ignore_nulls, alias_name)
         self._q = q
 
-    def finalize(self, accumulator: Any) -> pa.Array | None:
+    def finalize(self, accumulator: pa.Array) -> Value:
         """Return the quantile."""
         if pa.types.is_null(accumulator.type):  # all values are missing
             return None
         return pc.quantile(accumulator, self._q, skip_nulls=self._ignore_nulls)[0].as_py()
 
 
-class AsList(_Values):
+class AsList(_Values[list[Value]]):
     """All values of a column, as a list.
 
     Args:
@@ -405,19 +409,20 @@ class AsList(_Values):
     def __init__(self, on: str, alias_name: str | None = None, ignore_nulls: bool = False) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
-    def _of_nothing(self) -> Any:
+    def _of_nothing(self) -> list[Value]:
         return []
 
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: pa.Array) -> list[Value]:
         """Return the list."""
-        return accumulator.to_pylist()
+        values: list[Value] = accumulator.to_pylist()
+        return values
 
 
 def _is_list(column: pa.ChunkedArray) -> bool:
     return bool(pa.types.is_list(column.type) or pa.types.is_large_list(column.type))
 
 
-def _different(values: Any) -> pa.Array:
+def _different(values: pa.Array) -> pa.Array:
     """The different values of an array; pyarrow tells no lists, structs, arrays and objects apart."""
     if not _is_list(values):
         with contextlib.suppress(pa.ArrowNotImplementedError):
@@ -430,7 +435,23 @@ def _different(values: Any) -> pa.Array:
     return whole(block.take(pa.table({"": values}), rows).column(0))
 
 
-class Unique(_Values):
+class _Different(_Values[R]):
+    """Keeps each different value once."""
+
+    _encode_lists = False
+
+    def aggregate_block(self, block: pa.Table) -> pa.Array:
+        """Return the block's different values."""
+        column = super().aggregate_block(block)
+        inside = self._encode_lists and _is_list(column)
+        return _different(column.flatten() if inside else column)
+
+    def combine(self, current_accumulator: pa.Array, new: pa.Array) -> pa.Array:
+        """Return the different values of both."""
+        return _different(super().combine(current_accumulator, new))
+
+
+class Unique(_Different[list[Value]]):
     """The different values of a column, as a list.
 
     Args:
@@ -457,25 +478,15 @@ class Unique(_Values):
         super().__init__(on, ignore_nulls, alias_name)
         self._encode_lists = bool(encode_lists)
 
-    def _of_nothing(self) -> Any:
+    def _of_nothing(self) -> list[Value]:
         return []
 
-    def aggregate_block(self, block: pa.Table) -> Any:
-        """Return the block's different values."""
-        column = super().aggregate_block(block)
-        inside = self._encode_lists and _is_list(column)
-        return _different(column.flatten() if inside else column)
-
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
-        """Return the different values of both."""
-        return _different(super().combine(current_accumulator, new))
-
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: pa.Array) -> list[Value]:
         """Return the list."""
         return tensors.to_list(accumulator)
 
 
-class CountDistinct(Unique):
+class CountDistinct(_Different[int]):
     """The number of different values of a column.
 
     Args:
@@ -494,7 +505,7 @@ class CountDistinct(Unique):
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
-    def finalize(self, accumulator: Any) -> int:
+    def finalize(self, accumulator: pa.Array) -> int:
         """Return the number."""
         return len(accumulator)
 
@@ -502,7 +513,7 @@ class CountDistinct(Unique):
         return 0
 
 
-class ValueCounter(AggregateFnV2[dict[Any, int], Any]):
+class ValueCounter(AggregateFnV2[dict[Value, int], dict[str, list[Value]]]):
     """How often each value occurs: ``{"values": [...], "counts": [...]}``.
 
     Args:
@@ -521,24 +532,26 @@ class ValueCounter(AggregateFnV2[dict[Any, int], Any]):
     def _counts_nulls(self) -> bool:
         return True
 
-    def aggregate_block(self, block: pa.Table) -> dict[Any, int]:
+    def aggregate_block(self, block: pa.Table) -> dict[Value, int]:
         """Return the block's counts."""
         pairs = pc.value_counts(block.column(self.on)).to_pylist()
         return {pair["values"]: pair["counts"] for pair in pairs}
 
-    def combine(self, current_accumulator: dict[Any, int], new: dict[Any, int]) -> dict[Any, int]:
+    def combine(
+        self, current_accumulator: dict[Value, int], new: dict[Value, int]
+    ) -> dict[Value, int]:
         """Return the sums."""
         joined = dict(current_accumulator)
         for value, count in new.items():
             joined[value] = joined.get(value, 0) + count
         return joined
 
-    def finalize(self, accumulator: dict[Any, int]) -> Any:
+    def finalize(self, accumulator: dict[Value, int]) -> dict[str, list[Value]]:
         """Return values and counts."""
         return {"values": list(accumulator), "counts": list(accumulator.values())}
 
 
-class ApproximateTopK(AggregateFnV2[dict[str, Any], Any]):
+class ApproximateTopK(AggregateFnV2[dict[str, Counted], list[Row]]):
     """The ``k`` values that occur most, with their counts. They are exact here.
 
     Args:
@@ -565,7 +578,7 @@ class ApproximateTopK(AggregateFnV2[dict[str, Any], Any]):
         super().__init__(_alias("approx_topk", on, alias_name), dict, on=on, ignore_nulls=True)
         self._k, self._encode_lists = k, encode_lists
 
-    def aggregate_block(self, block: pa.Table) -> dict[str, Any]:
+    def aggregate_block(self, block: pa.Table) -> dict[str, Counted]:
         """Return each different value, by its text, with its count."""
         column = block.column(self.on)
         if _is_list(column) and self._encode_lists:
@@ -574,25 +587,28 @@ class ApproximateTopK(AggregateFnV2[dict[str, Any], Any]):
             pairs = [(p["values"], p["counts"]) for p in pc.value_counts(column).to_pylist()]
         else:
             pairs = [(value, 1) for value in column.to_pylist()]
-        counts: dict[str, Any] = {}
+        counts: dict[str, Counted] = {}
         for value, count in pairs:
             counts[repr(value)] = value, counts.get(repr(value), (value, 0))[1] + count
         return counts
 
-    def combine(self, current_accumulator: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    def combine(
+        self, current_accumulator: dict[str, Counted], new: dict[str, Counted]
+    ) -> dict[str, Counted]:
         """Return the sums."""
         joined = dict(current_accumulator)
         for text, (value, count) in new.items():
             joined[text] = value, joined.get(text, (value, 0))[1] + count
         return joined
 
-    def finalize(self, accumulator: dict[str, Any]) -> Any:
+    def finalize(self, accumulator: dict[str, Counted]) -> list[Row]:
         """Return a list of dicts: the column's name and "count"."""
         top = sorted(accumulator.values(), key=lambda pair: -pair[1])[: self._k]
+        assert self.on is not None
         return [{self.on: value, "count": count} for value, count in top]
 
 
-class ApproximateQuantile(_Values):
+class ApproximateQuantile(_Values[list[Value]]):
     """Several quantiles of a column, each a value that it has. They are exact here.
 
     Args:
@@ -620,7 +636,7 @@ class ApproximateQuantile(_Values):
         super().__init__(on, True, alias_name)
         self._quantiles = quantiles
 
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: pa.Array) -> list[Value]:
         """Return the list of quantiles."""
         ordered = pc.array_sort_indices(accumulator)
         last = len(ordered) - 1
@@ -628,7 +644,7 @@ class ApproximateQuantile(_Values):
         return [accumulator[i].as_py() for i in at]
 
 
-class _Share(AggregateFnV2[tuple[int, int], Any]):
+class _Share(AggregateFnV2[tuple[int, int], float | None]):
     """The percentage of rows that meet a condition."""
 
     def __init__(self, kind: str, on: str, ignore_nulls: bool, alias_name: str | None) -> None:
@@ -787,7 +803,7 @@ class Partials:
         """Run."""
         from heliostat import cloudpickle
 
-        found: list[Any] = [None for _ in self.aggregations]
+        found: list[object] = [None for _ in self.aggregations]
         for table in tables:
             if table.num_rows:
                 found = [
@@ -800,7 +816,7 @@ class Partials:
         return columns_of(self.aggregations)
 
 
-def has_parts(aggregation: Any) -> bool:
+def has_parts(aggregation: Aggregation) -> bool:
     """Whether groups can be put together of parts; a class of the program's own may do otherwise."""
     return aggregation.parts is not None and type(aggregation).__module__ == __name__
 
@@ -812,7 +828,7 @@ def columns_of(several: list[Aggregation]) -> frozenset[str] | None:
     return frozenset(a.on for a in several if a.on is not None)
 
 
-def total(found: Iterable[Any], aggregations: list[Aggregation]) -> dict[str, Any]:
+def total(found: Iterable[pa.Table], aggregations: list[Aggregation]) -> Row:
     """The results by name, of tables that :class:`Partials` made."""
     rows = [pickle.loads(table.column("state")[0].as_py()) for table in found]
     results = {}

@@ -131,7 +131,7 @@ class AggregateFnV2(abc.ABC, Generic[A, R]):
         if self.on not in table.column_names:
             if not table.num_columns:
                 return None
-            raise ValueError(no_columns([self.on], table.column_names))
+            raise ValueError(f"{self.name}: {no_columns([self.on], table.column_names)}")
         values = table.column(self.on)
         nulls = values.null_count
         if nulls and self._ignore_nulls:

@@ -7,6 +7,7 @@ from typing import Any
 
 from heliostat.data.aggregation import AggregateFnV2
 
+Value = Any  # of a column, as Python has it
 Row = dict[str, Any]  # by column, as the program's functions see it
 RemoteArgs = dict[str, Any]  # options of `ray.remote`
 Function = Callable[..., Any]  # of the program

@@ -91,6 +91,9 @@ class ExecutionOptions:
                 )
 
 
+_PLAIN = frozenset((bool, int, float, str, type(None)))
+
+
 def _min_parallelism() -> int:
     return settings.whole("DATA_DEFAULT_MIN_PARALLELISM")
 
@@ -257,7 +260,10 @@ class DataContext(UnusedSettings):
 
     def copy(self) -> DataContext:
         """An independent copy."""
-        return copy.deepcopy(self)
+        made = object.__new__(type(self))
+        for name, value in vars(self).items():  # most are numbers: `deepcopy` asks each for its way
+            vars(made)[name] = value if type(value) in _PLAIN else copy.deepcopy(value)
+        return made
 
     def _next_execution(self, number: int | None = None) -> int:
         """The number of an execution with these settings, from 0; those after ``number`` follow it."""

@@ -163,7 +163,7 @@ def to_sink(
     concurrency: int | None,
 ) -> None:
     """Write the blocks of each task to a sink."""
-    rows = datasink.min_rows_per_write or 0
+    rows, least = datasink.min_rows_per_write or 0, datasink.min_bytes_per_write or 0
     stream: resume.Stream = Writing(datasink)
     source, resumed = dataset._plan, None
     if dataset._context.checkpoint_config is not None:
@@ -176,7 +176,8 @@ def to_sink(
         TaskPoolStrategy(concurrency),
         dict(remote_args or {}),
         rows,
-        begins_stage=bool(rows),
+        min_bytes=least,
+        begins_stage=bool(rows or least),
     )
     try:
         datasink.on_write_start()

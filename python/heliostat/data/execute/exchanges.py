@@ -295,12 +295,12 @@ def _indices(table: pa.Table, order: list[tuple[str, str]]) -> np.ndarray:
         return ordering.indices(table, order)
     except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         kinds = ", ".join(f"{name} ({table.schema.field(name).type})" for name, _ in order)
-        mixed = _mixed(table, [name for name, _ in order])
+        mixed = mixed_keys(table, [name for name, _ in order])
         raise type(error)(f"rows cannot be sorted by {kinds}: {mixed or error}") from error
 
 
-def _mixed(table: pa.Table, names: list[str]) -> str:
-    """Which keys are of Python's objects, in words, and what they are."""
+def mixed_keys(table: pa.Table, names: list[str]) -> str:
+    """Which keys are of Python's objects, in words, and what they are; "" if none is."""
     said = []
     for name in names:
         column = table.column(name)

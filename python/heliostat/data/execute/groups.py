@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,8 @@ import pyarrow.compute as pc
 
 from heliostat.data import block
 from heliostat.data.aggregate import columns_of
-from heliostat.data.execute.exchanges import ordered
+from heliostat.data.execute.exchanges import mixed_keys, ordered
 from heliostat.data.missing import no_columns
-
-if TYPE_CHECKING:
-    pass
-
 
 ROWS_HELD_MAX = 1 << 20  # of parts that a task keeps before it joins them
 
@@ -61,7 +57,11 @@ class Parts:
         read = [*self.keys, *(a.on for a in self.aggregations if a.on is not None)]
         missing = [name for name in dict.fromkeys(read) if name not in table.column_names]
         if missing:
-            raise ValueError(no_columns(missing, table.column_names))
+            of = [a.name for a in self.aggregations if a.on in missing]
+            raise ValueError(
+                f"{', '.join(of) or 'groupby'}: {no_columns(missing, table.column_names)}"
+            )
+        _require_one_type(table, self.keys)
         wanted = []
         columns = {key: block.decoded(table.column(key)) for key in self.keys}
         for i, aggregation in enumerate(self.aggregations):
@@ -97,6 +97,13 @@ def _without_number(table: pa.Table, name: str) -> pa.Table:
     return table.set_column(at, name, pa.nulls(table.num_rows))
 
 
+def _require_one_type(table: pa.Table, keys: list[str]) -> None:
+    """Raise for keys of Python's objects, which pyarrow does not group by."""
+    mixed = mixed_keys(table, keys)
+    if mixed:
+        raise pa.ArrowTypeError(f"rows cannot be grouped by {', '.join(keys)}: {mixed}")
+
+
 def part_names(aggregations: list[Any]) -> list[str]:
     """The columns of the parts, which are not names of keys."""
     return [f"__{i}.{j}" for i, a in enumerate(aggregations) for j, _ in enumerate(a.parts)]
@@ -108,6 +115,7 @@ def joined_parts(tables: list[pa.Table], keys: list[str], aggregations: list[Any
         return tables[0]
     names = part_names(aggregations)
     whole = block.concat(_alike(tables, names))
+    _require_one_type(whole, keys)
     joins = [join for a in aggregations for _, join in a.parts]
     wanted = list(zip(names, joins, strict=True))
     if not any(a.joins_by_rows for a in aggregations):

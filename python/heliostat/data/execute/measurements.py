@@ -294,7 +294,7 @@ class Measurements:
         self.dataset = f"{label}_{next(_numbers)}"
         self._taker = taker
         self._limits = limits
-        self._told = 0.0
+        self._told = time.monotonic()  # what ends within a second is told of at its end
         self._addresses: dict[str, str] = {}  # of nodes
 
     def show(self, operators: Sequence[Physical], stats: ExecutionStats) -> None:
@@ -381,7 +381,7 @@ class LoopMeasurements:
 
     def __init__(self, stats: ExecutionStats) -> None:
         self._stats = stats
-        self._told = 0.0
+        self._told = time.perf_counter()  # a loop that ends within a second tells at its end
         self._counted = [0 for _ in _LOOP_COUNTS]
 
     def show(self, now: float) -> None:

@@ -6,7 +6,6 @@ import abc
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -86,7 +85,7 @@ class DataIterator(abc.ABC):
         may all be given the state of one.
         """
         place = self._place
-        return replace(place, consumers=self._consumers).state()
+        return place._replace(consumers=self._consumers).state()
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Let the next loop go on where the state was taken; loops after it are epochs as usual.
@@ -193,7 +192,7 @@ class DataIterator(abc.ABC):
             bundles, stats, execution = self._epoch(place.execution)
             watch = Watch(stats.loop)
             stats.loop.begin_s += time.perf_counter() - asked
-            self._place = place = replace(place, execution=execution)
+            self._place = place = place._replace(execution=execution)
             room = prefetch.Room(max(0, prefetch_batches))
             mixed = place.shuffle
 
@@ -225,7 +224,7 @@ class DataIterator(abc.ABC):
                         close()
 
             made = prefetch.ahead(make(), room) if prefetch_batches > 0 else (b for b, _ in make())
-            yield from self._counted(_timed(made, stats, receive, asked), place)
+            yield from self._taken(made, place, stats, receive, asked)
 
         return Repeatable(epoch)
 
@@ -239,16 +238,38 @@ class DataIterator(abc.ABC):
         self._place, self._begun = place.mixed(shuffle), True
         return self._place
 
-    def _counted(self, items: Generator[tuple[T, int], None, None], place: Position) -> Iterator[T]:
-        """The batches; the state goes with them."""
+    def _taken(
+        self,
+        items: Generator[tuple[T, int], None, None],
+        place: Position,
+        stats: ExecutionStats,
+        receive: Callable[[T], T] | None,
+        begun: float,
+    ) -> Iterator[T]:
+        """The batches; the state and the figures go with them. One generator, as each costs a batch time."""
+        measured, user, wait = LoopMeasurements(stats), stats.user, stats.wait
         try:
+            left = asked = time.perf_counter()
             for item, rows in items:
-                place = place.moved(rows)
-                self._place = place
+                if receive is not None:
+                    made = time.perf_counter()
+                    item = receive(item)  # noqa: PLW2901 # the same batch, elsewhere
+                    stats.loop.receive_s += time.perf_counter() - made
+                got = time.perf_counter()
+                if not wait.count:
+                    stats.loop.first_s += got - begun
+                user.add(asked - left)
+                wait.add(got - asked)
+                stats.taken_rows += rows
+                measured.show(got)
+                left = got
+                self._place = place = place.moved(rows)
                 yield item
                 del item
+                asked = time.perf_counter()
             self._place, self._begun = place.next_epoch(), False
         finally:
+            measured.tell()
             items.close()
 
     def iter_rows(self) -> Iterable[Row]:
@@ -257,7 +278,7 @@ class DataIterator(abc.ABC):
         def epoch() -> Iterator[Row]:
             tables = self._batches(lambda t, _: t, lambda t, _: True, 1, None, False, None, None)
             for table in tables:
-                had = replace(self._place, rows=self._place.rows - table.num_rows)
+                had = self._place._replace(rows=self._place.rows - table.num_rows)
                 for number, row in enumerate(block.rows(table), 1):
                     self._place = had.moved(number)
                     yield row
@@ -608,40 +629,6 @@ def _require_passed(left: int, passed: int) -> None:
             f"the state that was loaded is after {passed} rows of its epoch, and this epoch has only "
             f"{passed - left}: the dataset is not the one that the state is of."
         )
-
-
-def _timed(
-    items: Generator[tuple[T, int], None, None],
-    stats: ExecutionStats,
-    receive: Callable[[Any], T] | None,
-    begun: float,
-) -> Generator[tuple[T, int], None, None]:
-    measured = LoopMeasurements(stats)
-    try:
-        left = time.perf_counter()
-        while True:
-            asked = time.perf_counter()
-            try:
-                item, rows = next(items)
-            except StopIteration:
-                return
-            if receive is not None:
-                made = time.perf_counter()
-                item = receive(item)
-                stats.loop.receive_s += time.perf_counter() - made
-            got = time.perf_counter()
-            if not stats.wait.count:
-                stats.loop.first_s += got - begun
-            stats.user.add(asked - left)
-            stats.wait.add(got - asked)
-            stats.taken_rows += rows
-            measured.show(got)
-            left = got
-            yield item, rows
-            del item
-    finally:
-        measured.tell()
-        items.close()
 
 
 class PlanIterator(DataIterator):

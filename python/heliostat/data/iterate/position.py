@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 VERSION = 1
 
@@ -17,9 +17,8 @@ class Shuffle:
     batch_size: int
 
 
-@dataclass(frozen=True)
-class Position:
-    """A place in an epoch: what the loop has had of it."""
+class Position(NamedTuple):
+    """A place in an epoch: what the loop has had of it. A tuple, as each batch makes one."""
 
     epoch: int = 0  # epochs begun before
     rows: int = 0
@@ -29,11 +28,12 @@ class Position:
 
     def state(self) -> dict[str, Any]:
         """As a dict of plain values."""
-        return {"version": VERSION, **asdict(self)}
+        shuffle = None if self.shuffle is None else asdict(self.shuffle)
+        return {"version": VERSION, **self._asdict(), "shuffle": shuffle}
 
     def moved(self, rows: int) -> Position:
         """After some more rows."""
-        # For each batch: `replace` takes several times as long.
+        # `_replace` takes several times as long.
         return Position(self.epoch, self.rows + rows, self.execution, self.shuffle, self.consumers)
 
     def next_epoch(self) -> Position:
@@ -47,7 +47,7 @@ class Position:
             ValueError: In the middle of an epoch that was mixed otherwise.
         """
         if not self.rows:
-            return replace(self, shuffle=shuffle)
+            return self._replace(shuffle=shuffle)
         before = self.shuffle
         if before is None and shuffle is None:
             return self

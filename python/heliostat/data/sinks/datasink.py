@@ -130,6 +130,11 @@ class Datasink(Generic[T]):
         """Rows that each ``write`` gets at least."""
         return None
 
+    @property
+    def min_bytes_per_write(self) -> int | None:
+        """Bytes in memory that each ``write`` gets at least."""
+        return None
+
 
 class DummyOutputDatasink(Datasink[None]):
     """Writes nothing, and counts what it was given."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
@@ -416,5 +417,20 @@ class ImageBytes:
         pictures = required("PIL.Image", "Pictures")
 
         sink = io.BytesIO()
-        pictures.fromarray(block.named(row, self.column)).save(sink, format=self.file_format)
+        value = block.named(row, self.column)
+        try:
+            picture = pictures.fromarray(np.asarray(value))
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"write_images: a value of column {self.column!r} is not a picture, but {_about(value)}; it "
+                f"takes an array of height, width and colours, mostly of uint8 ({error})"
+            ) from error
+        picture.save(sink, format=self.file_format)
         return sink.getvalue()
+
+
+def _about(value: object) -> str:
+    """The type of a value, in words; of an array its shape, too."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of the shape {value.shape}"
+    return f"of type {type(value).__name__}"

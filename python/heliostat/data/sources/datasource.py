@@ -257,7 +257,7 @@ def read_datasource(
             passed to ``create_reader`` of a source of the older kind.
 
     Raises:
-        TypeError: There are others, and the source is not of that kind.
+        TypeError: There are others, and the source is not of that kind; or it is not a source.
 
     Examples:
         >>> import ray
@@ -265,6 +265,11 @@ def read_datasource(
         >>> ray.data.read_datasource(RandomIntRowDatasource(n=100, num_columns=2)).columns()
         ['c_0', 'c_1']
     """
+    if not isinstance(datasource, Datasource):
+        raise TypeError(
+            "read_datasource takes a ray.data.Datasource, such as an object of a class that derives from "
+            f"it; got {datasource!r}."
+        )
     given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
     more = {name: read_args.pop(name) for name in options.REMOTE if name in read_args}
     remote = options.of_tasks({"ray_remote_args": ray_remote_args, **given, **more})

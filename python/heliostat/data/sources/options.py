@@ -227,5 +227,5 @@ def refuse(
         near = nearest(one, there)
         meant = deeper.get(near[0], repr(near[0])) if near else ""
         said.append(repr(one) + (f" (did you mean {meant}?)" if near else ""))
-    what = "argument" if len(unknown) == 1 else "arguments"
-    raise TypeError(f"{name}() got an unexpected keyword {what} {', '.join(said)}")
+    what = "an unexpected keyword argument" if len(unknown) == 1 else "unexpected keyword arguments"
+    raise TypeError(f"{name}() got {what} {', '.join(said)}")

@@ -19,7 +19,7 @@ from heliostat.data.sources.broken import unreadable
 from heliostat.data.sources.evolution import merged
 from heliostat.data.sources.file_reads import GROWTH, FileReads, ReadFiles, Source
 from heliostat.data.sources.memory import cpus, read_count
-from heliostat.data.sources.parquet_files import Parquet, Piece, columns_bytes
+from heliostat.data.sources.parquet_files import Parquet, Piece, columns_bytes, leaves_of
 
 ROWS_OF_A_TASK_MIN = 50_000  # where a row group is read in several tasks
 PIECE_BYTES_MIN = (
@@ -40,9 +40,11 @@ class ParquetReads(FileReads, Pushable):
     )  # by path; read where they are needed
     limit: int | None = None  # rows
     left_out: int = 0  # files, as a condition on the names of their folders excludes them
+    # By path: bytes of the columns that the program chose, of each row group.
+    _sizes: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "footers": {}}
+        return {**self.__dict__, "footers": {}, "_sizes": {}}
 
     def footer(self, path: str) -> pa.parquet.FileMetaData:
         """A file's ``FileMetaData``."""
@@ -188,13 +190,12 @@ class ParquetReads(FileReads, Pushable):
             if pieces == 1:
                 yield Piece(file.path)
                 continue
-            footer = self.footer(file.path)
-            groups = footer.num_row_groups
+            groups = self.footer(file.path).num_row_groups
             pieces = max(1, min(pieces, groups))
             several = [
                 range(i * groups // pieces, (i + 1) * groups // pieces) for i in range(pieces)
             ]
-            large = list(self._large(footer, several, least))
+            large = list(self._large(file.path, several, least))
             for some in large:
                 yield Piece(file.path, tuple(some) if len(large) > 1 else None)
 
@@ -221,19 +222,28 @@ class ParquetReads(FileReads, Pushable):
         return joined
 
     def _bytes(self, piece: Piece) -> int:
-        footer = self.footer(piece.path)
-        names = self.form.chosen(footer.schema.to_arrow_schema()).names
-        some = range(footer.num_row_groups) if piece.row_groups is None else piece.row_groups
-        return sum(_group_bytes(footer.row_group(number), names) for number in some)
+        sizes = self._group_sizes(piece.path)
+        return sum(sizes if piece.row_groups is None else (sizes[n] for n in piece.row_groups))
 
-    def _large(
-        self, footer: pa.parquet.FileMetaData, several: list[range], least: int
-    ) -> Iterator[range]:
+    def _group_sizes(self, path: str) -> list[int]:
+        """Bytes of each row group of a file, of the columns that the program chose."""
+        if path not in self._sizes:
+            footer = self.footer(path)
+            names = self.form.chosen(footer.schema.to_arrow_schema()).names
+            leaves = leaves_of(footer, names)
+            groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+            self._sizes[path] = [
+                max(columns_bytes(group, leaves), 8 * group.num_rows * len(names))
+                for group in groups
+            ]
+        return self._sizes[path]
+
+    def _large(self, path: str, several: list[range], least: int) -> Iterator[range]:
         """Neighbouring ranges of row groups, joined until each has ``least`` bytes of the columns."""
-        names = self.form.chosen(footer.schema.to_arrow_schema()).names
+        sizes = self._group_sizes(path)
 
         def size(groups: range) -> int:
-            return sum(_group_bytes(footer.row_group(group), names) for group in groups)
+            return sum(sizes[groups.start : groups.stop])
 
         left = sum(map(size, several))
         begin, have = 0, 0
@@ -276,11 +286,6 @@ class ParquetReads(FileReads, Pushable):
             return list(self.form.merged.names)
         names = self.form.chosen(self.footer(self.found[0].path).schema.to_arrow_schema()).names
         return list(names)
-
-
-def _group_bytes(group: pa.parquet.RowGroupMetaData, names: list[str]) -> int:
-    least: int = 8 * group.num_rows * len(names)
-    return max(columns_bytes(group, names), least)
 
 
 def _shared_out(pieces: list[Piece], count: int) -> Iterator[Piece]:

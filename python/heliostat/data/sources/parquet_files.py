@@ -193,7 +193,10 @@ class Parquet(Format):
             most = min(most, max(1, piece.start + piece.rows))
         if not read:
             yield block.no_columns(about.num_rows)
-        elif most < ROWS_MAX or columns_bytes(about, read) > GROUP_BYTES_MAX:
+        elif (
+            most < ROWS_MAX
+            or columns_bytes(about, leaves_of(file.metadata, read)) > GROUP_BYTES_MAX
+        ):
             batches = file.iter_batches(most, [group], read, use_threads=False)
             for batch in batches:
                 yield self._met(pa.Table.from_batches([batch])).select(names)
@@ -227,13 +230,16 @@ class Parquet(Format):
         yield table.select(names)
 
 
-def columns_bytes(group: pa.parquet.RowGroupMetaData, names: list[str]) -> int:
-    """Bytes of a row group's columns, as their encodings have them."""
-    wanted = set(names)
-    columns = (group.column(i) for i in range(group.num_columns))
-    return sum(
-        c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in wanted
-    )
+def leaves_of(footer: pa.parquet.FileMetaData, names: list[str]) -> list[int]:
+    """The numbers of the columns as the file has them: a struct is several."""
+    wanted, schema = set(names), footer.schema
+    numbers = range(footer.num_columns)
+    return [i for i in numbers if schema.column(i).path.split(".", 1)[0] in wanted]
+
+
+def columns_bytes(group: pa.parquet.RowGroupMetaData, leaves: list[int]) -> int:
+    """Bytes of a row group's columns, by their numbers, as their encodings have them."""
+    return sum(group.column(i).total_uncompressed_size for i in leaves)
 
 
 def ranges(
