@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,41 @@ def test_progress_of_a_long_execution(
 
     assert any("ReadRange->Map" in line for line in lines(True))
     assert lines(False) == []
+
+
+class Terminal(io.StringIO):
+    """Keeps what is written to it, and says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.heliostat_only("Ray shows its own bars")
+def test_bars_of_a_loop_over_batches(rd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from heliostat.data.execute import progress
+
+    pytest.importorskip("rich", reason="it draws the bars")
+    monkeypatch.setattr(progress, "QUIET_S", 0.0)
+    monkeypatch.setattr(progress, "LIVE_EVERY_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def shown(run: Callable[[Any], object]) -> str:
+        terminal = Terminal()
+        dataset = rd.range(20, override_num_blocks=4).map(lambda row: row)
+        dataset.context.enable_progress_bars = True
+        with monkeypatch.context() as patched:
+            patched.setattr("sys.stderr", terminal)
+            run(dataset)
+        return terminal.getvalue()
+
+    # A loop over batches executes in a thread of its own.
+    said = shown(lambda dataset: list(dataset.iter_batches()))
+    assert "ReadRange->Map" in said
+    assert "bound by" in said
+    assert "bound by" in shown(
+        lambda dataset: dataset.materialize()
+    )  # it has let go of the terminal
 
 
 @pytest.mark.contract("F10.29")

@@ -21,6 +21,8 @@ LINE_EVERY_S = 30.0
 
 logger = logging.getLogger("heliostat.data")
 
+_terminal = threading.Lock()  # held by the execution that shows itself, in whichever thread it runs
+
 
 class Progress:
     """Shows one execution, if it takes long and the context does not forbid it."""
@@ -57,23 +59,25 @@ class Progress:
     def _is_live(self) -> bool:
         if self._live is not None:
             return True
-        main = threading.current_thread() is threading.main_thread()
-        if not (self._rich and main and sys.stderr.isatty()):
+        if not (self._rich and sys.stderr.isatty()):
             return False
         try:
             from rich.console import Console
-            from rich.errors import LiveError
             from rich.live import Live
         except ImportError:
             self._rich = False
             return False
-        live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
-        try:
-            live.start()
-        except LiveError:  # another execution shows itself already
+        if not _terminal.acquire(blocking=False):  # another execution shows itself already
             self._on = False
             return False
-        self._live = live
+        # What the program prints stands above the bars, but a file that it prints to stays a file.
+        self._live = Live(
+            console=Console(stderr=True),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        self._live.start()
         return True
 
     def _bars(self, operators: Sequence[Physical], now: float) -> Any:
@@ -103,6 +107,7 @@ class Progress:
         if self._live is not None:
             with contextlib.suppress(Exception):
                 self._live.stop()
+            _terminal.release()
         if self._live is not None or self._lines:
             logger.info("%s", self._text(operators, time.monotonic()))
 
