@@ -13,7 +13,7 @@
 //! | a group cannot be made | it was asked for while the head's disk had no room |
 //! | it cannot be placed | it may be on one node alone, and that was lost or takes no work |
 //! | a runtime environment | it is the one that can never be made |
-//! | no room | a node was asked for that object and said so, and its disk had just refused something |
+//! | no room | a node was asked for that object and said so, and its disk had just refused something; that was full, if it says so |
 //! | no memory | the worker of that call was ended for memory |
 
 use helio_proto::error::{ErrorKind, SystemError};

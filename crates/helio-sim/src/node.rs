@@ -105,6 +105,8 @@ pub(crate) struct NodeHost {
     pub(crate) disk_is_broken: bool,
     /// When its disk did not take something last.
     disk_refused_at: Option<u64>,
+    /// When its disk had no room for something last.
+    disk_full_at: Option<u64>,
 }
 
 impl NodeHost {
@@ -183,6 +185,7 @@ impl NodeHost {
             disk_is_full: false,
             disk_is_broken: false,
             disk_refused_at: None,
+            disk_full_at: None,
         };
         core.after(rng.range(1, 5_000), Next::Reach { node: index, wait_us: RETRY_US_MIN });
         host
@@ -473,20 +476,31 @@ impl NodeHost {
             return Ok(());
         }
         self.disk_refused_at = Some(now);
-        Err(if self.disk_is_broken { broken_disk() } else { full() })
+        if self.disk_is_broken {
+            return Err(broken_disk());
+        }
+        self.disk_full_at = Some(now);
+        Err(full())
     }
 
     /// An object finds no room here only when the disk has not taken something a moment ago: memory and disk hold all that
-    /// programs make.
+    /// programs make. A disk that fails is not one that is full.
     fn check_refusal(&self, core: &mut Core, refused: &ObjectRefused) {
         let is_of_room =
             matches!(refused.failure.kind, FailureKind::StoreFull | FailureKind::OutOfDisk);
         let lasts_us = (DISK_RETRY_MS + ROOM_MS_MAX + READ_ROOM_MS_MAX) * 1000;
-        let is_fresh = self.disk_refused_at.is_some_and(|at| core.now - at <= lasts_us);
+        let is_fresh = |at: Option<u64>| at.is_some_and(|at| core.now - at <= lasts_us);
+        let (has_refused, was_full) = (is_fresh(self.disk_refused_at), is_fresh(self.disk_full_at));
         if is_of_room {
             core.facts.count("reads refused for want of room");
         }
-        if is_of_room && !is_fresh {
+        if refused.failure.kind == FailureKind::OutOfDisk && has_refused && !was_full {
+            core.violation(format!(
+                "node {} says that its disk is full, and it was not: {}",
+                self.index, refused.failure.message
+            ));
+        }
+        if is_of_room && !has_refused {
             core.violation(format!(
                 "node {} has no room for an object, and its disk took all that it was given: {}",
                 self.index, refused.failure.message

@@ -71,6 +71,8 @@ macro_rules! for_each_scenario {
             what_a_cancelled_call_has_made_goes_on
             a_copy_goes_with_the_reader_that_died_unheard
             items_of_which_nobody_has_heard_go_with_their_generator
+            a_refusal_that_nobody_read_is_not_for_the_next_reader
+            an_actor_whose_move_ends_unheard_lives_on
           }
         }
     };

@@ -360,5 +360,8 @@ impl Store {
 
 /// The kind of failure for a disk that refused an object.
 fn kind_of(is_full: bool) -> FailureKind {
-    if is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull }
+    match is_full || mutant!("broken-disk-told-as-full") {
+        true => FailureKind::OutOfDisk,
+        false => FailureKind::StoreFull,
+    }
 }

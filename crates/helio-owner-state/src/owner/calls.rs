@@ -286,6 +286,8 @@ impl Owner {
             let kind = match cause.kind {
                 _ if mutant!("crash-blamed-on-memory") => ErrorKind::OutOfMemory,
                 _ if mutant!("crash-blamed-on-the-node") => ErrorKind::NodeDied,
+                _ if mutant!("crash-blamed-on-the-store") => ErrorKind::StoreFull,
+                _ if mutant!("crash-taken-for-a-refusal") => ErrorKind::System,
                 DeathKind::OutOfMemory => ErrorKind::OutOfMemory,
                 DeathKind::NodeDied => ErrorKind::NodeDied,
                 _ => ErrorKind::WorkerCrashed,

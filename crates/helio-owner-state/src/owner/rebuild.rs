@@ -117,7 +117,11 @@ impl Owner {
                     again.push(lineage);
                 }
                 Err(text) => {
-                    let value = error(ErrorKind::ReconstructionFailed, &text, id);
+                    let kind = match ErrorKind::ReconstructionFailed {
+                        _ if mutant!("loss-blamed-on-the-disk") => ErrorKind::OutOfDisk,
+                        kind => kind,
+                    };
+                    let value = error(kind, &text, id);
                     self.set_value(id, value, &[]);
                 }
             }

@@ -52,13 +52,19 @@ impl<M: Memory> Process<M> {
         }
     }
 
+    /// Whether there was no room here for the object a moment ago.
+    #[must_use]
+    pub fn is_refused(&self, id: ObjectId) -> bool {
+        self.store.is_refused(id, self.now)
+    }
+
     /// Whether `wait` counts the object as ready; with `fetch_local` its bytes have to be here.
     pub fn is_ready(&mut self, id: ObjectId, fetch_local: bool) -> bool {
         match self.owner.object(&id).map(Object::value) {
             None | Some(Stored::Pending) => false,
             Some(Stored::Stores { .. }) if fetch_local => {
                 // A refusal first: to read is to ask for the object again.
-                let is_answered = self.store.is_refused(id, self.now) || self.read(id).is_some();
+                let is_answered = self.is_refused(id) || self.read(id).is_some();
                 is_answered || mutant!("known-counts-as-here")
             }
             Some(_) => true,

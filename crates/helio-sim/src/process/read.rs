@@ -237,8 +237,9 @@ impl Process {
         }
         let ready: Vec<ObjectId> =
             wanted.iter().copied().filter(|id| machine.is_ready(*id, fetch)).collect();
+        // The refusal stays for who reads the object next.
         let absent = ready.iter().find(|id| {
-            let is_here = machine.peek(**id).is_some() || machine.read(**id).is_some();
+            let is_here = machine.peek(**id).is_some() || machine.is_refused(**id);
             machine.is_pending(**id) || fetch && !is_here
         });
         let absent = absent.copied();

@@ -251,3 +251,89 @@ pub(super) fn a_copy_goes_with_the_reader_that_died_unheard() -> Played {
     };
     play(16, change, write, &["faults: reader"])
 }
+
+/// Objects of another node are waited for where there is no room, and refused, on a disk that is full or fails; whoever reads
+/// them then has them fetched again.
+pub(super) fn a_refusal_that_nobody_read_is_not_for_the_next_reader() -> Played {
+    let change = |plan: &mut Plan, seed: u64| {
+        calm(plan, &[2, 2]);
+        plan.store_size = 16 << 10;
+        let for_us = 20_000_000;
+        let fault = match seed % 2 {
+            0 => Fault::DiskFull { for_us },
+            _ => Fault::DiskBroken { for_us },
+        };
+        plan.faults = (0..6).map(|n| (300_000 + n * 50_000, fault)).collect();
+    };
+    let write = |author: &mut Author<'_>| {
+        let far: Vec<Slot> = (0..4)
+            .map(|_| {
+                let call = author.call(Job::Big, 0, Target::There);
+                author.submit_op(call)
+            })
+            .collect();
+        author.ops.push(Op::Await {
+            slots: far.clone(),
+            count: 4,
+            fetch: false,
+            for_us: WAIT_US_MAX,
+        });
+        author.ops.push(Op::Sleep(1_000_000));
+        let here: Vec<Slot> = (0..16)
+            .map(|_| {
+                let (to, salt) = (author.slot(), author.draw());
+                author.ops.push(Op::Put { to, is_big: true, salt, inner: Vec::new() });
+                to
+            })
+            .collect();
+        for slot in &far {
+            let slots = vec![*slot];
+            author.ops.push(Op::Await { slots, count: 1, fetch: true, for_us: WAIT_US_MAX });
+            author.ops.push(Op::Sleep(200_000));
+            author.read(&[*slot]);
+        }
+        author.drop_all(&here);
+        author.drop_all(&far);
+    };
+    play(4, change, write, &["reads refused for want of room"])
+}
+
+/// An actor moves from a node that is drained and cannot leave yet, for a generator there waits for its reader. The actor's
+/// process ends while the control service restarts: it moves all the same.
+pub(super) fn an_actor_whose_move_ends_unheard_lives_on() -> Played {
+    let change = |plan: &mut Plan, seed: u64| {
+        calm(plan, &[2, 2]);
+        let (drain, away_us) = (2_000_000, 300_000);
+        let restart = drain + 1_000 + seed * 5_000;
+        plan.faults = vec![(drain, Fault::Drain), (restart, Fault::Control { away_us })];
+    };
+    let write = |author: &mut Author<'_>| {
+        let mut call = author.call(Job::Stream, 0, Target::There);
+        (call.count, call.backpressure) = (6, 2);
+        let stream = author.submit_op(call);
+        let actors: Vec<Slot> = (0..4)
+            .map(|_| {
+                let actor = author.new_actor(1, None);
+                if let Some(Op::Actor(actor_op)) = author.ops.last_mut() {
+                    (actor_op.target, actor_op.slots) = (Target::Spread, 0.25);
+                }
+                actor
+            })
+            .collect();
+        author.ops.push(Op::Sleep(1_900_000));
+        let mut made = Vec::new();
+        for actor in &actors {
+            made.extend(keep_busy(author, *actor, 4));
+        }
+        author.ops.push(Op::Sleep(4_000_000));
+        for actor in &actors {
+            made.extend(keep_busy(author, *actor, 1));
+        }
+        author.read(&made);
+        author.read_stream(stream);
+        author.ops.push(Op::DropStream(stream));
+        author.drop_all(&made);
+        author.drop_all(&actors);
+    };
+    play(12, change, write, &["faults: control", "faults: drained node"])
+}
