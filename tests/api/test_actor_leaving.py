@@ -20,10 +20,19 @@ pytestmark = pytest.mark.usefixtures("ray_start")
 LIMIT_S = 60
 
 
-class Plain:
+class Logged:
+    """Writes into its log that it was shut down in order."""
+
     def __init__(self, gate: Any = None, log: str = "") -> None:
         self.gate, self.log = gate, log
 
+    def __ray_shutdown__(self) -> None:
+        if self.log:
+            with Path(self.log).open("a") as out:
+                out.write("shut down\n")
+
+
+class Plain(Logged):
     def pid(self) -> int:
         return os.getpid()
 
@@ -50,16 +59,8 @@ class Plain:
         thread.join()
         return "went on"
 
-    def __ray_shutdown__(self) -> None:
-        if self.log:
-            with Path(self.log).open("a") as out:
-                out.write("shut down\n")
 
-
-class Async:
-    def __init__(self, gate: Any = None, log: str = "") -> None:
-        self.gate, self.log = gate, log
-
+class Async(Logged):
     async def pid(self) -> int:
         return os.getpid()
 
@@ -120,11 +121,6 @@ class Async:
         thread.start()
         thread.join()
         return "went on"
-
-    def __ray_shutdown__(self) -> None:
-        if self.log:
-            with Path(self.log).open("a") as out:
-                out.write("shut down\n")
 
 
 KINDS: dict[str, tuple[type, dict[str, Any]]] = {

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import wheels
 from helpers.harness import IS_HELIOSTAT, clean_env, free_port
 
 pytestmark = [
@@ -101,20 +102,8 @@ def make_wheel(
     folder: Path, name: str, version: str, *, requires: str = "", value: str = ""
 ) -> str:
     """A wheel of one module, made by hand: there is no index to be asked."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
-    needs = f"Requires-Dist: {requires}\n" if requires else ""
-    files = {
-        f"{name}.py": f"VALUE = {value or version!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
-    with zipfile.ZipFile(path, "w") as file:
-        for inner, text in {**files, f"{info}/RECORD": record}.items():
-            file.writestr(inner, text)
-    return str(path)
+    files = {f"{name}.py": f"VALUE = {value or version!r}\n"}
+    return str(wheels.made(folder, name, files, version=version, requires=requires))
 
 
 def site_of(prefix: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import ray
+from helpers import wheels
 from helpers.harness import IS_HELIOSTAT, wait_until
 from ray.exceptions import RuntimeEnvSetupError
 
@@ -21,21 +22,8 @@ OFFLINE = ["--no-index", "--no-deps"]
 @pytest.fixture
 def wheel(tmp_path: Path) -> str:
     """A wheel of one module, made by hand: there is no index to be asked."""
-    path = tmp_path / "heliostat_sample-1.0-py3-none-any.whl"
-    info = "heliostat_sample-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("heliostat_sample.py", "VALUE = 'installed'\n")
-        file.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: heliostat-sample\nVersion: 1.0\n"
-        )
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(
-            f"{info}/RECORD",
-            f"heliostat_sample.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n",
-        )
-    return str(path)
+    files = {"heliostat_sample.py": "VALUE = 'installed'\n"}
+    return str(wheels.made(tmp_path, "heliostat_sample", files))
 
 
 @ray.remote

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.commands import CLI, ran
 from helpers.harness import Session, clean_env, free_port, is_alive, wait_until
 from helpers.shared import cluster as shared
 
 BIN = Path(sys.executable).parent
-CLI = os.environ.get("RAY_CLI", str(BIN / "ray"))
 AUTO = Path(__file__).parent.parent / "reference" / "scripts" / "s002_address_auto.py"
 
 # Keeps Ray's dashboard away; Heliostat takes the same flag.
@@ -40,16 +40,12 @@ class Shell:
 
     def run(self, *args: str, timeout: float = 60, cli: str = CLI) -> Result:
         """The command reads nothing and has no terminal."""
-        done = subprocess.run(
+        done = ran(
             [cli, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             env=self.env,
-            timeout=timeout,
-            check=False,
+            within=timeout,
         )
-        return Result(done.returncode, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout.decode()), args)
+        return Result(done.returncode, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout), args)
 
     def start_head(self, *args: str) -> Result:
         return self.run("start", "--head", f"--port={self.port}", "--num-cpus=2", *QUIET, *args)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from helpers import clocks, stores
 from helpers.certificates import Authority
+from helpers.commands import CLI
 from helpers.harness import is_alive, start_driver, wait_until
 from helpers.shared import cluster as shared
 from helpers.stores import Machine, Redis
@@ -386,7 +387,7 @@ def said_by(head: Machine, argv: tuple[str, ...], why: str) -> str:
     out = head.home / "said"
     with out.open("w") as stream:
         start = subprocess.Popen(
-            [stores.CLI, *argv],
+            [CLI, *argv],
             stdout=stream,
             stderr=stream,
             stdin=subprocess.DEVNULL,

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from helpers import wheels
 
 pytestmark = [
     pytest.mark.contract("F7.04", "F7.07"),
@@ -25,15 +25,7 @@ Run = Callable[..., str]
 
 def wheel(at: Path, name: str) -> str:
     """A wheel of one module, made by hand: there is no index to be asked."""
-    path, info = at / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr(f"{name}.py", "VALUE = 'installed'\n")
-        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n")
-    return str(path)
+    return str(wheels.made(at, name, {f"{name}.py": "VALUE = 'installed'\n"}))
 
 
 def env_of(path: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.heliostat_only("Ray needs an external Redis for this"),
 ]
 
-DRIVER = """
+BEGIN = """
 import sys
 import ray
 
@@ -32,7 +32,11 @@ class Counter:
     def add(self):
         self.count += 1
         return self.count
+"""
 
+DRIVER = (
+    BEGIN
+    + """
 if sys.argv[2] == "create":
     far = Counter.options(name="far", lifetime="detached", resources={"far": 0.1}).remote()
     near = Counter.options(name="near", lifetime="detached", resources={"near": 0.1}).remote()
@@ -42,6 +46,7 @@ print("far=%d" % ray.get(far.add.remote(), timeout=30))
 print("near=%d" % ray.get(near.add.remote(), timeout=30))
 print("job=%s" % ray.get_runtime_context().get_job_id())
 """
+)
 
 
 @pytest.fixture
@@ -50,21 +55,25 @@ def run() -> Iterator[web.Shell]:
         yield run
 
 
-@pytest.mark.timeout(120)
-def test_a_killed_head_goes_on_where_it_was(run: web.Shell, run_driver: Any) -> None:
+def headless(run: web.Shell, run_driver: Any, program: str) -> tuple[str, Any]:
+    """Kill the head of two nodes and start it again; its address, and the run of the first driver."""
     port = free_port()
     head = ("start", "--head", f"--port={port}", "--num-cpus=1", '--resources={"near": 1}')
     run(*head)
     address = f"127.0.0.1:{port}"
     run("start", f"--address={address}", "--num-cpus=1", '--resources={"far": 1}')
     wait_until(lambda: "/2.0 CPU" in run("status", "--address", address))
-    first = run_driver(DRIVER, args=[address, "create"]).check()
+    first = run_driver(program, args=[address, "create"]).check()
     assert (first.value("far"), first.value("near")) == ("1", "1")
-
     latest = run.session
     kill_daemon(latest)
     assert latest.name in run(*head)
+    return address, first
 
+
+@pytest.mark.timeout(120)
+def test_a_killed_head_goes_on_where_it_was(run: web.Shell, run_driver: Any) -> None:
+    address, first = headless(run, run_driver, DRIVER)
     second = run_driver(DRIVER, args=[address, "find"]).check()
     assert second.value("far") == "2", "its process went on meanwhile"
     assert second.value("near") == "1", "its process died with the head and was made again"
@@ -93,23 +102,12 @@ def test_what_the_killed_head_left_does_not_harm_the_next(run: web.Shell) -> Non
     assert "1 node_" in run("status")
 
 
-GROUPS = """
-import sys
-import ray
+GROUPS = (
+    BEGIN
+    + """
 from ray.util import get_placement_group, placement_group, placement_group_table
 from ray.util import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-ray.init(address=sys.argv[1], namespace="n")
-
-# An actor may still be restarting when the next driver calls it.
-@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
-class Counter:
-    def __init__(self):
-        self.count = 0
-    def add(self):
-        self.count += 1
-        return self.count
 
 def inside(group):
     return PlacementGroupSchedulingStrategy(group, 0)
@@ -147,24 +145,13 @@ if sys.argv[2] != "create":
     for name in ("far", "near", "both", "later"):
         remove_placement_group(get_placement_group(name))
 """
+)
 
 
 @pytest.mark.contract("F4.12", "F4.13")
 @pytest.mark.timeout(150)
 def test_groups_outlive_a_killed_head(run: web.Shell, run_driver: Any) -> None:
-    port = free_port()
-    head = ("start", "--head", f"--port={port}", "--num-cpus=1", '--resources={"near": 1}')
-    run(*head)
-    address = f"127.0.0.1:{port}"
-    run("start", f"--address={address}", "--num-cpus=1", '--resources={"far": 1}')
-    wait_until(lambda: "/2.0 CPU" in run("status", "--address", address))
-    first = run_driver(GROUPS, args=[address, "create"]).check()
-    assert (first.value("far"), first.value("near")) == ("1", "1")
-
-    latest = run.session
-    kill_daemon(latest)
-    assert latest.name in run(*head)
-
+    address, _ = headless(run, run_driver, GROUPS)
     second = run_driver(GROUPS, args=[address, "find"], timeout=100).check()
     assert second.value("far") == "2", "its bundle and its process went on meanwhile"
     assert second.value("near") == "1", "its bundle was lost with the head and placed anew"

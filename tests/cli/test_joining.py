@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.commands import CLI
 from helpers.harness import clean_env, free_port, wait_until
 from helpers.shared import cluster as shared
-from helpers.web import CLI
 
 pytestmark = [
     pytest.mark.contract("F6.02"),

@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from helpers.commands import CLI, ran
 from helpers.harness import free_port, wait_until
-from helpers.web import CLI, Head
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.33"),
@@ -47,14 +48,10 @@ time.sleep(600)
 
 
 def run(env: dict[str, str], *args: str) -> tuple[int, str]:
-    done = subprocess.run(
+    done = ran(
         [CLI, "metrics", *args],
         env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
+        within=120,
     )
     return done.returncode, done.stdout
 

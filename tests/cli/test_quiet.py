@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.commands import CLI, ran
 from helpers.harness import wait_until
-from helpers.web import CLI, Head
+from helpers.web import Head
 
 pytestmark = pytest.mark.heliostat_only("it is Heliostat's words that are read")
 
@@ -30,14 +31,10 @@ def elsewhere(head: Head) -> Iterator[dict[str, str]]:
 
 
 def run(env: dict[str, str], *args: str) -> str:
-    done = subprocess.run(
+    done = ran(
         [CLI, *args],
         env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
+        within=60,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

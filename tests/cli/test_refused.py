@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from helpers import web
+from helpers.commands import CLI, ran
 from helpers.harness import clean_env, free_port
-from helpers.shared import cluster as shared
-from helpers.web import CLI
 
 pytestmark = pytest.mark.heliostat_only("Ray has these parts, or fails elsewhere")
 
@@ -27,22 +25,15 @@ VARIABLES = [
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    shared.stop()
-    home = Path(tempfile.mkdtemp(prefix="refused", dir="/tmp"))
-    yield home
-    start(home, "stop", "--force")
-    shutil.rmtree(home)
+    with web.folder("refused") as home:
+        yield home
 
 
 def start(home: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return ran(
         [CLI, *args],
         env=clean_env({"RAY_TMPDIR": str(home), **variables}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
+        within=60,
     )
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import ray
+from helpers import web
 from helpers.certificates import DAY, Authority
+from helpers.commands import CLI, ran
 from helpers.harness import clean_env, free_port
-from helpers.shared import cluster as shared
-from helpers.web import CLI
 
 pytestmark = [
     pytest.mark.contract("F6.28", "F15.12"),
@@ -24,22 +21,15 @@ NAMES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    shared.stop()
-    home = Path(tempfile.mkdtemp(prefix="tls", dir="/tmp"))
-    yield home
-    heliostat(home, "stop", "--force")
-    shutil.rmtree(home)
+    with web.folder("tls") as home:
+        yield home
 
 
 def heliostat(home: Path, *args: str, **variables: str) -> tuple[int, str]:
-    done = subprocess.run(
+    done = ran(
         [CLI, *args],
         env=clean_env({"RAY_TMPDIR": str(home), **variables}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
+        within=120,
     )
     return done.returncode, done.stdout
 

@@ -453,10 +453,8 @@ def test_an_actor_restarts_on_another_node(make_cluster: Any) -> None:
     assert ray.get(resident.where.remote(), timeout=NOTICED_S + 30) != before
 
 
-@pytest.mark.contract("F3.13", "F5.03")
-@pytest.mark.timeout(180)
-def test_an_object_lost_with_its_node_is_made_again(make_cluster: Any) -> None:
-    cluster = make_cluster()
+def lost_with_its_node(cluster: Any) -> Any:
+    """The result of a task whose node is gone; another node could run the task again."""
     doomed = cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
     cluster.wait_for_nodes()
 
@@ -469,6 +467,13 @@ def test_an_object_lost_with_its_node_is_made_again(make_cluster: Any) -> None:
     cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
     cluster.wait_for_nodes()
     cluster.remove_node(doomed)
+    return ref
+
+
+@pytest.mark.contract("F3.13", "F5.03")
+@pytest.mark.timeout(180)
+def test_an_object_lost_with_its_node_is_made_again(make_cluster: Any) -> None:
+    ref = lost_with_its_node(make_cluster())
     assert ray.get(ref, timeout=NOTICED_S + 30)[-1] == 5
 
 
@@ -478,19 +483,7 @@ def test_what_is_remembered_of_tasks_has_a_limit(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_max_lineage_bytes", "1000")  # the driver reads it when it connects
-    cluster = make_cluster()
-    doomed = cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
-    cluster.wait_for_nodes()
-
-    @ray.remote(resources={"maker": 1})
-    def make() -> np.ndarray:
-        return np.full(8 * MIB, 5, dtype=np.uint8)
-
-    ref = make.remote()
-    ray.wait([ref], fetch_local=False, timeout=30)
-    cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
-    cluster.wait_for_nodes()
-    cluster.remove_node(doomed)
+    ref = lost_with_its_node(make_cluster())
     with pytest.raises(ray.exceptions.ObjectLostError):
         ray.get(ref, timeout=NOTICED_S + 30)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from helpers import web
+from helpers.commands import CLI
 from helpers.harness import wait_until
 from helpers.web import Head
 
@@ -346,8 +347,8 @@ def test_a_pod_that_joins_has_its_logs_under_the_heads_session(head: Head) -> No
     """The collector stores a pod's logs under the name of its session's folder."""
     home = Path(tempfile.mkdtemp(prefix="pod", dir="/tmp"))
     env = {**head.env, "RAY_TMPDIR": str(home), "RAY_CLUSTER_NAME": "team"}
-    joining = [web.CLI, "start", f"--address=127.0.0.1:{head.port}", "--num-cpus=1"]
-    stopping = [web.CLI, "stop", "--force"]
+    joining = [CLI, "start", f"--address=127.0.0.1:{head.port}", "--num-cpus=1"]
+    stopping = [CLI, "stop", "--force"]
     try:
         subprocess.run(joining, env=env, stdin=subprocess.DEVNULL, timeout=120, check=True)
         session = (home / "ray" / "session_latest").resolve()

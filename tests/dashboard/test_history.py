@@ -19,9 +19,11 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from heliostat.util.history_command import Copy, Store, fetch
 from helpers import web
+from helpers.answers import Answer
 from helpers.browser import BROWSER, WAIT, accessible, fits
+from helpers.commands import CLI
 from helpers.harness import kill_daemon, wait_until
-from helpers.web import Answer, Head
+from helpers.web import Head
 
 pytestmark = [
     pytest.mark.contract("F6.05"),
@@ -124,7 +126,7 @@ class Opened:
 @contextlib.contextmanager
 def opened(place: Path | str, env: dict[str, str]) -> Iterator[Opened]:
     served = subprocess.Popen(
-        [web.CLI, "history", "open", str(place), "--port=0"],
+        [CLI, "history", "open", str(place), "--port=0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -154,7 +156,7 @@ def opened(place: Path | str, env: dict[str, str]) -> Iterator[Opened]:
 def refused(place: Path | str, env: dict[str, str]) -> str:
     """What `open` says of a history that it does not open."""
     done = subprocess.run(
-        [web.CLI, "history", "open", str(place)],
+        [CLI, "history", "open", str(place)],
         capture_output=True,
         text=True,
         env=env,

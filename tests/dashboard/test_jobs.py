@@ -6,14 +6,15 @@ import asyncio
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from helpers import wheels
+from helpers.commands import CLI, ran
 from helpers.harness import is_alive, kill_daemon, wait_until
-from helpers.web import CLI, Head
+from helpers.web import Head
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient, JobType
 
@@ -371,16 +372,7 @@ def test_environments_of_entry_points_are_listed_those_that_failed_too(
     assert (row["success"], row["starts"], row["creation_time_ms"]) == (False, 0, None)
     assert "a library is missing" in row["error"]
 
-    wheel, about = tmp_path / "of_the_job-1.0-py3-none-any.whl", "of_the_job-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr("of_the_job.py", "WORD = 'installed'")
-        file.writestr(
-            f"{about}/METADATA", "Metadata-Version: 2.1\nName: of_the_job\nVersion: 1.0\n"
-        )
-        file.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{about}/RECORD", f"of_the_job.py,,\n{about}/METADATA,,\n{about}/RECORD,,\n")
+    wheel = wheels.made(tmp_path, "of_the_job", {"of_the_job.py": "WORD = 'installed'\n"})
     # The workers of the entry point's driver run in the environment that it has: nothing is built twice.
     program = tmp_path / "program.py"
     program.write_text(
@@ -415,15 +407,10 @@ def test_a_client_without_the_token_is_told(head: Head, monkeypatch: pytest.Monk
 
 
 def command(head: Head, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return ran(
         [CLI, "job", *args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         env=head.env,
-        timeout=120,
-        check=False,
+        within=120,
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 import ray
 from helpers import web
+from helpers.commands import CLI
 from helpers.harness import IS_HELIOSTAT, wait_until
 
 pytestmark = [
@@ -207,7 +208,7 @@ def test_a_search_looks_through_all_files(two: Two) -> None:
 
 def test_a_log_is_followed_across_nodes(two: Two) -> None:
     follow = subprocess.Popen(
-        [web.CLI, "logs", "actor", "--id", two.said["actor_id"], "--follow", "--tail", "0"],
+        [CLI, "logs", "actor", "--id", two.said["actor_id"], "--follow", "--tail", "0"],
         env=two.head.env,
         stdout=subprocess.PIPE,
         text=True,
@@ -261,7 +262,7 @@ actor = ray.get_actor("quiet")
     which = ("actor", "--id", line.removeprefix("ID "))
     assert "has printed nothing" in two.logs(*which, check=False)
     follow = subprocess.Popen(
-        [web.CLI, "logs", *which, "--follow"],
+        [CLI, "logs", *which, "--follow"],
         env=two.head.env,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from helpers import harness, web
+from helpers.commands import CLI
 
 pytestmark = [
     pytest.mark.contract("F6.05"),
@@ -41,7 +42,7 @@ def test_the_page_of_a_local_session_is_there_on_demand_and_until_it_ends(tmp_pa
         driver.wait_file(tmp_path / "ready", within=WAIT_S)
         assert "`heliostat dashboard` opens its page" in driver.stderr()
         served = subprocess.Popen(
-            [web.CLI, "dashboard", "--port=0"],
+            [CLI, "dashboard", "--port=0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.commands import ran
 from helpers.web import Head
 
 PYTHON = os.environ.get("HELIOSTAT_RAY_PYTHON", "")
@@ -89,16 +90,11 @@ def env(head: Head, tmp_path: Path) -> dict[str, str]:
 
 
 def test_rays_client_works(head: Head, env: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = ran(
         [PYTHON, "-c", PROGRAM, head.url, str(tmp_path / "folder")],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         env=env,
         cwd=tmp_path,
-        timeout=WITHIN_S,
-        check=False,
+        within=WITHIN_S,
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith("all of it\n")
@@ -106,32 +102,22 @@ def test_rays_client_works(head: Head, env: dict[str, str], tmp_path: Path) -> N
 
 def test_rays_command_works(head: Head, env: dict[str, str], tmp_path: Path) -> None:
     def ray(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return ran(
             [str(Path(PYTHON).parent / "ray"), *args, "--address", head.url],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
             env=env,
             cwd=tmp_path,
-            timeout=WITHIN_S,
-            check=False,
+            within=WITHIN_S,
         )
 
-    done = subprocess.run(
+    done = ran(
         [
             str(Path(PYTHON).parent / "ray"),
             *("job", "submit", "--address", head.url, "--submission-id", "rays"),
             *("--working-dir", str(tmp_path / "folder"), "--", "cat", "data.txt"),
         ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         env=env,
         cwd=tmp_path,
-        timeout=WITHIN_S,
-        check=False,
+        within=WITHIN_S,
     )
     assert done.returncode == 0, done.stdout
     assert "read" in done.stdout

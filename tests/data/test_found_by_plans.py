@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 import ray.data.aggregate as agg
+from plans.combine import JOINS
 from ray.data.expressions import col
 
 CLUSTER = {"num_cpus": 4}
@@ -156,16 +157,6 @@ def test_expressions_of_columns_without_values(rd: Any) -> None:
 # --- joins -------------------------------------------------------------------------------------------
 
 
-KINDS = [
-    "inner",
-    "left_outer",
-    "right_outer",
-    "full_outer",
-    "left_semi",
-    "right_semi",
-    "left_anti",
-    "right_anti",
-]
 OTHERS: dict[str, list[Any]] = {
     "nothing": [None, None],
     "lists": [[1], [2, 3]],
@@ -178,7 +169,7 @@ OTHERS: dict[str, list[Any]] = {
 
 
 @pytest.mark.contract("F10.14")
-@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("how", JOINS)
 @pytest.mark.parametrize("other", OTHERS)
 def test_joins_carry_columns_of_any_type(rd: Any, how: str, other: str) -> None:
     left = rd.from_items([{"k": i, "l": v} for i, v in enumerate(OTHERS[other])])
@@ -231,7 +222,7 @@ def test_joins_of_keys_of_two_types(rd: Any, left: Any, right: Any) -> None:
 
 
 @pytest.mark.contract("F10.14")
-@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("how", JOINS)
 def test_what_follows_a_join_of_no_rows(rd: Any, how: str) -> None:
     """What a function would have made of no rows is not known."""
     none = rd.from_items([{"a": "x"}]).filter(expr=col("a").is_null())

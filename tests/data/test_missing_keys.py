@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="blocks are tables of pyarrow")
 
 import ray.data
+from plans.combine import JOINS
 from ray.data.aggregate import Count, Sum
 from ray.data.expressions import col
 
@@ -21,16 +22,6 @@ MADE: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "known": ray.data.from_items,
     "unknown": lambda rows: ray.data.from_items(rows).map_batches(lambda batch: batch),
 }
-JOINS = [
-    "inner",
-    "left_outer",
-    "right_outer",
-    "full_outer",
-    "left_semi",
-    "right_semi",
-    "left_anti",
-    "right_anti",
-]
 
 
 @pytest.mark.heliostat_only("Ray says nothing of keys, or polars does")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.modules import loaded
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs/api").rglob("*.md"))
@@ -52,11 +53,7 @@ def found_at(path: str) -> Any:
 def names_of_ray() -> dict[str, list[str]]:
     """The public names of Ray by module, from the test that has them."""
     path = ROOT / "tests/api/test_names.py"
-    spec = importlib.util.spec_from_file_location("names_of_ray", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(path)
     return {
         name.replace("ray", "heliostat", 1): [n for n in names.split() if not n.startswith("__")]
         for name, names in module.NAMES.items()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.modules import loaded
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/commands.md"
@@ -22,12 +22,7 @@ OF_PYTHON = [("heliostat", "memory"), ("serve", "run")]
 
 @pytest.fixture(scope="module")
 def commands() -> Any:
-    spec = importlib.util.spec_from_file_location("xtask_commands", ROOT / "xtask/commands.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "xtask/commands.py")
 
 
 def test_every_command_has_its_part(commands: Any) -> None:

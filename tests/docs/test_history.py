@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from helpers.modules import loaded
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/performance.md"
@@ -21,12 +21,7 @@ pytestmark = pytest.mark.heliostat_only("it is our history")
 
 @pytest.fixture(scope="module")
 def history() -> Any:
-    spec = importlib.util.spec_from_file_location("bench_history", ROOT / "bench/history.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "bench/history.py")
 
 
 def section(page: str) -> str:

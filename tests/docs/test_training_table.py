@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from helpers.modules import loaded
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/performance.md"
@@ -22,13 +22,7 @@ pytestmark = pytest.mark.heliostat_only("it is our page")
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    spec = importlib.util.spec_from_file_location(
-        "bench_side_by_side", ROOT / "bench/train/side_by_side.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(ROOT / "bench/train/side_by_side.py")
     yield module
     for name in ("core", "history", "page"):
         sys.modules.pop(name, None)
@@ -106,13 +100,9 @@ def test_a_program_that_hangs_or_fails_is_written_down(
 
 
 def test_a_death_is_judged_by_steps_that_were_taken_in_spite_of_it(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("bench_deaths", ROOT / "bench/train/deaths.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(ROOT / "bench/train"))
     try:
-        spec.loader.exec_module(module)
+        module = loaded(ROOT / "bench/train/deaths.py")
     finally:
         sys.path.remove(str(ROOT / "bench/train"))
         sys.modules.pop("common", None)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.commands import CLI, ran
 from helpers.harness import Driver, clean_env, free_port, is_alive, kill_daemon, wait_until
 from helpers.shared import cluster as shared
-from helpers.web import CLI
 
 
 def _why_not(folder: Path) -> str:
@@ -35,14 +35,10 @@ class Head:
         self.env = clean_env({"RAY_TMPDIR": str(disk)})
 
     def run(self, *args: str) -> str:
-        done = subprocess.run(
+        done = ran(
             [CLI, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
             env=self.env,
-            timeout=60,
+            within=60,
         )
         assert done.returncode == 0, done.stdout + self.log()
         return done.stdout

@@ -10,7 +10,7 @@ import random
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,14 @@ def doors(session: Session) -> dict[str, Callable[[], socket.socket]]:
     return found
 
 
+def open_doors(session: Session) -> Iterator[tuple[str, socket.socket]]:
+    """A connection through each way into the session."""
+    for door, connect in doors(session).items():
+        # The socket file of a worker that has ended is still there.
+        with suppress(ConnectionRefusedError):
+            yield door, connect()
+
+
 def send(client: socket.socket, payload: bytes) -> None:
     try:
         client.sendall(payload)
@@ -171,11 +179,7 @@ def test_there_are_doors_to_try(session: Session) -> None:
 def test_bytes_that_make_no_sense(session: Session, name: str) -> None:
     """LIMIT-1: a length is believed only up to a bound."""
     with unharmed(session):
-        for door, connect in doors(session).items():
-            try:
-                client = connect()
-            except ConnectionRefusedError:
-                continue  # a socket file of a worker that has ended
+        for door, client in open_doors(session):
             with client:
                 send(client, PAYLOADS[name])
                 assert is_closed(client), f"{door} stays open after {name}"
@@ -186,11 +190,7 @@ def test_half_a_frame_is_not_waited_for_without_end(session: Session) -> None:
     """The other half never comes, and the connection stays open on this side."""
     with unharmed(session):
         waiting = []
-        for door, connect in doors(session).items():
-            try:
-                client = connect()
-            except ConnectionRefusedError:
-                continue
+        for door, client in open_doors(session):
             client.sendall(PAYLOADS["half-a-frame"])
             waiting.append((door, client))
         for door, client in waiting:
@@ -209,11 +209,7 @@ def own_token() -> str:
 def test_bytes_after_the_right_token(session: Session, name: str) -> None:
     """Whoever holds the token may still send nonsense."""
     with unharmed(session):
-        for door, connect in doors(session).items():
-            try:
-                client = connect()
-            except ConnectionRefusedError:
-                continue
+        for door, client in open_doors(session):
             with client:
                 send(client, greeting(own_token()) + PAYLOADS[name])
                 assert is_closed(client), f"{door} stays open after {name}"
@@ -282,11 +278,7 @@ def test_bytes_one_at_a_time(session: Session) -> None:
 def test_a_wrong_token_is_refused_with_a_reason(session: Session, token: str) -> None:
     """AUTH-1: and the refusal says what to do."""
     with unharmed(session):
-        for door, connect in doors(session).items():
-            try:
-                client = connect()
-            except ConnectionRefusedError:
-                continue
+        for door, client in open_doors(session):
             with client:
                 client.sendall(greeting(token))
                 said = b""

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
-from dataclasses import dataclass
 from typing import Any
+
+from helpers.answers import Answer
 
 # A deadline against a hang.
 ANSWER_S = 60
-
-
-@dataclass
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def text(self) -> str:
-        return self.body.decode()
-
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 class Client:

@@ -10,18 +10,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from helpers.commands import CLI, ran
 from helpers.harness import clean_env, is_alive, wait_until
 
 if TYPE_CHECKING:
     from helpers.certificates import Authority
-
-CLI = os.environ.get("RAY_CLI", str(Path(sys.executable).parent / "ray"))
 
 
 def lasting_port() -> int:
@@ -188,15 +186,10 @@ class Machine:
         return self.ready()["control_address"]
 
     def run(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = ran(
             [CLI, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             env=self.env,
-            text=True,
-            timeout=120,
-            check=False,
+            within=120,
         )
         assert not check or done.returncode == 0, done.stdout
         return done

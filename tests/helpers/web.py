@@ -4,41 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helpers.answers import Answer
+from helpers.commands import CLI, ran
 from helpers.harness import Session, clean_env, free_port
 from helpers.shared import cluster as shared
 
-CLI = os.environ.get("RAY_CLI", str(Path(sys.executable).parent / "ray"))
-
 # What a request may take: a deadline against a hang.
 ANSWER_S = 60
-
-
-@dataclass
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def text(self) -> str:
-        return self.body.decode()
-
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 @dataclass
@@ -49,17 +31,13 @@ class Shell:
 
     def __call__(self, *args: str) -> str:
         """What it prints; it has to succeed."""
-        done = subprocess.run(
+        done = ran(
             [CLI, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             env=clean_env({"RAY_TMPDIR": str(self.home)}),
-            timeout=ANSWER_S,
-            check=False,
+            within=ANSWER_S,
         )
-        assert done.returncode == 0, done.stdout.decode()
-        return done.stdout.decode()
+        assert done.returncode == 0, done.stdout
+        return done.stdout
 
     @property
     def session(self) -> Path:
@@ -70,13 +48,20 @@ class Shell:
 @contextlib.contextmanager
 def shell() -> Iterator[Shell]:
     """A command whose clusters end with the block."""
+    with folder("head") as home:
+        yield Shell(home)
+
+
+@contextlib.contextmanager
+def folder(prefix: str) -> Iterator[Path]:
+    """A folder for sessions that end with the block; this process's own cluster is stopped first."""
     shared.stop()
-    made = Shell(Path(tempfile.mkdtemp(prefix="head", dir="/tmp")))
+    home = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
     try:
-        yield made
+        yield home
     finally:
-        made("stop", "--force")
-        shutil.rmtree(made.home, ignore_errors=True)
+        Shell(home)("stop", "--force")
+        shutil.rmtree(home, ignore_errors=True)
 
 
 @dataclass
@@ -95,15 +80,10 @@ class Head:
         return f"http://127.0.0.1:{self.web_port}"
 
     def run(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = ran(
             [CLI, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
             env=self.env,
-            timeout=ANSWER_S,
-            check=False,
+            within=ANSWER_S,
         )
         assert not check or done.returncode == 0, done.stdout + self.logs()
         return done

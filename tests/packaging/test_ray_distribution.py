@@ -9,6 +9,7 @@ from pathlib import Path
 
 import heliostat
 import pytest
+from helpers.wheels import made
 
 ROOT = Path(__file__).resolve().parents[2]
 XTASK = ROOT / "xtask"
@@ -53,22 +54,15 @@ def made_up(
     commands: tuple[str, ...] = (),
 ) -> Path:
     """A wheel of one package; its commands say whose they are."""
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
-    needs = f"Requires-Dist: {requires}\n" if requires else ""
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{name}/__init__.py", code)
-        wheel.writestr(f"{name}/util/__init__.py", "")
-        wheel.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
-        )
-        wheel.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        lines = [f"{command} = {name}:command" for command in commands]
-        wheel.writestr(f"{info}/entry_points.txt", "\n".join(["[console_scripts]", *lines, ""]))
-        wheel.writestr(f"{info}/RECORD", "")
-    return path
+    lines = [f"{command} = {name}:command" for command in commands]
+    files = {
+        f"{name}/__init__.py": code,
+        f"{name}/util/__init__.py": "",
+        f"{name}-{version}.dist-info/entry_points.txt": "\n".join(
+            ["[console_scripts]", *lines, ""]
+        ),
+    }
+    return made(folder, name, files, version=version, requires=requires)
 
 
 class Environment:

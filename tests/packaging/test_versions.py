@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import platform
 import re
 import subprocess
@@ -13,20 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.modules import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def backend() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "heliostat_build", ROOT / "xtask" / "heliostat_build.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "xtask" / "heliostat_build.py")
 
 
 def test_the_running_python_names_its_files_itself(backend: Any) -> None:

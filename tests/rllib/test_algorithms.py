@@ -10,6 +10,7 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers.environments import Walk
 from ray import tune
 from ray.rllib.algorithms import (
     APPOConfig,
@@ -26,24 +27,6 @@ CLUSTER = {"num_cpus": 4}
 pytestmark = pytest.mark.timeout(900)
 SPACES = gym.spaces
 ours = pytest.mark.heliostat_only("our own words")
-
-
-class Steps(gym.Env):  # type: ignore[misc,name-defined]
-    """Episodes of eight steps, with any spaces."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.observation_space = config["observations"]
-        self.action_space = config["actions"]
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        assert self.action_space.contains(action), (action, self.action_space)
-        return self.observation_space.sample(), 1.0, self.steps == 8, False, {}
 
 
 BOX = SPACES.Box(-1, 1, (3,), np.float32)
@@ -91,7 +74,9 @@ def test_an_iteration_over_spaces(ray_start: Any, name: str) -> None:
     kind, training, observations, actions = CASES[name]
     config = (
         kind()
-        .environment(Steps, env_config={"observations": observations, "actions": actions})
+        .environment(
+            Walk, env_config={"observations": observations, "actions": actions, "length": 8}
+        )
         .env_runners(num_env_runners=0, num_envs_per_env_runner=2)
         .learners(num_learners=0)
         .training(**training)

@@ -6,9 +6,8 @@ import sys
 from typing import Any
 
 import cloudpickle
-import gymnasium as gym
-import numpy as np
 import pytest
+from helpers.environments import Signs
 from learning.__main__ import ONLINE, main
 from ray.rllib.algorithms import PPOConfig
 
@@ -16,24 +15,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CLUSTER = {"num_cpus": 4}
 # Every process of these tests loads torch, which takes a minute on a busy machine.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.contract("F13.01")]
-
-
-class Signs(gym.Env):  # type: ignore[misc,name-defined]
-    """Episodes of ten steps; the right action says whether the first number is above 0."""
-
-    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gym.spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps, self.seen = 0, self.np_random.uniform(-1, 1, 2).astype(np.float32)
-        return self.seen, {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        reward = 1.0 if action == int(self.seen[0] > 0) else -1.0
-        self.seen = self.np_random.uniform(-1, 1, 2).astype(np.float32)
-        return self.seen, reward, False, self.steps == 10, {}
 
 
 def test_ppo_learns_which_action_is_right(ray_start: Any) -> None:

@@ -10,7 +10,8 @@ import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
-from ray.rllib.algorithms import CQLConfig, DQNConfig, PPOConfig
+from helpers.environments import small_ppo
+from ray.rllib.algorithms import CQLConfig, DQNConfig
 from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
 from ray.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
@@ -56,20 +57,7 @@ class Turns(MultiAgentEnv):
 
 
 def small(**runners: Any) -> Any:
-    return (
-        PPOConfig()
-        .env_runners(
-            **{
-                "num_env_runners": 0,
-                "num_envs_per_env_runner": 2,
-                "sample_timeout_s": 600,
-                **runners,
-            }
-        )
-        .training(train_batch_size_per_learner=60, minibatch_size=30, num_epochs=1)
-        .rl_module(model_config={"fcnet_hiddens": [8]})
-        .debugging(seed=3)
-    )
+    return small_ppo(60, 8, **runners)
 
 
 def weights(algo: Any, module: str) -> Any:

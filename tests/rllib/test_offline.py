@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import ray
 import torch
+from helpers.environments import Signs
 from ray.rllib.algorithms import BCConfig, CQLConfig, MARWILConfig, PPOConfig
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -22,24 +23,6 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.contract("F13.01")]
 ours = pytest.mark.heliostat_only("our own words")
 SPACES = gym.spaces
 SEEN = SPACES.Box(-1, 1, (2,), np.float32)
-
-
-class Signs(gym.Env):  # type: ignore[misc,name-defined]
-    """Episodes of ten steps; the right action says whether the first number is above 0."""
-
-    observation_space = SEEN
-    action_space = SPACES.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps, self.seen = 0, self.np_random.uniform(-1, 1, 2).astype(np.float32)
-        return self.seen, {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        reward = 1.0 if action == int(self.seen[0] > 0) else -1.0
-        self.seen = self.np_random.uniform(-1, 1, 2).astype(np.float32)
-        return self.seen, reward, False, self.steps == 10, {}
 
 
 def recorder(output: Path, **offline: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import ray
 import torch
+from helpers.environments import Walk, small_ppo
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
@@ -26,45 +27,8 @@ pytestmark = pytest.mark.timeout(900)
 ours = pytest.mark.heliostat_only("our own words")
 
 
-class Walk(gym.Env):  # type: ignore[misc,name-defined]
-    """Steps of one environment with any spaces: an episode of ten steps."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.observation_space = config["observations"]
-        self.action_space = config["actions"]
-        self.fault = config.get("fault")
-        self.config = config
-        self.steps = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        assert self.action_space.contains(action), (action, self.action_space)
-        observation = self.observation_space.sample()
-        if self.fault is not None and self.steps == 5:
-            observation = self.fault(observation)
-        return observation, 1.0, self.steps == 10, False, {}
-
-
 def small(**runners: Any) -> PPOConfig:
-    return (
-        PPOConfig()
-        .env_runners(
-            **{
-                "num_env_runners": 0,
-                "num_envs_per_env_runner": 2,
-                "sample_timeout_s": 600,
-                **runners,
-            }
-        )
-        .training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
-        .rl_module(model_config={"fcnet_hiddens": [16]})
-        .debugging(seed=3)
-    )
+    return small_ppo(64, 16, **runners)
 
 
 def test_results_have_rays_keys(ray_start: Any) -> None:

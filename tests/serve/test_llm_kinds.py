@@ -163,7 +163,7 @@ def test_a_model_of_speech_writes_down_recordings(tmp_path: Path) -> None:
         assert piece.choices[0]["delta"]["content"] == said.text
         asked = TranscriptionRequest(file=b"no sound")
         [wrong] = [one async for one in server.transcriptions(asked)]
-        assert "no WAV file" in wrong.error.message
+        assert "not a WAV file" in wrong.error.message
         [wrong] = [one async for one in server.completions(CompletionRequest(prompt="x"))]
         assert "writes down speech" in wrong.error.message
 

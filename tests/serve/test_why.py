@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.commands import ran
 from helpers.harness import clean_env, free_port
 from ray import serve
 
@@ -48,30 +48,18 @@ def test_a_deployment_says_why_it_is_not_up(folder: str, ray_fresh: Callable[...
     ray_fresh(num_cpus=4, _temp_dir=f"{folder}/ray")
     env = clean_env({"RAY_TMPDIR": folder})
 
+    def explained(*command: str | Path, code: int = 0) -> str:
+        done = ran(command, env=env, within=S)
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
     def why(name: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "heliostat.serve.scripts", "why", name],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=S,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
+        serve = (sys.executable, "-m", "heliostat.serve.scripts")
+        return explained(*serve, "why", name, code=code)
 
     def why_of_all(name: str, code: int = 0) -> str:
         """The same of the command that explains everything."""
-        done = subprocess.run(
-            [Path(sys.executable).with_name("heliostat"), "why", name],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=S,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
+        return explained(Path(sys.executable).with_name("heliostat"), "why", name, code=code)
 
     def until(name: str, *words: str) -> None:
         deadline = time.monotonic() + S

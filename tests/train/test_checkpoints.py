@@ -107,22 +107,24 @@ def test_the_layout_on_the_disk(fit: Any) -> None:
     assert Path(result.path, ".validate_storage_marker").exists()
 
 
+def writes_one_more() -> str:
+    """Save the text of the last checkpoint and a plus sign; what the last one had."""
+    checkpoint = train.get_checkpoint()
+    before = ""
+    if checkpoint is not None:
+        with checkpoint.as_directory() as folder:
+            before = Path(folder, "w").read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "w").write_text(before + "+")
+        train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+    return before
+
+
 @pytest.mark.contract("F9.10", "F9.05")
 def test_the_same_name_resumes(fit: Any) -> None:
-    def loop() -> str:
-        checkpoint = train.get_checkpoint()
-        before = "nothing"
-        if checkpoint is not None:
-            with checkpoint.as_directory() as folder:
-                before = Path(folder, "w").read_text()
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "w").write_text(before + "+")
-            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
-        return before
-
-    assert fit(loop, 1, name="again").return_value == "nothing"
-    second = fit(loop, 1, name="again")
-    assert second.return_value == "nothing+"
+    assert fit(writes_one_more, 1, name="again").return_value == ""
+    second = fit(writes_one_more, 1, name="again")
+    assert second.return_value == "+"
     read = Result.from_path(second.path)
     assert read.checkpoint.path == second.checkpoint.path
     assert read.metrics == {"a": 1}
@@ -440,21 +442,10 @@ def test_a_filesystem_of_pyarrow(fit: Any, tmp_path: Path) -> None:
     fs = pytest.importorskip("pyarrow.fs")
     store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
 
-    def loop() -> str:
-        checkpoint = train.get_checkpoint()
-        before = ""
-        if checkpoint is not None:
-            with checkpoint.as_directory() as folder:
-                before = Path(folder, "w").read_text()
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "w").write_text(before + "x")
-            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
-        return before
-
     options = {"storage_path": "runs", "storage_filesystem": store, "name": "arrow"}
-    first = fit(loop, 2, **options)
-    assert (tmp_path / first.checkpoint.path / "w").read_text() == "x"
-    assert fit(loop, 2, **options).return_value == "x"
+    first = fit(writes_one_more, 2, **options)
+    assert (tmp_path / first.checkpoint.path / "w").read_text() == "+"
+    assert fit(writes_one_more, 2, **options).return_value == "+"
 
 
 @pytest.mark.contract("F9.05")

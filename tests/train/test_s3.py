@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import logging
@@ -19,6 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 from heliostat.train.storage.arrow import ArrowStorage
 from helpers.harness import wait_until
+from helpers.modules import loaded
 from ray import train
 from ray.train import (
     Checkpoint,
@@ -44,12 +44,7 @@ SNAPSHOT = "checkpoint_manager_snapshot.json"
 
 def load_gate() -> Any:
     """The module beside this one (tests are imported without packages)."""
-    spec = importlib.util.spec_from_file_location("gate", Path(__file__).with_name("gate.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(Path(__file__).with_name("gate.py"))
 
 
 @dataclass
